@@ -1,0 +1,214 @@
+// Package certs issues and inspects the cluster's certificates: authorities, leaf
+// profiles with the names and organisations that Kubernetes' RBAC expects, keys,
+// kubeconfigs. It does no I/O: it turns values into PEM and back. Files are laid by
+// provision, as kubeadm lays them.
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// Lifetimes when a profile does not say otherwise, as kubeadm's.
+const (
+	CALifetime   = 10 * 365 * 24 * time.Hour
+	LeafLifetime = 365 * 24 * time.Hour
+)
+
+// backdate lets a machine whose clock is a little behind accept a new certificate.
+const backdate = 5 * time.Minute
+
+// Pair is a certificate and its key, both PEM.
+type Pair struct {
+	Cert []byte
+	Key  []byte // PKCS #8 or SEC 1
+}
+
+// Request is what a leaf certificate should say.
+type Request struct {
+	CommonName    string
+	Organizations []string
+	Hosts         []string // DNS names and IP addresses
+	Usages        []x509.ExtKeyUsage
+	Lifetime      time.Duration // zero means LeafLifetime
+}
+
+// NewCA returns a self-signed authority. A zero lifetime means CALifetime.
+func NewCA(commonName string, lifetime time.Duration, now time.Time) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("make the key of CA %s: %w", commonName, err)
+	}
+	if lifetime == 0 {
+		lifetime = CALifetime
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return Pair{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: commonName},
+		DNSNames:     []string{commonName},
+		NotBefore:    now.Add(-backdate), NotAfter: now.Add(lifetime),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA:     true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign CA %s: %w", commonName, err)
+	}
+	return encode(der, key)
+}
+
+// Issue returns a leaf with a new key, signed by ca. It never outlives ca.
+func Issue(ca Pair, r Request, now time.Time) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("make the key of %s: %w", r.CommonName, err)
+	}
+	der, err := Sign(ca, r, key.Public(), now)
+	if err != nil {
+		return Pair{}, err
+	}
+	return encode(der, key)
+}
+
+// Sign returns the DER of a leaf for a key that is elsewhere.
+func Sign(ca Pair, r Request, public crypto.PublicKey, now time.Time) ([]byte, error) {
+	caCert, err := ParseCert(ca.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of %s: %w", r.CommonName, err)
+	}
+	caKey, err := ParseKey(ca.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA key of %s: %w", r.CommonName, err)
+	}
+	if !caCert.NotAfter.After(now) {
+		return nil, fmt.Errorf("sign %s: CA %s expired on %s", r.CommonName, caCert.Subject.CommonName, caCert.NotAfter.Format(time.DateOnly))
+	}
+	lifetime := r.Lifetime
+	if lifetime == 0 {
+		lifetime = LeafLifetime
+	}
+	notAfter := now.Add(lifetime)
+	if notAfter.After(caCert.NotAfter) {
+		notAfter = caCert.NotAfter
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: r.CommonName, Organization: r.Organizations},
+		NotBefore:    now.Add(-backdate), NotAfter: notAfter,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           r.Usages,
+		BasicConstraintsValid: true,
+	}
+	for _, host := range r.Hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, caCert, public, caKey)
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", r.CommonName, err)
+	}
+	return der, nil
+}
+
+// NewKey returns a key pair that signs service-account tokens: the private key and
+// the public one, PEM.
+func NewKey() (private, public []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a service-account key: %w", err)
+	}
+	if private, err = encodeKey(key); err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode a service-account key: %w", err)
+	}
+	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}
+
+// ParseCert reads the first certificate of a PEM text.
+func ParseCert(text []byte) (*x509.Certificate, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			return x509.ParseCertificate(block.Bytes)
+		}
+	}
+	return nil, errors.New("no certificate in the PEM text")
+}
+
+// ParseKey reads the first private key of a PEM text.
+func ParseKey(text []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		var key any
+		var err error
+		switch block.Type {
+		case "PRIVATE KEY":
+			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY":
+			key, err = x509.ParseECPrivateKey(block.Bytes)
+		case "RSA PRIVATE KEY":
+			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+		default:
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if signer, ok := key.(crypto.Signer); ok {
+			return signer, nil
+		}
+		return nil, fmt.Errorf("a %T cannot sign", key)
+	}
+	return nil, errors.New("no private key in the PEM text")
+}
+
+func encode(der []byte, key crypto.Signer) (Pair, error) {
+	text, err := encodeKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{Cert: EncodeCert(der), Key: text}, nil
+}
+
+// EncodeCert returns the PEM form of a DER certificate.
+func EncodeCert(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+func newSerial() (*big.Int, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("draw a serial number: %w", err)
+	}
+	return serial.Add(serial, big.NewInt(1)), nil
+}

@@ -1,0 +1,116 @@
+// Package api is the vocabulary that the daemons share: who asks, what is asked,
+// and how stored objects are looked at. It does nothing.
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names of users and groups with a meaning of their own.
+const (
+	Anonymous            = "system:anonymous"
+	GroupAuthenticated   = "system:authenticated"
+	GroupUnauthenticated = "system:unauthenticated"
+	GroupMasters         = "system:masters"
+	GroupNodes           = "system:nodes"
+	NodeUserPrefix       = "system:node:"
+)
+
+// User is who asks.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// InGroup says whether the user is a member of group.
+func (u User) InGroup(group string) bool {
+	for _, g := range u.Groups {
+		if g == group {
+			return true
+		}
+	}
+	return false
+}
+
+// Request is what is asked, as the method and path say.
+type Request struct {
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection
+	// for resources, the method in lower case for other paths.
+	Verb string
+	Path string
+
+	Resource bool // whether the fields below mean anything
+	schema.GroupVersionResource
+	Subresource string
+	Namespace   string
+	Name        string
+
+	FieldSelector string // as sent
+	LabelSelector string // as sent
+}
+
+// Authenticator tells who sent a request. It returns false when the request has no
+// credentials that it knows, an error when it has some that are not good.
+type Authenticator interface {
+	Authenticate(r *http.Request) (User, bool, error)
+}
+
+// Decision is an authorizer's answer.
+type Decision int
+
+// An authorizer without opinion leaves the decision to the next.
+const (
+	NoOpinion Decision = iota
+	Allow
+	Deny
+)
+
+// Authorizer decides whether a user may do what is asked; reason is for people.
+type Authorizer interface {
+	Authorize(ctx context.Context, u User, r Request) (d Decision, reason string, err error)
+}
+
+// Objects is a read view of what is stored, from the API server's own watch cache.
+// What it returns is shared and must not be changed.
+type Objects interface {
+	Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool)
+	// List returns the objects of a namespace, of all when it is empty.
+	List(resource schema.GroupResource, namespace string) []runtime.Object
+	// Revision changes whenever an object of the resource does: what was computed
+	// from objects is good while it stays.
+	Revision(resource schema.GroupResource) int64
+}
+
+// Admission is what admission plugins see of a write.
+type Admission struct {
+	Operation   string // CREATE, UPDATE, DELETE or CONNECT
+	User        User
+	Kind        schema.GroupVersionKind
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Namespace   string
+	Name        string
+	Object      runtime.Object // nil on DELETE
+	Old         runtime.Object // nil on CREATE
+	DryRun      bool
+	// Warn adds a Warning header to the answer.
+	Warn func(text string)
+}
+
+// Mutator changes Object before it is validated. An error that is an API status is
+// sent as it is, any other as an internal error.
+type Mutator interface {
+	Admit(ctx context.Context, a *Admission) error
+}
+
+// Validator refuses by returning an error, most often apierrors.NewForbidden. A
+// plugin may be a Mutator too: all mutators come before all validators.
+type Validator interface {
+	Validate(ctx context.Context, a *Admission) error
+}

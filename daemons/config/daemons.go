@@ -1,0 +1,147 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Etcd configures one member of the store. Its main is cmd/etcd.
+type Etcd struct {
+	Name                     string   `flag:"name" help:"name of this member"`
+	DataDir                  string   `flag:"data-dir" help:"directory of the data"`
+	ListenClientURLs         []string `flag:"listen-client-urls" help:"URLs to serve clients on"`
+	AdvertiseClientURLs      []string `flag:"advertise-client-urls" help:"URLs at which clients reach this member"`
+	ListenPeerURLs           []string `flag:"listen-peer-urls" help:"URLs to serve the other members on"`
+	InitialAdvertisePeerURLs []string `flag:"initial-advertise-peer-urls" help:"URLs at which the other members reach this one"`
+	InitialCluster           string   `flag:"initial-cluster" help:"first members, as name=url,…"`
+	InitialClusterState      string   `flag:"initial-cluster-state" help:"new, or existing to join as the member that was added for this name"`
+	InitialClusterToken      string   `flag:"initial-cluster-token" help:"name that keeps clusters apart"`
+	CertFile                 string   `flag:"cert-file" help:"server certificate"`
+	KeyFile                  string   `flag:"key-file" help:"server key"`
+	TrustedCAFile            string   `flag:"trusted-ca-file" help:"CA of clients"`
+	ClientCertAuth           bool     `flag:"client-cert-auth" help:"demand a certificate of clients"`
+	PeerCertFile             string   `flag:"peer-cert-file" help:"certificate towards other members"`
+	PeerKeyFile              string   `flag:"peer-key-file" help:"key towards other members"`
+	PeerTrustedCAFile        string   `flag:"peer-trusted-ca-file" help:"CA of other members"`
+	PeerClientCertAuth       bool     `flag:"peer-client-cert-auth" help:"demand a certificate of other members"`
+	ListenMetricsURLs        []string `flag:"listen-metrics-urls" help:"URLs to serve /metrics and /health on"`
+	QuotaBackendBytes        int      `flag:"quota-backend-bytes" help:"size at which the store refuses writes, bytes; 0 means 8 GiB"`
+	UnsafeNoFsync            bool     `flag:"unsafe-no-fsync" help:"do not wait for the disk (development only)"`
+}
+
+// APIServer configures kube-apiserver.
+type APIServer struct {
+	AdvertiseAddress             string        `flag:"advertise-address" help:"address at which the members of the cluster reach this server"`
+	BindAddress                  string        `flag:"bind-address" help:"address to serve on"`
+	SecurePort                   int           `flag:"secure-port" help:"port to serve on; 0 takes a free one"`
+	TLSCertFile                  string        `flag:"tls-cert-file" help:"server certificate"`
+	TLSPrivateKeyFile            string        `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile                 string        `flag:"client-ca-file" help:"CA of client certificates"`
+	EtcdServers                  []string      `flag:"etcd-servers" help:"URLs of the store's members"`
+	EtcdCAFile                   string        `flag:"etcd-cafile" help:"CA of the store"`
+	EtcdCertFile                 string        `flag:"etcd-certfile" help:"client certificate towards the store"`
+	EtcdKeyFile                  string        `flag:"etcd-keyfile" help:"client key towards the store"`
+	EtcdPrefix                   string        `flag:"etcd-prefix" help:"prefix of all keys"`
+	KubeletCertificateAuthority  string        `flag:"kubelet-certificate-authority" help:"CA of kubelets' serving certificates"`
+	KubeletClientCertificate     string        `flag:"kubelet-client-certificate" help:"client certificate towards kubelets"`
+	KubeletClientKey             string        `flag:"kubelet-client-key" help:"client key towards kubelets"`
+	ServiceAccountIssuer         string        `flag:"service-account-issuer" help:"issuer of service-account tokens"`
+	ServiceAccountKeyFiles       []string      `flag:"service-account-key-file" help:"public keys that tokens are verified with"`
+	ServiceAccountSigningKeyFile string        `flag:"service-account-signing-key-file" help:"private key that tokens are signed with"`
+	APIAudiences                 []string      `flag:"api-audiences" help:"audiences of tokens for this server; the issuer when empty"`
+	RequestheaderClientCAFile    string        `flag:"requestheader-client-ca-file" help:"CA of front proxies"`
+	RequestheaderAllowedNames    []string      `flag:"requestheader-allowed-names" help:"common names of front proxies"`
+	ProxyClientCertFile          string        `flag:"proxy-client-cert-file" help:"client certificate towards aggregated servers"`
+	ProxyClientKeyFile           string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
+	AuthorizationMode            []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
+	EnableAdmissionPlugins       []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
+	AnonymousAuth                bool          `flag:"anonymous-auth" help:"let requests without credentials be system:anonymous (health paths only)"`
+	ServiceClusterIPRange        []string      `flag:"service-cluster-ip-range" help:"networks of service addresses"`
+	ServiceNodePortRange         string        `flag:"service-node-port-range" help:"range of node ports"`
+	RequestTimeout               time.Duration `flag:"request-timeout" help:"how long a request other than a watch may take"`
+	EventTTL                     time.Duration `flag:"event-ttl" help:"how long events are kept"`
+	Profiling                    bool          `flag:"profiling" help:"serve /debug/pprof to administrators"`
+}
+
+// DefaultAPIServer returns the documented defaults.
+func DefaultAPIServer() APIServer {
+	return APIServer{
+		BindAddress: "0.0.0.0", SecurePort: 6443, EtcdPrefix: "/registry",
+		ServiceAccountIssuer: "https://kubernetes.default.svc.cluster.local",
+		AuthorizationMode:    []string{"Node", "RBAC"},
+		AnonymousAuth:        true, Profiling: false,
+		ServiceClusterIPRange: []string{"10.96.0.0/12"}, ServiceNodePortRange: "30000-32767",
+		RequestTimeout: time.Minute, EventTTL: time.Hour,
+	}
+}
+
+// Scheduler configures kube-scheduler.
+type Scheduler struct {
+	Kubeconfig        string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
+	APIServers        []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	BindAddress       string   `flag:"bind-address" help:"address to serve health and metrics on"`
+	SecurePort        int      `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
+	TLSCertFile       string   `flag:"tls-cert-file" help:"server certificate"`
+	TLSPrivateKeyFile string   `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile      string   `flag:"client-ca-file" help:"CA of clients that may read /metrics"`
+	LeaderElect       bool     `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
+	Profiling         bool     `flag:"profiling" help:"serve /debug/pprof"`
+}
+
+// DefaultScheduler returns the documented defaults.
+func DefaultScheduler() Scheduler {
+	return Scheduler{BindAddress: "127.0.0.1", SecurePort: 10259, LeaderElect: true}
+}
+
+// ControllerManager configures kube-controller-manager.
+type ControllerManager struct {
+	Kubeconfig                   string        `flag:"kubeconfig" help:"credentials and CA towards the API server"`
+	APIServers                   []string      `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	BindAddress                  string        `flag:"bind-address" help:"address to serve health and metrics on"`
+	SecurePort                   int           `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
+	TLSCertFile                  string        `flag:"tls-cert-file" help:"server certificate"`
+	TLSPrivateKeyFile            string        `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile                 string        `flag:"client-ca-file" help:"CA of clients that may read /metrics"`
+	LeaderElect                  bool          `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-controller-manager"`
+	Profiling                    bool          `flag:"profiling" help:"serve /debug/pprof"`
+	Controllers                  []string      `flag:"controllers" help:"controllers to run: *, name, or -name"`
+	ClusterCIDR                  []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
+	AllocateNodeCIDRs            bool          `flag:"allocate-node-cidrs" help:"give every node a piece of --cluster-cidr"`
+	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" help:"prefix length of a node's piece"`
+	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" help:"how often nodes' health is looked at"`
+	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" help:"silence after which a node's Ready becomes Unknown"`
+	RootCAFile                   string        `flag:"root-ca-file" help:"CA bundle published in every namespace as kube-root-ca.crt"`
+	ServiceAccountPrivateKeyFile string        `flag:"service-account-private-key-file" help:"key that legacy token secrets are signed with"`
+	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
+	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
+	UseServiceAccountCredentials bool          `flag:"use-service-account-credentials" help:"run each controller with a service account of its own"`
+	TerminatedPodGCThreshold     int           `flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
+}
+
+// DefaultControllerManager returns the documented defaults.
+func DefaultControllerManager() ControllerManager {
+	return ControllerManager{
+		BindAddress: "127.0.0.1", SecurePort: 10257, LeaderElect: true, Controllers: []string{"*"},
+		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
+		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
+		TerminatedPodGCThreshold: 12500,
+	}
+}
+
+// DNS configures the cluster's name server.
+type DNS struct {
+	Kubeconfig    string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
+	APIServers    []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	BindAddress   string   `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
+	ClusterDomain string   `flag:"cluster-domain" help:"domain of the cluster's names"`
+	Upstream      []string `flag:"upstream" help:"servers for all other names; those of /etc/resolv.conf when empty"`
+	HealthAddress string   `flag:"health-address" help:"host:port to serve health and metrics on"`
+}
+
+// DefaultDNS returns the documented defaults.
+func DefaultDNS() DNS {
+	return DNS{BindAddress: "0.0.0.0:53", ClusterDomain: "cluster.local", HealthAddress: "127.0.0.1:9153"}
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,187 @@
+// Package run is what every daemon has in common as a process: /livez, /readyz,
+// /healthz and /metrics, the word to systemd that it is ready and alive, and a
+// stop that lets requests finish. What a daemon does is its own package's.
+package run
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Env is what a daemon is started with. Several daemons may run in one process,
+// each with an Env of its own.
+type Env struct {
+	Log     *slog.Logger         // required
+	Metrics *prometheus.Registry // required; the daemon registers its collectors here
+	Health  *Health              // required
+}
+
+// NewEnv returns an Env with nothing registered but the process' own metrics.
+func NewEnv(log *slog.Logger) Env {
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return Env{Log: log, Metrics: metrics, Health: &Health{}}
+}
+
+// A Check returns nil when what it looks at is well. It must not block.
+type Check func() error
+
+// Health is the set of checks behind a daemon's health endpoints.
+type Health struct {
+	mu    sync.RWMutex
+	live  map[string]Check
+	ready map[string]Check
+}
+
+// Live adds a check to /livez, /healthz and /readyz: when it fails, only a restart helps.
+func (h *Health) Live(name string, c Check) { h.add(&h.live, name, c) }
+
+// Ready adds a check to /readyz: while it fails, the daemon should not be asked.
+func (h *Health) Ready(name string, c Check) { h.add(&h.ready, name, c) }
+
+func (h *Health) add(m *map[string]Check, name string, c Check) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if *m == nil {
+		*m = map[string]Check{}
+	}
+	(*m)[name] = c
+}
+
+// Err returns the first failure among the live checks and, with ready, among
+// the ready ones. Until a daemon has added a ready check it is not ready.
+func (h *Health) Err(ready bool) error {
+	for _, r := range h.results(ready) {
+		if r.err != nil {
+			return fmt.Errorf("%s: %w", r.name, r.err)
+		}
+	}
+	return nil
+}
+
+type result struct {
+	name string
+	err  error
+}
+
+func (h *Health) results(ready bool) []result {
+	h.mu.RLock()
+	checks := map[string]Check{"ping": func() error { return nil }}
+	for n, c := range h.live {
+		checks[n] = c
+	}
+	if ready {
+		if len(h.ready) == 0 {
+			checks["startup"] = func() error { return fmt.Errorf("still starting") }
+		}
+		for n, c := range h.ready {
+			checks[n] = c
+		}
+	}
+	h.mu.RUnlock()
+	results := make([]result, 0, len(checks))
+	for n, c := range checks {
+		results = append(results, result{n, c()})
+	}
+	sort.Slice(results, func(i, j int) bool { return results[i].name < results[j].name })
+	return results
+}
+
+// Handler serves the health endpoints and /metrics. A single check is at
+// /livez/NAME; ?verbose lists them all and ?exclude=NAME leaves one out, as upstream.
+func (e Env) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
+		mux.Handle("GET "+path, e.Health.endpoint(path, path == "/readyz"))
+		mux.Handle("GET "+path+"/{check}", e.Health.endpoint(path, path == "/readyz"))
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(e.Metrics, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func (h *Health) endpoint(path string, ready bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		single, excluded := r.PathValue("check"), r.URL.Query()["exclude"]
+		var out strings.Builder
+		failed, found := false, false
+		for _, res := range h.results(ready) {
+			if single != "" && res.name != single || contains(excluded, res.name) {
+				continue
+			}
+			found = true
+			if res.err != nil {
+				failed = true
+				fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", res.name)
+			} else {
+				fmt.Fprintf(&out, "[+]%s ok\n", res.name)
+			}
+		}
+		_, verbose := r.URL.Query()["verbose"]
+		switch name := strings.TrimPrefix(path, "/"); {
+		case !found:
+			http.NotFound(w, r)
+		case failed:
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, "%s%s check failed\n", out.String(), name)
+		case verbose:
+			fmt.Fprintf(w, "%s%s check passed\n", out.String(), name)
+		default:
+			fmt.Fprint(w, "ok")
+		}
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// Notify tells systemd that the process is ready as soon as h is, pets its
+// watchdog for as long as h is live, and says when it stops. It returns when ctx ends.
+// Outside systemd it does nothing.
+func Notify(ctx context.Context, h *Health) {
+	if os.Getenv("NOTIFY_SOCKET") == "" {
+		return
+	}
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || period == 0 {
+		period = 20 * time.Second
+	}
+	// Readiness is looked at often, since bring-up waits for it.
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ready := false; ; {
+		select {
+		case <-ctx.Done():
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+			return
+		case <-tick.C:
+		}
+		if !ready && h.Err(true) == nil {
+			ready = true
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+			tick.Reset(period / 3)
+		}
+		if ready && h.Err(false) == nil {
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		}
+	}
+}
