@@ -1,0 +1,223 @@
+// Package machines is a set of real machines on one host: systemd-nspawn containers that
+// boot systemd, run sshd and have an address each, on a bridge in a network namespace
+// of their own, with faults as functions. Everything that the tool does to machines is
+// tested on them. It needs Linux, root, and the Debian packages that Require names;
+// it knows nothing of clusters.
+package machines
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Options says what lab to bring up.
+type Options struct {
+	Name     string    // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
+	Machines []string  // names, each at most 11 characters; they get 10.99.0.11 and following addresses
+	Log      io.Writer // progress; nil means none
+}
+
+// Lab is a set of machines that are up.
+type Lab struct {
+	Name     string
+	Machines []*Machine
+}
+
+const (
+	labsDir  = "/var/lib/clusterctl-lab"
+	cacheDir = "/var/cache/clusterctl-lab"
+)
+
+// network is that of every lab: each has a namespace of its own, so they never meet.
+var network = netip.MustParsePrefix("10.99.0.1/24")
+
+// ErrMissing is what the host lacks.
+var ErrMissing = errors.New("missing on this host")
+
+// Require returns an error that names what the host lacks and how to get it.
+func Require() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("root: %w; run it with sudo", ErrMissing)
+	}
+	var missing []string
+	for command, pkg := range map[string]string{
+		"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container", "ip": "iproute2", "nft": "nftables",
+		"ssh": "openssh-client", "nsenter": "util-linux",
+	} {
+		if _, err := exec.LookPath(command); err != nil {
+			missing = append(missing, pkg)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: %w; run: apt-get install %s", strings.Join(missing, ", "), ErrMissing, strings.Join(missing, " "))
+	}
+	return nil
+}
+
+// Up builds the root file system if it is not there, creates the machines and boots
+// them in parallel. It returns when all of them take SSH connections. When it fails
+// nothing is left behind.
+func Up(ctx context.Context, o Options) (lab *Lab, err error) {
+	if err := Require(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	lab = &Lab{Name: o.Name}
+	if _, err := os.Stat(lab.dir()); err == nil {
+		return nil, fmt.Errorf("lab %s exists already: take it down first", o.Name)
+	}
+	base, err := rootFS(ctx, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lab.Down(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := os.MkdirAll(lab.dir(), 0o755); err != nil {
+		return nil, err
+	}
+	if err := lab.makeKeys(); err != nil {
+		return nil, err
+	}
+	if err := lab.makeNetwork(ctx); err != nil {
+		return nil, err
+	}
+	address := network.Addr()
+	for range 10 {
+		address = address.Next()
+	}
+	for _, name := range o.Machines {
+		m := &Machine{lab: lab, Name: name, Address: address.String()}
+		lab.Machines = append(lab.Machines, m)
+		if err := m.create(base); err != nil {
+			return nil, fmt.Errorf("create machine %s: %w", name, err)
+		}
+		address = address.Next()
+	}
+	if err := lab.save(); err != nil {
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, m := range lab.Machines {
+		g.Go(func() error { return m.Start(gctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.Log, "lab %s: %d machines are up\n", lab.Name, len(lab.Machines))
+	return lab, nil
+}
+
+// Open returns a lab that an earlier process brought up.
+func Open(name string) (*Lab, error) {
+	lab := &Lab{Name: name}
+	text, err := os.ReadFile(filepath.Join(lab.dir(), "lab.json"))
+	if err != nil {
+		return nil, fmt.Errorf("open lab %s: %w", name, err)
+	}
+	if err := json.Unmarshal(text, lab); err != nil {
+		return nil, fmt.Errorf("open lab %s: %w", name, err)
+	}
+	for _, m := range lab.Machines {
+		m.lab = lab
+	}
+	return lab, nil
+}
+
+// Down ends every machine and removes all that Up made but the root file system's cache.
+func (l *Lab) Down(ctx context.Context) error {
+	var errs []error
+	for _, m := range l.Machines {
+		errs = append(errs, m.PowerCut(ctx))
+	}
+	for _, m := range l.Machines {
+		errs = append(errs, m.remove())
+	}
+	errs = append(errs, l.removeCgroups())
+	if _, err := os.Stat(l.netns()); err == nil {
+		errs = append(errs, command(ctx, "ip", "netns", "del", "lab-"+l.Name))
+	}
+	errs = append(errs, os.RemoveAll(l.dir()))
+	return errors.Join(errs...)
+}
+
+// Machine returns the machine with a name, or nil.
+func (l *Lab) Machine(name string) *Machine {
+	for _, m := range l.Machines {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// Key is the path of the private SSH key that every machine accepts for root, for
+// admin (who may sudo with the password "admin") and for guest (who may not).
+func (l *Lab) Key() string { return filepath.Join(l.dir(), "id_ed25519") }
+
+// KnownHosts is the path of a known_hosts file with every machine's key.
+func (l *Lab) KnownHosts() string { return filepath.Join(l.dir(), "known_hosts") }
+
+// Command is exec.CommandContext in the lab's network.
+func (l *Lab) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + l.netns(), name}, args...)...)
+}
+
+func (l *Lab) dir() string   { return filepath.Join(labsDir, l.Name) }
+func (l *Lab) netns() string { return "/run/netns/lab-" + l.Name }
+
+func (l *Lab) save() error {
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(l.dir(), "lab.json")
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func (l *Lab) makeNetwork(ctx context.Context) error {
+	if err := command(ctx, "ip", "netns", "add", "lab-"+l.Name); err != nil {
+		return err
+	}
+	inside := []string{"nsenter", "--net=" + l.netns()}
+	for _, args := range [][]string{
+		{"ip", "link", "set", "lo", "up"},
+		{"ip", "link", "add", "br0", "type", "bridge"},
+		{"ip", "addr", "add", network.String(), "dev", "br0"},
+		{"ip", "link", "set", "br0", "up"},
+	} {
+		if err := command(ctx, append(inside, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command runs a command to its end within a minute.
+func command(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
