@@ -1,0 +1,53 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// perLease bounds how many keys hang on one lease: revoking it is one big write.
+const perLease = 1000
+
+// leases hands out leases for keys with a TTL. Keys written within a twentieth of
+// their TTL share one, so that a burst of events does not cost a lease each.
+type leases struct {
+	client *clientv3.Client
+
+	mu    sync.Mutex
+	byTTL map[time.Duration]*shared
+}
+
+type shared struct {
+	id    clientv3.LeaseID
+	until time.Time
+	keys  int
+}
+
+// get returns NoLease for a TTL of zero.
+func (l *leases) get(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+	if ttl <= 0 {
+		return clientv3.NoLease, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if s := l.byTTL[ttl]; s != nil && now.Before(s.until) && s.keys < perLease {
+		s.keys++
+		return s.id, nil
+	}
+	window := min(ttl/20, time.Minute)
+	seconds := int64((ttl + window + time.Second - 1) / time.Second)
+	r, err := l.client.Grant(ctx, seconds)
+	if err != nil {
+		return 0, fmt.Errorf("grant a lease of %s: %w", ttl, err)
+	}
+	if l.byTTL == nil {
+		l.byTTL = map[time.Duration]*shared{}
+	}
+	l.byTTL[ttl] = &shared{id: r.ID, until: now.Add(window), keys: 1}
+	return r.ID, nil
+}

@@ -1,0 +1,73 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"clusterctl/daemons/store"
+)
+
+// watching is the context value that makes all watches share one gRPC stream, so
+// that a progress request reaches them whatever context it comes with.
+var watching = clientv3.WithRequireLeader(context.Background())
+
+// Watch implements store.Store.
+func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan store.Batch {
+	out := make(chan store.Batch)
+	go func() {
+		defer close(out)
+		s.follow(ctx, out, prefix, after)
+	}()
+	return out
+}
+
+func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix string, after int64) {
+	// The client opens a stream for each set of outgoing metadata: RequireLeader ends
+	// the watch when the member has lost its quorum, instead of letting it go stale.
+	responses := s.client.Watch(clientv3.WithRequireLeader(ctx), prefix,
+		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithProgressNotify())
+	for r := range responses {
+		batch := store.Batch{Revision: r.Header.Revision}
+		switch err := r.Err(); {
+		case r.CompactRevision != 0:
+			batch.Err = fmt.Errorf("watch %s after %d: %w", prefix, after, store.ErrCompacted)
+		case err != nil:
+			batch.Err = fmt.Errorf("watch %s: %w", prefix, known(err))
+		}
+		for _, e := range r.Events {
+			event := store.Event{Key: string(e.Kv.Key), Value: e.Kv.Value, Revision: e.Kv.ModRevision}
+			if e.Type == clientv3.EventTypeDelete {
+				event.Value, event.Deleted = nil, true
+			}
+			batch.Events = append(batch.Events, event)
+			// A response with events may come from the past (catching up): only the
+			// events' own revision is reached.
+			batch.Revision = event.Revision
+		}
+		select {
+		case out <- batch:
+		case <-ctx.Done():
+			return
+		}
+		if batch.Err != nil {
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		select {
+		case out <- store.Batch{Err: errors.New("the store closed the watch")}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Progress implements store.Store.
+func (s *Store) Progress(context.Context) error {
+	if err := s.client.RequestProgress(watching); err != nil {
+		return fmt.Errorf("ask watches for their progress: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+// Package memory is a store in the memory of the process, for development and tests.
+// It behaves as the one over etcd does; what it holds is gone with the process.
+package memory
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/btree"
+
+	"clusterctl/daemons/store"
+)
+
+// keep is how many revisions stay readable before the oldest are compacted.
+const keep = 20000
+
+// Store is an in-memory store.Store. Its zero value is not usable, see New.
+type Store struct {
+	mu        sync.Mutex
+	tree      *btree.BTreeG[store.KV]
+	revision  int64
+	compacted int64
+	history   []moment // one for each revision after compacted, in order
+	changed   chan struct{}
+	asked     int64 // how often progress was asked for
+	timers    map[string]*time.Timer
+}
+
+// moment is a revision: what it changed and what the store then held.
+type moment struct {
+	revision int64
+	events   []store.Event
+	tree     *btree.BTreeG[store.KV]
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns an empty store at revision 1, as a new etcd is.
+func New() *Store {
+	return &Store{
+		tree:     btree.NewG(16, func(a, b store.KV) bool { return a.Key < b.Key }),
+		revision: 1, compacted: 1,
+		changed: make(chan struct{}), timers: map[string]*time.Timer{},
+	}
+}
+
+// Close stops the timers of keys with a TTL.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.timers {
+		t.Stop()
+	}
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.get(key), nil
+}
+
+func (s *Store) get(key string) *store.KV {
+	if kv, ok := s.tree.Get(store.KV{Key: key}); ok {
+		return &kv
+	}
+	return nil
+}
+
+// Range implements store.Store.
+func (s *Store) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, false, err
+	}
+	s.mu.Lock()
+	tree, at, err := s.at(revision)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, 0, false, err
+	}
+	var kvs []store.KV
+	more := false
+	tree.AscendGreaterOrEqual(store.KV{Key: max(prefix, after)}, func(kv store.KV) bool {
+		if !strings.HasPrefix(kv.Key, prefix) {
+			return false
+		}
+		if kv.Key == after {
+			return true
+		}
+		if limit > 0 && len(kvs) == limit {
+			more = true
+			return false
+		}
+		kvs = append(kvs, kv)
+		return true
+	})
+	return kvs, at, more, nil
+}
+
+// at returns the state at a revision, as a tree that stays as it is.
+func (s *Store) at(revision int64) (*btree.BTreeG[store.KV], int64, error) {
+	switch {
+	case revision == 0 || revision == s.revision:
+		if n := len(s.history); n > 0 {
+			return s.history[n-1].tree, s.revision, nil
+		}
+		return s.tree.Clone(), s.revision, nil
+	case revision > s.revision:
+		return nil, 0, store.ErrFuture
+	case revision <= s.compacted:
+		return nil, 0, store.ErrCompacted
+	}
+	return s.history[revision-s.compacted-1].tree, revision, nil
+}
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range t.Guards {
+		if kv := s.get(g.Key); kv == nil && g.Revision != 0 || kv != nil && kv.Revision != g.Revision {
+			return s.refused(t), nil
+		}
+	}
+	return store.Result{Done: true, Revision: s.apply(t)}, nil
+}
+
+func (s *Store) refused(t store.Txn) store.Result {
+	r := store.Result{Revision: s.revision}
+	for _, g := range t.Guards {
+		r.Current = append(r.Current, s.get(g.Key))
+	}
+	return r
+}
+
+func (s *Store) apply(t store.Txn) int64 {
+	next := s.revision + 1
+	var events []store.Event
+	for _, p := range t.Puts {
+		s.tree.ReplaceOrInsert(store.KV{Key: p.Key, Value: p.Value, Revision: next})
+		events = append(events, store.Event{Key: p.Key, Value: p.Value, Revision: next})
+		s.expire(p)
+	}
+	for _, key := range t.Deletes {
+		if _, ok := s.tree.Delete(store.KV{Key: key}); ok {
+			events = append(events, store.Event{Key: key, Revision: next, Deleted: true})
+		}
+	}
+	if len(events) == 0 {
+		return s.revision
+	}
+	s.revision = next
+	s.history = append(s.history, moment{revision: next, events: events, tree: s.tree.Clone()})
+	if len(s.history) > 2*keep {
+		s.compact(next - keep)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return next
+}
+
+// expire removes a key with a TTL in time, unless it is written again before.
+func (s *Store) expire(p store.Put) {
+	if t := s.timers[p.Key]; t != nil {
+		t.Stop()
+		delete(s.timers, p.Key)
+	}
+	if p.TTL <= 0 {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(p.TTL, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.timers[p.Key] == timer {
+			delete(s.timers, p.Key)
+			s.apply(store.Txn{Deletes: []string{p.Key}})
+		}
+	})
+	s.timers[p.Key] = timer
+}
+
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision, ctx.Err()
+}
+
+// Compact implements store.Store.
+func (s *Store) Compact(ctx context.Context, revision int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision > s.revision {
+		return store.ErrFuture
+	}
+	if revision <= s.compacted {
+		return store.ErrCompacted
+	}
+	s.compact(revision)
+	return ctx.Err()
+}
+
+// compact forgets what came before revision; that revision itself stays readable.
+func (s *Store) compact(revision int64) {
+	n := revision - 1 - s.compacted
+	s.history = append([]moment(nil), s.history[n:]...)
+	s.compacted = revision - 1
+}

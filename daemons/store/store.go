@@ -1,0 +1,98 @@
+// Package store is the versioned store behind the API server: keys and values with
+// one revision for the whole store, guarded transactions, and watches that miss
+// nothing. It knows bytes, not objects; what a value means, and who may have it, is
+// the API server's business. Package etcd is the real one, package memory behaves
+// the same, and one suite (storetest) runs over both.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrCompacted says that a revision asked for is older than what the store keeps.
+var ErrCompacted = errors.New("the revision has been compacted")
+
+// ErrFuture says that a revision asked for has not been reached.
+var ErrFuture = errors.New("the revision has not been reached")
+
+// KV is a key with its value. Revision is that of its last write.
+type KV struct {
+	Key      string
+	Value    []byte
+	Revision int64
+}
+
+// Guard is what must hold for a transaction to be done: the key was last written at
+// Revision, or does not exist when that is 0.
+type Guard struct {
+	Key      string
+	Revision int64
+}
+
+// Put writes a key. With a TTL it is removed when that much time has passed since
+// the write; the store may let it live a twentieth longer.
+type Put struct {
+	Key   string
+	Value []byte
+	TTL   time.Duration
+}
+
+// Txn is done whole, at one revision, or not at all.
+type Txn struct {
+	Guards  []Guard
+	Puts    []Put
+	Deletes []string
+}
+
+// Result is what became of a transaction.
+type Result struct {
+	Done     bool
+	Revision int64 // of the transaction when Done, else of the look at Current
+	Current  []*KV // if not Done: what each guard's key holds, nil where it does not exist
+}
+
+// Event is a change of one key.
+type Event struct {
+	Key      string
+	Value    []byte // nil when Deleted
+	Revision int64
+	Deleted  bool
+}
+
+// Batch is what a watch delivers: whole revisions in order, every change once.
+// Revision says how far the watch has come; a batch without events is only that.
+type Batch struct {
+	Events   []Event
+	Revision int64
+	Err      error // set in the last batch, unless ctx ended
+}
+
+// Store is implemented by packages etcd and memory. Keys with a common prefix are
+// ordered by their bytes.
+type Store interface {
+	// Get returns nil when there is no such key. It is linearizable.
+	Get(ctx context.Context, key string) (*KV, error)
+
+	// Range returns up to limit keys (0: all) that start with prefix and come after the
+	// key after, as they were at revision (0: now), and that revision.
+	Range(ctx context.Context, prefix, after string, revision int64, limit int) (kvs []KV, at int64, more bool, err error)
+
+	// Commit does t if its guards hold. An error leaves it open whether it was done.
+	Commit(ctx context.Context, t Txn) (Result, error)
+
+	// Watch delivers every change below prefix after the given revision until ctx
+	// ends or the last batch has an error, then closes the channel.
+	Watch(ctx context.Context, prefix string, after int64) <-chan Batch
+
+	// Progress asks for open watches to say soon how far they have come.
+	Progress(ctx context.Context) error
+
+	// Revision returns the store's revision, linearizably: no write that was done
+	// before the call has a higher one.
+	Revision(ctx context.Context) (int64, error)
+
+	// Compact forgets what was overwritten before revision.
+	Compact(ctx context.Context, revision int64) error
+}

@@ -1,0 +1,253 @@
+// Package storetest is the suite that every store passes, the real one and the one in
+// memory, so that what is tested over the one holds over the other.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/store"
+)
+
+// Run runs the suite. Keys below prefix are the test's own; open is called once.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	s := open(t)
+	for name, test := range map[string]func(*testing.T, context.Context, store.Store, string){
+		"a transaction is done when its guards hold and not otherwise": guards,
+		"a transaction is done whole at one revision":                  whole,
+		"a range pages through one revision":                           pages,
+		"a watch delivers every change in order":                       watch,
+		"concurrent guarded writers lose no update (S11)":              writers,
+		"a key with a TTL goes away and is seen to":                    ttl,
+		"progress reaches watches of quiet prefixes":                   progress,
+		"what was compacted is refused":                                compacted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			test(t, ctx, s, fmt.Sprintf("/test/%x/", name))
+		})
+	}
+}
+
+func commit(t *testing.T, ctx context.Context, s store.Store, txn store.Txn) store.Result {
+	t.Helper()
+	r, err := s.Commit(ctx, txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func put(key, value string, revision int64) store.Txn {
+	return store.Txn{Guards: []store.Guard{{Key: key, Revision: revision}}, Puts: []store.Put{{Key: key, Value: []byte(value)}}}
+}
+
+func guards(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	key := prefix + "a"
+	created := commit(t, ctx, s, put(key, "1", 0))
+	if !created.Done {
+		t.Fatal("a new key was refused")
+	}
+	if r := commit(t, ctx, s, put(key, "2", 0)); r.Done || r.Current[0] == nil || string(r.Current[0].Value) != "1" || r.Current[0].Revision != created.Revision {
+		t.Fatalf("creating twice: %+v", r)
+	}
+	updated := commit(t, ctx, s, put(key, "2", created.Revision))
+	if !updated.Done || updated.Revision <= created.Revision {
+		t.Fatalf("update: %+v", updated)
+	}
+	if r := commit(t, ctx, s, put(key, "3", created.Revision)); r.Done {
+		t.Fatal("a stale update was done")
+	}
+	kv, err := s.Get(ctx, key)
+	if err != nil || kv == nil || string(kv.Value) != "2" || kv.Revision != updated.Revision {
+		t.Fatalf("get: %+v, %v", kv, err)
+	}
+	r := commit(t, ctx, s, store.Txn{Guards: []store.Guard{{Key: key, Revision: updated.Revision}}, Deletes: []string{key}})
+	if kv, _ := s.Get(ctx, key); !r.Done || kv != nil {
+		t.Fatalf("delete: %+v, %+v", r, kv)
+	}
+	if r := commit(t, ctx, s, put(key, "4", updated.Revision)); r.Done || r.Current[0] != nil {
+		t.Fatalf("update of a deleted key: %+v", r)
+	}
+}
+
+func whole(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	commit(t, ctx, s, put(prefix+"b", "", 0))
+	both := store.Txn{
+		Guards: []store.Guard{{Key: prefix + "a"}, {Key: prefix + "b"}},
+		Puts:   []store.Put{{Key: prefix + "a"}, {Key: prefix + "b", Value: []byte("x")}},
+	}
+	if r := commit(t, ctx, s, both); r.Done || r.Current[0] != nil || r.Current[1] == nil {
+		t.Fatalf("half a transaction: %+v", r)
+	}
+	if kv, _ := s.Get(ctx, prefix+"a"); kv != nil {
+		t.Fatal("a refused transaction wrote")
+	}
+	both.Guards = both.Guards[:1]
+	r := commit(t, ctx, s, both)
+	kvs, _, _, err := s.Range(ctx, prefix, "", 0, 0)
+	if err != nil || len(kvs) != 2 || kvs[0].Revision != r.Revision || kvs[1].Revision != r.Revision {
+		t.Fatalf("range: %+v, %v", kvs, err)
+	}
+}
+
+func pages(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	for i := range 5 {
+		commit(t, ctx, s, put(fmt.Sprint(prefix, i), "old", 0))
+	}
+	first, at, more, err := s.Range(ctx, prefix, "", 0, 2)
+	if err != nil || len(first) != 2 || !more {
+		t.Fatalf("first page: %v %v %v", first, more, err)
+	}
+	commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "3", Value: []byte("new")}}, Deletes: []string{prefix + "4"}})
+	rest, again, more, err := s.Range(ctx, prefix, first[1].Key, at, 0)
+	if err != nil || again != at || more || len(rest) != 3 || string(rest[1].Value) != "old" {
+		t.Fatalf("rest: %+v at %d, %v", rest, again, err)
+	}
+	if _, _, _, err := s.Range(ctx, prefix, "", at+1000, 0); !errors.Is(err, store.ErrFuture) {
+		t.Fatalf("a future revision: %v", err)
+	}
+}
+
+func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	r := commit(t, ctx, s, put(prefix+"a", "0", 0))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	early := s.Watch(ctx, prefix, r.Revision-1)
+	last := r.Revision
+	for i := range 50 {
+		last = commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: fmt.Append(nil, i)}, {Key: fmt.Sprint(prefix, "n", i)}}}).Revision
+	}
+	last = commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
+	late := s.Watch(ctx, prefix, r.Revision)
+	if n := follow(t, early, last); n != 102 {
+		t.Errorf("early watch saw %d events", n)
+	}
+	if n := follow(t, late, last); n != 101 {
+		t.Errorf("late watch saw %d events", n)
+	}
+}
+
+// follow counts the events up to a revision, which must not go back.
+func follow(t *testing.T, batches <-chan store.Batch, until int64) (n int) {
+	t.Helper()
+	at := int64(0)
+	for at < until {
+		b := <-batches
+		if b.Err != nil {
+			t.Fatal(b.Err)
+		}
+		for _, e := range b.Events {
+			if e.Revision < at || e.Deleted != (e.Value == nil) && e.Deleted {
+				t.Fatalf("event %+v after revision %d", e, at)
+			}
+			at = e.Revision
+			n++
+		}
+		at = max(at, b.Revision)
+	}
+	return n
+}
+
+func writers(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	const people, times = 8, 25
+	commit(t, ctx, s, put(prefix+"count", "0", 0))
+	var wg sync.WaitGroup
+	for range people {
+		wg.Go(func() {
+			for range times {
+				if err := increment(ctx, s, prefix+"count"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if kv, err := s.Get(ctx, prefix+"count"); err != nil || string(kv.Value) != fmt.Sprint(people*times) {
+		t.Fatalf("count is %s, %v", kv.Value, err)
+	}
+}
+
+func increment(ctx context.Context, s store.Store, key string) error {
+	kv, err := s.Get(ctx, key)
+	for err == nil {
+		var n int
+		if _, err := fmt.Sscan(string(kv.Value), &n); err != nil {
+			return err
+		}
+		r, err := s.Commit(ctx, put(key, fmt.Sprint(n+1), kv.Revision))
+		if err != nil || r.Done {
+			return err
+		}
+		kv = r.Current[0]
+	}
+	return err
+}
+
+func ttl(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: []byte("x"), TTL: time.Second}}})
+	for b := range s.Watch(ctx, prefix, r.Revision) {
+		if len(b.Events) > 0 && b.Events[0].Deleted {
+			break
+		}
+	}
+	if kv, err := s.Get(ctx, prefix+"a"); err != nil || kv != nil {
+		t.Fatalf("after its time: %v %v", kv, err)
+	}
+}
+
+func progress(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	from, err := s.Revision(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := s.Watch(ctx, prefix+"quiet/", from)
+	until := commit(t, ctx, s, put(prefix+"loud", "", 0)).Revision
+	ask := time.NewTicker(20 * time.Millisecond)
+	defer ask.Stop()
+	for {
+		select {
+		case b := <-quiet:
+			if b.Err != nil || len(b.Events) > 0 {
+				t.Fatalf("batch: %+v", b)
+			}
+			if b.Revision >= until {
+				return
+			}
+		case <-ask.C:
+			if err := s.Progress(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	first := commit(t, ctx, s, put(prefix+"a", "1", 0)).Revision
+	second := commit(t, ctx, s, put(prefix+"a", "2", first)).Revision
+	commit(t, ctx, s, put(prefix+"a", "3", second))
+	if err := s.Compact(ctx, second); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := s.Range(ctx, prefix, "", first, 0); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("range: %v", err)
+	}
+	if kvs, _, _, err := s.Range(ctx, prefix, "", second, 0); err != nil || string(kvs[0].Value) != "2" {
+		t.Errorf("range at the compacted revision: %v %v", kvs, err)
+	}
+	for b := range s.Watch(ctx, prefix, first-1) {
+		if !errors.Is(b.Err, store.ErrCompacted) {
+			t.Errorf("watch: %+v", b)
+		}
+		break
+	}
+}
