@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/hcl/load"
+)
+
+func newFmt() *cobra.Command {
+	var check bool
+	c := &cobra.Command{
+		Use:   "fmt [FOLDER|FILE]",
+		Short: "Lay out configuration files in the usual way and list those that changed",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "."
+			if len(args) > 0 {
+				path = args[0]
+			}
+			changed, err := load.Format(path)
+			if err != nil {
+				return err
+			}
+			for _, file := range slices.Sorted(maps.Keys(changed)) {
+				fmt.Fprintln(c.OutOrStdout(), file)
+				if check {
+					continue
+				}
+				info, err := os.Stat(file)
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(file, changed[file], info.Mode().Perm()); err != nil {
+					return fmt.Errorf("write %s: %w", file, err)
+				}
+			}
+			if check && len(changed) > 0 {
+				return exitCode(3)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&check, "check", false, "change nothing; exit with 3 when a file's layout is not the usual one")
+	return c
+}

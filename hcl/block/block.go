@@ -1,0 +1,156 @@
+// Package block is the language's vocabulary: one file per block type, with its
+// schema (a struct), what it decodes to in hcl/config, what it can be asked for in
+// expressions, and what makes it invalid. Reading files and deciding in which
+// order blocks are evaluated is hcl/load's.
+package block
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"clusterctl/hcl/config"
+)
+
+// Type is one type of block.
+type Type struct {
+	Name   string
+	Labels []string
+	// Decode adds what the block says to the cluster and returns the value that
+	// expressions see for it (cty.NilVal when there is none).
+	Decode func(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics)
+}
+
+// Types is every block type that is decoded into the cluster, in the order of the
+// reference. Variables and locals are evaluated by hcl/load.
+var Types = []Type{
+	{"cluster", []string{"name"}, decodeCluster},
+	{"machine", []string{"name"}, decodeMachine},
+	{"image", []string{"name"}, decodeImage},
+	{"workload", []string{"name"}, decodeWorkload},
+	{"object", []string{"apiVersion", "kind", "name"}, decodeObject},
+	{"manifests", []string{"name"}, decodeManifests},
+	{"output", []string{"name"}, decodeOutput},
+}
+
+// Context is what a block is decoded with.
+type Context struct {
+	Eval   *hcl.EvalContext
+	Digest func(path string) (string, error)           // sha256 of a file, hex
+	Path   func(path string) string                    // path relative to the configuration
+	Glob   func(pattern string) ([]string, error)      // files, sorted
+	YAML   func(path string) ([]map[string]any, error) // objects of a file
+}
+
+// Schema is the top level of a file.
+func Schema() *hcl.BodySchema {
+	schema := &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "variable", LabelNames: []string{"name"}},
+		{Type: "locals"},
+	}}
+	for _, t := range Types {
+		schema.Blocks = append(schema.Blocks, hcl.BlockHeaderSchema{Type: t.Name, LabelNames: t.Labels})
+	}
+	return schema
+}
+
+// Find returns the block type with a name.
+func Find(name string) (Type, bool) {
+	for _, t := range Types {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Type{}, false
+}
+
+// attr returns the range of an attribute of a body, or of the block itself.
+func attr(b *hcl.Block, body hcl.Body, name string) *hcl.Range {
+	if native, ok := body.(*hclsyntax.Body); ok {
+		if a, ok := native.Attributes[name]; ok {
+			r := a.SrcRange
+			return &r
+		}
+		for _, nested := range native.Blocks {
+			if nested.Type == name {
+				r := nested.DefRange()
+				return &r
+			}
+		}
+	}
+	return b.DefRange.Ptr()
+}
+
+// nested returns the range of an attribute inside the first nested block of a type.
+func nested(b *hcl.Block, typ, name string) *hcl.Range {
+	if native, ok := b.Body.(*hclsyntax.Body); ok {
+		for _, inner := range native.Blocks {
+			if inner.Type == typ {
+				if a, ok := inner.Body.Attributes[name]; ok {
+					r := a.SrcRange
+					return &r
+				}
+				r := inner.DefRange()
+				return &r
+			}
+		}
+	}
+	return b.DefRange.Ptr()
+}
+
+func fail(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at}
+}
+
+func source(b *hcl.Block) config.Source {
+	return config.Source{File: b.DefRange.Filename, Line: b.DefRange.Start.Line}
+}
+
+func or[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+func deref[T any](p *T, fallback T) T {
+	if p == nil {
+		return fallback
+	}
+	return *p
+}
+
+func stringMap(m map[string]string) cty.Value {
+	if len(m) == 0 {
+		return cty.MapValEmpty(cty.String)
+	}
+	values := map[string]cty.Value{}
+	for k, v := range m {
+		values[k] = cty.StringVal(v)
+	}
+	return cty.MapVal(values)
+}
+
+func stringList[T any](list []T) cty.Value {
+	if len(list) == 0 {
+		return cty.ListValEmpty(cty.String)
+	}
+	values := make([]cty.Value, 0, len(list))
+	for _, s := range list {
+		values = append(values, cty.StringVal(fmt.Sprint(s)))
+	}
+	return cty.ListVal(values)
+}
+
+// asString reads an attribute that must be known before the rest of the block.
+func asString(v cty.Value) (string, bool) {
+	v, err := convert.Convert(v, cty.String)
+	if err != nil || v.IsNull() || !v.IsKnown() {
+		return "", false
+	}
+	return v.AsString(), true
+}

@@ -1,0 +1,157 @@
+package block
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"clusterctl/hcl/config"
+)
+
+type clusterBlock struct {
+	PodCIDRs     []string      `hcl:"pod_cidrs,optional"`
+	ServiceCIDRs []string      `hcl:"service_cidrs,optional"`
+	Version      string        `hcl:"version,optional"`
+	Domain       string        `hcl:"domain,optional"`
+	API          *apiBlock     `hcl:"api,block"`
+	Etcd         *etcdBlock    `hcl:"etcd,block"`
+	Runtime      *runtimeBlock `hcl:"runtime,block"`
+}
+
+type apiBlock struct {
+	Endpoint string `hcl:"endpoint,optional"`
+}
+
+type etcdBlock struct {
+	Members  *int           `hcl:"members,optional"`
+	Snapshot *snapshotBlock `hcl:"snapshot,block"`
+}
+
+type snapshotBlock struct {
+	Every string `hcl:"every"`
+	Keep  *int   `hcl:"keep,optional"`
+}
+
+type runtimeBlock struct {
+	Source string `hcl:"source,optional"`
+}
+
+func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw clusterBlock
+	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	if len(raw.PodCIDRs) == 0 {
+		raw.PodCIDRs = []string{"10.244.0.0/16"}
+	}
+	if len(raw.ServiceCIDRs) == 0 {
+		raw.ServiceCIDRs = []string{"10.96.0.0/16"}
+	}
+	c.Name, c.Source = b.Labels[0], source(b)
+	c.Domain = or(raw.Domain, "cluster.local")
+	c.Version = or(raw.Version, config.KubernetesVersion)
+	if c.Version != config.KubernetesVersion {
+		diags = append(diags, fail(attr(b, b.Body, "version"), "Version that this release does not have",
+			"This clusterctl brings Kubernetes %s. Leave version out, or use the clusterctl release for %s.", config.KubernetesVersion, c.Version))
+	}
+	if errs := validation.IsDNS1123Label(c.Name); len(errs) > 0 {
+		diags = append(diags, fail(b.LabelRanges[0].Ptr(), "Invalid cluster name", "%s.", errs[0]))
+	}
+	if errs := validation.IsDNS1123Subdomain(c.Domain); len(errs) > 0 {
+		diags = append(diags, fail(attr(b, b.Body, "domain"), "Invalid domain", "%s.", errs[0]))
+	}
+	var more hcl.Diagnostics
+	c.PodCIDRs, more = prefixes(b, "pod_cidrs", raw.PodCIDRs, 24)
+	diags = append(diags, more...)
+	c.ServiceCIDRs, more = prefixes(b, "service_cidrs", raw.ServiceCIDRs, 28)
+	diags = append(diags, more...)
+	if raw.API != nil && raw.API.Endpoint != "" {
+		host, port, err := net.SplitHostPort(raw.API.Endpoint)
+		if err != nil {
+			host, port = raw.API.Endpoint, "6443"
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
+			diags = append(diags, fail(nested(b, "api", "endpoint"), "Invalid endpoint", "Write host:port, as in \"10.0.0.100:6443\"."))
+		}
+		c.Endpoint = net.JoinHostPort(host, port)
+	}
+	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
+	c.Runtime.Source = config.RuntimeBundle
+	if raw.Runtime != nil {
+		c.Runtime.Source = or(raw.Runtime.Source, config.RuntimeBundle)
+		if s := c.Runtime.Source; s != config.RuntimeBundle && s != config.RuntimeDistribution {
+			diags = append(diags, fail(nested(b, "runtime", "source"), "Unknown source of the runtime",
+				"%q is not known: write %q for the containerd that comes with clusterctl, or %q for the machine's own package.", s, config.RuntimeBundle, config.RuntimeDistribution))
+		}
+	}
+	value := map[string]cty.Value{
+		"name": cty.StringVal(c.Name), "version": cty.StringVal(c.Version), "domain": cty.StringVal(c.Domain),
+		"pod_cidrs": stringList(c.PodCIDRs), "service_cidrs": stringList(c.ServiceCIDRs), "endpoint": cty.StringVal(c.Endpoint),
+	}
+	if !diags.HasErrors() {
+		value["dns_address"] = cty.StringVal(c.ServiceIP(10).String())
+	}
+	return cty.ObjectVal(value), diags
+}
+
+func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diagnostics) {
+	if raw == nil {
+		return nil
+	}
+	if raw.Members != nil {
+		n := *raw.Members
+		c.Etcd.Members = n
+		at := nested(b, "etcd", "members")
+		switch {
+		case n < 1 || n > config.MaxEtcdMembers:
+			diags = append(diags, fail(at, "Number of etcd members out of range", "Between 1 and %d members make sense; leave members out to have the number worked out.", config.MaxEtcdMembers))
+		case n%2 == 0:
+			diags = append(diags, fail(at, "Even number of etcd members",
+				"%d members need %d to agree and so survive the loss of %d, which %d members do as well, with less work for every write. "+
+					"Write members = %d or members = %d, or leave it out: then it is the largest odd number of control-plane machines, at most %d.",
+				n, n/2+1, n-(n/2+1), n-1, n-1, n+1, config.MaxEtcdMembers))
+		}
+	}
+	if s := raw.Snapshot; s != nil {
+		every, err := time.ParseDuration(s.Every)
+		if err != nil || every < time.Minute {
+			diags = append(diags, fail(nested(b, "etcd", "snapshot"), "Invalid period of snapshots", "every = %q is not a duration of at least a minute. Write one as \"12h\" or \"30m\".", s.Every))
+		}
+		keep := deref(s.Keep, 5)
+		if keep < 1 {
+			diags = append(diags, fail(nested(b, "etcd", "snapshot"), "Invalid number of snapshots", "keep must be at least 1."))
+		}
+		c.Etcd.Snapshot = &config.Snapshot{Every: every, Keep: keep}
+	}
+	return diags
+}
+
+// prefixes reads networks that must hold at least the addresses of a prefix of
+// length most (for IPv4; IPv6 networks are always large enough in practice).
+func prefixes(b *hcl.Block, name string, texts []string, most int) (list []netip.Prefix, diags hcl.Diagnostics) {
+	at := attr(b, b.Body, name)
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			diags = append(diags, fail(at, "Invalid network", "%q is not a network in CIDR notation, as \"10.244.0.0/16\".", text))
+			continue
+		case p != p.Masked():
+			diags = append(diags, fail(at, "Invalid network", "%s has bits set to the right of its prefix; did you mean %s?", p, p.Masked()))
+		case p.Addr().Is4() && p.Bits() > most:
+			diags = append(diags, fail(at, "Network too small", "%s has too few addresses: /%d is the smallest that works here.", p, most))
+		}
+		list = append(list, p)
+	}
+	if len(texts) > 2 || len(list) == 2 && list[0].Addr().Is4() == list[1].Addr().Is4() {
+		diags = append(diags, fail(at, "Too many networks", "Write one network, or one IPv4 and one IPv6 network."))
+	}
+	return list, diags
+}

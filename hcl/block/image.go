@@ -1,0 +1,35 @@
+package block
+
+import (
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/config"
+)
+
+type imageBlock struct {
+	Archive string `hcl:"archive"`
+}
+
+// Registry is the host in the references of images that have no registry.
+const Registry = "clusterctl.local"
+
+func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw imageBlock
+	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	image := config.Image{Name: b.Labels[0], Archive: x.Path(raw.Archive), Source: source(b)}
+	digest, err := x.Digest(image.Archive)
+	if err != nil {
+		return cty.DynamicVal, append(diags, fail(attr(b, b.Body, "archive"), "Archive that cannot be read",
+			"%v. An archive is what docker save, podman save --format oci-archive or skopeo copy … oci-archive:FILE write.", err))
+	}
+	image.Digest = digest
+	// The tag follows the content: pods that use the image roll when it changes.
+	image.Reference = Registry + "/" + image.Name + ":" + digest[:16]
+	c.Images = append(c.Images, image)
+	return cty.ObjectVal(map[string]cty.Value{"reference": cty.StringVal(image.Reference), "digest": cty.StringVal("sha256:" + digest)}), diags
+}

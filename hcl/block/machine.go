@@ -1,0 +1,184 @@
+package block
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"clusterctl/hcl/config"
+)
+
+type machineBlock struct {
+	Name    string            `hcl:"name,optional"`
+	Address string            `hcl:"address"`
+	Port    *int              `hcl:"port,optional"`
+	Roles   []string          `hcl:"roles"`
+	Labels  map[string]string `hcl:"labels,optional"`
+	Taints  []string          `hcl:"taints,optional"`
+	SSH     *sshBlock         `hcl:"ssh,block"`
+	Kubelet *kubeletBlock     `hcl:"kubelet,block"`
+}
+
+type sshBlock struct {
+	Host            string `hcl:"host,optional"`
+	User            string `hcl:"user,optional"`
+	Port            *int   `hcl:"port,optional"`
+	Key             string `hcl:"key,optional"`
+	Jump            string `hcl:"jump,optional"`
+	PasswordEnv     string `hcl:"password_env,optional"`
+	SudoPasswordEnv string `hcl:"sudo_password_env,optional"`
+}
+
+type kubeletBlock struct {
+	CgroupRoot     string            `hcl:"cgroup_root,optional"`
+	MaxPods        *int              `hcl:"max_pods,optional"`
+	SystemReserved map[string]string `hcl:"system_reserved,optional"`
+	KubeReserved   map[string]string `hcl:"kube_reserved,optional"`
+	EvictionHard   map[string]string `hcl:"eviction_hard,optional"`
+}
+
+// decodeMachine adds one machine, or with for_each or count several.
+func decodeMachine(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	instances, rest, diags := expand(x, b)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	single := cty.EmptyObjectVal
+	byKey, byIndex := map[string]cty.Value{}, []cty.Value{}
+	for _, i := range instances {
+		m, more := decodeOneMachine(x, b, rest, i)
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			return cty.DynamicVal, diags
+		}
+		c.Machines = append(c.Machines, m)
+		single = cty.ObjectVal(map[string]cty.Value{
+			"name": cty.StringVal(m.Name), "address": cty.StringVal(m.IP.String()),
+			"roles": stringList(m.Roles), "labels": stringMap(m.Labels),
+		})
+		byKey[i.key] = single
+		byIndex = append(byIndex, single)
+	}
+	switch {
+	case len(instances) > 0 && instances[0].kind == once:
+		return single, diags
+	case len(instances) > 0 && instances[0].kind == counted:
+		return cty.TupleVal(byIndex), diags
+	}
+	return cty.ObjectVal(byKey), diags
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9-]+`)
+
+func decodeOneMachine(x *Context, b *hcl.Block, body hcl.Body, i instance) (config.Machine, hcl.Diagnostics) {
+	var raw machineBlock
+	diags := gohcl.DecodeBody(body, i.eval(x.Eval), &raw)
+	if diags.HasErrors() {
+		return config.Machine{}, diags
+	}
+	m := config.Machine{Address: "machine." + b.Labels[0] + i.suffix(), Roles: raw.Roles, Labels: raw.Labels, Source: source(b)}
+	m.Name = raw.Name
+	if m.Name == "" {
+		m.Name = b.Labels[0]
+		if i.kind != once {
+			m.Name += "-" + i.key
+		}
+		m.Name = strings.Trim(notInNames.ReplaceAllString(strings.ToLower(m.Name), "-"), "-")
+	}
+	if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
+		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: %s.", m.Name, errs[0]))
+	}
+	ip, err := netip.ParseAddr(raw.Address)
+	if err != nil {
+		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "%q is not an IP address. The address is the one at which the other machines reach this one; a name to connect to goes into ssh { host = … }.", raw.Address))
+	}
+	m.IP = ip
+	if len(m.Roles) == 0 {
+		diags = append(diags, fail(attr(b, body, "roles"), "No roles", "A machine has at least one of the roles %q and %q.", config.RoleControlPlane, config.RoleNode))
+	}
+	for _, r := range m.Roles {
+		if known := []string{config.RoleControlPlane, config.RoleNode}; !slices.Contains(known, r) {
+			diags = append(diags, fail(attr(b, body, "roles"), "Unknown role", "%q is not a role.%s The roles are %q and %q.", r, Suggest(r, known), known[0], known[1]))
+		}
+	}
+	for k, v := range m.Labels {
+		for _, e := range append(validation.IsQualifiedName(k), validation.IsValidLabelValue(v)...) {
+			diags = append(diags, fail(attr(b, body, "labels"), "Invalid label", "%s=%s: %s.", k, v, e))
+		}
+	}
+	for _, text := range raw.Taints {
+		t, ok := parseTaint(text)
+		if !ok {
+			diags = append(diags, fail(attr(b, body, "taints"), "Invalid taint", "%q is not key=value:effect with an effect of NoSchedule, PreferNoSchedule or NoExecute.", text))
+		}
+		m.Taints = append(m.Taints, t)
+	}
+	m.SSH.Port = deref(raw.Port, 0)
+	if s := raw.SSH; s != nil {
+		m.SSH = config.SSH{Host: s.Host, User: s.User, Port: deref(s.Port, m.SSH.Port), Jump: s.Jump, PasswordEnv: s.PasswordEnv, SudoPasswordEnv: s.SudoPasswordEnv}
+		if s.Key != "" {
+			m.SSH.Key = x.Path(s.Key)
+		}
+	}
+	if m.SSH.Port < 0 || m.SSH.Port > 65535 {
+		diags = append(diags, fail(attr(b, body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
+	}
+	if k := raw.Kubelet; k != nil {
+		m.Kubelet = config.Kubelet{CgroupRoot: k.CgroupRoot, MaxPods: deref(k.MaxPods, 0), SystemReserved: k.SystemReserved, KubeReserved: k.KubeReserved, EvictionHard: k.EvictionHard}
+		if k.CgroupRoot != "" && !strings.HasPrefix(k.CgroupRoot, "/") {
+			diags = append(diags, fail(attr(b, body, "kubelet"), "Invalid cgroup_root", "%q must start with a slash.", k.CgroupRoot))
+		}
+		if deref(k.MaxPods, 1) < 1 {
+			diags = append(diags, fail(attr(b, body, "kubelet"), "Invalid max_pods", "A node runs at least one pod."))
+		}
+	}
+	return m, diags
+}
+
+func parseTaint(text string) (config.Taint, bool) {
+	left, effect, ok := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(left, "=")
+	t := config.Taint{Key: key, Value: value, Effect: effect}
+	known := slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect)
+	return t, ok && known && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
+}
+
+// Suggest returns " Did you mean …?" when a known word is close to the given one.
+func Suggest(given string, known []string) string {
+	best, distance := "", 3
+	for _, k := range known {
+		if d := editDistance(given, k); d < distance || d <= len(k)/3 && d < max(distance, len(k)/3+1) && best == "" {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" Did you mean %q?", best)
+}
+
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

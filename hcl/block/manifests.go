@@ -1,0 +1,51 @@
+package block
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/config"
+)
+
+type manifestsBlock struct {
+	Files []string `hcl:"files"`
+}
+
+// decodeManifests reads the objects of YAML files. A pattern that matches nothing
+// is an error: it is a slip more often than a wish.
+func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw manifestsBlock
+	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	at := attr(b, b.Body, "files")
+	for _, pattern := range raw.Files {
+		files, err := x.Glob(pattern)
+		if err != nil {
+			diags = append(diags, fail(at, "Invalid pattern", "%q: %v.", pattern, err))
+			continue
+		}
+		if len(files) == 0 {
+			diags = append(diags, fail(at, "No such manifest", "No file matches %q.", pattern))
+		}
+		for _, file := range files {
+			objects, err := x.YAML(file)
+			if err != nil {
+				diags = append(diags, fail(at, "Invalid manifest", "%v.", err))
+				continue
+			}
+			for i, o := range objects {
+				c.Objects = append(c.Objects, config.Object{
+					Address: fmt.Sprintf("manifests.%s[%s#%d]", b.Labels[0], filepath.Base(file), i+1),
+					Content: o, Source: config.Source{File: file, Line: 1},
+				})
+			}
+		}
+	}
+	return cty.NilVal, diags
+}

@@ -1,0 +1,100 @@
+package block
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"clusterctl/hcl/config"
+)
+
+// decodeObject reads any API object. namespace, labels and annotations stand for
+// the fields of metadata; every other attribute is a field of the object.
+func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	apiVersion, kind, name := b.Labels[0], b.Labels[1], b.Labels[2]
+	attributes, diags := b.Body.JustAttributes()
+	if diags.HasErrors() {
+		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Block inside an object", "An object's fields are written as attributes: spec = { … }."))
+	}
+	content := map[string]any{"apiVersion": apiVersion, "kind": kind}
+	metadata := map[string]any{}
+	for field, a := range attributes {
+		v, more := a.Expr.Value(x.Eval)
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			continue
+		}
+		plain, err := Plain(v)
+		if err != nil {
+			diags = append(diags, fail(a.Expr.Range().Ptr(), "Invalid value", "%v.", err))
+			continue
+		}
+		switch field {
+		case "apiVersion", "kind", "status":
+			diags = append(diags, fail(a.Range.Ptr(), "Field that is not written here", "%s is not an attribute of an object block: the block's labels say apiVersion, kind and name, and status is the cluster's.", field))
+		case "metadata":
+			fields, ok := plain.(map[string]any)
+			if !ok {
+				diags = append(diags, fail(a.Expr.Range().Ptr(), "Invalid metadata", "metadata is an object."))
+				continue
+			}
+			for k, v := range fields {
+				metadata[k] = v
+			}
+		case "namespace", "labels", "annotations":
+			metadata[field] = plain
+		default:
+			content[field] = plain
+		}
+	}
+	metadata["name"] = name
+	content["metadata"] = metadata
+	address := fmt.Sprintf("object.%s.%s.%s", apiVersion, kind, name)
+	if ns, ok := metadata["namespace"].(string); ok {
+		address = fmt.Sprintf("object.%s.%s.%s/%s", apiVersion, kind, ns, name)
+	}
+	c.Objects = append(c.Objects, config.Object{Address: address, Content: content, Source: source(b)})
+	return cty.NilVal, diags
+}
+
+// Plain returns a value as encoding/json would: maps, slices, strings, float64 or
+// int64, bools and nil.
+func Plain(v cty.Value) (any, error) {
+	if !v.IsWhollyKnown() {
+		return nil, fmt.Errorf("the value is not known before the cluster is there")
+	}
+	text, err := ctyjson.Marshal(v, v.Type())
+	if err != nil {
+		return nil, err
+	}
+	var plain any
+	if err := json.Unmarshal(text, &plain); err != nil {
+		return nil, err
+	}
+	return integers(plain), nil
+}
+
+// integers turns whole numbers into int64, which API machinery tells from floats.
+func integers(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if v == float64(int64(v)) {
+			return int64(v)
+		}
+	case map[string]any:
+		for k, e := range v {
+			v[k] = integers(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = integers(e)
+		}
+	}
+	return v
+}
+
+func convertTo(v cty.Value, ty cty.Type) (cty.Value, error) { return convert.Convert(v, ty) }

@@ -1,0 +1,90 @@
+package block
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"clusterctl/hcl/config"
+)
+
+// Validate checks what no single block can: that the parts fit together. at
+// returns the range of a block's header.
+func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	type network struct {
+		what   string
+		prefix netip.Prefix
+	}
+	var networks []network
+	for _, p := range c.PodCIDRs {
+		networks = append(networks, network{"pod_cidrs", p})
+	}
+	for _, p := range c.ServiceCIDRs {
+		networks = append(networks, network{"service_cidrs", p})
+	}
+	for i, a := range networks {
+		for _, b := range networks[:i] {
+			if a.prefix.Overlaps(b.prefix) {
+				diags = append(diags, fail(at(c.Source), "Overlapping networks",
+					"%s %s overlaps %s %s: an address in both would be a pod's and a service's at once. Take one of them from another range, as pod_cidrs = [\"10.244.0.0/16\"] and service_cidrs = [\"10.96.0.0/16\"].",
+					a.what, a.prefix, b.what, b.prefix))
+			}
+		}
+	}
+	names, addresses := map[string]config.Machine{}, map[netip.Addr]config.Machine{}
+	for _, m := range c.Machines {
+		if other, ok := names[m.Name]; ok {
+			diags = append(diags, fail(at(m.Source), "Duplicate machine name",
+				"%s and %s (%s) would both be node %q. Give one of them another name = \"…\".", m.Address, other.Address, place(other.Source), m.Name))
+		}
+		if other, ok := addresses[m.IP]; ok {
+			diags = append(diags, fail(at(m.Source), "Duplicate machine address",
+				"%s and %s (%s) both have the address %s. A machine is declared once, with all its roles.", m.Address, other.Address, place(other.Source), m.IP))
+		}
+		names[m.Name], addresses[m.IP] = m, m
+		for _, n := range networks {
+			if n.prefix.Contains(m.IP) {
+				diags = append(diags, fail(at(m.Source), "Overlapping networks",
+					"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own networks: change %s.", m.IP, m.Address, n.what, n.prefix, n.what))
+			}
+		}
+	}
+	control := len(c.ControlPlane())
+	if len(c.Machines) > 0 && control == 0 {
+		diags = append(diags, fail(at(c.Source), "No control plane", "No machine has the role %q; a cluster needs at least one.", config.RoleControlPlane))
+	}
+	switch {
+	case c.Etcd.Members == 0:
+		c.Etcd.Members = config.EtcdMembers(control)
+	case c.Etcd.Members > control && control > 0:
+		diags = append(diags, fail(at(c.Source), "Too few machines for etcd",
+			"etcd { members = %d } needs as many machines with the role %q, and there are %d. Add machines, or leave members out: then it is %d.",
+			c.Etcd.Members, config.RoleControlPlane, control, config.EtcdMembers(control)))
+	}
+	diags = append(diags, duplicateObjects(c, at)...)
+	return diags
+}
+
+func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	seen := map[string]config.Object{}
+	for _, o := range c.Objects {
+		metadata, _ := o.Content["metadata"].(map[string]any)
+		key := fmt.Sprint(o.Content["apiVersion"], " ", o.Content["kind"], " ", metadata["namespace"], "/", metadata["name"])
+		if other, ok := seen[key]; ok {
+			diags = append(diags, fail(at(o.Source), "Duplicate object", "%s and %s (%s) are the same object.", o.Address, other.Address, place(other.Source)))
+		}
+		seen[key] = o
+	}
+	workloads := map[string]config.Workload{}
+	for _, w := range c.Workloads {
+		key := w.Namespace + "/" + w.Name
+		if other, ok := workloads[key]; ok {
+			diags = append(diags, fail(at(w.Source), "Duplicate workload", "Workload %s is also declared in %s.", key, place(other.Source)))
+		}
+		workloads[key] = w
+	}
+	return diags
+}
+
+func place(s config.Source) string { return fmt.Sprintf("%s:%d", s.File, s.Line) }

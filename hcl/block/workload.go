@@ -1,0 +1,152 @@
+package block
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"clusterctl/hcl/config"
+)
+
+type workloadBlock struct {
+	Namespace      string            `hcl:"namespace,optional"`
+	Replicas       *int              `hcl:"replicas,optional"`
+	Labels         map[string]string `hcl:"labels,optional"`
+	Annotations    map[string]string `hcl:"annotations,optional"`
+	NodeSelector   map[string]string `hcl:"node_selector,optional"`
+	ServiceAccount string            `hcl:"service_account,optional"`
+	HostNetwork    bool              `hcl:"host_network,optional"`
+	Config         map[string]string `hcl:"config,optional"`
+	Containers     []containerBlock  `hcl:"container,block"`
+	Init           []containerBlock  `hcl:"init_container,block"`
+	Volumes        []volumeBlock     `hcl:"volume,block"`
+	Service        *serviceBlock     `hcl:"service,block"`
+}
+
+type volumeBlock struct {
+	Name      string `hcl:"name,label"`
+	EmptyDir  bool   `hcl:"empty_dir,optional"`
+	HostPath  string `hcl:"host_path,optional"`
+	ConfigMap string `hcl:"config_map,optional"`
+	Secret    string `hcl:"secret,optional"`
+	Claim     string `hcl:"claim,optional"`
+}
+
+type serviceBlock struct {
+	Type      string         `hcl:"type,optional"`
+	Ports     map[string]int `hcl:"ports"`
+	NodePorts map[string]int `hcl:"node_ports,optional"`
+	Headless  bool           `hcl:"headless,optional"`
+}
+
+func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw workloadBlock
+	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	w := config.Workload{
+		Name: b.Labels[0], Namespace: or(raw.Namespace, "default"), Replicas: deref(raw.Replicas, 1),
+		Labels: raw.Labels, Annotations: raw.Annotations, NodeSelector: raw.NodeSelector,
+		ServiceAccount: raw.ServiceAccount, HostNetwork: raw.HostNetwork, Config: raw.Config, Source: source(b),
+	}
+	if errs := validation.IsDNS1035Label(w.Name); len(errs) > 0 {
+		diags = append(diags, fail(b.LabelRanges[0].Ptr(), "Invalid workload name", "%s.", errs[0]))
+	}
+	if errs := validation.IsDNS1123Label(w.Namespace); len(errs) > 0 {
+		diags = append(diags, fail(attr(b, b.Body, "namespace"), "Invalid namespace", "%s.", errs[0]))
+	}
+	if w.Replicas < 0 {
+		diags = append(diags, fail(attr(b, b.Body, "replicas"), "Invalid replicas", "replicas must not be negative."))
+	}
+	volumes := []string{}
+	if len(w.Config) > 0 {
+		volumes = append(volumes, "config")
+	}
+	for _, v := range raw.Volumes {
+		volume := config.Volume(v)
+		if n := sources(volume); n != 1 {
+			diags = append(diags, fail(attr(b, b.Body, "volume"), "Invalid volume", "Volume %q has %d sources. Give it exactly one of empty_dir, host_path, config_map, secret and claim.", v.Name, n))
+		}
+		if slices.Contains(volumes, v.Name) {
+			diags = append(diags, fail(attr(b, b.Body, "volume"), "Duplicate volume", "There is already a volume %q in this workload.", v.Name))
+		}
+		volumes = append(volumes, v.Name)
+		w.Volumes = append(w.Volumes, volume)
+	}
+	if len(raw.Containers) == 0 {
+		diags = append(diags, fail(b.DefRange.Ptr(), "No container", "A workload has at least one container \"NAME\" { image = … }."))
+	}
+	names := map[string]bool{}
+	for i, list := range [][]containerBlock{raw.Init, raw.Containers} {
+		for _, raw := range list {
+			container, more := raw.decode(x, b, volumes)
+			diags = append(diags, more...)
+			container.Init = i == 0
+			if names[container.Name] {
+				diags = append(diags, fail(b.DefRange.Ptr(), "Duplicate container", "There is already a container %q in this workload.", container.Name))
+			}
+			names[container.Name] = true
+			w.Containers = append(w.Containers, container)
+		}
+	}
+	diags = append(diags, decodeService(b, raw.Service, &w)...)
+	c.Workloads = append(c.Workloads, w)
+	host := w.Name + "." + w.Namespace
+	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(w.Name), "namespace": cty.StringVal(w.Namespace), "host": cty.StringVal(host)}), diags
+}
+
+func sources(v config.Volume) (n int) {
+	for _, set := range []bool{v.EmptyDir, v.HostPath != "", v.ConfigMap != "", v.Secret != "", v.Claim != ""} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+var serviceTypes = []string{"ClusterIP", "NodePort", "LoadBalancer"}
+
+func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags hcl.Diagnostics) {
+	if raw == nil {
+		return nil
+	}
+	s := &config.Service{Type: or(raw.Type, "ClusterIP"), Ports: raw.Ports, NodePorts: raw.NodePorts, Headless: raw.Headless}
+	if raw.Type == "" && len(s.NodePorts) > 0 {
+		s.Type = "NodePort"
+	}
+	w.Service = s
+	if !slices.Contains(serviceTypes, s.Type) {
+		diags = append(diags, fail(nested(b, "service", "type"), "Unknown type of service", "%q is not known.%s The types are %s.", s.Type, Suggest(s.Type, serviceTypes), strings.Join(serviceTypes, ", ")))
+	}
+	if len(s.Ports) == 0 {
+		diags = append(diags, fail(nested(b, "service", "ports"), "No ports", "A service has at least one port, as in ports = { http = 80 }."))
+	}
+	var known []string
+	for _, c := range w.Containers {
+		for name := range c.Ports {
+			known = append(known, name)
+		}
+	}
+	for name, port := range s.Ports {
+		if !slices.Contains(known, name) {
+			diags = append(diags, fail(nested(b, "service", "ports"), "Unknown port", "No container of this workload has a port named %q.%s", name, Suggest(name, known)))
+		}
+		if len(validation.IsValidPortNum(port)) > 0 {
+			diags = append(diags, fail(nested(b, "service", "ports"), "Invalid port", "%d is not a port.", port))
+		}
+	}
+	for name, port := range s.NodePorts {
+		if _, ok := s.Ports[name]; !ok {
+			diags = append(diags, fail(nested(b, "service", "node_ports"), "Unknown port", "ports has no %q.", name))
+		}
+		if s.Type == "ClusterIP" || port < 30000 || port > 32767 {
+			diags = append(diags, fail(nested(b, "service", "node_ports"), "Invalid node port", "Node ports are from 30000 to 32767, in a service of type NodePort or LoadBalancer."))
+		}
+	}
+	return diags
+}

@@ -1,0 +1,134 @@
+// Package config is the typed description of a cluster that a configuration
+// says: plain values, complete and consistent, without behaviour beyond looking
+// things up. How they are written is hcl/block's, how they are read from files
+// hcl/load's, and what follows from them for machines provision's.
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// KubernetesVersion is the version of Kubernetes whose API this release serves.
+const KubernetesVersion = "v1.37.2"
+
+// Cluster is everything that a configuration declares.
+type Cluster struct {
+	Name         string
+	Version      string // KubernetesVersion
+	PodCIDRs     []netip.Prefix
+	ServiceCIDRs []netip.Prefix
+	Domain       string // of service names, cluster.local
+	Endpoint     string // host:port at which clients reach the API; the first control-plane machine when empty
+	Etcd         Etcd
+	Runtime      Runtime
+
+	Machines  []Machine
+	Images    []Image
+	Workloads []Workload
+	Objects   []Object // from object blocks and from manifests
+	Outputs   []Output
+
+	Secrets []string // values of sensitive variables: never printed
+	Source  Source
+}
+
+// Source is where something is declared.
+type Source struct {
+	File string
+	Line int
+}
+
+// Etcd is what the cluster block says of the store.
+type Etcd struct {
+	Members  int // worked out from the control-plane machines when not said
+	Snapshot *Snapshot
+}
+
+// Snapshot is a schedule of copies of the store.
+type Snapshot struct {
+	Every time.Duration
+	Keep  int
+}
+
+// Runtime says where the container runtime comes from.
+type Runtime struct {
+	Source string // RuntimeBundle or RuntimeDistribution
+}
+
+// Sources of the container runtime.
+const (
+	RuntimeBundle       = "bundle"
+	RuntimeDistribution = "distribution"
+)
+
+// Image is an OCI archive that nodes get without a registry.
+type Image struct {
+	Name      string
+	Archive   string // path on this machine
+	Digest    string // sha256 of the archive, hex
+	Reference string // what pods write; it changes with the content
+	Source    Source
+}
+
+// Object is an API object, as in JSON.
+type Object struct {
+	Address string // object.v1.ConfigMap.motd or manifests.addons[file]
+	Content map[string]any
+	Source  Source
+}
+
+// Output is a value that a run prints.
+type Output struct {
+	Name        string
+	Description string
+	Sensitive   bool
+	Value       any // as in JSON
+}
+
+// ServiceIP returns the address number n of the first service network: 1 is the
+// API's, 10 the name server's.
+func (c *Cluster) ServiceIP(n int) netip.Addr {
+	if len(c.ServiceCIDRs) == 0 {
+		return netip.Addr{}
+	}
+	addr := c.ServiceCIDRs[0].Masked().Addr()
+	for range n {
+		addr = addr.Next()
+	}
+	return addr
+}
+
+// ControlPlane returns the machines that run the control plane, in the order of declaration.
+func (c *Cluster) ControlPlane() []Machine {
+	var machines []Machine
+	for _, m := range c.Machines {
+		if m.Has(RoleControlPlane) {
+			machines = append(machines, m)
+		}
+	}
+	return machines
+}
+
+// Machine returns the machine with an address such as machine.web["a"].
+func (c *Cluster) Machine(address string) (Machine, bool) {
+	for _, m := range c.Machines {
+		if m.Address == address {
+			return m, true
+		}
+	}
+	return Machine{}, false
+}
+
+// MaxEtcdMembers is the size beyond which more members only make writes slower.
+const MaxEtcdMembers = 7
+
+// EtcdMembers returns the number of members for so many control-plane machines:
+// the largest odd one, since an even one survives no more losses than one less.
+func EtcdMembers(machines int) int {
+	n := min(machines, MaxEtcdMembers)
+	if n%2 == 0 {
+		n--
+	}
+	return max(n, 0)
+}

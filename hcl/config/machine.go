@@ -1,0 +1,54 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Roles of machines.
+const (
+	RoleControlPlane = "control-plane"
+	RoleNode         = "node"
+)
+
+// Machine is a computer that the cluster runs on.
+type Machine struct {
+	Address string // in the configuration: machine.web["a"]
+	Name    string // of the node and of the etcd member
+	IP      netip.Addr
+	Roles   []string
+	Labels  map[string]string
+	Taints  []Taint
+	SSH     SSH
+	Kubelet Kubelet
+	Source  Source
+}
+
+// Has reports whether the machine has a role.
+func (m Machine) Has(role string) bool { return slices.Contains(m.Roles, role) }
+
+// Taint is a taint that the node registers with.
+type Taint struct {
+	Key, Value, Effect string
+}
+
+// SSH is how a machine is reached. Empty fields are taken from ~/.ssh/config,
+// then from the defaults of OpenSSH.
+type SSH struct {
+	Host            string // the machine's address when empty
+	User            string
+	Port            int
+	Key             string // path of a private key
+	Jump            string // [user@]host[:port] to go through
+	PasswordEnv     string // environment variable with the login password
+	SudoPasswordEnv string // environment variable with sudo's password
+}
+
+// Kubelet is what differs on one machine's kubelet.
+type Kubelet struct {
+	CgroupRoot     string
+	MaxPods        int
+	SystemReserved map[string]string
+	KubeReserved   map[string]string
+	EvictionHard   map[string]string
+}

@@ -1,0 +1,49 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+)
+
+// Print writes diagnostics with the lines that they are about.
+func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, color bool) error {
+	if c.hidden {
+		// The writer shows the values of the references in an expression.
+		for _, d := range diags {
+			d.EvalContext = nil
+		}
+	}
+	return hcl.NewDiagnosticTextWriter(w, c.Files, width, color).WriteDiagnostics(diags)
+}
+
+// Format returns the files of a folder (or one file) whose layout is not the usual one, with
+// their text as it should be.
+func Format(path string) (map[string][]byte, error) {
+	paths, dir, err := files(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		vars, _ := filepath.Glob(filepath.Join(dir, "*.clustervars"))
+		paths = append(paths, vars...)
+	}
+	changed := map[string][]byte{}
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return nil, err
+		}
+		if _, diags := hclwrite.ParseConfig(text, p, hcl.InitialPos); diags.HasErrors() {
+			return nil, fmt.Errorf("read %s: %w", p, diags)
+		}
+		if out := hclwrite.Format(text); string(out) != string(text) {
+			changed[p] = out
+		}
+	}
+	return changed, nil
+}

@@ -1,0 +1,101 @@
+package load
+
+import (
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// Functions returns the functions of the language: Terraform's, by the same names.
+// Files are read relative to dir.
+func Functions(dir string) map[string]function.Function {
+	f := map[string]function.Function{
+		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
+		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc, "signum": stdlib.SignumFunc,
+
+		"chomp": stdlib.ChompFunc, "format": stdlib.FormatFunc, "formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc,
+		"join": stdlib.JoinFunc, "lower": stdlib.LowerFunc, "upper": stdlib.UpperFunc, "title": stdlib.TitleFunc,
+		"regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc, "replace": replaceFunc, "split": stdlib.SplitFunc,
+		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc, "trimprefix": stdlib.TrimPrefixFunc,
+		"trimsuffix": stdlib.TrimSuffixFunc, "trimspace": stdlib.TrimSpaceFunc, "startswith": affix(true), "endswith": affix(false),
+		"strcontains": strContainsFunc,
+
+		"chunklist": stdlib.ChunklistFunc, "coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
+		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": stdlib.DistinctFunc, "element": stdlib.ElementFunc,
+		"flatten": stdlib.FlattenFunc, "index": stdlib.IndexFunc, "keys": stdlib.KeysFunc, "values": stdlib.ValuesFunc, "length": lengthFunc,
+		"lookup": lookupFunc, "merge": stdlib.MergeFunc, "range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc,
+		"setintersection": stdlib.SetIntersectionFunc, "setproduct": stdlib.SetProductFunc, "setsubtract": stdlib.SetSubtractFunc,
+		"setunion": stdlib.SetUnionFunc, "slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "zipmap": stdlib.ZipmapFunc,
+		"alltrue": allOrAny(true), "anytrue": allOrAny(false), "one": oneFunc, "sum": sumFunc,
+
+		"csvdecode": stdlib.CSVDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "jsondecode": stdlib.JSONDecodeFunc,
+		"yamlencode": yamlEncodeFunc, "yamldecode": yamlDecodeFunc,
+		"base64encode": base64EncodeFunc, "base64decode": base64DecodeFunc, "urlencode": urlEncodeFunc,
+		"sha256": hashFunc("sha256", false), "sha512": hashFunc("sha512", false), "sha1": hashFunc("sha1", false), "md5": hashFunc("md5", false),
+		"base64sha256": hashFunc("sha256", true), "base64sha512": hashFunc("sha512", true), "uuidv5": uuidV5Func,
+
+		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
+
+		"cidrhost": cidrHostFunc, "cidrnetmask": cidrNetmaskFunc, "cidrsubnet": cidrSubnetFunc, "cidrsubnets": cidrSubnetsFunc,
+
+		"tostring": to(cty.String), "tonumber": to(cty.Number), "tobool": to(cty.Bool),
+		"tolist": to(cty.List(cty.DynamicPseudoType)), "toset": to(cty.Set(cty.DynamicPseudoType)), "tomap": to(cty.Map(cty.DynamicPseudoType)),
+		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": sameFunc, "sensitive": sameFunc,
+
+		"abspath": absPathFunc, "basename": baseNameFunc, "dirname": dirNameFunc, "pathexpand": pathExpandFunc,
+	}
+	addFiles(f, dir)
+	return f
+}
+
+// to makes a conversion function.
+func to(want cty.Type) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if args[0].Type() == cty.DynamicPseudoType {
+				return want, nil
+			}
+			v, err := convert.Convert(args[0], want)
+			if err != nil {
+				return cty.NilType, function.NewArgError(0, err)
+			}
+			return v.Type(), nil
+		},
+		Impl: func(args []cty.Value, ret cty.Type) (cty.Value, error) {
+			v, err := convert.Convert(args[0], ret)
+			if err != nil {
+				return cty.NilVal, function.NewArgError(0, err)
+			}
+			return v, nil
+		},
+	})
+}
+
+var sameFunc = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true}},
+	Type:   func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+	Impl:   func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
+})
+
+// text makes a function of strings.
+func text(n int, f func(args []string) (string, error)) function.Function {
+	spec := &function.Spec{Type: function.StaticReturnType(cty.String)}
+	for range n {
+		spec.Params = append(spec.Params, function.Parameter{Name: "s", Type: cty.String})
+	}
+	spec.Impl = func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		texts := make([]string, len(args))
+		for i, a := range args {
+			texts[i] = a.AsString()
+		}
+		out, err := f(texts)
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		return cty.StringVal(out), nil
+	}
+	return function.New(spec)
+}

@@ -1,0 +1,104 @@
+package load
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"net/url"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	base64EncodeFunc = text(1, func(a []string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(a[0])), nil })
+	base64DecodeFunc = text(1, func(a []string) (string, error) {
+		out, err := base64.StdEncoding.DecodeString(a[0])
+		if err != nil {
+			return "", err
+		}
+		if !utf8.Valid(out) {
+			return "", fmt.Errorf("the decoded bytes are not UTF-8 text")
+		}
+		return string(out), nil
+	})
+	urlEncodeFunc = text(1, func(a []string) (string, error) { return url.QueryEscape(a[0]), nil })
+	uuidV5Func    = text(2, func(a []string) (string, error) {
+		spaces := map[string]uuid.UUID{"dns": uuid.NameSpaceDNS, "url": uuid.NameSpaceURL, "oid": uuid.NameSpaceOID, "x500": uuid.NameSpaceX500}
+		space, ok := spaces[a[0]]
+		if !ok {
+			var err error
+			if space, err = uuid.Parse(a[0]); err != nil {
+				return "", err
+			}
+		}
+		return uuid.NewSHA1(space, []byte(a[1])).String(), nil
+	})
+)
+
+var hashes = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New, "md5": md5.New}
+
+func hashFunc(name string, asBase64 bool) function.Function {
+	return text(1, func(a []string) (string, error) { return sum(name, asBase64, []byte(a[0])), nil })
+}
+
+func sum(name string, asBase64 bool, content []byte) string {
+	h := hashes[name]()
+	h.Write(content)
+	if asBase64 {
+		return base64.StdEncoding.EncodeToString(h.Sum(nil))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+var yamlEncodeFunc = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true}},
+	Type:   function.StaticReturnType(cty.String),
+	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+		if !a[0].IsWhollyKnown() {
+			return cty.UnknownVal(cty.String), nil
+		}
+		text, err := ctyjson.Marshal(a[0], a[0].Type())
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		out, err := yaml.JSONToYAML(text)
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		return cty.StringVal(string(out)), nil
+	},
+})
+
+var yamlDecodeFunc = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "text", Type: cty.String}},
+	Type: func(a []cty.Value) (cty.Type, error) {
+		if !a[0].IsKnown() {
+			return cty.DynamicPseudoType, nil
+		}
+		v, err := decodeYAML(a[0].AsString())
+		return v.Type(), err
+	},
+	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) { return decodeYAML(a[0].AsString()) },
+})
+
+func decodeYAML(text string) (cty.Value, error) {
+	out, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return cty.DynamicVal, function.NewArgError(0, err)
+	}
+	ty, err := ctyjson.ImpliedType(out)
+	if err != nil {
+		return cty.DynamicVal, function.NewArgError(0, err)
+	}
+	return ctyjson.Unmarshal(out, ty)
+}

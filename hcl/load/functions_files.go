@@ -1,0 +1,129 @@
+package load
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+var (
+	absPathFunc    = text(1, func(a []string) (string, error) { return filepath.Abs(a[0]) })
+	baseNameFunc   = text(1, func(a []string) (string, error) { return filepath.Base(a[0]), nil })
+	dirNameFunc    = text(1, func(a []string) (string, error) { return filepath.Dir(a[0]), nil })
+	pathExpandFunc = text(1, func(a []string) (string, error) {
+		if rest, ok := strings.CutPrefix(a[0], "~/"); ok {
+			home, err := os.UserHomeDir()
+			return filepath.Join(home, rest), err
+		}
+		return a[0], nil
+	})
+)
+
+// addFiles adds the functions that read files relative to dir.
+func addFiles(f map[string]function.Function, dir string) {
+	read := func(path string) ([]byte, error) { return os.ReadFile(inDir(dir)(path)) }
+	f["file"] = text(1, func(a []string) (string, error) {
+		content, err := read(a[0])
+		if err == nil && !utf8.Valid(content) {
+			err = fmt.Errorf("%s is not UTF-8 text; filebase64 reads any file", a[0])
+		}
+		return string(content), err
+	})
+	f["filebase64"] = text(1, func(a []string) (string, error) {
+		content, err := read(a[0])
+		return base64.StdEncoding.EncodeToString(content), err
+	})
+	for _, name := range []string{"sha256", "sha512", "sha1", "md5"} {
+		f["file"+name] = text(1, func(a []string) (string, error) {
+			content, err := read(a[0])
+			return sum(name, false, content), err
+		})
+	}
+	f["fileexists"] = function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+			info, err := os.Stat(inDir(dir)(a[0].AsString()))
+			return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
+		},
+	})
+	f["fileset"] = function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "dir", Type: cty.String}, {Name: "pattern", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Set(cty.String)),
+		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+			base := inDir(dir)(a[0].AsString())
+			matches, err := filepath.Glob(filepath.Join(base, a[1].AsString()))
+			if err != nil {
+				return cty.NilVal, function.NewArgError(1, err)
+			}
+			var list []cty.Value
+			for _, m := range matches {
+				if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() {
+					rel, err := filepath.Rel(base, m)
+					if err != nil {
+						return cty.NilVal, err
+					}
+					list = append(list, cty.StringVal(filepath.ToSlash(rel)))
+				}
+			}
+			if len(list) == 0 {
+				return cty.SetValEmpty(cty.String), nil
+			}
+			return cty.SetVal(list), nil
+		},
+	})
+	f["templatefile"] = templateFunc(f, read)
+}
+
+// templateFunc renders a file with the given variables and all functions but itself.
+func templateFunc(f map[string]function.Function, read func(string) ([]byte, error)) function.Function {
+	render := func(a []cty.Value) (cty.Value, error) {
+		path := a[0].AsString()
+		content, err := read(path)
+		if err != nil {
+			return cty.DynamicVal, function.NewArgError(0, err)
+		}
+		expr, diags := hclsyntax.ParseTemplate(content, path, hcl.InitialPos)
+		if diags.HasErrors() {
+			return cty.DynamicVal, function.NewArgErrorf(0, "%v", diags)
+		}
+		vars := map[string]cty.Value{}
+		if a[1].CanIterateElements() {
+			for it := a[1].ElementIterator(); it.Next(); {
+				k, v := it.Element()
+				vars[k.AsString()] = v
+			}
+		}
+		inner := map[string]function.Function{}
+		for name, fn := range f {
+			if name != "templatefile" {
+				inner[name] = fn
+			}
+		}
+		v, diags := expr.Value(&hcl.EvalContext{Variables: vars, Functions: inner})
+		if diags.HasErrors() {
+			return cty.DynamicVal, function.NewArgErrorf(1, "%v", diags)
+		}
+		return v, nil
+	}
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "vars", Type: cty.DynamicPseudoType}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+			v, err := render(a)
+			if err != nil {
+				return cty.NilVal, err
+			}
+			return convert.Convert(v, cty.String)
+		},
+	})
+}

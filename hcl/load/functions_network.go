@@ -1,0 +1,117 @@
+package load
+
+import (
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+var prefixParam = function.Parameter{Name: "prefix", Type: cty.String}
+
+// cidrHostFunc is cidrhost(prefix, n): address number n; a negative one counts from the end.
+var cidrHostFunc = function.New(&function.Spec{
+	Params: []function.Parameter{prefixParam, {Name: "hostnum", Type: cty.Number}},
+	Type:   function.StaticReturnType(cty.String),
+	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+		p, err := netip.ParsePrefix(a[0].AsString())
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		n, accuracy := a[1].AsBigFloat().Int(nil)
+		if accuracy != big.Exact {
+			return cty.NilVal, function.NewArgErrorf(1, "must be a whole number")
+		}
+		bits := p.Addr().BitLen() - p.Bits()
+		size := new(big.Int).Lsh(big.NewInt(1), uint(bits))
+		if n.Sign() < 0 {
+			n = new(big.Int).Add(size, n)
+		}
+		if n.Sign() < 0 || n.Cmp(size) >= 0 {
+			return cty.NilVal, function.NewArgErrorf(1, "prefix %s has no such address", p)
+		}
+		return cty.StringVal(add(p.Masked().Addr(), n).String()), nil
+	},
+})
+
+var cidrNetmaskFunc = text(1, func(a []string) (string, error) {
+	p, err := netip.ParsePrefix(a[0])
+	if err != nil {
+		return "", err
+	}
+	if !p.Addr().Is4() {
+		return "", fmt.Errorf("only IPv4 prefixes have a netmask")
+	}
+	return net.IP(net.CIDRMask(p.Bits(), 32)).String(), nil
+})
+
+// cidrSubnetFunc is cidrsubnet(prefix, newbits, n): piece number n when the prefix
+// gets newbits longer.
+var cidrSubnetFunc = function.New(&function.Spec{
+	Params: []function.Parameter{prefixParam, {Name: "newbits", Type: cty.Number}, {Name: "netnum", Type: cty.Number}},
+	Type:   function.StaticReturnType(cty.String),
+	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+		p, err := netip.ParsePrefix(a[0].AsString())
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		newBits, _ := a[1].AsBigFloat().Int64()
+		n, _ := a[2].AsBigFloat().Int(nil)
+		length := p.Bits() + int(newBits)
+		if newBits < 0 || length > p.Addr().BitLen() {
+			return cty.NilVal, function.NewArgErrorf(1, "%s cannot be extended by %d bits", p, newBits)
+		}
+		if n.Sign() < 0 || n.BitLen() > int(newBits) {
+			return cty.NilVal, function.NewArgErrorf(2, "%d bits have no piece number %s", newBits, n)
+		}
+		offset := new(big.Int).Lsh(n, uint(p.Addr().BitLen()-length))
+		return cty.StringVal(netip.PrefixFrom(add(p.Masked().Addr(), offset), length).String()), nil
+	},
+})
+
+// cidrSubnetsFunc is cidrsubnets(prefix, newbits...): pieces next to each other.
+var cidrSubnetsFunc = function.New(&function.Spec{
+	Params:   []function.Parameter{prefixParam},
+	VarParam: &function.Parameter{Name: "newbits", Type: cty.Number},
+	Type:     function.StaticReturnType(cty.List(cty.String)),
+	Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
+		p, err := netip.ParsePrefix(a[0].AsString())
+		if err != nil {
+			return cty.NilVal, function.NewArgError(0, err)
+		}
+		width := p.Addr().BitLen()
+		next := new(big.Int)
+		end := new(big.Int).Lsh(big.NewInt(1), uint(width-p.Bits()))
+		pieces := []cty.Value{}
+		for i, arg := range a[1:] {
+			newBits, _ := arg.AsBigFloat().Int64()
+			length := p.Bits() + int(newBits)
+			if newBits < 1 || length > width {
+				return cty.NilVal, function.NewArgErrorf(i+1, "%s cannot be extended by %d bits", p, newBits)
+			}
+			size := new(big.Int).Lsh(big.NewInt(1), uint(width-length))
+			// Round up to where a piece of this size may start.
+			next.Add(next, new(big.Int).Sub(size, big.NewInt(1)))
+			next.AndNot(next, new(big.Int).Sub(size, big.NewInt(1)))
+			if new(big.Int).Add(next, size).Cmp(end) > 0 {
+				return cty.NilVal, function.NewArgErrorf(i+1, "%s has no room left for a /%d", p, length)
+			}
+			pieces = append(pieces, cty.StringVal(netip.PrefixFrom(add(p.Masked().Addr(), next), length).String()))
+			next.Add(next, size)
+		}
+		if len(pieces) == 0 {
+			return cty.ListValEmpty(cty.String), nil
+		}
+		return cty.ListVal(pieces), nil
+	},
+})
+
+func add(addr netip.Addr, n *big.Int) netip.Addr {
+	raw := addr.AsSlice()
+	sum := new(big.Int).Add(new(big.Int).SetBytes(raw), n)
+	out, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, len(raw))))
+	return out
+}

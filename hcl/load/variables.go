@@ -1,0 +1,233 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"clusterctl/hcl/block"
+)
+
+// EnvPrefix starts the names of environment variables that set variables.
+const EnvPrefix = "CLUSTERCTL_VAR_"
+
+// AutoExtension is that of files in the configuration's folder whose values are
+// taken without being named.
+const AutoExtension = ".auto.clustervars"
+
+type variable struct {
+	ty          cty.Type
+	defaults    *typeexpr.Defaults
+	fallback    *hcl.Attribute
+	sensitive   bool
+	nullable    bool
+	validations []validation
+}
+
+type validation struct {
+	condition hcl.Expression
+	message   hcl.Expression
+}
+
+// givenValue is a value from outside, with where it came from.
+type givenValue struct {
+	value cty.Value
+	text  string // not yet parsed, when value is cty.NilVal
+	from  string
+	at    *hcl.Range
+}
+
+func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
+	content, diags := b.Body.Content(&hcl.BodySchema{
+		Attributes: []hcl.AttributeSchema{{Name: "type"}, {Name: "default"}, {Name: "description"}, {Name: "sensitive"}, {Name: "nullable"}},
+		Blocks:     []hcl.BlockHeaderSchema{{Type: "validation"}},
+	})
+	v := &variable{ty: cty.DynamicPseudoType, nullable: true}
+	if a, ok := content.Attributes["type"]; ok {
+		var more hcl.Diagnostics
+		v.ty, v.defaults, more = typeexpr.TypeConstraintWithDefaults(a.Expr)
+		diags = append(diags, more...)
+	}
+	v.fallback = content.Attributes["default"]
+	for name, target := range map[string]*bool{"sensitive": &v.sensitive, "nullable": &v.nullable} {
+		if a, ok := content.Attributes[name]; ok {
+			value, more := a.Expr.Value(nil)
+			diags = append(diags, more...)
+			if more.HasErrors() || value.Type() != cty.Bool || value.IsNull() {
+				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid " + name, Detail: "Write true or false.", Subject: a.Expr.Range().Ptr()})
+				continue
+			}
+			*target = value.True()
+		}
+	}
+	for _, inner := range content.Blocks {
+		c, more := inner.Body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
+		diags = append(diags, more...)
+		if !more.HasErrors() {
+			v.validations = append(v.validations, validation{c.Attributes["condition"].Expr, c.Attributes["error_message"].Expr})
+		}
+	}
+	return v, diags
+}
+
+// given collects values from outside, the later the stronger: the environment,
+// auto files in the order of their names, -var-file and -var.
+func (e *evaluator) given(parser *hclparse.Parser, o Options) (map[string]givenValue, hcl.Diagnostics) {
+	values := map[string]givenValue{}
+	var diags hcl.Diagnostics
+	for _, pair := range o.Environ {
+		if name, text, ok := strings.Cut(pair, "="); ok && strings.HasPrefix(name, EnvPrefix) {
+			name = strings.TrimPrefix(name, EnvPrefix)
+			if _, declared := e.nodes["var."+name]; declared { // a stray one may be for another configuration
+				values[name] = givenValue{text: text, from: EnvPrefix + name}
+			}
+		}
+	}
+	auto, _ := filepath.Glob(filepath.Join(e.dir, "*"+AutoExtension))
+	sort.Strings(auto)
+	for _, path := range append(auto, o.VarFiles...) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File of variables that cannot be read", Detail: err.Error()})
+			continue
+		}
+		f, more := parser.ParseHCL(text, path)
+		diags = append(diags, more...)
+		if f == nil || more.HasErrors() {
+			continue
+		}
+		attributes, more := f.Body.JustAttributes()
+		diags = append(diags, more...)
+		for name, a := range attributes {
+			v, more := a.Expr.Value(nil)
+			diags = append(diags, more...)
+			if !more.HasErrors() {
+				values[name] = givenValue{value: v, from: path, at: a.Range.Ptr()}
+			}
+		}
+	}
+	for _, pair := range o.Vars {
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid -var", Detail: fmt.Sprintf("%q is not name=value.", pair)})
+			continue
+		}
+		values[name] = givenValue{text: text, from: "-var " + name}
+	}
+	known := []string{}
+	for k := range e.nodes {
+		if name, ok := strings.CutPrefix(k, "var."); ok {
+			known = append(known, name)
+		}
+	}
+	sort.Strings(known)
+	for name, g := range values {
+		if _, ok := e.nodes["var."+name]; !ok {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
+				Detail: fmt.Sprintf("%s sets %q, and the configuration has no variable %q.%s", g.from, name, name, block.Suggest(name, known)), Subject: g.at})
+		}
+	}
+	return values, diags
+}
+
+// variable returns a variable's value, converted and validated.
+func (e *evaluator) variable(n *node, given map[string]givenValue) (cty.Value, hcl.Diagnostics) {
+	v := n.variable
+	var diags hcl.Diagnostics
+	g, ok := given[n.name]
+	at := n.at.Ptr()
+	switch {
+	case ok && g.value == cty.NilVal:
+		g.value = parseText(g.text, v.ty)
+	case ok:
+		at = g.at
+	case v.fallback != nil:
+		value, more := v.fallback.Expr.Value(nil)
+		diags = append(diags, more...)
+		g = givenValue{value: value, from: "default"}
+		at = v.fallback.Expr.Range().Ptr()
+	default:
+		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No value for a variable",
+			Detail: fmt.Sprintf("Variable %q has no default. Give it a value with -var '%s=…', in a file named by -var-file or *%s, or in the environment as %s%s.", n.name, n.name, AutoExtension, EnvPrefix, n.name), Subject: n.at.Ptr()})
+	}
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	value := g.value
+	if v.defaults != nil && !value.IsNull() {
+		value = v.defaults.Apply(value)
+	}
+	value, err := convert.Convert(value, v.ty)
+	if err != nil {
+		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value of the wrong type",
+			Detail: fmt.Sprintf("Variable %q, from %s: %v. Its type is %s.", n.name, g.from, err, typeexpr.TypeString(v.ty)), Subject: at})
+	}
+	if value.IsNull() && !v.nullable {
+		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Null for a variable", Detail: fmt.Sprintf("Variable %q must not be null.", n.name), Subject: at})
+	}
+	if v.sensitive {
+		e.c.hidden = true
+		e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, secrets(value)...)
+	}
+	return value, append(diags, e.validate(n, v, value, at)...)
+}
+
+func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Range) (diags hcl.Diagnostics) {
+	scope := &hcl.EvalContext{Functions: e.functions, Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{n.name: value})}}
+	for _, rule := range v.validations {
+		result, more := rule.condition.Value(scope)
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			continue
+		}
+		result, err := convert.Convert(result, cty.Bool)
+		if err != nil || result.IsNull() || !result.IsKnown() {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid condition", Detail: "A validation's condition must be true or false.", Subject: rule.condition.Range().Ptr()})
+			continue
+		}
+		if result.True() {
+			continue
+		}
+		message, more := rule.message.Value(scope)
+		diags = append(diags, more...)
+		if text, err := convert.Convert(message, cty.String); err == nil && !text.IsNull() && text.IsKnown() {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable " + n.name, Detail: text.AsString(), Subject: at})
+		}
+	}
+	return diags
+}
+
+// parseText reads a value from a command line or the environment: text where text
+// (or anything) is wanted, otherwise an expression.
+func parseText(text string, ty cty.Type) cty.Value {
+	if ty == cty.String {
+		return cty.StringVal(text)
+	}
+	expr, diags := hclsyntax.ParseExpression([]byte(text), "value", hcl.InitialPos)
+	if !diags.HasErrors() {
+		if v, diags := expr.Value(nil); !diags.HasErrors() {
+			return v
+		}
+	}
+	return cty.StringVal(text)
+}
+
+// secrets returns the texts in a value that are long enough to be told from others.
+func secrets(v cty.Value) (list []string) {
+	_ = cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
+		if e.Type() == cty.String && e.IsKnown() && !e.IsNull() && len(e.AsString()) >= 4 {
+			list = append(list, e.AsString())
+		}
+		return true, nil
+	})
+	return list
+}
