@@ -1,0 +1,317 @@
+// Package cgroup makes the control groups that pods live in, on version 1 (a tree
+// per controller) and version 2 (one tree), and says what they are called. Containers'
+// own groups are the runtime's.
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// Limits are what a group may use at most; zero is no limit.
+type Limits struct {
+	CPUShares   int64
+	CPUQuota    int64 // microseconds of each pod.CPUPeriod
+	MemoryLimit int64 // bytes
+	Pids        int64
+}
+
+// Manager makes and removes pods' groups.
+type Manager struct {
+	Mount  string // /sys/fs/cgroup unless given
+	Root   string // below which kubepods is; / unless given
+	Driver string // cgroupfs, or systemd to leave the making to systemd
+}
+
+// PodsName is the group of all pods below Root.
+const PodsName = "kubepods"
+
+// Parent returns the cgroup parent of a pod in the notation that CRI wants.
+func (m *Manager) Parent(p *corev1.Pod) string {
+	class := strings.ToLower(string(pod.QOS(p)))
+	uid := string(p.UID)
+	if m.Driver == "systemd" {
+		uid = strings.ReplaceAll(uid, "-", "_")
+		if class == "guaranteed" {
+			return PodsName + "-pod" + uid + ".slice"
+		}
+		return PodsName + "-" + class + "-pod" + uid + ".slice"
+	}
+	if class == "guaranteed" {
+		class = ""
+	}
+	return filepath.Join("/", m.Root, PodsName, class, "pod"+uid)
+}
+
+// Setup makes the groups of all pods and of the quality classes.
+func (m *Manager) Setup(all Limits) error {
+	if m.Driver == "systemd" {
+		return nil
+	}
+	base := filepath.Join("/", m.Root, PodsName)
+	if err := m.Make(base, all); err != nil {
+		return err
+	}
+	for _, class := range []string{"burstable", "besteffort"} {
+		if err := m.Make(filepath.Join(base, class), Limits{CPUShares: 2}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForPod returns the limits of a pod as a whole.
+func ForPod(p *corev1.Pod) Limits {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	l := Limits{CPUShares: pod.CPUShares(requests[corev1.ResourceCPU])}
+	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
+	cpu, memory := true, true
+	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
+		cpu = cpu && !c.Resources.Limits.Cpu().IsZero()
+		memory = memory && !c.Resources.Limits.Memory().IsZero()
+	}
+	if cpu {
+		l.CPUQuota = pod.CPUQuota(limits[corev1.ResourceCPU])
+	}
+	if memory {
+		l.MemoryLimit = limits.Memory().Value()
+	}
+	return l
+}
+
+// Make makes a group (given by its path from the tree's root) with its limits.
+func (m *Manager) Make(path string, l Limits) error {
+	if m.Driver == "systemd" {
+		return nil
+	}
+	trees, unified, err := m.trees()
+	if err != nil {
+		return err
+	}
+	if unified {
+		return m.makeUnified(path, l)
+	}
+	for _, tree := range trees {
+		if err := makeIn(tree, path); err != nil {
+			return fmt.Errorf("make cgroup %s in %s: %w", path, tree, err)
+		}
+	}
+	var set []error
+	put := func(controller, file string, value int64) {
+		if value > 0 {
+			set = append(set, put(filepath.Join(m.mount(), controller, path, file), strconv.FormatInt(value, 10)))
+		}
+	}
+	put("cpu", "cpu.shares", l.CPUShares)
+	if l.CPUQuota > 0 {
+		put("cpu", "cpu.cfs_period_us", pod.CPUPeriod)
+	}
+	put("cpu", "cpu.cfs_quota_us", l.CPUQuota)
+	put("memory", "memory.limit_in_bytes", l.MemoryLimit)
+	put("pids", "pids.max", l.Pids)
+	return errors.Join(set...)
+}
+
+func (m *Manager) mount() string {
+	if m.Mount == "" {
+		return "/sys/fs/cgroup"
+	}
+	return m.Mount
+}
+
+// trees returns the trees of version 1, or that there is one of version 2.
+func (m *Manager) trees() (trees []string, unified bool, err error) {
+	if _, err := os.Stat(filepath.Join(m.mount(), "cgroup.controllers")); err == nil {
+		return nil, true, nil
+	}
+	entries, err := os.ReadDir(m.mount())
+	if err != nil {
+		return nil, false, fmt.Errorf("find cgroup controllers: %w", err)
+	}
+	for _, e := range entries {
+		dir := filepath.Join(m.mount(), e.Name())
+		// Links are second names of a tree that is there as well; the unified tree of a
+		// mixed machine has no controllers to use.
+		if !e.IsDir() || e.Name() == "unified" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err == nil {
+			trees = append(trees, dir)
+		}
+	}
+	if len(trees) == 0 {
+		return nil, false, fmt.Errorf("no cgroup controllers are mounted at %s", m.mount())
+	}
+	return trees, false, nil
+}
+
+// makeIn makes a path in a tree of version 1. A cpuset is unusable until it has
+// been given its parent's CPUs and memory nodes.
+func makeIn(tree, path string) error {
+	at := tree
+	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
+		parent := at
+		at = filepath.Join(at, part)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			have, err := os.ReadFile(filepath.Join(at, file))
+			if err != nil || strings.TrimSpace(string(have)) != "" {
+				continue
+			}
+			value, err := os.ReadFile(filepath.Join(parent, file))
+			if err != nil {
+				return err
+			}
+			if err := put(filepath.Join(at, file), strings.TrimSpace(string(value))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *Manager) makeUnified(path string, l Limits) error {
+	at := m.mount()
+	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
+		available, err := os.ReadFile(filepath.Join(at, "cgroup.controllers"))
+		if err != nil {
+			return err
+		}
+		for _, c := range strings.Fields(string(available)) {
+			if err := put(filepath.Join(at, "cgroup.subtree_control"), "+"+c); err != nil && (c == "cpu" || c == "memory" || c == "pids") {
+				return fmt.Errorf("enable the %s controller in %s: %w", c, at, err)
+			}
+		}
+		at = filepath.Join(at, part)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	var set []error
+	if l.CPUShares > 0 {
+		weight := 1 + (l.CPUShares-2)*9999/262142
+		set = append(set, put(filepath.Join(at, "cpu.weight"), strconv.FormatInt(weight, 10)))
+	}
+	if l.CPUQuota > 0 {
+		set = append(set, put(filepath.Join(at, "cpu.max"), fmt.Sprintf("%d %d", l.CPUQuota, pod.CPUPeriod)))
+	}
+	if l.MemoryLimit > 0 {
+		set = append(set, put(filepath.Join(at, "memory.max"), strconv.FormatInt(l.MemoryLimit, 10)))
+	}
+	if l.Pids > 0 {
+		set = append(set, put(filepath.Join(at, "pids.max"), strconv.FormatInt(l.Pids, 10)))
+	}
+	return errors.Join(set...)
+}
+
+func put(path, value string) error { return os.WriteFile(path, []byte(value), 0o644) }
+
+// Remove removes a pod's group and what is left below it. Groups that processes
+// are still in stay, and are an error.
+func (m *Manager) Remove(path string) error {
+	if m.Driver == "systemd" {
+		return nil
+	}
+	trees, unified, err := m.trees()
+	if err != nil {
+		return err
+	}
+	if unified {
+		trees = []string{m.mount()}
+	}
+	var failures []error
+	for _, tree := range trees {
+		failures = append(failures, removeTree(filepath.Join(tree, path)))
+	}
+	return errors.Join(failures...)
+}
+
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	// The kernel lets go of a group's last process a moment after its end.
+	for wait := time.Millisecond; ; wait *= 2 {
+		err = os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if wait > 100*time.Millisecond {
+			return fmt.Errorf("remove cgroup: %w", err)
+		}
+		time.Sleep(wait)
+	}
+}
+
+// Pods returns the uids of the pods that have a group.
+func (m *Manager) Pods() (map[string]string, error) {
+	trees, unified, err := m.trees()
+	if err != nil || m.Driver == "systemd" {
+		return nil, err
+	}
+	if unified {
+		trees = []string{m.mount()}
+	}
+	found := map[string]string{}
+	for _, tree := range trees {
+		for _, class := range []string{"", "burstable", "besteffort"} {
+			path := filepath.Join("/", m.Root, PodsName, class)
+			entries, _ := os.ReadDir(filepath.Join(tree, path))
+			for _, e := range entries {
+				if uid, ok := strings.CutPrefix(e.Name(), "pod"); ok && e.IsDir() {
+					found[uid] = filepath.Join(path, e.Name())
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// MemoryInUse returns what of the machine's memory is in use and cannot be had
+// back at once, and all of it.
+func MemoryInUse() (used, total int64, err error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	var available int64
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		switch fields[0] {
+		case "MemTotal:":
+			total = kib << 10
+		case "MemAvailable:":
+			available = kib << 10
+		}
+	}
+	return total - available, total, lines.Err()
+}

@@ -1,0 +1,268 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// How long the runtime has to answer: questions, changes, and what has to fetch or
+// to wait has its own time on top.
+const (
+	askTime    = 20 * time.Second
+	changeTime = 2 * time.Minute
+	pullTime   = 30 * time.Minute
+	maxMessage = 16 << 20
+)
+
+// ErrNoEvents says that the runtime does not tell of changes by itself.
+var ErrNoEvents = errors.New("the runtime has no container events")
+
+// Client speaks CRI v1 to the runtime at a socket. Every call is bounded.
+type Client struct {
+	conn   *grpc.ClientConn
+	run    runtime.RuntimeServiceClient
+	images runtime.ImageServiceClient
+}
+
+var _ Service = (*Client)(nil)
+
+// Dial returns a client of the runtime at an endpoint (unix:///path). It connects
+// when first used and again whenever the runtime was restarted.
+func Dial(endpoint string) (*Client, error) {
+	path, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok {
+		return nil, fmt.Errorf("container runtime endpoint %q: only unix:// sockets are supported", endpoint)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+path,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		}),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("container runtime %s: %w", endpoint, err)
+	}
+	return &Client{conn, runtime.NewRuntimeServiceClient(conn), runtime.NewImageServiceClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// IsNotFound reports whether the runtime does not know what it was asked about.
+func IsNotFound(err error) bool {
+	return status.Code(errors.Unwrap(err)) == codes.NotFound || status.Code(err) == codes.NotFound
+}
+
+// Message returns the runtime's own words of an error.
+func Message(err error) string {
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) {
+		return s.GRPCStatus().Message()
+	}
+	return err.Error()
+}
+
+// call makes one bounded call and says in its error what was attempted.
+func call[Q, A any](ctx context.Context, d time.Duration, what string, f func(context.Context, Q, ...grpc.CallOption) (A, error), q Q) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	a, err := f(ctx, q)
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", what, err)
+	}
+	return a, nil
+}
+
+// gone turns "not found" into success: what should go is gone.
+func gone(err error) error {
+	if err != nil && IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Version implements Runtime.
+func (c *Client) Version(ctx context.Context) (*runtime.VersionResponse, error) {
+	return call(ctx, askTime, "ask the runtime's version", c.run.Version, &runtime.VersionRequest{})
+}
+
+// Status implements Runtime.
+func (c *Client) Status(ctx context.Context) (*runtime.RuntimeStatus, error) {
+	r, err := call(ctx, askTime, "ask the runtime's status", c.run.Status, &runtime.StatusRequest{})
+	return r.GetStatus(), err
+}
+
+// RunPodSandbox implements Runtime.
+func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (string, error) {
+	r, err := call(ctx, 2*changeTime, "run sandbox", c.run.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	return r.GetPodSandboxId(), err
+}
+
+// StopPodSandbox implements Runtime.
+func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
+	_, err := call(ctx, changeTime, "stop sandbox "+id, c.run.StopPodSandbox, &runtime.StopPodSandboxRequest{PodSandboxId: id})
+	return gone(err)
+}
+
+// RemovePodSandbox implements Runtime.
+func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
+	_, err := call(ctx, changeTime, "remove sandbox "+id, c.run.RemovePodSandbox, &runtime.RemovePodSandboxRequest{PodSandboxId: id})
+	return gone(err)
+}
+
+// PodSandboxStatus implements Runtime.
+func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatus, error) {
+	r, err := call(ctx, askTime, "ask the status of sandbox "+id, c.run.PodSandboxStatus, &runtime.PodSandboxStatusRequest{PodSandboxId: id})
+	return r.GetStatus(), err
+}
+
+// ListPodSandbox implements Runtime.
+func (c *Client) ListPodSandbox(ctx context.Context, filter *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error) {
+	r, err := call(ctx, askTime, "list sandboxes", c.run.ListPodSandbox, &runtime.ListPodSandboxRequest{Filter: filter})
+	return r.GetItems(), err
+}
+
+// CreateContainer implements Runtime.
+func (c *Client) CreateContainer(ctx context.Context, sandbox string, config *runtime.ContainerConfig, box *runtime.PodSandboxConfig) (string, error) {
+	r, err := call(ctx, changeTime, "create container", c.run.CreateContainer, &runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box})
+	return r.GetContainerId(), err
+}
+
+// StartContainer implements Runtime.
+func (c *Client) StartContainer(ctx context.Context, id string) error {
+	_, err := call(ctx, changeTime, "start container "+id, c.run.StartContainer, &runtime.StartContainerRequest{ContainerId: id})
+	return err
+}
+
+// StopContainer implements Runtime.
+func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	_, err := call(ctx, grace+changeTime, "stop container "+id, c.run.StopContainer,
+		&runtime.StopContainerRequest{ContainerId: id, Timeout: int64((grace + time.Second - 1) / time.Second)})
+	return gone(err)
+}
+
+// RemoveContainer implements Runtime.
+func (c *Client) RemoveContainer(ctx context.Context, id string) error {
+	_, err := call(ctx, changeTime, "remove container "+id, c.run.RemoveContainer, &runtime.RemoveContainerRequest{ContainerId: id})
+	return gone(err)
+}
+
+// ListContainers implements Runtime.
+func (c *Client) ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error) {
+	r, err := call(ctx, askTime, "list containers", c.run.ListContainers, &runtime.ListContainersRequest{Filter: filter})
+	return r.GetContainers(), err
+}
+
+// ContainerStatus implements Runtime.
+func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error) {
+	r, err := call(ctx, askTime, "ask the status of container "+id, c.run.ContainerStatus, &runtime.ContainerStatusRequest{ContainerId: id})
+	return r.GetStatus(), err
+}
+
+// ExecSync implements Runtime.
+func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, int32, error) {
+	r, err := call(ctx, timeout+askTime, "run a command in container "+id, c.run.ExecSync,
+		&runtime.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: int64((timeout + time.Second - 1) / time.Second)})
+	return r.GetStdout(), r.GetStderr(), r.GetExitCode(), err
+}
+
+// Exec implements Runtime.
+func (c *Client) Exec(ctx context.Context, q *runtime.ExecRequest) (string, error) {
+	r, err := call(ctx, askTime, "prepare exec", c.run.Exec, q)
+	return r.GetUrl(), err
+}
+
+// Attach implements Runtime.
+func (c *Client) Attach(ctx context.Context, q *runtime.AttachRequest) (string, error) {
+	r, err := call(ctx, askTime, "prepare attach", c.run.Attach, q)
+	return r.GetUrl(), err
+}
+
+// PortForward implements Runtime.
+func (c *Client) PortForward(ctx context.Context, q *runtime.PortForwardRequest) (string, error) {
+	r, err := call(ctx, askTime, "prepare port forwarding", c.run.PortForward, q)
+	return r.GetUrl(), err
+}
+
+// ReopenContainerLog implements Runtime.
+func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
+	_, err := call(ctx, askTime, "reopen the log of container "+id, c.run.ReopenContainerLog, &runtime.ReopenContainerLogRequest{ContainerId: id})
+	return err
+}
+
+// ListPodSandboxStats implements Runtime.
+func (c *Client) ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error) {
+	r, err := call(ctx, askTime, "list usage", c.run.ListPodSandboxStats, &runtime.ListPodSandboxStatsRequest{})
+	return r.GetStats(), err
+}
+
+// Events implements Runtime.
+func (c *Client) Events(ctx context.Context, seen func(string)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.run.GetContainerEvents(ctx, &runtime.GetEventsRequest{})
+	if err != nil {
+		return fmt.Errorf("watch container events: %w", err)
+	}
+	for {
+		event, err := stream.Recv()
+		switch {
+		case status.Code(err) == codes.Unimplemented:
+			return ErrNoEvents
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch container events: %w", err)
+		}
+		if uid := event.GetPodSandboxStatus().GetMetadata().GetUid(); uid != "" {
+			seen(uid)
+		}
+	}
+}
+
+// ImageStatus implements Images.
+func (c *Client) ImageStatus(ctx context.Context, image string) (*runtime.Image, error) {
+	r, err := call(ctx, askTime, "look for image "+image, c.images.ImageStatus, &runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image}})
+	return r.GetImage(), err
+}
+
+// PullImage implements Images.
+func (c *Client) PullImage(ctx context.Context, image string, auth *runtime.AuthConfig, box *runtime.PodSandboxConfig) (string, error) {
+	r, err := call(ctx, pullTime, "pull image "+image, c.images.PullImage,
+		&runtime.PullImageRequest{Image: &runtime.ImageSpec{Image: image}, Auth: auth, SandboxConfig: box})
+	return r.GetImageRef(), err
+}
+
+// ListImages implements Images.
+func (c *Client) ListImages(ctx context.Context) ([]*runtime.Image, error) {
+	r, err := call(ctx, askTime, "list images", c.images.ListImages, &runtime.ListImagesRequest{})
+	return r.GetImages(), err
+}
+
+// RemoveImage implements Images.
+func (c *Client) RemoveImage(ctx context.Context, image string) error {
+	_, err := call(ctx, changeTime, "remove image "+image, c.images.RemoveImage, &runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: image}})
+	return gone(err)
+}
+
+// ImageFsInfo implements Images.
+func (c *Client) ImageFsInfo(ctx context.Context) ([]*runtime.FilesystemUsage, error) {
+	r, err := call(ctx, askTime, "ask for the image file system", c.images.ImageFsInfo, &runtime.ImageFsInfoRequest{})
+	return r.GetImageFilesystems(), err
+}

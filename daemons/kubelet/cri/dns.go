@@ -1,0 +1,109 @@
+package cri
+
+import (
+	"bufio"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Resolver is what the node's pods resolve names with.
+type Resolver struct {
+	Cluster []string           // addresses of the cluster's name server
+	Domain  string             // cluster.local
+	Host    *runtime.DNSConfig // what the node itself uses
+}
+
+const maxServers = 3
+
+// For returns the resolver configuration of a pod by its DNS policy.
+func (r Resolver) For(p *corev1.Pod) *runtime.DNSConfig {
+	host := r.Host
+	if host == nil {
+		host = &runtime.DNSConfig{}
+	}
+	d := &runtime.DNSConfig{}
+	policy := p.Spec.DNSPolicy
+	if policy == corev1.DNSClusterFirst && p.Spec.HostNetwork || policy == "" {
+		policy = corev1.DNSDefault
+		if !p.Spec.HostNetwork {
+			policy = corev1.DNSClusterFirst
+		}
+	}
+	switch {
+	case policy == corev1.DNSNone:
+	case policy == corev1.DNSDefault || len(r.Cluster) == 0:
+		d.Servers, d.Searches, d.Options = slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)
+	default:
+		d.Servers = slices.Clone(r.Cluster)
+		if r.Domain != "" {
+			d.Searches = []string{p.Namespace + ".svc." + r.Domain, "svc." + r.Domain, r.Domain}
+		}
+		d.Searches = append(d.Searches, host.Searches...)
+		d.Options = []string{"ndots:5"}
+	}
+	if c := p.Spec.DNSConfig; c != nil {
+		d.Servers = append(d.Servers, c.Nameservers...)
+		d.Searches = append(d.Searches, c.Searches...)
+		for _, o := range c.Options {
+			d.Options = slices.DeleteFunc(d.Options, func(have string) bool {
+				name, _, _ := strings.Cut(have, ":")
+				return name == o.Name
+			})
+			option := o.Name
+			if o.Value != nil && *o.Value != "" {
+				option += ":" + *o.Value
+			}
+			d.Options = append(d.Options, option)
+		}
+	}
+	d.Servers, d.Searches = unique(d.Servers), unique(d.Searches)
+	if len(d.Servers) > maxServers {
+		d.Servers = d.Servers[:maxServers]
+	}
+	return d
+}
+
+func unique(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// ReadResolver reads a resolv.conf.
+func ReadResolver(path string) (*runtime.DNSConfig, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d := &runtime.DNSConfig{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		switch fields[0] {
+		case "nameserver":
+			d.Servers = append(d.Servers, fields[1])
+		case "search", "domain":
+			d.Searches = nil
+			for _, s := range fields[1:] {
+				if s != "." {
+					d.Searches = append(d.Searches, strings.TrimSuffix(s, "."))
+				}
+			}
+		case "options":
+			d.Options = append(d.Options, fields[1:]...)
+		}
+	}
+	return d, lines.Err()
+}

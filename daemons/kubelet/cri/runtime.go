@@ -1,0 +1,78 @@
+// Package cri is the kubelet's edge towards the container runtime: CRI v1 over a
+// unix socket, and the translation of a pod's specification into what CRI is asked
+// for. What is asked when is decided in daemons/kubelet/pod.
+package cri
+
+import (
+	"context"
+	"io"
+	"time"
+
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Runtime is the part of CRI's RuntimeService that the kubelet uses. Client is the
+// real one; package hollow has one that only pretends.
+type Runtime interface {
+	Version(ctx context.Context) (*runtime.VersionResponse, error)
+	Status(ctx context.Context) (*runtime.RuntimeStatus, error)
+
+	RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (id string, err error)
+	StopPodSandbox(ctx context.Context, id string) error
+	RemovePodSandbox(ctx context.Context, id string) error
+	PodSandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatus, error)
+	ListPodSandbox(ctx context.Context, filter *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error)
+
+	CreateContainer(ctx context.Context, sandbox string, config *runtime.ContainerConfig, box *runtime.PodSandboxConfig) (id string, err error)
+	StartContainer(ctx context.Context, id string) error
+	// StopContainer waits for the container's end, for at most grace before it is killed.
+	StopContainer(ctx context.Context, id string, grace time.Duration) error
+	RemoveContainer(ctx context.Context, id string) error
+	ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error)
+	ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error)
+
+	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
+	// Exec, Attach and PortForward return the URL at which the runtime serves the stream.
+	Exec(ctx context.Context, r *runtime.ExecRequest) (url string, err error)
+	Attach(ctx context.Context, r *runtime.AttachRequest) (url string, err error)
+	PortForward(ctx context.Context, r *runtime.PortForwardRequest) (url string, err error)
+
+	ReopenContainerLog(ctx context.Context, id string) error
+	ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error)
+	// Events calls seen with the uid of every pod of which a container or sandbox
+	// changed. It returns when the stream ends, with ErrNoEvents when the runtime has none.
+	Events(ctx context.Context, seen func(podUID string)) error
+}
+
+// Images is the part of CRI's ImageService that the kubelet uses.
+type Images interface {
+	// ImageStatus returns nil without an error for an image that is not there.
+	ImageStatus(ctx context.Context, image string) (*runtime.Image, error)
+	PullImage(ctx context.Context, image string, auth *runtime.AuthConfig, box *runtime.PodSandboxConfig) (ref string, err error)
+	ListImages(ctx context.Context) ([]*runtime.Image, error)
+	RemoveImage(ctx context.Context, image string) error
+	ImageFsInfo(ctx context.Context) ([]*runtime.FilesystemUsage, error)
+}
+
+// Service is a runtime and its images.
+type Service interface {
+	Runtime
+	Images
+	io.Closer
+}
+
+// Labels by which sandboxes and containers are found again: upstream's, which
+// crictl and log collectors read.
+const (
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelContainerName = "io.kubernetes.container.name"
+
+	annotationHash        = "io.kubernetes.container.hash"
+	annotationRestarts    = "io.kubernetes.container.restartCount"
+	annotationMessagePath = "io.kubernetes.container.terminationMessagePath"
+	annotationPolicy      = "io.kubernetes.container.terminationMessagePolicy"
+	// AnnotationGrace keeps a pod's grace period for when the API no longer has the pod.
+	AnnotationGrace = "io.kubernetes.pod.terminationGracePeriod"
+)

@@ -1,0 +1,176 @@
+package cri
+
+import (
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// LogRoot is where the logs of all pods are.
+const LogRoot = "/var/log/pods"
+
+// Place is what a pod's sandbox and containers need to know of the node.
+type Place struct {
+	LogRoot      string // LogRoot unless given
+	CgroupParent string // of this pod
+	Hostname     string // of the pod
+	DNS          *runtime.DNSConfig
+	Memory       int64 // of the machine, bytes
+}
+
+// LogDir returns the directory of a pod's logs.
+func LogDir(root string, p *corev1.Pod) string {
+	if root == "" {
+		root = LogRoot
+	}
+	return filepath.Join(root, p.Namespace+"_"+p.Name+"_"+string(p.UID))
+}
+
+// LogPath returns the path of a container's log below its pod's directory.
+func LogPath(container string, attempt uint32) string {
+	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
+}
+
+// Sandbox returns the configuration of a pod's sandbox.
+func Sandbox(p *corev1.Pod, place Place, attempt uint32) *runtime.PodSandboxConfig {
+	labels := map[string]string{}
+	for k, v := range p.Labels {
+		labels[k] = v
+	}
+	labels[LabelPodName], labels[LabelPodNamespace], labels[LabelPodUID] = p.Name, p.Namespace, string(p.UID)
+	annotations := map[string]string{}
+	for k, v := range p.Annotations {
+		annotations[k] = v
+	}
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		annotations[AnnotationGrace] = strconv.FormatInt(*s, 10)
+	}
+	config := &runtime.PodSandboxConfig{
+		Metadata:     &runtime.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: attempt},
+		LogDirectory: LogDir(place.LogRoot, p), DnsConfig: place.DNS,
+		Labels: labels, Annotations: annotations,
+		Linux: &runtime.LinuxPodSandboxConfig{
+			CgroupParent: place.CgroupParent, Sysctls: sysctls(p),
+			SecurityContext: sandboxSecurity(p), Resources: podResources(p), Overhead: overhead(p),
+		},
+	}
+	if !p.Spec.HostNetwork {
+		config.Hostname = place.Hostname
+		config.PortMappings = ports(p)
+	}
+	return config
+}
+
+func ports(p *corev1.Pod) []*runtime.PortMapping {
+	var mappings []*runtime.PortMapping
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			for _, port := range list[i].Ports {
+				if port.HostPort == 0 {
+					continue
+				}
+				m := &runtime.PortMapping{ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP}
+				switch port.Protocol {
+				case corev1.ProtocolUDP:
+					m.Protocol = runtime.Protocol_UDP
+				case corev1.ProtocolSCTP:
+					m.Protocol = runtime.Protocol_SCTP
+				}
+				mappings = append(mappings, m)
+			}
+		}
+	}
+	return mappings
+}
+
+func sysctls(p *corev1.Pod) map[string]string {
+	if p.Spec.SecurityContext == nil || len(p.Spec.SecurityContext.Sysctls) == 0 {
+		return nil
+	}
+	set := map[string]string{}
+	for _, s := range p.Spec.SecurityContext.Sysctls {
+		set[s.Name] = s.Value
+	}
+	return set
+}
+
+func sandboxSecurity(p *corev1.Pod) *runtime.LinuxSandboxSecurityContext {
+	s := &runtime.LinuxSandboxSecurityContext{
+		NamespaceOptions: namespaces(p),
+		Seccomp:          &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_RuntimeDefault},
+	}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if c := list[i].SecurityContext; c != nil && c.Privileged != nil && *c.Privileged {
+				s.Privileged = true
+			}
+		}
+	}
+	sc := p.Spec.SecurityContext
+	if sc == nil {
+		return s
+	}
+	if sc.RunAsUser != nil && sc.RunAsGroup == nil || sc.RunAsUser != nil {
+		s.RunAsUser = &runtime.Int64Value{Value: *sc.RunAsUser}
+	}
+	if sc.RunAsGroup != nil && sc.RunAsUser != nil {
+		s.RunAsGroup = &runtime.Int64Value{Value: *sc.RunAsGroup}
+	}
+	s.SupplementalGroups = groups(p)
+	if sc.SeccompProfile != nil {
+		s.Seccomp = profile(sc.SeccompProfile.Type, sc.SeccompProfile.LocalhostProfile)
+	}
+	return s
+}
+
+func namespaces(p *corev1.Pod) *runtime.NamespaceOption {
+	n := &runtime.NamespaceOption{Pid: runtime.NamespaceMode_CONTAINER}
+	if p.Spec.HostNetwork {
+		n.Network = runtime.NamespaceMode_NODE
+	}
+	if p.Spec.HostIPC {
+		n.Ipc = runtime.NamespaceMode_NODE
+	}
+	switch {
+	case p.Spec.HostPID:
+		n.Pid = runtime.NamespaceMode_NODE
+	case p.Spec.ShareProcessNamespace != nil && *p.Spec.ShareProcessNamespace:
+		n.Pid = runtime.NamespaceMode_POD
+	}
+	return n
+}
+
+// podResources are what the pod as a whole asks for, for runtimes that size the
+// sandbox by it.
+func podResources(p *corev1.Pod) *runtime.LinuxContainerResources {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{ExcludeOverhead: true})
+	limits := resource.PodLimits(p, resource.PodResourcesOptions{ExcludeOverhead: true})
+	return resources(requests, limits)
+}
+
+func overhead(p *corev1.Pod) *runtime.LinuxContainerResources {
+	if len(p.Spec.Overhead) == 0 {
+		return nil
+	}
+	return resources(p.Spec.Overhead, p.Spec.Overhead)
+}
+
+func resources(requests, limits corev1.ResourceList) *runtime.LinuxContainerResources {
+	cpu := requests[corev1.ResourceCPU]
+	if cpu.IsZero() {
+		cpu = limits[corev1.ResourceCPU]
+	}
+	r := &runtime.LinuxContainerResources{
+		CpuShares: pod.CPUShares(cpu), CpuPeriod: pod.CPUPeriod,
+		CpuQuota: pod.CPUQuota(limits[corev1.ResourceCPU]), MemoryLimitInBytes: limits.Memory().Value(),
+	}
+	if r.CpuQuota == 0 {
+		r.CpuPeriod = 0
+	}
+	return r
+}

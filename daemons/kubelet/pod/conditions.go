@@ -1,0 +1,123 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// conditions returns the pod's conditions: the kubelet's own worked out from s,
+// the others as they were.
+func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
+	over := ""
+	switch s.Phase {
+	case corev1.PodSucceeded:
+		over = "PodCompleted"
+	case corev1.PodFailed:
+		over = "PodFailed"
+	}
+	box := f.sandbox()
+	own := []corev1.PodCondition{
+		truth(corev1.PodReadyToStartContainers, box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork), "", ""),
+		initialized(f, s, over),
+	}
+	containers := containersReady(s, over)
+	ready := containers
+	ready.Type = corev1.PodReady
+	if ready.Status == corev1.ConditionTrue {
+		if missing := gates(f.Pod); len(missing) > 0 {
+			ready.Status, ready.Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
+			ready.Message = strings.Join(missing, ", ")
+		}
+	}
+	own = append(own, ready, containers, truth(corev1.PodScheduled, true, "", ""))
+	now := metav1.NewTime(f.Now.Truncate(1e9))
+	for i := range own {
+		own[i].LastTransitionTime = now
+		own[i].ObservedGeneration = f.Pod.Generation
+		for _, was := range f.Pod.Status.Conditions {
+			if was.Type == own[i].Type && was.Status == own[i].Status {
+				own[i].LastTransitionTime = was.LastTransitionTime
+			}
+		}
+	}
+	for _, was := range f.Pod.Status.Conditions {
+		if !owned(was.Type) {
+			own = append(own, was)
+		}
+	}
+	return own
+}
+
+func owned(t corev1.PodConditionType) bool {
+	switch t {
+	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled:
+		return true
+	}
+	return false
+}
+
+func truth(t corev1.PodConditionType, ok bool, reason, message string) corev1.PodCondition {
+	if ok {
+		return corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
+	}
+	return corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: reason, Message: message}
+}
+
+func initialized(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
+	if over == "PodCompleted" {
+		return corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, Reason: over}
+	}
+	var incomplete []string
+	if !Initialized(f) {
+		for _, c := range s.InitContainerStatuses {
+			if !c.Ready {
+				incomplete = append(incomplete, c.Name)
+			}
+		}
+	}
+	return truth(corev1.PodInitialized, len(incomplete) == 0, "ContainersNotInitialized",
+		fmt.Sprintf("containers with incomplete status: %v", incomplete))
+}
+
+func containersReady(s *corev1.PodStatus, over string) corev1.PodCondition {
+	if over != "" {
+		return truth(corev1.ContainersReady, false, over, "")
+	}
+	var unready []string
+	for _, c := range s.InitContainerStatuses {
+		if c.State.Running != nil && !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	for _, c := range s.ContainerStatuses {
+		if !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	return truth(corev1.ContainersReady, len(unready) == 0, "ContainersNotReady",
+		fmt.Sprintf("containers with unready status: %v", unready))
+}
+
+// gates returns what the pod's readiness gates still want.
+func gates(p *corev1.Pod) []string {
+	var missing []string
+	for _, g := range p.Spec.ReadinessGates {
+		state := "the status of pod readiness gate %q is not \"True\", but False"
+		ok, found := false, false
+		for _, c := range p.Status.Conditions {
+			if c.Type == g.ConditionType {
+				found, ok = true, c.Status == corev1.ConditionTrue
+			}
+		}
+		if !found {
+			state = "corresponding condition of pod readiness gate %q does not exist."
+		}
+		if !ok {
+			missing = append(missing, fmt.Sprintf(state, g.ConditionType))
+		}
+	}
+	return missing
+}

@@ -1,0 +1,125 @@
+package pod
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Ended returns how the pod has ended, or nil while it should run.
+func Ended(f *Facts) *End {
+	if f.Evicted != nil {
+		return f.Evicted
+	}
+	// What the API knows to be over stays over, whatever the runtime has forgotten.
+	if p := f.Pod.Status.Phase; (p == corev1.PodFailed || p == corev1.PodSucceeded) && !Static(f.Pod) {
+		return &End{Phase: p, Reason: f.Pod.Status.Reason, Message: f.Pod.Status.Message}
+	}
+	if at, ok := deadline(f); ok && !f.Now.Before(at) {
+		return &End{corev1.PodFailed, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"}
+	}
+	return finished(f)
+}
+
+// deadline returns when the pod's activeDeadlineSeconds are over.
+func deadline(f *Facts) (time.Time, bool) {
+	if f.Pod.Spec.ActiveDeadlineSeconds == nil || f.Pod.Status.StartTime == nil {
+		return time.Time{}, false
+	}
+	return f.Pod.Status.StartTime.Add(time.Duration(*f.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+}
+
+// finished returns the end that the containers have come to by themselves.
+func finished(f *Facts) *End {
+	box := f.sandbox()
+	if box == nil {
+		return nil
+	}
+	for i := range f.Pod.Spec.InitContainers {
+		spec := &f.Pod.Spec.InitContainers[i]
+		if Sidecar(spec) {
+			continue
+		}
+		if c := f.current(spec.Name, box.ID); c != nil && c.State == Exited && c.ExitCode != 0 && !ShouldRestart(f.Pod, spec, c.ExitCode) {
+			return &End{Phase: corev1.PodFailed}
+		}
+	}
+	end := &End{Phase: corev1.PodSucceeded}
+	for i := range f.Pod.Spec.Containers {
+		spec := &f.Pod.Spec.Containers[i]
+		c := f.newest(spec.Name)
+		if c == nil || c.State != Exited && c.State != Unknown || ShouldRestart(f.Pod, spec, c.ExitCode) || c.Hash != "" && c.Hash != Hash(spec) {
+			return nil
+		}
+		if c.ExitCode != 0 || c.State == Unknown {
+			end.Phase = corev1.PodFailed
+		}
+	}
+	return end
+}
+
+// ShouldRestart reports whether a container that exited with a code is to run again.
+func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
+	for _, rule := range spec.RestartPolicyRules {
+		if on := rule.ExitCodes; on != nil && slices.Contains(on.Values, code) == (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return rule.Action == corev1.ContainerRestartRuleActionRestart
+		}
+	}
+	policy := p.Spec.RestartPolicy
+	if spec.RestartPolicy != nil {
+		policy = corev1.RestartPolicy(*spec.RestartPolicy)
+	} else if policy == corev1.RestartPolicyAlways && isInit(p, spec) {
+		policy = corev1.RestartPolicyOnFailure
+	}
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return code != 0
+	}
+	return true
+}
+
+func isInit(p *corev1.Pod, spec *corev1.Container) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == spec.Name })
+}
+
+// Grace returns how long the pod's containers have to stop.
+func Grace(f *Facts) time.Duration {
+	if s := f.Pod.DeletionGracePeriodSeconds; s != nil && f.Pod.DeletionTimestamp != nil {
+		return time.Duration(max(*s, 1)) * time.Second
+	}
+	if f.Evicted != nil && f.Evicted.Reason == "Evicted" {
+		return time.Second
+	}
+	return specGrace(f.Pod)
+}
+
+func specGrace(p *corev1.Pod) time.Duration {
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(max(*s, 1)) * time.Second
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+func containerGrace(f *Facts, spec *corev1.Container, failed string) time.Duration {
+	probe := spec.LivenessProbe
+	if failed == "startup" {
+		probe = spec.StartupProbe
+	}
+	if failed != "" && probe != nil && probe.TerminationGracePeriodSeconds != nil {
+		return time.Duration(max(*probe.TerminationGracePeriodSeconds, 1)) * time.Second
+	}
+	return specGrace(f.Pod)
+}
+
+// Hash identifies what of a container can only be changed by running a new one in
+// its place.
+func Hash(spec *corev1.Container) string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s\x00%s", spec.Name, spec.Image)
+	return fmt.Sprintf("%x", h.Sum32())
+}

@@ -1,0 +1,227 @@
+package pod
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Status returns the status to report for a pod. Conditions that others own are
+// kept, and a condition's transition time changes only with its status.
+func Status(f *Facts) corev1.PodStatus {
+	old := f.Pod.Status
+	s := corev1.PodStatus{
+		QOSClass: QOS(f.Pod), StartTime: old.StartTime, ObservedGeneration: f.Pod.Generation,
+		NominatedNodeName: old.NominatedNodeName, ResourceClaimStatuses: old.ResourceClaimStatuses,
+		EphemeralContainerStatuses: old.EphemeralContainerStatuses,
+	}
+	if s.StartTime == nil {
+		now := metav1.NewTime(f.Now.Truncate(1e9))
+		s.StartTime = &now
+	}
+	if len(f.HostIPs) > 0 {
+		s.HostIP = f.HostIPs[0]
+		for _, ip := range f.HostIPs {
+			s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: ip})
+		}
+	}
+	if ips := podIPs(f); len(ips) > 0 {
+		s.PodIP = ips[0]
+		for _, ip := range ips {
+			s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: ip})
+		}
+	}
+	end := Ended(f)
+	for i := range f.Pod.Spec.InitContainers {
+		s.InitContainerStatuses = append(s.InitContainerStatuses, containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end))
+	}
+	for i := range f.Pod.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(f, &f.Pod.Spec.Containers[i], false, end))
+	}
+	sort.Slice(s.ContainerStatuses, func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name })
+	switch {
+	case end != nil && !f.anyAlive():
+		// A pod is over only when its containers are: others count on that.
+		s.Phase, s.Reason, s.Message = end.Phase, end.Reason, end.Message
+	case end != nil && (old.Phase == corev1.PodFailed || old.Phase == corev1.PodSucceeded):
+		s.Phase, s.Reason, s.Message = old.Phase, old.Reason, old.Message
+	case end != nil:
+		s.Phase, s.Reason, s.Message = corev1.PodRunning, end.Reason, end.Message
+	default:
+		s.Phase = phase(f)
+	}
+	if f.Pod.DeletionTimestamp != nil && !f.anyAlive() && s.Phase == corev1.PodRunning {
+		s.Phase = endPhase(s.ContainerStatuses)
+	}
+	s.Conditions = conditions(f, &s)
+	return s
+}
+
+// endPhase is the phase of a pod all of whose containers were ended from outside.
+func endPhase(all []corev1.ContainerStatus) corev1.PodPhase {
+	for _, c := range all {
+		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 0 {
+			return corev1.PodFailed
+		}
+	}
+	return corev1.PodSucceeded
+}
+
+func podIPs(f *Facts) []string {
+	if f.Pod.Spec.HostNetwork {
+		return f.HostIPs
+	}
+	if box := f.sandbox(); box != nil && (box.Ready || len(box.IPs) > 0) {
+		return box.IPs
+	}
+	// An ended pod keeps the address it had.
+	var ips []string
+	if f.Pod.DeletionTimestamp != nil || Ended(f) != nil {
+		for _, ip := range f.Pod.Status.PodIPs {
+			ips = append(ips, ip.IP)
+		}
+	}
+	return ips
+}
+
+// phase is the phase of a pod that has not ended.
+func phase(f *Facts) corev1.PodPhase {
+	if !Initialized(f) {
+		return corev1.PodPending
+	}
+	for i := range f.Pod.Spec.Containers {
+		if c := f.newest(f.Pod.Spec.Containers[i].Name); c == nil || c.State == Created {
+			return corev1.PodPending
+		}
+	}
+	return corev1.PodRunning
+}
+
+// Initialized reports whether all init containers have done their part.
+func Initialized(f *Facts) bool {
+	box := f.sandbox()
+	if box == nil {
+		return len(f.Pod.Spec.InitContainers) == 0
+	}
+	for i := range f.Pod.Spec.Containers {
+		if f.current(f.Pod.Spec.Containers[i].Name, box.ID) != nil {
+			return true
+		}
+	}
+	for i := range f.Pod.Spec.InitContainers {
+		spec := &f.Pod.Spec.InitContainers[i]
+		c := f.current(spec.Name, box.ID)
+		switch {
+		case c == nil:
+			return false
+		case Sidecar(spec):
+			if c.State == Running && !f.probe(spec, c).Started || c.State == Created {
+				return false
+			}
+		case c.State != Exited || c.ExitCode != 0:
+			return false
+		}
+	}
+	return true
+}
+
+func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) corev1.ContainerStatus {
+	s := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image}
+	no := false
+	s.Started = &no
+	attempts := []*Container{}
+	for i := range f.Containers {
+		if c := &f.Containers[i]; c.Name == spec.Name && c.State != Created {
+			attempts = append(attempts, c)
+		}
+	}
+	wait, waits := f.Waits[spec.Name]
+	waits = waits && f.Now.Before(wait.Until)
+	if len(attempts) == 0 {
+		for _, last := range append(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses...) {
+			// The runtime has forgotten it; the API has not.
+			if last.Name == spec.Name && last.State.Terminated != nil && (end != nil || f.Pod.DeletionTimestamp != nil) {
+				last.Ready = init && last.State.Terminated.ExitCode == 0
+				last.Started = &no
+				return last
+			}
+		}
+		s.State.Waiting = waiting(f, init)
+		if pod, ok := f.Waits[""]; ok && s.State.Waiting.Reason == "ContainerCreating" && strings.HasPrefix(pod.Reason, "Create") {
+			s.State.Waiting.Reason, s.State.Waiting.Message = pod.shown(f.Now)
+		}
+		if waits {
+			s.State.Waiting.Reason, s.State.Waiting.Message = wait.shown(f.Now)
+		}
+		return s
+	}
+	c := attempts[0]
+	s.RestartCount = int32(c.Attempt)
+	s.ContainerID = f.RuntimeName + "://" + c.ID
+	s.ImageID = c.ImageID
+	if c.Image != "" {
+		s.Image = c.Image
+	}
+	if len(attempts) > 1 && attempts[1].State != Running {
+		s.LastTerminationState.Terminated = terminated(f, attempts[1])
+	}
+	if c.State == Running {
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Started.Truncate(1e9))}
+		probe := f.probe(spec, c)
+		s.Started = &probe.Started
+		s.Ready = probe.Ready && probe.Started
+		return s
+	}
+	s.State.Terminated = terminated(f, c)
+	s.Ready = init && !Sidecar(spec) && c.ExitCode == 0 && c.State == Exited
+	stopping := end != nil || f.Pod.DeletionTimestamp != nil || f.Removed
+	if stopping || init && !Sidecar(spec) && c.ExitCode == 0 || !ShouldRestart(f.Pod, spec, c.ExitCode) {
+		return s
+	}
+	// It will run again: show why it does not yet, and how it last ended.
+	if until := f.Backoff[spec.Name].Until(c.Finished, f.Now); f.Now.Before(until) {
+		s.LastTerminationState.Terminated = s.State.Terminated
+		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason:  "CrashLoopBackOff",
+			Message: CrashMessage(f.Pod, spec.Name, f.Backoff[spec.Name]),
+		}}
+	} else if waits {
+		s.LastTerminationState.Terminated = s.State.Terminated
+		reason, message := wait.shown(f.Now)
+		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	return s
+}
+
+// CrashMessage says that a container's restart is held back.
+func CrashMessage(p *corev1.Pod, container string, b Backoff) string {
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", b.Delay, container, p.Name, p.Namespace, p.UID)
+}
+
+func waiting(f *Facts, init bool) *corev1.ContainerStateWaiting {
+	if !init && len(f.Pod.Spec.InitContainers) > 0 && !Initialized(f) || init && f.sandbox() == nil {
+		return &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
+	}
+	return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+}
+
+func terminated(f *Facts, c *Container) *corev1.ContainerStateTerminated {
+	t := &corev1.ContainerStateTerminated{
+		ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		StartedAt: metav1.NewTime(c.Started.Truncate(1e9)), FinishedAt: metav1.NewTime(c.Finished.Truncate(1e9)),
+		ContainerID: f.RuntimeName + "://" + c.ID,
+	}
+	switch {
+	case c.State == Unknown:
+		t.ExitCode, t.Reason = 137, "ContainerStatusUnknown"
+		t.Message = "The container could not be located when the pod was terminated"
+	case t.Reason == "" && t.ExitCode == 0:
+		t.Reason = "Completed"
+	case t.Reason == "":
+		t.Reason = "Error"
+	}
+	return t
+}

@@ -1,0 +1,122 @@
+package probe
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Kind names a probe.
+type Kind string
+
+// The three probes of a container.
+const (
+	Liveness  Kind = "liveness"
+	Readiness Kind = "readiness"
+	Startup   Kind = "startup"
+)
+
+// Count follows the results of one probe: how many of the same kind came in a row,
+// and what they amount to.
+type Count struct {
+	last    bool
+	run     int32
+	decided bool
+	verdict bool
+}
+
+// Add counts one more result and reports whether the verdict is a new one.
+func (c *Count) Add(ok bool, p *corev1.Probe) (verdict, changed bool) {
+	if c.run == 0 || c.last != ok {
+		c.last, c.run = ok, 0
+	}
+	c.run++
+	if ok && c.run < max(p.SuccessThreshold, 1) || !ok && c.run < threshold(p) {
+		return c.verdict, false
+	}
+	changed = !c.decided || c.verdict != ok
+	c.decided, c.verdict = true, ok
+	return ok, changed
+}
+
+func threshold(p *corev1.Probe) int32 {
+	if p.FailureThreshold <= 0 {
+		return 3
+	}
+	return p.FailureThreshold
+}
+
+// Worker probes one container for as long as it runs.
+type Worker struct {
+	Kind    Kind
+	Probe   *corev1.Probe
+	Target  Target
+	Started time.Time // of the container
+	// Verdict is called when the probe's verdict changes.
+	Verdict func(ok bool)
+	// Failure is called for every failure that counts.
+	Failure func(err error)
+}
+
+// first is how soon a container that has just been started is asked again. Until
+// a period is over, such early refusals are no results: they only bring the news
+// that it is up as early as it is.
+const first = 15 * time.Millisecond
+
+// Run probes until ctx ends. The first probe comes when the initial delay is over.
+func (w *Worker) Run(ctx context.Context) {
+	period := time.Duration(max(w.Probe.PeriodSeconds, 0)) * time.Second
+	if period == 0 {
+		period = 10 * time.Second
+	}
+	begin := w.Started.Add(time.Duration(w.Probe.InitialDelaySeconds) * time.Second)
+	if !wait(ctx, time.Until(begin)) {
+		return
+	}
+	var count Count
+	eager := first
+	eagerEnd := time.Now().Add(min(period, 5*time.Second))
+	fresh := time.Since(w.Started) < period+time.Duration(w.Probe.InitialDelaySeconds)*time.Second
+	var next time.Time
+	for {
+		err := Once(ctx, w.Probe, w.Target)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && fresh && !count.decided && w.Kind != Liveness && w.Probe.Exec == nil && time.Now().Add(eager).Before(eagerEnd) {
+			if !wait(ctx, eager) {
+				return
+			}
+			eager = min(eager*3/2, time.Second)
+			continue
+		}
+		if verdict, changed := count.Add(err == nil, w.Probe); changed {
+			w.Verdict(verdict)
+		}
+		if err != nil {
+			w.Failure(err)
+		}
+		if next.IsZero() || time.Now().After(next.Add(period)) {
+			next = time.Now()
+		}
+		next = next.Add(period)
+		if !wait(ctx, time.Until(next)) {
+			return
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,168 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// file is one file of a volume that is made of data.
+type file struct {
+	data []byte
+	mode fs.FileMode
+}
+
+// files returns what a volume made of API objects should hold, by path, and when
+// it has to be made anew at the latest.
+func (m *Manager) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]file, time.Time, error) {
+	all := map[string]file{}
+	switch {
+	case v.ConfigMap != nil:
+		c := v.ConfigMap
+		return all, time.Time{}, m.configMap(ctx, p.Namespace, c.Name, c.Items, c.Optional, mode(c.DefaultMode), all)
+	case v.Secret != nil:
+		s := v.Secret
+		return all, time.Time{}, m.secret(ctx, p.Namespace, s.SecretName, s.Items, s.Optional, mode(s.DefaultMode), all)
+	case v.DownwardAPI != nil:
+		return all, time.Time{}, m.downward(p, v.DownwardAPI.Items, mode(v.DownwardAPI.DefaultMode), all)
+	case v.Projected != nil:
+		again, err := m.projected(ctx, p, v.Projected, all)
+		return all, again, err
+	}
+	return nil, time.Time{}, fmt.Errorf("volume %s: its type is not supported", v.Name)
+}
+
+func mode(m *int32) fs.FileMode {
+	if m == nil {
+		return 0o644
+	}
+	return fs.FileMode(*m)
+}
+
+func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.ProjectedVolumeSource, all map[string]file) (again time.Time, err error) {
+	perm := mode(v.DefaultMode)
+	for _, s := range v.Sources {
+		switch {
+		case s.ConfigMap != nil:
+			err = m.configMap(ctx, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, perm, all)
+		case s.Secret != nil:
+			err = m.secret(ctx, p.Namespace, s.Secret.Name, s.Secret.Items, s.Secret.Optional, perm, all)
+		case s.DownwardAPI != nil:
+			err = m.downward(p, s.DownwardAPI.Items, perm, all)
+		case s.ServiceAccountToken != nil:
+			t := s.ServiceAccountToken
+			lifetime := time.Hour
+			if t.ExpirationSeconds != nil {
+				lifetime = time.Duration(*t.ExpirationSeconds) * time.Second
+			}
+			token, renew, err := m.Source.Token(ctx, p, t.Audience, lifetime)
+			if err != nil {
+				return again, fmt.Errorf("failed to fetch token: %w", err)
+			}
+			if again.IsZero() || renew.Before(again) {
+				again = renew
+			}
+			// A token is its pod's alone: with a user or group of its own that can still
+			// read it, nobody else does.
+			only := fs.FileMode(0o644)
+			if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
+				only = 0o600
+			}
+			all[t.Path] = file{[]byte(token), only}
+		default:
+			err = fmt.Errorf("a source of projected volume has a type that is not supported")
+		}
+		if err != nil {
+			return again, err
+		}
+	}
+	return again, nil
+}
+
+func (m *Manager) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+	c, err := m.Source.ConfigMap(ctx, namespace, name)
+	if err != nil {
+		return forgive(err, optional)
+	}
+	data := map[string][]byte{}
+	for k, v := range c.Data {
+		data[k] = []byte(v)
+	}
+	for k, v := range c.BinaryData {
+		data[k] = v
+	}
+	return choose("configmap", name, data, items, optional, perm, all)
+}
+
+func (m *Manager) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+	s, err := m.Source.Secret(ctx, namespace, name)
+	if err != nil {
+		return forgive(err, optional)
+	}
+	return choose("secret", name, s.Data, items, optional, perm, all)
+}
+
+// forgive accepts that what is optional is not there.
+func forgive(err error, optional *bool) error {
+	if apierrors.IsNotFound(err) && optional != nil && *optional {
+		return nil
+	}
+	return err
+}
+
+func choose(what, name string, data map[string][]byte, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+	if len(items) == 0 {
+		for k, v := range data {
+			all[k] = file{v, perm}
+		}
+		return nil
+	}
+	for _, item := range items {
+		v, ok := data[item.Key]
+		if !ok {
+			if optional != nil && *optional {
+				continue
+			}
+			return fmt.Errorf("%s references non-existent key: %s", what+" "+name, item.Key)
+		}
+		f := file{v, perm}
+		if item.Mode != nil {
+			f.mode = fs.FileMode(*item.Mode)
+		}
+		all[item.Path] = f
+	}
+	return nil
+}
+
+func (m *Manager) downward(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, perm fs.FileMode, all map[string]file) error {
+	node := m.Node()
+	for _, item := range items {
+		var value string
+		var err error
+		switch {
+		case item.FieldRef != nil:
+			value, err = pod.Field(p, item.FieldRef.FieldPath, node)
+		case item.ResourceFieldRef != nil:
+			spec := pod.Find(p, item.ResourceFieldRef.ContainerName)
+			if spec == nil {
+				return fmt.Errorf("downward API: container %q not found", item.ResourceFieldRef.ContainerName)
+			}
+			value, err = pod.ResourceField(p, spec, item.ResourceFieldRef, node)
+		}
+		if err != nil {
+			return err
+		}
+		f := file{[]byte(value), perm}
+		if item.Mode != nil {
+			f.mode = fs.FileMode(*item.Mode)
+		}
+		all[item.Path] = f
+	}
+	return nil
+}

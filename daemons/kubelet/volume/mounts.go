@@ -1,0 +1,181 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Mounts returns what CRI is to mount into a container, after Setup has made the
+// pod's volumes. Sub-paths are fixed by a bind mount, so that a container cannot
+// lead them elsewhere by a link. env expands subPathExpr.
+func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Container, expand func(string) string) ([]*runtime.Mount, error) {
+	var mounts []*runtime.Mount
+	for i, vm := range spec.VolumeMounts {
+		v := find(p, vm.Name)
+		if v == nil {
+			return nil, fmt.Errorf("container %s mounts volume %q, which the pod does not have", spec.Name, vm.Name)
+		}
+		host := m.dir(p, v)
+		readOnly := vm.ReadOnly
+		switch {
+		case v.HostPath != nil:
+			host = v.HostPath.Path
+		case v.PersistentVolumeClaim != nil:
+			readOnly = readOnly || v.PersistentVolumeClaim.ReadOnly
+		case v.Secret != nil, v.ConfigMap != nil, v.Projected != nil, v.DownwardAPI != nil:
+			readOnly = true
+		case v.Image != nil:
+			mounts = append(mounts, &runtime.Mount{ContainerPath: vm.MountPath, Readonly: true, ImageSubPath: vm.SubPath,
+				Image: &runtime.ImageSpec{Image: v.Image.Reference}})
+			continue
+		}
+		sub := vm.SubPath
+		if vm.SubPathExpr != "" {
+			sub = expand(vm.SubPathExpr)
+		}
+		if sub != "" {
+			target := filepath.Join(m.PodDir(string(p.UID)), "volume-subpaths", vm.Name, spec.Name, strconv.Itoa(i))
+			if err := m.subPath(host, sub, target); err != nil {
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
+			}
+			host = target
+		}
+		mount := &runtime.Mount{ContainerPath: absolute(vm.MountPath), HostPath: host, Readonly: readOnly}
+		if vm.MountPropagation != nil {
+			switch *vm.MountPropagation {
+			case corev1.MountPropagationHostToContainer:
+				mount.Propagation = runtime.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+			case corev1.MountPropagationBidirectional:
+				mount.Propagation = runtime.MountPropagation_PROPAGATION_BIDIRECTIONAL
+			}
+		}
+		mounts = append(mounts, mount)
+	}
+	return mounts, nil
+}
+
+func absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join("/", path)
+}
+
+func find(p *corev1.Pod, name string) *corev1.Volume {
+	for i := range p.Spec.Volumes {
+		if p.Spec.Volumes[i].Name == name {
+			return &p.Spec.Volumes[i]
+		}
+	}
+	return nil
+}
+
+// Teardown gives back what a pod's volumes hold of the machine and removes its
+// directory. A mount that cannot be undone keeps the directory, so that nothing
+// behind it is deleted.
+func (m *Manager) Teardown(uid string) error {
+	dir := m.PodDir(uid)
+	var mounts []string
+	for _, pattern := range []string{"volume-subpaths/*/*/*", "volumes/*/*"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err
+		}
+		mounts = append(mounts, found...)
+	}
+	for _, path := range mounts {
+		if err := m.Mounter.Unmount(path); err != nil {
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+	}
+	if err := removeAll(dir, m.Mounter); err != nil {
+		return fmt.Errorf("remove the directory of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// removeAll removes a directory unless something is mounted below it.
+func removeAll(dir string, mounter Mounter) error {
+	volumes, err := filepath.Glob(filepath.Join(dir, "volumes/*/*"))
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if mounted, err := mounter.Mounted(v); err != nil {
+			return err
+		} else if mounted {
+			return fmt.Errorf("%s is still mounted", v)
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// Pods returns the uids of all pods that have a directory.
+func (m *Manager) Pods() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(m.Root, "pods"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var uids []string
+	for _, e := range entries {
+		uids = append(uids, e.Name())
+	}
+	return uids, err
+}
+
+// WriteHosts writes a pod's /etc/hosts and returns its path.
+func (m *Manager) WriteHosts(p *corev1.Pod, hostname, domain string, ips []string) (string, error) {
+	path := filepath.Join(m.PodDir(string(p.UID)), "etc-hosts")
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	if p.Spec.HostNetwork {
+		host, err := os.ReadFile("/etc/hosts")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
+		b.Write(host)
+	} else {
+		b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+			"fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
+		for _, ip := range ips {
+			if domain != "" {
+				fmt.Fprintf(&b, "%s\t%s.%s\t%s\n", ip, hostname, domain, hostname)
+			} else {
+				fmt.Fprintf(&b, "%s\t%s\n", ip, hostname)
+			}
+		}
+	}
+	if len(p.Spec.HostAliases) > 0 {
+		b.WriteString("\n# Entries added by HostAliases.\n")
+		for _, a := range p.Spec.HostAliases {
+			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
+		}
+	}
+	// Containers have the file itself mounted: it is rewritten in place.
+	return path, os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// TerminationLog makes the file that one attempt of a container leaves its last
+// words in, and returns its path.
+func (m *Manager) TerminationLog(uid, container string, attempt uint32) (string, error) {
+	path := filepath.Join(m.PodDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(path, nil, 0o666); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(path, 0o666)
+}
