@@ -1,0 +1,83 @@
+# clusterctl: `make help` lists what there is to do.
+
+SHELL    := bash
+BIN      := bin
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+MODFLAGS := -trimpath -tags grpcnotrace
+LDFLAGS  := -s -w -X clusterctl/daemons/version.Version=$(VERSION)
+GO       := CGO_ENABLED=0 go
+SUDO     := $(shell [ $$(id -u) = 0 ] || echo sudo)
+CNI      := bridge loopback host-local portmap
+
+CONTAINERD := $(shell awk '$$1 == "github.com/containerd/containerd/v2" {print $$2}' go.mod)
+RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' go.mod)
+PLUGINS    := $(shell awk '$$1 == "github.com/containernetworking/plugins" {print $$2}' go.mod)
+
+# What a fresh Debian or Ubuntu machine with Go, git and make lacks.
+PACKAGES := gcc libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables openssh-client busybox-static conntrack
+
+.PHONY: help
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(BIN)/.tools binaries ## Build the whole bundle into bin/
+
+.PHONY: binaries
+binaries: ## Build clusterctl, etcd and pause
+	@mkdir -p $(BIN)
+	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/clusterctl ./cmd/clusterctl
+	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/etcd ./cmd/etcd
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/pause ./cmd/pause
+
+# The container runtime and the network plugins, at the versions that go.mod pins.
+$(BIN)/.tools: go.mod | deps
+	@mkdir -p $(BIN)/cni
+	$(GO) build $(MODFLAGS) -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)' -o $(BIN)/ \
+		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+	CGO_ENABLED=1 go build -trimpath -tags 'seccomp netgo osusergo' \
+		-ldflags '-s -w -linkmode external -extldflags "-static" -X main.version=$(RUNC:v%=%)' -o $(BIN)/runc github.com/opencontainers/runc
+	for plugin in $(CNI); do \
+		$(GO) build -trimpath -ldflags '-s -w -X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=$(PLUGINS)' \
+			-o $(BIN)/cni/$$plugin $$(go list -tags grpcnotrace github.com/containernetworking/plugins/plugins/.../$$plugin) || exit 1; \
+	done
+	@touch $@
+
+.PHONY: deps
+deps: ## Install the Debian packages that the build, the lab and the tests need
+	@missing=; for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing:$$missing"; \
+		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
+	go vet $(MODFLAGS) ./...
+	go tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
+	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
+
+.PHONY: test
+test: build lint ## Run all tests, with the race detector; the lab's need root
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go test $(MODFLAGS) -race -timeout 25m ./...
+
+.PHONY: demo
+demo: build ## Bring up a cluster of three local machines and a workload on it
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" go run $(MODFLAGS) ./tests/demo up
+
+.PHONY: demo-down
+demo-down: ## Take the demo down; nothing is left behind
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" go run $(MODFLAGS) ./tests/demo down
+
+.PHONY: bench
+bench: build ## Measure the speed marks into docs/benchmarks.md
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go run $(MODFLAGS) ./tests/bench
+
+.PHONY: size
+size: build ## Say what each binary weighs
+	@ls -l --block-size=K $(BIN) $(BIN)/cni | awk 'NF > 8 {print $$9, $$5}' | column -t
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,212 @@
+// Package deployment rolls a Deployment's template out: it makes a ReplicaSet for each
+// template, moves replicas from old sets to the new one within the strategy's limits,
+// numbers revisions and drops old ones, and reports progress. Pods are the ReplicaSet
+// controller's.
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+var kind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	deployments appslisters.DeploymentLister
+	sets        appslisters.ReplicaSetLister
+	pods        loop.PodIndex
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	deployments := c.Informers.Apps().V1().Deployments()
+	sets := c.Informers.Apps().V1().ReplicaSets()
+	pods := c.Informers.Core().V1().Pods()
+	d := &controller{Context: c, deployments: deployments.Lister(), sets: sets.Lister(), pods: loop.PodsByOwner(pods.Informer())}
+	d.Loop = loop.Loop{Name: "deployment", Log: c.Log, Sync: d.sync,
+		Synced: []cache.InformerSynced{deployments.Informer().HasSynced, sets.Informer().HasSynced, pods.Informer().HasSynced}}
+	loop.On(deployments.Informer(), d.Add)
+	loop.On(sets.Informer(), func(obj any) {
+		set := obj.(*appsv1.ReplicaSet)
+		if key := loop.Owner(set, kind.Kind); key != "" {
+			d.Queue().Add(key)
+		} else if metav1.GetControllerOf(set) == nil {
+			d.wakeAdopters(set)
+		}
+	})
+	loop.OnChange(pods.Informer(), func(old, obj any) {
+		if obj == nil { // Recreate waits until the last old pod is gone
+			d.podGone(old.(*corev1.Pod))
+		}
+	})
+	return d
+}
+
+// wakeAdopters queues the deployments whose selector matches a set that nobody controls.
+func (d *controller) wakeAdopters(set *appsv1.ReplicaSet) {
+	deployments, err := d.deployments.Deployments(set.Namespace).List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, deployment := range deployments {
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(set.Labels)) {
+			d.Add(deployment)
+		}
+	}
+}
+
+func (d *controller) podGone(pod *corev1.Pod) {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil || ref.Kind != "ReplicaSet" {
+		return
+	}
+	set, err := d.sets.ReplicaSets(pod.Namespace).Get(ref.Name)
+	if err != nil {
+		return
+	}
+	if key := loop.Owner(set, kind.Kind); key != "" {
+		d.Queue().Add(key)
+	}
+}
+
+func (d *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	cached, err := d.deployments.Deployments(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	deployment := cached.DeepCopy()
+	sets, err := d.claim(ctx, deployment)
+	if err != nil {
+		return err
+	}
+	newSet := current(deployment, sets)
+	if deployment.DeletionTimestamp != nil {
+		return d.writeStatus(ctx, deployment, newSet, sets, nil)
+	}
+	if deployment.Spec.Paused || d.scaled(deployment, sets) {
+		if err := d.scaleAll(ctx, deployment, newSet, sets); err != nil {
+			return err
+		}
+		return d.writeStatus(ctx, deployment, newSet, sets, nil)
+	}
+	var failure error
+	if newSet == nil && d.mayStart(deployment, sets) {
+		if newSet, failure = d.create(ctx, deployment, sets); newSet != nil {
+			sets = append(sets, newSet)
+		}
+	}
+	if failure == nil && newSet != nil {
+		if newSet, err = d.number(ctx, deployment, newSet, sets); err != nil {
+			return err
+		}
+	}
+	if failure == nil {
+		if err := d.roll(ctx, deployment, newSet, sets); err != nil {
+			return err
+		}
+	}
+	if err := d.writeStatus(ctx, deployment, newSet, sets, failure); err != nil {
+		return err
+	}
+	if failure != nil {
+		return failure
+	}
+	return d.dropOld(ctx, deployment, newSet, sets)
+}
+
+// roll moves replicas one step on. Each change of a set wakes the controller again.
+func (d *controller) roll(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
+	old := others(sets, newSet)
+	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		for _, set := range old {
+			if replicas(set.Spec.Replicas) > 0 {
+				if err := d.scale(ctx, deployment, set, 0); err != nil {
+					return err
+				}
+			}
+		}
+		if newSet != nil && replicas(newSet.Spec.Replicas) != replicas(deployment.Spec.Replicas) {
+			return d.scale(ctx, deployment, newSet, replicas(deployment.Spec.Replicas))
+		}
+		return nil
+	}
+	if newSet == nil {
+		return nil // its namespace is going
+	}
+	for set, n := range step(deployment, newSet, old) {
+		if err := d.scale(ctx, deployment, set, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayStart says whether the new set may be made: Recreate waits until nothing of the
+// old ones runs.
+func (d *controller) mayStart(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
+	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		return true
+	}
+	for _, set := range sets {
+		for _, pod := range d.pods.Of(set.UID) {
+			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				// Old sets still have to be told to go.
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, failure error) error {
+	now := d.Now()
+	want := status(deployment, newSet, sets, failure, now)
+	if deadline := deployment.Spec.ProgressDeadlineSeconds; deadline != nil && *deadline != math32 && !complete(deployment, want) && !deployment.Spec.Paused {
+		// Nothing happens when a rollout is stuck, so the deadline must wake us.
+		d.AddAfter(deployment.Namespace+"/"+deployment.Name, time.Duration(*deadline)*time.Second+time.Second)
+	}
+	if apiequality.Semantic.DeepEqual(deployment.Status, want) {
+		return nil
+	}
+	updated := deployment.DeepCopy()
+	updated.Status = want
+	_, err := d.Client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write the status of Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	return nil
+}
+
+func others(sets []*appsv1.ReplicaSet, newSet *appsv1.ReplicaSet) []*appsv1.ReplicaSet {
+	var out []*appsv1.ReplicaSet
+	for _, set := range sets {
+		if newSet == nil || set.UID != newSet.UID {
+			out = append(out, set)
+		}
+	}
+	return out
+}

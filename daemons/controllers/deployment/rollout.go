@@ -1,0 +1,171 @@
+package deployment
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// current returns the replica set that has d's template, nil when there is none. Of
+// several, which a fault can leave, the oldest counts.
+func current(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	byAge := slices.Clone(sets)
+	slices.SortFunc(byAge, func(a, b *appsv1.ReplicaSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, set := range byAge {
+		if sameTemplate(&set.Spec.Template, &d.Spec.Template) {
+			return set
+		}
+	}
+	return nil
+}
+
+// sameTemplate compares templates but for the label that tells sets apart.
+func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
+	x, y := a.DeepCopy(), b.DeepCopy()
+	delete(x.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	delete(y.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return apiequality.Semantic.DeepEqual(x, y)
+}
+
+// limits returns how many pods may exist above the wanted number during a rollout,
+// and how many may be unavailable. Both are never zero at once.
+func limits(d *appsv1.Deployment) (surge, unavailable int32) {
+	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate == nil {
+		return 0, 0
+	}
+	wanted := int(replicas(d.Spec.Replicas))
+	quarter := intstr.FromString("25%")
+	rolling := d.Spec.Strategy.RollingUpdate
+	s, errS := intstr.GetScaledValueFromIntOrPercent(cmp.Or(rolling.MaxSurge, &quarter), wanted, true)
+	u, errU := intstr.GetScaledValueFromIntOrPercent(cmp.Or(rolling.MaxUnavailable, &quarter), wanted, false)
+	if errS != nil || errU != nil || s == 0 && u == 0 {
+		return max(int32(s), 0), 1
+	}
+	return int32(s), int32(min(u, wanted))
+}
+
+// step returns the replicas that each set should have next, for a rolling update:
+// the new set grows as far as surge allows, old ones shrink as far as availability
+// allows, sets without a healthy pod first. Sets whose number stays are left out.
+func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) map[*appsv1.ReplicaSet]int32 {
+	wanted := replicas(d.Spec.Replicas)
+	surge, unavailable := limits(d)
+	next := map[*appsv1.ReplicaSet]int32{}
+	total := replicas(newSet.Spec.Replicas)
+	available := newSet.Status.AvailableReplicas
+	var oldTotal int32
+	for _, set := range old {
+		oldTotal += replicas(set.Spec.Replicas)
+		available += set.Status.AvailableReplicas
+	}
+	total += oldTotal
+	switch have := replicas(newSet.Spec.Replicas); {
+	case have > wanted:
+		next[newSet] = wanted
+		return next
+	case have < wanted && total < wanted+surge:
+		next[newSet] = have + min(wanted+surge-total, wanted-have)
+		return next
+	}
+	if oldTotal == 0 {
+		return next
+	}
+	// The new set's pods that are not yet available count against what may go.
+	minAvailable := wanted - unavailable
+	newUnavailable := replicas(newSet.Spec.Replicas) - newSet.Status.AvailableReplicas
+	room := total - minAvailable - newUnavailable
+	if room <= 0 {
+		return next
+	}
+	byAge := slices.Clone(old)
+	slices.SortFunc(byAge, func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	// Broken pods of old sets serve nobody: they go first.
+	for _, set := range byAge {
+		have := replicas(set.Spec.Replicas)
+		if broken := min(have-set.Status.AvailableReplicas, room); broken > 0 {
+			next[set] = have - broken
+			room -= broken
+		}
+	}
+	room = min(room, available-minAvailable)
+	for _, set := range byAge {
+		if room <= 0 {
+			break
+		}
+		have := replicas(set.Spec.Replicas)
+		if planned, ok := next[set]; ok {
+			have = planned
+		}
+		if gone := min(have, room); gone > 0 {
+			next[set] = have - gone
+			room -= gone
+		}
+	}
+	return next
+}
+
+// proportional returns the replicas that each set should have after the wanted
+// number changed in the middle of a rollout: every set grows or shrinks in
+// proportion to its size, what rounding leaves goes to the largest.
+func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*appsv1.ReplicaSet) int32) map[*appsv1.ReplicaSet]int32 {
+	next := map[*appsv1.ReplicaSet]int32{}
+	var active []*appsv1.ReplicaSet
+	var total int32
+	for _, set := range sets {
+		if n := replicas(set.Spec.Replicas); n > 0 {
+			active = append(active, set)
+			total += n
+		}
+	}
+	surge, _ := limits(d)
+	allowed := int32(0)
+	if wanted := replicas(d.Spec.Replicas); wanted > 0 {
+		allowed = wanted + surge
+	}
+	change := allowed - total
+	if change == 0 || total == 0 {
+		return next
+	}
+	slices.SortFunc(active, func(a, b *appsv1.ReplicaSet) int {
+		age := b.CreationTimestamp.Compare(a.CreationTimestamp.Time) // growing favours new sets
+		if change < 0 {
+			age = -age
+		}
+		return cmp.Or(cmp.Compare(replicas(b.Spec.Replicas), replicas(a.Spec.Replicas)), age)
+	})
+	left := change
+	for _, set := range active {
+		have := replicas(set.Spec.Replicas)
+		share := int32(math.Round(float64(have)*float64(allowed)/float64(max(before(set), 1)))) - have
+		if change > 0 {
+			share = max(min(share, left), 0)
+		} else {
+			share = min(max(share, left), 0)
+		}
+		next[set] = max(have+share, 0)
+		left -= share
+	}
+	if left != 0 {
+		next[active[0]] = max(next[active[0]]+left, 0)
+	}
+	for set, n := range next {
+		if n == replicas(set.Spec.Replicas) {
+			delete(next, set)
+		}
+	}
+	return next
+}
+
+func replicas(n *int32) int32 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}

@@ -1,0 +1,339 @@
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// Annotations that kubectl rollout reads.
+const (
+	revisionAnnotation = "deployment.kubernetes.io/revision"
+	historyAnnotation  = "deployment.kubernetes.io/revision-history"
+	desiredAnnotation  = "deployment.kubernetes.io/desired-replicas"
+	maxAnnotation      = "deployment.kubernetes.io/max-replicas"
+)
+
+// claim returns the sets of a deployment: its own that match, and matching orphans,
+// which it adopts.
+func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return nil, nil // the API server refuses such a deployment
+	}
+	all, err := d.sets.ReplicaSets(deployment.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var claimed []*appsv1.ReplicaSet
+	for _, set := range all {
+		owner, matches := metav1.GetControllerOf(set), selector.Matches(labels.Set(set.Labels))
+		switch {
+		case owner != nil && owner.UID == deployment.UID && matches:
+			claimed = append(claimed, set)
+		case owner == nil && matches && set.DeletionTimestamp == nil && deployment.DeletionTimestamp == nil:
+			adopted, err := d.adopt(ctx, deployment, set)
+			if err != nil {
+				return nil, err
+			}
+			if adopted != nil {
+				claimed = append(claimed, adopted)
+			}
+		}
+	}
+	return claimed, nil
+}
+
+func (d *controller) adopt(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	fresh, err := d.Client.AppsV1().Deployments(deployment.Namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("look at Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name, err)
+	}
+	if fresh.UID != deployment.UID || fresh.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)}, "uid": set.UID,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil, nil
+	}
+	return adopted, err
+}
+
+// create makes the set for the deployment's template, with as many replicas as the
+// strategy allows at once.
+func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	hash := templateHash(&deployment.Spec.Template, deployment.Status.CollisionCount)
+	template := deployment.Spec.Template.DeepCopy()
+	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	selector := deployment.Spec.Selector.DeepCopy()
+	selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: deployment.Namespace, Name: deployment.Name + "-" + hash, Labels: template.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)},
+			Annotations:     d.annotations(deployment, nil, nextRevision(sets)),
+		},
+		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: *template, MinReadySeconds: deployment.Spec.MinReadySeconds},
+	}
+	none := int32(0)
+	set.Spec.Replicas = &none
+	first := replicas(deployment.Spec.Replicas)
+	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		first = step(deployment, set, sets)[set]
+	}
+	set.Spec.Replicas = &first
+
+	made, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return d.collided(ctx, deployment, set)
+	}
+	if err != nil {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil, nil
+		}
+		d.Events.Eventf(deployment, corev1.EventTypeWarning, "ReplicaSetCreateError", "Failed to create new replica set %q: %v", set.Name, err)
+		return nil, err
+	}
+	d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", made.Name, first)
+	return made, nil
+}
+
+// collided handles a set of the new name that is there already: our own, which the
+// cache has not shown yet, or a stranger's, and then another hash is tried.
+func (d *controller) collided(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	there, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if owner := metav1.GetControllerOf(there); owner != nil && owner.UID == deployment.UID && sameTemplate(&there.Spec.Template, &deployment.Spec.Template) {
+		return there, nil
+	}
+	updated := deployment.DeepCopy()
+	count := int32(1)
+	if deployment.Status.CollisionCount != nil {
+		count += *deployment.Status.CollisionCount
+	}
+	updated.Status.CollisionCount = &count
+	if _, err := d.Client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("replica set %s exists already: trying another hash", set.Name)
+}
+
+// number gives the new set the highest revision and the deployment's annotations, and
+// tells the deployment its revision.
+func (d *controller) number(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	wanted := d.annotations(deployment, newSet, nextRevision(others(sets, newSet)))
+	if !maps.Equal(newSet.Annotations, wanted) || newSet.Spec.MinReadySeconds != deployment.Spec.MinReadySeconds {
+		updated := newSet.DeepCopy()
+		updated.Annotations = wanted
+		updated.Spec.MinReadySeconds = deployment.Spec.MinReadySeconds
+		written, err := d.Client.AppsV1().ReplicaSets(updated.Namespace).Update(ctx, updated, metav1.UpdateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		sets[slices.Index(sets, newSet)] = written
+		newSet = written
+	}
+	if revision := newSet.Annotations[revisionAnnotation]; deployment.Annotations[revisionAnnotation] != revision {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{revisionAnnotation: revision}}})
+		if err != nil {
+			return nil, err
+		}
+		written, err := d.Client.AppsV1().Deployments(deployment.Namespace).Patch(ctx, deployment.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			return nil, err
+		}
+		written.DeepCopyInto(deployment)
+	}
+	return newSet, nil
+}
+
+// annotations are those a set should have: its own, the deployment's but for what
+// belongs to the deployment alone, and the bookkeeping. A set never loses its revision
+// to a lower one; a revision that it had before it became new again goes to its history.
+func (d *controller) annotations(deployment *appsv1.Deployment, set *appsv1.ReplicaSet, revision int64) map[string]string {
+	out := map[string]string{}
+	if set != nil {
+		maps.Copy(out, set.Annotations)
+	}
+	for k, v := range deployment.Annotations {
+		switch k {
+		case corev1.LastAppliedConfigAnnotation, revisionAnnotation, historyAnnotation, desiredAnnotation, maxAnnotation, "deprecated.deployment.rollback.to":
+		default:
+			out[k] = v
+		}
+	}
+	if had := revisionOf(out); had < revision {
+		if had > 0 {
+			history := out[historyAnnotation]
+			if history != "" {
+				history += ","
+			}
+			out[historyAnnotation] = history + strconv.FormatInt(had, 10)
+		}
+		out[revisionAnnotation] = strconv.FormatInt(revision, 10)
+	}
+	maps.Copy(out, sizes(deployment))
+	return out
+}
+
+func sizes(deployment *appsv1.Deployment) map[string]string {
+	surge, _ := limits(deployment)
+	wanted := replicas(deployment.Spec.Replicas)
+	return map[string]string{desiredAnnotation: strconv.Itoa(int(wanted)), maxAnnotation: strconv.Itoa(int(wanted + surge))}
+}
+
+// scaled says whether the wanted number changed since the sets were last sized.
+func (d *controller) scaled(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
+	wanted := strconv.Itoa(int(replicas(deployment.Spec.Replicas)))
+	for _, set := range sets {
+		if had, ok := set.Annotations[desiredAnnotation]; ok && replicas(set.Spec.Replicas) > 0 && had != wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// scaleAll brings the sets to a changed wanted number without rolling anything.
+func (d *controller) scaleAll(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
+	var active []*appsv1.ReplicaSet
+	for _, set := range sets {
+		if replicas(set.Spec.Replicas) > 0 {
+			active = append(active, set)
+		}
+	}
+	wanted := replicas(deployment.Spec.Replicas)
+	if len(active) == 0 && newSet != nil {
+		active = []*appsv1.ReplicaSet{newSet}
+	}
+	if len(active) <= 1 {
+		for _, set := range active {
+			if err := d.scale(ctx, deployment, set, wanted); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	next := proportional(deployment, active, func(set *appsv1.ReplicaSet) int32 {
+		before, err := strconv.Atoi(set.Annotations[maxAnnotation])
+		if err != nil {
+			return wanted
+		}
+		return int32(before)
+	})
+	for _, set := range active {
+		n, changed := next[set]
+		if !changed {
+			n = replicas(set.Spec.Replicas)
+		}
+		if err := d.scale(ctx, deployment, set, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scale writes a set's replicas, and for which wanted number they are.
+func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet, n int32) error {
+	had := replicas(set.Spec.Replicas)
+	updated := set.DeepCopy()
+	updated.Spec.Replicas = &n
+	for k, v := range sizes(deployment) {
+		updated.Annotations = with(updated.Annotations, k, v)
+	}
+	if had == n && maps.Equal(updated.Annotations, set.Annotations) {
+		return nil
+	}
+	if _, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("scale ReplicaSet %s/%s to %d: %w", set.Namespace, set.Name, n, err)
+	}
+	if had != n {
+		direction := "up"
+		if n < had {
+			direction = "down"
+		}
+		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", direction, set.Name, had, n)
+	}
+	return nil
+}
+
+// dropOld deletes the oldest empty sets beyond the revision history limit.
+func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
+	if deployment.Spec.RevisionHistoryLimit == nil || !complete(deployment, status(deployment, newSet, sets, nil, d.Now())) {
+		return nil
+	}
+	var empty []*appsv1.ReplicaSet
+	for _, set := range others(sets, newSet) {
+		if set.Status.Replicas == 0 && replicas(set.Spec.Replicas) == 0 && set.Generation <= set.Status.ObservedGeneration && set.DeletionTimestamp == nil {
+			empty = append(empty, set)
+		}
+	}
+	slices.SortFunc(empty, func(a, b *appsv1.ReplicaSet) int {
+		return cmp.Compare(revisionOf(a.Annotations), revisionOf(b.Annotations))
+	})
+	for i := range len(empty) - int(*deployment.Spec.RevisionHistoryLimit) {
+		if err := d.Client.AppsV1().ReplicaSets(empty[i].Namespace).Delete(ctx, empty[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func nextRevision(sets []*appsv1.ReplicaSet) int64 {
+	var highest int64
+	for _, set := range sets {
+		highest = max(highest, revisionOf(set.Annotations))
+	}
+	return highest + 1
+}
+
+func revisionOf(annotations map[string]string) int64 {
+	n, err := strconv.ParseInt(annotations[revisionAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// templateHash tells templates apart in a set's name. It need not be upstream's: no
+// client computes it.
+func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
+	h := fnv.New32a()
+	text, err := json.Marshal(template)
+	if err == nil {
+		_, _ = h.Write(text)
+	}
+	if collisions != nil {
+		fmt.Fprintf(h, "%d", *collisions)
+	}
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
+}
+
+func with(m map[string]string, k, v string) map[string]string {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[k] = v
+	return out
+}

@@ -1,0 +1,165 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// PodIndex finds the pods of an owner without looking at every pod.
+type PodIndex struct{ indexer cache.Indexer }
+
+const ownerIndex = "controller"
+
+// PodsByOwner adds the index to the pod informer, which must not have started.
+func PodsByOwner(informer cache.SharedIndexInformer) PodIndex {
+	// Adding it again, for another controller, is refused and harmless.
+	_ = informer.AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return nil, nil
+		}
+		if ref := metav1.GetControllerOf(pod); ref != nil {
+			return []string{string(ref.UID)}, nil
+		}
+		return []string{"orphan/" + pod.Namespace}, nil
+	}})
+	return PodIndex{informer.GetIndexer()}
+}
+
+// Of returns the pods whose controller has a UID.
+func (x PodIndex) Of(uid types.UID) []*corev1.Pod { return x.by(string(uid)) }
+
+// Orphans returns the pods of a namespace that nobody controls.
+func (x PodIndex) Orphans(namespace string) []*corev1.Pod { return x.by("orphan/" + namespace) }
+
+func (x PodIndex) by(value string) []*corev1.Pod {
+	objs, err := x.indexer.ByIndex(ownerIndex, value)
+	if err != nil {
+		return nil
+	}
+	pods := make([]*corev1.Pod, 0, len(objs))
+	for _, obj := range objs {
+		pods = append(pods, obj.(*corev1.Pod))
+	}
+	return pods
+}
+
+// ClaimPods returns the pods that belong to owner: its own that match its selector,
+// and matching orphans, which it adopts. Own pods that no longer match are released.
+// fresh reads the owner from the server, so that a deleted one adopts nothing.
+func ClaimPods(ctx context.Context, client kubernetes.Interface, index PodIndex, owner metav1.Object, kind schema.GroupVersionKind,
+	selector labels.Selector, fresh func(context.Context) (metav1.Object, error)) ([]*corev1.Pod, error) {
+	var claimed []*corev1.Pod
+	for _, pod := range index.Of(owner.GetUID()) {
+		switch {
+		case pod.Namespace != owner.GetNamespace():
+		case selector.Matches(labels.Set(pod.Labels)):
+			claimed = append(claimed, pod)
+		case owner.GetDeletionTimestamp() == nil:
+			if err := release(ctx, client, pod, owner); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if owner.GetDeletionTimestamp() != nil {
+		return claimed, nil
+	}
+	checked := false
+	for _, pod := range index.Orphans(owner.GetNamespace()) {
+		if !selector.Matches(labels.Set(pod.Labels)) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if !checked {
+			now, err := fresh(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(), owner.GetName(), err)
+			}
+			if now.GetUID() != owner.GetUID() || now.GetDeletionTimestamp() != nil {
+				return claimed, nil
+			}
+			checked = true
+		}
+		adopted, err := adopt(ctx, client, pod, owner, kind)
+		if err != nil {
+			return nil, err
+		}
+		if adopted != nil {
+			claimed = append(claimed, adopted)
+		}
+	}
+	return claimed, nil
+}
+
+func adopt(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, owner metav1.Object, kind schema.GroupVersionKind) (*corev1.Pod, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}, "uid": pod.UID,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil, nil // gone, or another has adopted it
+	}
+	return adopted, err
+}
+
+func release(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, owner metav1.Object) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": []map[string]any{{"$patch": "delete", "uid": owner.GetUID()}}, "uid": pod.UID,
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return err
+}
+
+// Owned is an owner that is an API object, for events about it.
+type Owned interface {
+	metav1.Object
+	runtime.Object
+}
+
+// CreatePod makes a pod for owner and tells so in an event.
+func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
+	made, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			c.Events.Eventf(owner, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		}
+		return err
+	}
+	c.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
+	return nil
+}
+
+// DeletePod deletes a pod of owner and tells so in an event. A pod that is gone
+// already is no error, but the caller has to stop expecting it.
+func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
+	uid := pod.UID
+	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) {
+		return err
+	}
+	if err != nil {
+		c.Events.Eventf(owner, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return err
+	}
+	c.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+	return nil
+}

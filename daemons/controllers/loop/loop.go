@@ -1,0 +1,165 @@
+// Package loop is what all controllers share: a queue of keys fed by watches, workers
+// that bring one key at a time from what is to what should be, retries with back-off,
+// and expectations about writes that the watch has not yet shown. What to do about a
+// key is each controller's own.
+package loop
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+
+	"clusterctl/daemons/config"
+)
+
+// Context is what every controller is made from.
+type Context struct {
+	Client    kubernetes.Interface
+	Dynamic   dynamic.Interface
+	Metadata  metadata.Interface
+	Informers informers.SharedInformerFactory
+	Events    record.EventRecorder
+	Config    config.ControllerManager
+	Log       *slog.Logger
+	Now       func() time.Time
+}
+
+// A Controller runs until its context ends. It is made before the informers start,
+// so that it can say which it needs.
+type Controller interface {
+	Run(ctx context.Context) error
+}
+
+// Loop is the usual controller: keys in, Sync until there is nothing left to do.
+type Loop struct {
+	Name    string
+	Workers int // zero means 5
+	Log     *slog.Logger
+	// Sync brings one key to where it should be. It must be safe to repeat. An
+	// error makes the loop try again later.
+	Sync func(ctx context.Context, key string) error
+	// Synced are the caches that must be filled before the first Sync.
+	Synced []cache.InformerSynced
+
+	once  sync.Once
+	queue workqueue.TypedRateLimitingInterface[string]
+}
+
+// Queue is the loop's queue.
+func (l *Loop) Queue() workqueue.TypedRateLimitingInterface[string] {
+	l.once.Do(func() {
+		l.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 2*time.Minute))
+	})
+	return l.queue
+}
+
+// Add queues an object by its key.
+func (l *Loop) Add(obj any) {
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+		l.Queue().Add(key)
+	}
+}
+
+// AddAfter queues a key at a later time.
+func (l *Loop) AddAfter(key string, after time.Duration) { l.Queue().AddAfter(key, after) }
+
+// Run works off the queue until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	queue := l.Queue()
+	defer queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), l.Synced...) {
+		return fmt.Errorf("controller %s: %w before its caches were filled", l.Name, ctx.Err())
+	}
+	workers := l.Workers
+	if workers == 0 {
+		workers = 5
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for l.step(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	wg.Wait()
+	return nil
+}
+
+// syncTimeout bounds one Sync, so that a server that hangs does not hold a worker for good.
+const syncTimeout = 2 * time.Minute
+
+func (l *Loop) step(ctx context.Context) bool {
+	key, stop := l.queue.Get()
+	if stop {
+		return false
+	}
+	defer l.queue.Done(key)
+	sync, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if err := l.Sync(sync, key); err != nil {
+		if ctx.Err() == nil {
+			l.Log.Info("will try again", "controller", l.Name, "key", key, "reason", err)
+		}
+		l.queue.AddRateLimited(key)
+		return true
+	}
+	l.queue.Forget(key)
+	return true
+}
+
+// On calls f with every object that is added, changed or deleted; a deleted one may
+// be its last known state.
+func On(informer cache.SharedIndexInformer, f func(obj any)) {
+	OnChange(informer, func(old, obj any) {
+		if obj == nil {
+			obj = old
+		}
+		f(obj)
+	})
+}
+
+// OnChange calls f with the old and new state of every object that changes; old is
+// nil for an added one, obj for a deleted one. Periodic repeats are left out.
+func OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
+	// An informer that was stopped takes no handler, and then nothing is lost.
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { f(nil, obj) },
+		UpdateFunc: func(old, obj any) {
+			a, errA := meta.Accessor(old)
+			b, errB := meta.Accessor(obj)
+			if errA == nil && errB == nil && a.GetResourceVersion() == b.GetResourceVersion() {
+				return
+			}
+			f(old, obj)
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			f(obj, nil)
+		},
+	})
+}
+
+// Owner returns the key of obj's controller in obj's namespace when that is of a kind,
+// or "".
+func Owner(obj metav1.Object, kind string) string {
+	if ref := metav1.GetControllerOf(obj); ref != nil && ref.Kind == kind {
+		return obj.GetNamespace() + "/" + ref.Name
+	}
+	return ""
+}

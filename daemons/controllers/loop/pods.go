@@ -1,0 +1,136 @@
+package loop
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Ready says whether a pod's Ready condition is true, and since when.
+func Ready(pod *corev1.Pod) (bool, time.Time) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+	return false, time.Time{}
+}
+
+// Available says whether a pod has been ready for at least minReady.
+func Available(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
+	ready, since := Ready(pod)
+	return ready && (minReady == 0 || !since.IsZero() && !since.Add(minReady).After(now))
+}
+
+// Active says whether a pod still counts: it has not finished and is not being deleted.
+func Active(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && pod.DeletionTimestamp == nil
+}
+
+// PodFromTemplate returns a new pod for a controller.
+func PodFromTemplate(template *corev1.PodTemplateSpec, owner metav1.Object, kind schema.GroupVersionKind) *corev1.Pod {
+	copied := template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: owner.GetNamespace(), GenerateName: generateName(owner.GetName()),
+			Labels: copied.Labels, Annotations: copied.Annotations, Finalizers: copied.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
+		},
+		Spec: copied.Spec,
+	}
+	return pod
+}
+
+// generateName leaves room for the suffix within the 63 characters of a host name.
+func generateName(owner string) string {
+	const limit = 63 - 5 - 1
+	if len(owner) > limit {
+		owner = owner[:limit]
+	}
+	return owner + "-"
+}
+
+// DeletionOrder sorts pods so that those whose loss costs least come first: not yet
+// placed, then pending, then not ready, lower deletion cost, on crowded nodes, more
+// restarts, younger. together says how many of the related pods are on a pod's node.
+func DeletionOrder(pods []*corev1.Pod, together map[string]int) {
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
+		readyA, sinceA := Ready(a)
+		readyB, sinceB := Ready(b)
+		return cmp.Or(
+			first(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+			cmp.Compare(phaseRank(a), phaseRank(b)),
+			first(!readyA, !readyB),
+			cmp.Compare(deletionCost(a), deletionCost(b)),
+			cmp.Compare(together[b.Spec.NodeName], together[a.Spec.NodeName]),
+			sinceB.Compare(sinceA),
+			cmp.Compare(restarts(b), restarts(a)),
+			b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		)
+	})
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func phaseRank(pod *corev1.Pod) int {
+	switch pod.Status.Phase {
+	case corev1.PodPending:
+		return 0
+	case corev1.PodUnknown:
+		return 1
+	}
+	return 2
+}
+
+func restarts(pod *corev1.Pod) (most int32) {
+	for _, c := range pod.Status.ContainerStatuses {
+		most = max(most, c.RestartCount)
+	}
+	return most
+}
+
+// InBatches calls f n times, in batches that double from one while all calls succeed,
+// so that a quota or a broken webhook is hit once and not a thousand times. It returns
+// how many calls were made and their errors.
+func InBatches(ctx context.Context, n int, f func(ctx context.Context, i int) error) (int, error) {
+	const widest = 64
+	done := 0
+	for batch := 1; done < n; batch = min(batch*2, widest) {
+		size := min(batch, n-done)
+		errs := make([]error, size)
+		var wg sync.WaitGroup
+		for i := range size {
+			wg.Go(func() { errs[i] = f(ctx, done+i) })
+		}
+		wg.Wait()
+		done += size
+		if err := errors.Join(errs...); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func deletionCost(pod *corev1.Pod) int {
+	cost, err := strconv.Atoi(pod.Annotations[corev1.PodDeletionCost])
+	if err != nil {
+		return 0
+	}
+	return cost
+}
