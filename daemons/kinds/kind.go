@@ -74,6 +74,9 @@ type Kind struct {
 	// for one object in the same order. Nil means AGE alone.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object) []any
+	// WholeRow says that Columns and Row begin with NAME or place it themselves,
+	// as events do, whose NAME comes last.
+	WholeRow bool
 
 	// GracePeriod returns the seconds that a deletion waits for its executor (the
 	// kubelet, for pods), given what the client asked for (nil: nothing). Nil func: 0.

@@ -1,0 +1,87 @@
+package kinds
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The functions of a Kind take any object; those that a kind declares take its own
+// type. These turn the second into the first. The API server hands a kind only
+// objects that its New made.
+
+func made[T any, P interface {
+	*T
+	runtime.Object
+}]() func() runtime.Object {
+	return func() runtime.Object { return P(new(T)) }
+}
+
+func does[T runtime.Object](f func(T)) func(runtime.Object) {
+	return func(obj runtime.Object) { f(obj.(T)) }
+}
+
+func updates[T runtime.Object](f func(obj, old T)) func(obj, old runtime.Object) {
+	return func(obj, old runtime.Object) { f(obj.(T), old.(T)) }
+}
+
+func checks[T runtime.Object](f func(T) field.ErrorList) func(runtime.Object) field.ErrorList {
+	return func(obj runtime.Object) field.ErrorList { return f(obj.(T)) }
+}
+
+func compares[T runtime.Object](f func(obj, old T) field.ErrorList) func(obj, old runtime.Object) field.ErrorList {
+	return func(obj, old runtime.Object) field.ErrorList { return f(obj.(T), old.(T)) }
+}
+
+func row[T runtime.Object](f func(T) []any) func(runtime.Object) []any {
+	return func(obj runtime.Object) []any { return f(obj.(T)) }
+}
+
+func selectable[T runtime.Object](f func(T) fields.Set) func(runtime.Object) fields.Set {
+	return func(obj runtime.Object) fields.Set { return f(obj.(T)) }
+}
+
+// status declares a status subresource whose writes copy makes.
+func status[T runtime.Object](copyStatus func(to, from T)) *Status {
+	return &Status{Copy: func(to, from runtime.Object) { copyStatus(to.(T), from.(T)) }}
+}
+
+// columns declares kubectl's columns in order: names alone are strings, a suffix
+// says otherwise: "Desired:integer", "IP*" (shown with -o wide only).
+func columns(names ...string) []metav1.TableColumnDefinition {
+	out := make([]metav1.TableColumnDefinition, 0, len(names))
+	for _, name := range names {
+		c := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if n := len(c.Name); c.Name[n-1] == '*' {
+			c.Name, c.Priority = c.Name[:n-1], 1
+		}
+		for _, t := range []string{"integer", "boolean", "date"} {
+			if n := len(c.Name) - len(t) - 1; n > 0 && c.Name[n:] == ":"+t {
+				c.Name, c.Type = c.Name[:n], t
+			}
+		}
+		if c.Name == "Name" {
+			c.Format = "name"
+		}
+		c.Description = describe[c.Name]
+		out = append(out, c)
+	}
+	return out
+}
+
+// describe holds what some columns' headings do not say by themselves.
+var describe = map[string]string{
+	"Age":        "Time since the object was created.",
+	"Name":       "Name is unique within a namespace, or in the cluster for kinds without one.",
+	"Ready":      "How many of the parts are ready to serve, of how many.",
+	"Status":     "The state in one word.",
+	"Restarts":   "How often containers were restarted, and when last.",
+	"Up-to-date": "How many pods follow the current template.",
+	"Available":  "How many pods have been ready for the minimum time.",
+	"Desired":    "How many pods there should be.",
+	"Current":    "How many pods there are.",
+	"Containers": "Names of the containers in the template.",
+	"Images":     "Images of the containers in the template.",
+	"Selector":   "Label selector of the pods.",
+}

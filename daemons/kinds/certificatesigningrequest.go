@@ -1,0 +1,117 @@
+package kinds
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func certificateSigningRequests() *Kind {
+	return &Kind{
+		GVK:      certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
+		Resource: "certificatesigningrequests", Singular: "certificatesigningrequest", ShortNames: []string{"csr"},
+		NameErrors: pathSegmentName,
+		New:        made[certificatesv1.CertificateSigningRequest](), NewList: made[certificatesv1.CertificateSigningRequestList](),
+		// Who asks is filled in by admission, which knows it.
+		PrepareCreate: does(func(c *certificatesv1.CertificateSigningRequest) {
+			c.Status = certificatesv1.CertificateSigningRequestStatus{}
+		}),
+		// A request is never changed, only decided on.
+		PrepareUpdate: updates(func(c, old *certificatesv1.CertificateSigningRequest) { c.Spec, c.Status = old.Spec, old.Status }),
+		Validate:      checks(validateSigningRequest),
+		Fields: selectable(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
+			return fields.Set{"spec.signerName": c.Spec.SignerName}
+		}),
+		Columns: columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
+		Row:     row(signingRequestRow),
+		// The conditions that approve or deny come through approval alone.
+		Status: status(func(to, from *certificatesv1.CertificateSigningRequest) {
+			decided := decisions(to.Status.Conditions)
+			to.Status = *from.Status.DeepCopy()
+			rest := slices.DeleteFunc(to.Status.Conditions, isDecision)
+			to.Status.Conditions = append(decided, rest...)
+		}),
+		Subresources: []string{"approval"},
+	}
+}
+
+func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
+	return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
+}
+
+func decisions(list []certificatesv1.CertificateSigningRequestCondition) []certificatesv1.CertificateSigningRequestCondition {
+	var out []certificatesv1.CertificateSigningRequestCondition
+	for _, c := range list {
+		if isDecision(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {
+	asked := none
+	if s := c.Spec.ExpirationSeconds; s != nil {
+		asked = duration.HumanDuration(time.Duration(*s) * time.Second)
+	}
+	approved, denied, failed := false, false, false
+	for _, cond := range c.Status.Conditions {
+		approved = approved || cond.Type == certificatesv1.CertificateApproved
+		denied = denied || cond.Type == certificatesv1.CertificateDenied
+		failed = failed || cond.Type == certificatesv1.CertificateFailed
+	}
+	var state string
+	switch {
+	case denied:
+		state = "Denied"
+	case approved:
+		state = "Approved"
+	default:
+		state = "Pending"
+	}
+	if failed {
+		state += ",Failed"
+	}
+	if len(c.Status.Certificate) > 0 {
+		state += ",Issued"
+	}
+	return []any{age(c.CreationTimestamp), c.Spec.SignerName, c.Spec.Username, asked, state}
+}
+
+func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	block, _ := pem.Decode(c.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"))
+	} else if _, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
+		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, err.Error()))
+	}
+	if len(c.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(path.Child("usages"), ""))
+	}
+	if name := c.Spec.SignerName; name == "" {
+		errs = append(errs, field.Required(path.Child("signerName"), ""))
+	} else if domain, rest, ok := strings.Cut(name, "/"); !ok || rest == "" {
+		errs = append(errs, field.Invalid(path.Child("signerName"), name, "must be a fully qualified domain and path of the form 'example.com/signer-name'"))
+	} else {
+		errs = append(errs, dns1123Subdomain(domain, path.Child("signerName"))...)
+	}
+	if s := c.Spec.ExpirationSeconds; s != nil && *s < 600 {
+		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	for i, cond := range c.Status.Conditions {
+		if isDecision(cond) && cond.Status != corev1.ConditionTrue {
+			errs = append(errs, field.NotSupported(field.NewPath("status", "conditions").Index(i).Child("status"), cond.Status, []corev1.ConditionStatus{corev1.ConditionTrue}))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,72 @@
+package kinds
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func daemonSets() *Kind {
+	return &Kind{
+		GVK:      appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+		Resource: "daemonsets", Singular: "daemonset", ShortNames: []string{"ds"}, Categories: []string{"all"},
+		Namespaced: true, HasGeneration: true,
+		New: made[appsv1.DaemonSet](), NewList: made[appsv1.DaemonSetList](),
+		Default:       does(defaultDaemonSet),
+		PrepareCreate: does(func(d *appsv1.DaemonSet) { d.Status = appsv1.DaemonSetStatus{} }),
+		PrepareUpdate: updates(func(d, old *appsv1.DaemonSet) { d.Status = old.Status }),
+		Validate:      checks(validateDaemonSet),
+		ValidateUpdate: compares(func(d, old *appsv1.DaemonSet) field.ErrorList {
+			return append(validateDaemonSet(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+		}),
+		Columns: columns("Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer", "Available:integer",
+			"Node Selector", "Age", "Containers*", "Images*", "Selector*"),
+		Row: row(func(d *appsv1.DaemonSet) []any {
+			spec := &d.Spec.Template.Spec
+			return []any{
+				int64(d.Status.DesiredNumberScheduled), int64(d.Status.CurrentNumberScheduled), int64(d.Status.NumberReady),
+				int64(d.Status.UpdatedNumberScheduled), int64(d.Status.NumberAvailable), labelText(spec.NodeSelector),
+				age(d.CreationTimestamp), containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
+			}
+		}),
+		Status: status(func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func defaultDaemonSet(d *appsv1.DaemonSet) {
+	setDefault(&d.Spec.RevisionHistoryLimit, 10)
+	setEmpty(&d.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	if d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		setDefault(&d.Spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
+		setDefault(&d.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		setDefault(&d.Spec.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	defaultPodTemplate(&d.Spec.Template)
+}
+
+func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := templateSelector("DaemonSet", d.Spec.Selector, &d.Spec.Template, path)
+	errs = append(errs, validatePodTemplate(&d.Spec.Template, path.Child("template"))...)
+	errs = append(errs, alwaysRestart("DaemonSet", &d.Spec.Template.Spec, path.Child("template", "spec"))...)
+	errs = append(errs, notNegative(int64(d.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, notNegative(int64(value(d.Spec.RevisionHistoryLimit)), path.Child("revisionHistoryLimit"))...)
+	at := path.Child("updateStrategy")
+	switch s := d.Spec.UpdateStrategy; s.Type {
+	case appsv1.OnDeleteDaemonSetStrategyType:
+	case appsv1.RollingUpdateDaemonSetStrategyType:
+		r := s.RollingUpdate
+		if r == nil {
+			return append(errs, field.Required(at.Child("rollingUpdate"), ""))
+		}
+		errs = append(errs, validateRolling(r.MaxUnavailable, r.MaxSurge, "maxSurge", at.Child("rollingUpdate"))...)
+		if !isZero(r.MaxUnavailable) && !isZero(r.MaxSurge) {
+			errs = append(errs, field.Invalid(at.Child("rollingUpdate", "maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(at.Child("type"), s.Type, []appsv1.DaemonSetUpdateStrategyType{
+			appsv1.OnDeleteDaemonSetStrategyType, appsv1.RollingUpdateDaemonSetStrategyType,
+		}))
+	}
+	return errs
+}

@@ -1,0 +1,138 @@
+package kinds
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func deployments() *Kind {
+	return &Kind{
+		GVK:      appsv1.SchemeGroupVersion.WithKind("Deployment"),
+		Resource: "deployments", Singular: "deployment", ShortNames: []string{"deploy"}, Categories: []string{"all"},
+		Namespaced: true, HasGeneration: true,
+		New: made[appsv1.Deployment](), NewList: made[appsv1.DeploymentList](),
+		Default:       does(defaultDeployment),
+		PrepareCreate: does(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }),
+		PrepareUpdate: updates(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
+		Validate:      checks(validateDeployment),
+		ValidateUpdate: compares(func(d, old *appsv1.Deployment) field.ErrorList {
+			return append(validateDeployment(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+		}),
+		Columns: columns("Ready", "Up-to-date:integer", "Available:integer", "Age", "Containers*", "Images*", "Selector*"),
+		Row: row(func(d *appsv1.Deployment) []any {
+			spec := &d.Spec.Template.Spec
+			return []any{
+				fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, value(d.Spec.Replicas)), int64(d.Status.UpdatedReplicas),
+				int64(d.Status.AvailableReplicas), age(d.CreationTimestamp),
+				containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
+			}
+		}),
+		Status: status(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() }),
+		Scale: &Scale{
+			Get: func(o runtime.Object) (int32, int32, string) {
+				d := o.(*appsv1.Deployment)
+				return value(d.Spec.Replicas), d.Status.Replicas, scaleSelector(d.Spec.Selector)
+			},
+			Set: func(o runtime.Object, n int32) { o.(*appsv1.Deployment).Spec.Replicas = &n },
+		},
+	}
+}
+
+func defaultDeployment(d *appsv1.Deployment) {
+	setDefault(&d.Spec.Replicas, 1)
+	setDefault(&d.Spec.RevisionHistoryLimit, 10)
+	setDefault(&d.Spec.ProgressDeadlineSeconds, 600)
+	setEmpty(&d.Spec.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if d.Spec.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		setDefault(&d.Spec.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+		setDefault(&d.Spec.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		setDefault(&d.Spec.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+	defaultPodTemplate(&d.Spec.Template)
+}
+
+func validateDeployment(d *appsv1.Deployment) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := notNegative(int64(value(d.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, templateSelector("Deployment", d.Spec.Selector, &d.Spec.Template, path)...)
+	errs = append(errs, validatePodTemplate(&d.Spec.Template, path.Child("template"))...)
+	errs = append(errs, alwaysRestart("Deployment", &d.Spec.Template.Spec, path.Child("template", "spec"))...)
+	errs = append(errs, validateDeploymentStrategy(&d.Spec.Strategy, path.Child("strategy"))...)
+	errs = append(errs, notNegative(int64(d.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, notNegative(int64(value(d.Spec.RevisionHistoryLimit)), path.Child("revisionHistoryLimit"))...)
+	if deadline := d.Spec.ProgressDeadlineSeconds; deadline != nil {
+		errs = append(errs, notNegative(int64(*deadline), path.Child("progressDeadlineSeconds"))...)
+		if *deadline <= d.Spec.MinReadySeconds {
+			errs = append(errs, field.Invalid(path.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"))
+		}
+	}
+	return errs
+}
+
+func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
+	switch s.Type {
+	case appsv1.RecreateDeploymentStrategyType:
+		if s.RollingUpdate != nil {
+			return field.ErrorList{field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")}
+		}
+		return nil
+	case appsv1.RollingUpdateDeploymentStrategyType:
+		if s.RollingUpdate == nil {
+			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "this should be defaulted and never be nil")}
+		}
+		return validateRolling(s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge, "maxSurge", path.Child("rollingUpdate"))
+	default:
+		return field.ErrorList{field.NotSupported(path, s, []appsv1.DeploymentStrategyType{
+			appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType,
+		})}
+	}
+}
+
+// validateRolling demands that a roll-out can take a step.
+func validateRolling(unavailable, surge *intstr.IntOrString, surgeName string, path *field.Path) field.ErrorList {
+	share, errs := countOrPercent(unavailable, path.Child("maxUnavailable"))
+	_, more := countOrPercent(surge, path.Child(surgeName))
+	errs = append(errs, more...)
+	if share > 100 {
+		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(), "must not be greater than 100%"))
+	}
+	if isZero(unavailable) && isZero(surge) {
+		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable, "may not be 0 when `"+surgeName+"` is 0"))
+	}
+	return errs
+}
+
+func controllerRevisions() *Kind {
+	return &Kind{
+		GVK:      appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
+		Resource: "controllerrevisions", Singular: "controllerrevision", Namespaced: true,
+		New: made[appsv1.ControllerRevision](), NewList: made[appsv1.ControllerRevisionList](),
+		Validate: checks(func(r *appsv1.ControllerRevision) field.ErrorList {
+			errs := notNegative(r.Revision, field.NewPath("revision"))
+			if r.Data.Raw == nil && r.Data.Object == nil {
+				errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
+			}
+			return errs
+		}),
+		ValidateUpdate: compares(func(r, old *appsv1.ControllerRevision) field.ErrorList {
+			return immutable(r.Data.Raw, old.Data.Raw, field.NewPath("data"))
+		}),
+		Columns: columns("Controller", "Revision:integer", "Age"),
+		Row: row(func(r *appsv1.ControllerRevision) []any {
+			owner := none
+			if c := metav1.GetControllerOf(r); c != nil {
+				owner = strings.ToLower(c.Kind) + "/" + c.Name
+				if group, _, found := strings.Cut(c.APIVersion, "/"); found {
+					owner = strings.ToLower(c.Kind) + "." + group + "/" + c.Name
+				}
+			}
+			return []any{owner, r.Revision, age(r.CreationTimestamp)}
+		}),
+	}
+}

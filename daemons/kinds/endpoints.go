@@ -1,0 +1,140 @@
+package kinds
+
+import (
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func endpoints() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Endpoints"),
+		Resource: "endpoints", Singular: "endpoints", ShortNames: []string{"ep"},
+		Namespaced: true, StorageKey: "services/endpoints", HasGeneration: false,
+		New: made[corev1.Endpoints](), NewList: made[corev1.EndpointsList](),
+		Default: does(func(e *corev1.Endpoints) {
+			for i := range e.Subsets {
+				for j := range e.Subsets[i].Ports {
+					setEmpty(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
+				}
+			}
+		}),
+		Columns: columns("Endpoints", "Age"),
+		Row: row(func(e *corev1.Endpoints) []any {
+			return []any{endpointAddresses(e), age(e.CreationTimestamp)}
+		}),
+	}
+}
+
+func endpointAddresses(e *corev1.Endpoints) string {
+	var list []string
+	for _, s := range e.Subsets {
+		if len(s.Ports) == 0 {
+			for _, a := range s.Addresses {
+				list = append(list, a.IP)
+			}
+		}
+		for _, p := range s.Ports {
+			for _, a := range s.Addresses {
+				list = append(list, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
+			}
+		}
+	}
+	return more(list, 3)
+}
+
+func endpointSlices() *Kind {
+	return &Kind{
+		GVK:      discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+		Resource: "endpointslices", Singular: "endpointslice", Namespaced: true, HasGeneration: true,
+		New: made[discoveryv1.EndpointSlice](), NewList: made[discoveryv1.EndpointSliceList](),
+		Default: does(func(s *discoveryv1.EndpointSlice) {
+			for i := range s.Ports {
+				setDefault(&s.Ports[i].Name, "")
+				setDefault(&s.Ports[i].Protocol, corev1.ProtocolTCP)
+			}
+		}),
+		Validate:       checks(validateEndpointSlice),
+		ValidateUpdate: compares(validateEndpointSliceUpdate),
+		Columns:        columns("AddressType", "Ports", "Endpoints", "Age"),
+		Row:            row(endpointSliceRow),
+	}
+}
+
+func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
+	var errs field.ErrorList
+	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	path := field.NewPath("addressType")
+	if s.AddressType == "" {
+		errs = append(errs, field.Required(path, ""))
+	} else if !oneOf(s.AddressType, types) {
+		errs = append(errs, field.NotSupported(path, s.AddressType, types))
+	}
+	if len(s.Endpoints) > 1000 {
+		errs = append(errs, field.TooMany(field.NewPath("endpoints"), len(s.Endpoints), 1000))
+	}
+	for i, e := range s.Endpoints {
+		at := field.NewPath("endpoints").Index(i).Child("addresses")
+		if len(e.Addresses) == 0 {
+			errs = append(errs, field.Required(at, "must contain at least 1 address"))
+		}
+		for j, a := range e.Addresses {
+			ip := net.ParseIP(a)
+			switch {
+			case s.AddressType == discoveryv1.AddressTypeFQDN:
+				errs = append(errs, validation.IsFullyQualifiedDomainName(at.Index(j), a)...)
+			case ip == nil || (ip.To4() != nil) != (s.AddressType == discoveryv1.AddressTypeIPv4):
+				errs = append(errs, field.Invalid(at.Index(j), a, "must be an "+string(s.AddressType)+" address"))
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for i, p := range s.Ports {
+		at := field.NewPath("ports").Index(i)
+		if name := value(p.Name); seen[name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		} else {
+			seen[name] = true
+			if name != "" {
+				for _, msg := range validation.IsDNS1123Label(name) {
+					errs = append(errs, field.Invalid(at.Child("name"), name, msg))
+				}
+			}
+		}
+		errs = append(errs, protocol(value(p.Protocol), at.Child("protocol"))...)
+	}
+	return errs
+}
+
+func validateEndpointSliceUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
+	errs := validateEndpointSlice(s)
+	return append(errs, immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+}
+
+func endpointSliceRow(s *discoveryv1.EndpointSlice) []any {
+	ports, addresses := "<unset>", []string{}
+	if len(s.Ports) > 0 {
+		list := []string{}
+		for _, p := range s.Ports {
+			switch {
+			case p.Port != nil:
+				list = append(list, strconv.Itoa(int(*p.Port)))
+			default:
+				list = append(list, "*")
+			}
+		}
+		ports = more(list, 3)
+	}
+	for _, e := range s.Endpoints {
+		addresses = append(addresses, e.Addresses...)
+	}
+	endpoints := "<unset>"
+	if len(addresses) > 0 {
+		endpoints = more(addresses, 3)
+	}
+	return []any{string(s.AddressType), ports, endpoints, age(s.CreationTimestamp)}
+}

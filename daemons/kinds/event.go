@@ -1,0 +1,116 @@
+package kinds
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func events() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Event"),
+		Resource: "events", Singular: "event", ShortNames: []string{"ev"}, Namespaced: true,
+		New: made[corev1.Event](), NewList: made[corev1.EventList](),
+		Aliases: []Alias{{
+			GVK: eventsv1.SchemeGroupVersion.WithKind("Event"),
+			New: made[eventsv1.Event](), NewList: made[eventsv1.EventList](),
+			FromHub: func(o runtime.Object) (runtime.Object, error) { return newEvent(o.(*corev1.Event)), nil },
+			ToHub:   func(o runtime.Object) (runtime.Object, error) { return coreEvent(o.(*eventsv1.Event)), nil },
+		}},
+		Validate: checks(validateEvent),
+		Fields:   selectable(eventFields),
+		Columns:  columns("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count:integer*", "Name*"),
+		Row:      row(eventRow), WholeRow: true,
+	}
+}
+
+func newEvent(e *corev1.Event) *eventsv1.Event {
+	out := &eventsv1.Event{
+		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, ReportingController: e.ReportingController,
+		ReportingInstance: e.ReportingInstance, Action: e.Action, Reason: e.Reason, Regarding: e.InvolvedObject,
+		Related: e.Related, Note: e.Message, Type: e.Type, DeprecatedSource: e.Source,
+		DeprecatedFirstTimestamp: e.FirstTimestamp, DeprecatedLastTimestamp: e.LastTimestamp, DeprecatedCount: e.Count,
+	}
+	if e.Series != nil {
+		out.Series = &eventsv1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+	}
+	return out
+}
+
+func coreEvent(e *eventsv1.Event) *corev1.Event {
+	out := &corev1.Event{
+		ObjectMeta: e.ObjectMeta, EventTime: e.EventTime, ReportingController: e.ReportingController,
+		ReportingInstance: e.ReportingInstance, Action: e.Action, Reason: e.Reason, InvolvedObject: e.Regarding,
+		Related: e.Related, Message: e.Note, Type: e.Type, Source: e.DeprecatedSource,
+		FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
+	}
+	if e.Series != nil {
+		out.Series = &corev1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+	}
+	return out
+}
+
+// validateEvent demands that an event is in the namespace of what it is about, and
+// in default when that is in none.
+func validateEvent(e *corev1.Event) field.ErrorList {
+	path := field.NewPath("involvedObject", "namespace")
+	about := e.InvolvedObject.Namespace
+	if about == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem ||
+		about != "" && about != e.Namespace {
+		return field.ErrorList{field.Invalid(path, about, "does not match event.namespace")}
+	}
+	return nil
+}
+
+func eventFields(e *corev1.Event) fields.Set {
+	o, source := e.InvolvedObject, e.Source.Component
+	if source == "" {
+		source = e.ReportingController
+	}
+	return fields.Set{
+		"involvedObject.kind": o.Kind, "involvedObject.namespace": o.Namespace, "involvedObject.name": o.Name,
+		"involvedObject.uid": string(o.UID), "involvedObject.apiVersion": o.APIVersion,
+		"involvedObject.resourceVersion": o.ResourceVersion, "involvedObject.fieldPath": o.FieldPath,
+		"regarding.kind": o.Kind, "regarding.namespace": o.Namespace, "regarding.name": o.Name,
+		"regarding.uid": string(o.UID), "regarding.apiVersion": o.APIVersion,
+		"regarding.resourceVersion": o.ResourceVersion, "regarding.fieldPath": o.FieldPath,
+		"reason": e.Reason, "reportingComponent": e.ReportingController, "reportingController": e.ReportingController,
+		"source": source, "type": e.Type,
+	}
+}
+
+func eventRow(e *corev1.Event) []any {
+	first, last := age(e.FirstTimestamp), age(e.LastTimestamp)
+	if e.FirstTimestamp.IsZero() {
+		first = ageMicro(e.EventTime)
+	}
+	count := int64(e.Count)
+	if e.Series != nil {
+		last, count = ageMicro(e.Series.LastObservedTime), int64(e.Series.Count)
+	} else if e.LastTimestamp.IsZero() {
+		last = first
+	}
+	if count == 0 {
+		count = 1 // seen once, and not yet a series
+	}
+	object := strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name
+	if e.InvolvedObject.Kind == "" {
+		object = e.InvolvedObject.Name
+	}
+	source := e.Source.Component
+	if source == "" {
+		source = e.ReportingController
+	}
+	if host := e.Source.Host; host != "" {
+		source = fmt.Sprintf("%s, %s", source, host)
+	} else if e.ReportingInstance != "" {
+		source = fmt.Sprintf("%s, %s", source, e.ReportingInstance)
+	}
+	return []any{last, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, source, strings.TrimSpace(e.Message), first, count, e.Name}
+}

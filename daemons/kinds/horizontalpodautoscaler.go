@@ -1,0 +1,222 @@
+package kinds
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func horizontalPodAutoscalers() *Kind {
+	return &Kind{
+		GVK:      autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+		Resource: "horizontalpodautoscalers", Singular: "horizontalpodautoscaler", ShortNames: []string{"hpa"}, Categories: []string{"all"},
+		Namespaced: true,
+		New:        made[autoscalingv2.HorizontalPodAutoscaler](), NewList: made[autoscalingv2.HorizontalPodAutoscalerList](),
+		Aliases: []Alias{{
+			GVK: autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+			New: made[autoscalingv1.HorizontalPodAutoscaler](), NewList: made[autoscalingv1.HorizontalPodAutoscalerList](),
+			FromHub: autoscalerV1, ToHub: autoscalerV2,
+		}},
+		Default: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
+			setDefault(&a.Spec.MinReplicas, 1)
+			if len(a.Spec.Metrics) == 0 {
+				a.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(80)}
+			}
+		}),
+		PrepareCreate: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
+			a.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
+		}),
+		PrepareUpdate: updates(func(a, old *autoscalingv2.HorizontalPodAutoscaler) { a.Status = old.Status }),
+		Validate:      checks(validateAutoscaler),
+		Columns:       columns("Reference", "Targets", "MinPods", "MaxPods", "Replicas:integer", "Age"),
+		Row: row(func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
+			least := "<unset>"
+			if a.Spec.MinReplicas != nil {
+				least = itoa(*a.Spec.MinReplicas)
+			}
+			target := a.Spec.ScaleTargetRef
+			return []any{target.Kind + "/" + target.Name, autoscalerTargets(a), least, itoa(a.Spec.MaxReplicas), int64(a.Status.CurrentReplicas), age(a.CreationTimestamp)}
+		}),
+		Status: status(func(to, from *autoscalingv2.HorizontalPodAutoscaler) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func cpuMetric(percent int32) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+		Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+	}}
+}
+
+func isCPUUtilization(m autoscalingv2.MetricSpec) bool {
+	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU &&
+		m.Resource.Target.AverageUtilization != nil
+}
+
+// Version 1 knows only a share of cpu; the rest travels in annotations, so that a
+// client of the old version does not lose what one of the new version wrote.
+const (
+	metricsAnnotation  = "autoscaling.alpha.kubernetes.io/metrics"
+	behaviorAnnotation = "autoscaling.alpha.kubernetes.io/behavior"
+)
+
+func autoscalerV1(o runtime.Object) (runtime.Object, error) {
+	a := o.(*autoscalingv2.HorizontalPodAutoscaler)
+	out := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
+	out.Spec = autoscalingv1.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
+		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
+	}
+	var rest []autoscalingv2.MetricSpec
+	for _, m := range a.Spec.Metrics {
+		if isCPUUtilization(m) && out.Spec.TargetCPUUtilizationPercentage == nil {
+			out.Spec.TargetCPUUtilizationPercentage = m.Resource.Target.AverageUtilization
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	annotate := func(key string, v any) error {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("encode %s: %w", key, err)
+		}
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[key] = string(text)
+		return nil
+	}
+	if rest != nil {
+		if err := annotate(metricsAnnotation, rest); err != nil {
+			return nil, err
+		}
+	}
+	if a.Spec.Behavior != nil {
+		if err := annotate(behaviorAnnotation, a.Spec.Behavior); err != nil {
+			return nil, err
+		}
+	}
+	s := a.Status
+	out.Status = autoscalingv1.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
+	}
+	for _, m := range s.CurrentMetrics {
+		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
+		}
+	}
+	return out, nil
+}
+
+func autoscalerV2(o runtime.Object) (runtime.Object, error) {
+	a := o.(*autoscalingv1.HorizontalPodAutoscaler)
+	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
+	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
+		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
+	}
+	if text := out.Annotations[metricsAnnotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), &out.Spec.Metrics); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", metricsAnnotation, err)
+		}
+		delete(out.Annotations, metricsAnnotation)
+	}
+	if text := out.Annotations[behaviorAnnotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), &out.Spec.Behavior); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", behaviorAnnotation, err)
+		}
+		delete(out.Annotations, behaviorAnnotation)
+	}
+	if p := a.Spec.TargetCPUUtilizationPercentage; p != nil {
+		out.Spec.Metrics = append([]autoscalingv2.MetricSpec{cpuMetric(*p)}, out.Spec.Metrics...)
+	}
+	s := a.Status
+	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
+	}
+	return out, nil
+}
+
+func autoscalerTargets(a *autoscalingv2.HorizontalPodAutoscaler) string {
+	var list []string
+	for i, m := range a.Spec.Metrics {
+		var target autoscalingv2.MetricTarget
+		var current autoscalingv2.MetricValueStatus
+		name := ""
+		if i < len(a.Status.CurrentMetrics) {
+			if r := a.Status.CurrentMetrics[i].Resource; r != nil {
+				current = r.Current
+			}
+		}
+		switch {
+		case m.Resource != nil:
+			target, name = m.Resource.Target, string(m.Resource.Name)+": "
+		case m.ContainerResource != nil:
+			target, name = m.ContainerResource.Target, string(m.ContainerResource.Name)+": "
+		case m.Pods != nil:
+			target = m.Pods.Target
+		case m.Object != nil:
+			target = m.Object.Target
+		case m.External != nil:
+			target = m.External.Target
+		}
+		list = append(list, name+metricValue(current.AverageUtilization, current)+"/"+metricTarget(target))
+	}
+	if len(list) > 2 {
+		return fmt.Sprintf("%s + %d more...", strings.Join(list[:2], ", "), len(list)-2)
+	}
+	return orNone(strings.Join(list, ", "))
+}
+
+func metricValue(utilization *int32, v autoscalingv2.MetricValueStatus) string {
+	switch {
+	case utilization != nil:
+		return itoa(*utilization) + "%"
+	case v.AverageValue != nil:
+		return v.AverageValue.String()
+	case v.Value != nil:
+		return v.Value.String()
+	default:
+		return "<unknown>"
+	}
+}
+
+func metricTarget(t autoscalingv2.MetricTarget) string {
+	switch {
+	case t.AverageUtilization != nil:
+		return itoa(*t.AverageUtilization) + "%"
+	case t.AverageValue != nil:
+		return t.AverageValue.String() + " (avg)"
+	case t.Value != nil:
+		return t.Value.String()
+	default:
+		return "<auto>"
+	}
+}
+
+func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if n := value(a.Spec.MinReplicas); n < 1 {
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 1"))
+	}
+	if a.Spec.MaxReplicas < 1 {
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than 0"))
+	}
+	if a.Spec.MaxReplicas < value(a.Spec.MinReplicas) {
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
+	}
+	target := path.Child("scaleTargetRef")
+	if a.Spec.ScaleTargetRef.Kind == "" {
+		errs = append(errs, field.Required(target.Child("kind"), ""))
+	}
+	if a.Spec.ScaleTargetRef.Name == "" {
+		errs = append(errs, field.Required(target.Child("name"), ""))
+	}
+	return errs
+}

@@ -1,0 +1,168 @@
+package kinds
+
+import (
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func ingresses() *Kind {
+	return &Kind{
+		GVK:      networkingv1.SchemeGroupVersion.WithKind("Ingress"),
+		Resource: "ingresses", Singular: "ingress", ShortNames: []string{"ing"}, Namespaced: true, StorageKey: "ingress", HasGeneration: true,
+		New: made[networkingv1.Ingress](), NewList: made[networkingv1.IngressList](),
+		PrepareCreate: does(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
+		PrepareUpdate: updates(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
+		Validate:      checks(validateIngress),
+		Columns:       columns("Class", "Hosts", "Address", "Ports", "Age"),
+		Row:           row(ingressRow),
+		Status:        status(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func ingressRow(i *networkingv1.Ingress) []any {
+	class := none
+	if i.Spec.IngressClassName != nil {
+		class = *i.Spec.IngressClassName
+	} else if c := i.Annotations["kubernetes.io/ingress.class"]; c != "" {
+		class = c
+	}
+	var hosts, addresses []string
+	for _, r := range i.Spec.Rules {
+		if r.Host != "" {
+			hosts = append(hosts, r.Host)
+		}
+	}
+	for _, in := range i.Status.LoadBalancer.Ingress {
+		if in.IP != "" {
+			addresses = append(addresses, in.IP)
+		} else if in.Hostname != "" {
+			addresses = append(addresses, in.Hostname)
+		}
+	}
+	ports := "80"
+	if len(i.Spec.TLS) > 0 {
+		ports = "80, 443"
+	}
+	host := "*"
+	if len(hosts) > 0 {
+		host = more(hosts, 3)
+	}
+	return []any{class, host, strings.Join(addresses, ","), ports, age(i.CreationTimestamp)}
+}
+
+func validateIngress(in *networkingv1.Ingress) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if len(in.Spec.Rules) == 0 && in.Spec.DefaultBackend == nil {
+		errs = append(errs, field.Invalid(path, in.Spec.Rules, "either `defaultBackend` or `rules` must be specified"))
+	}
+	if in.Spec.DefaultBackend != nil {
+		errs = append(errs, validateBackend(in.Spec.DefaultBackend, path.Child("defaultBackend"))...)
+	}
+	for i, r := range in.Spec.Rules {
+		at := path.Child("rules").Index(i)
+		if host := r.Host; host != "" {
+			if strings.HasPrefix(host, "*.") {
+				errs = append(errs, invalid(at.Child("host"), host, validation.IsWildcardDNS1123Subdomain(host))...)
+			} else {
+				errs = append(errs, dns1123Subdomain(host, at.Child("host"))...)
+			}
+		}
+		if r.HTTP == nil {
+			continue
+		}
+		if len(r.HTTP.Paths) == 0 {
+			errs = append(errs, field.Required(at.Child("http", "paths"), ""))
+		}
+		for j, p := range r.HTTP.Paths {
+			errs = append(errs, validateIngressPath(&p, at.Child("http", "paths").Index(j))...)
+		}
+	}
+	for i, t := range in.Spec.TLS {
+		for j, host := range t.Hosts {
+			at := path.Child("tls").Index(i).Child("hosts").Index(j)
+			if strings.HasPrefix(host, "*.") {
+				errs = append(errs, invalid(at, host, validation.IsWildcardDNS1123Subdomain(host))...)
+			} else {
+				errs = append(errs, dns1123Subdomain(host, at)...)
+			}
+		}
+	}
+	return errs
+}
+
+func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	types := []networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix}
+	switch {
+	case p.PathType == nil:
+		errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
+	case !oneOf(*p.PathType, types):
+		errs = append(errs, field.NotSupported(at.Child("pathType"), *p.PathType, types))
+	case *p.PathType != networkingv1.PathTypeImplementationSpecific || p.Path != "":
+		if !strings.HasPrefix(p.Path, "/") {
+			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
+		}
+	}
+	return append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
+}
+
+func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.ErrorList {
+	switch {
+	case b.Resource != nil && b.Service != nil:
+		return field.ErrorList{field.Invalid(at, "", "cannot set both resource and service backends")}
+	case b.Resource != nil:
+		return nil
+	case b.Service == nil:
+		return field.ErrorList{field.Required(at, "resource or service backend is required")}
+	}
+	var errs field.ErrorList
+	s, path := b.Service, at.Child("service")
+	if s.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	} else {
+		errs = append(errs, invalid(path.Child("name"), s.Name, validation.IsDNS1035Label(s.Name))...)
+	}
+	switch {
+	case s.Port.Name != "" && s.Port.Number != 0:
+		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
+	case s.Port.Name != "":
+		errs = append(errs, invalid(path.Child("port", "name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))...)
+	case s.Port.Number != 0:
+		errs = append(errs, portNumber(int(s.Port.Number), path.Child("port", "number"))...)
+	default:
+		errs = append(errs, field.Required(path, "port name or number is required"))
+	}
+	return errs
+}
+
+func ingressClasses() *Kind {
+	return &Kind{
+		GVK:      networkingv1.SchemeGroupVersion.WithKind("IngressClass"),
+		Resource: "ingressclasses", Singular: "ingressclass", HasGeneration: true,
+		New: made[networkingv1.IngressClass](), NewList: made[networkingv1.IngressClassList](),
+		Default: does(func(c *networkingv1.IngressClass) {
+			if c.Spec.Parameters != nil {
+				setDefault(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
+			}
+		}),
+		ValidateUpdate: compares(func(c, old *networkingv1.IngressClass) field.ErrorList {
+			return immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+		}),
+		Columns: columns("Controller", "Parameters", "Age"),
+		Row: row(func(c *networkingv1.IngressClass) []any {
+			parameters := none
+			if p := c.Spec.Parameters; p != nil {
+				parameters = p.Kind
+				if p.APIGroup != nil {
+					parameters += "." + *p.APIGroup
+				}
+				parameters += "/" + p.Name
+			}
+			return []any{c.Spec.Controller, parameters, age(c.CreationTimestamp)}
+		}),
+	}
+}

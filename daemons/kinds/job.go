@@ -1,0 +1,196 @@
+package kinds
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+func jobs() *Kind {
+	return &Kind{
+		GVK:      batchv1.SchemeGroupVersion.WithKind("Job"),
+		Resource: "jobs", Singular: "job", Categories: []string{"all"}, Namespaced: true, HasGeneration: true,
+		New: made[batchv1.Job](), NewList: made[batchv1.JobList](),
+		Default:       does(defaultJob),
+		PrepareCreate: does(prepareJob),
+		PrepareUpdate: updates(func(j, old *batchv1.Job) { j.Status = old.Status }),
+		Validate:      checks(validateJob), ValidateUpdate: compares(validateJobUpdate),
+		Fields: selectable(func(j *batchv1.Job) fields.Set {
+			return fields.Set{"status.successful": itoa(j.Status.Succeeded)}
+		}),
+		Columns: columns("Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"),
+		Row:     row(jobRow),
+		Status:  status(func(to, from *batchv1.Job) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func defaultJob(j *batchv1.Job) {
+	spec := &j.Spec
+	if spec.Completions == nil && spec.Parallelism == nil {
+		spec.Completions = ptr(int32(1))
+	}
+	setDefault(&spec.Parallelism, 1)
+	if spec.BackoffLimit == nil {
+		spec.BackoffLimit = ptr(int32(6))
+		if spec.BackoffLimitPerIndex != nil {
+			spec.BackoffLimit = ptr(int32(math.MaxInt32))
+		}
+	}
+	setDefault(&spec.CompletionMode, batchv1.NonIndexedCompletion)
+	setDefault(&spec.Suspend, false)
+	setDefault(&spec.ManualSelector, false)
+	if spec.PodReplacementPolicy == nil {
+		spec.PodReplacementPolicy = ptr(batchv1.TerminatingOrFailed)
+		if spec.PodFailurePolicy != nil {
+			spec.PodReplacementPolicy = ptr(batchv1.Failed)
+		}
+	}
+	if spec.PodFailurePolicy != nil {
+		for i := range spec.PodFailurePolicy.Rules {
+			for k := range spec.PodFailurePolicy.Rules[i].OnPodConditions {
+				setEmpty(&spec.PodFailurePolicy.Rules[i].OnPodConditions[k].Status, corev1.ConditionTrue)
+			}
+		}
+	}
+	if len(j.Labels) == 0 && len(spec.Template.Labels) > 0 {
+		j.Labels = map[string]string{}
+		for k, v := range spec.Template.Labels {
+			j.Labels[k] = v
+		}
+	}
+	defaultPodTemplate(&spec.Template)
+}
+
+// prepareJob makes the selector out of the job's uid, so that two jobs never claim
+// the same pods, and labels the template to match.
+func prepareJob(j *batchv1.Job) {
+	j.Status = batchv1.JobStatus{}
+	if value(j.Spec.ManualSelector) {
+		return
+	}
+	t := &j.Spec.Template
+	if t.Labels == nil {
+		t.Labels = map[string]string{}
+	}
+	for key, v := range map[string]string{
+		"controller-uid": string(j.UID), batchv1.ControllerUidLabel: string(j.UID),
+		"job-name": j.Name, batchv1.JobNameLabel: j.Name,
+	} {
+		if t.Labels[key] == "" {
+			t.Labels[key] = v
+		}
+	}
+	setDefault(&j.Spec.Selector, metav1.LabelSelector{})
+	if j.Spec.Selector.MatchLabels == nil {
+		j.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] == "" {
+		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
+	}
+}
+
+func jobRow(j *batchv1.Job) []any {
+	completions := fmt.Sprintf("%d/1", j.Status.Succeeded)
+	if j.Spec.Completions != nil {
+		completions = fmt.Sprintf("%d/%d", j.Status.Succeeded, *j.Spec.Completions)
+	} else if p := value(j.Spec.Parallelism); p > 1 {
+		completions = fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, p)
+	}
+	took := ""
+	if start, end := j.Status.StartTime, j.Status.CompletionTime; start != nil && end != nil {
+		took = duration.HumanDuration(end.Sub(start.Time))
+	} else if start != nil {
+		took = duration.HumanDuration(now().Sub(start.Time))
+	}
+	spec := &j.Spec.Template.Spec
+	return []any{
+		jobState(j), completions, took, age(j.CreationTimestamp),
+		containerNames(spec), containerImages(spec), selectorText(j.Spec.Selector),
+	}
+}
+
+func jobState(j *batchv1.Job) string {
+	is := func(t batchv1.JobConditionType) bool {
+		for _, c := range j.Status.Conditions {
+			if c.Type == t {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+		return false
+	}
+	switch {
+	case is(batchv1.JobComplete):
+		return "Complete"
+	case is(batchv1.JobFailed):
+		return "Failed"
+	case j.DeletionTimestamp != nil:
+		return "Terminating"
+	case is(batchv1.JobSuspended):
+		return "Suspended"
+	case is(batchv1.JobFailureTarget):
+		return "FailureTarget"
+	case is(batchv1.JobSuccessCriteriaMet):
+		return "SuccessCriteriaMet"
+	default:
+		return "Running"
+	}
+}
+
+func cronJobs() *Kind {
+	return &Kind{
+		GVK:      batchv1.SchemeGroupVersion.WithKind("CronJob"),
+		Resource: "cronjobs", Singular: "cronjob", ShortNames: []string{"cj"}, Categories: []string{"all"},
+		Namespaced: true, HasGeneration: true,
+		New: made[batchv1.CronJob](), NewList: made[batchv1.CronJobList](),
+		Default:       does(defaultCronJob),
+		PrepareCreate: does(func(c *batchv1.CronJob) { c.Status = batchv1.CronJobStatus{} }),
+		PrepareUpdate: updates(func(c, old *batchv1.CronJob) { c.Status = old.Status }),
+		NameErrors:    cronJobName,
+		Validate:      checks(validateCronJob),
+		Columns: columns("Schedule", "Timezone", "Suspend", "Active:integer", "Last Schedule", "Age",
+			"Containers*", "Images*", "Selector*"),
+		Row: row(func(c *batchv1.CronJob) []any {
+			last, zone := none, none
+			if c.Status.LastScheduleTime != nil {
+				last = age(*c.Status.LastScheduleTime)
+			}
+			if c.Spec.TimeZone != nil {
+				zone = *c.Spec.TimeZone
+			}
+			suspend := "<unset>"
+			if c.Spec.Suspend != nil {
+				suspend = map[bool]string{true: "True", false: "False"}[*c.Spec.Suspend]
+			}
+			spec := &c.Spec.JobTemplate.Spec.Template.Spec
+			return []any{
+				c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, age(c.CreationTimestamp),
+				containerNames(spec), containerImages(spec), selectorText(c.Spec.JobTemplate.Spec.Selector),
+			}
+		}),
+		Status: status(func(to, from *batchv1.CronJob) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+// cronJobName leaves room for the time that is added to make a job's name.
+func cronJobName(name string, prefix bool) []string {
+	const room = 52
+	msgs := dns1123SubdomainName(name, prefix)
+	if len(name) > room {
+		msgs = append(msgs, "must be no more than "+strconv.Itoa(room)+" characters")
+	}
+	return msgs
+}
+
+func defaultCronJob(c *batchv1.CronJob) {
+	setEmpty(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
+	setDefault(&c.Spec.Suspend, false)
+	setDefault(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	setDefault(&c.Spec.FailedJobsHistoryLimit, 1)
+	defaultPodTemplate(&c.Spec.JobTemplate.Spec.Template)
+}

@@ -1,0 +1,192 @@
+package kinds
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func dns1123SubdomainName(name string, prefix bool) []string {
+	if prefix {
+		name = strings.TrimSuffix(name, "-") + "a"
+	}
+	return validation.IsDNS1123Subdomain(name)
+}
+
+func validateJob(j *batchv1.Job) field.ErrorList {
+	errs := validateJobSpec(&j.Spec, field.NewPath("spec"))
+	path := field.NewPath("spec")
+	if j.Spec.Selector == nil {
+		return append(errs, field.Required(path.Child("selector"), ""))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
+	if err == nil && !selector.Matches(labels.Set(j.Spec.Template.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`"))
+	}
+	return errs
+}
+
+func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, n := range []struct {
+		name string
+		v    *int32
+	}{
+		{"parallelism", spec.Parallelism}, {"completions", spec.Completions}, {"backoffLimit", spec.BackoffLimit},
+		{"ttlSecondsAfterFinished", spec.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", spec.BackoffLimitPerIndex},
+	} {
+		errs = append(errs, notNegative(int64(value(n.v)), path.Child(n.name))...)
+	}
+	errs = append(errs, notNegative(value(spec.ActiveDeadlineSeconds), path.Child("activeDeadlineSeconds"))...)
+	if mode := spec.CompletionMode; mode != nil {
+		errs = append(errs, supported(*mode, []batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion}, path.Child("completionMode"))...)
+		if *mode == batchv1.IndexedCompletion && spec.Completions == nil {
+			errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
+		}
+	}
+	if spec.BackoffLimitPerIndex != nil && value(spec.CompletionMode) != batchv1.IndexedCompletion {
+		errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "requires indexed completion mode"))
+	}
+	errs = append(errs, validatePodTemplate(&spec.Template, path.Child("template"))...)
+	restart := path.Child("template", "spec", "restartPolicy")
+	switch policy := spec.Template.Spec.RestartPolicy; {
+	case policy == corev1.RestartPolicyAlways || policy == "":
+		errs = append(errs, field.Required(restart, `valid values: "OnFailure", "Never"`))
+	case policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever:
+		errs = append(errs, field.NotSupported(restart, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+	case spec.PodFailurePolicy != nil && policy != corev1.RestartPolicyNever:
+		errs = append(errs, field.Invalid(restart, policy, `only "Never" is supported when podFailurePolicy is specified`))
+	}
+	return errs
+}
+
+func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
+	errs := validateJob(j)
+	path := field.NewPath("spec")
+	is, was := j.Spec, old.Spec
+	if value(is.CompletionMode) != batchv1.IndexedCompletion || value(is.Completions) != value(is.Parallelism) {
+		errs = append(errs, immutable(is.Completions, was.Completions, path.Child("completions"))...)
+	}
+	errs = append(errs, immutable(is.Selector, was.Selector, path.Child("selector"))...)
+	errs = append(errs, immutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
+	errs = append(errs, immutable(is.PodFailurePolicy, was.PodFailurePolicy, path.Child("podFailurePolicy"))...)
+	errs = append(errs, immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
+	errs = append(errs, immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
+	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
+	if value(was.Suspend) && old.Status.StartTime == nil {
+		// A job that has not begun may still be told where to run, by queueing controllers.
+		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations
+		newTemplate.Spec.NodeSelector, newTemplate.Spec.Affinity = oldTemplate.Spec.NodeSelector, oldTemplate.Spec.Affinity
+		newTemplate.Spec.Tolerations, newTemplate.Spec.SchedulingGates = oldTemplate.Spec.Tolerations, oldTemplate.Spec.SchedulingGates
+	}
+	if len(immutable(newTemplate, oldTemplate, nil)) > 0 {
+		errs = append(errs, field.Invalid(path.Child("template"), j.Spec.Template, immutableText))
+	}
+	return errs
+}
+
+func validateCronJob(c *batchv1.CronJob) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if c.Spec.Schedule == "" {
+		errs = append(errs, field.Required(path.Child("schedule"), ""))
+	} else if msg := cronSchedule(c.Spec.Schedule); msg != "" {
+		errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, msg))
+	} else if strings.Contains(c.Spec.Schedule, "TZ") {
+		errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+	}
+	if zone := c.Spec.TimeZone; zone != nil {
+		if *zone == "" {
+			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, "timeZone must be nil or non-empty string"))
+		} else if _, err := time.LoadLocation(*zone); err != nil || strings.EqualFold(*zone, "local") {
+			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, "unknown time zone "+*zone))
+		}
+	}
+	errs = append(errs, notNegative(value(c.Spec.StartingDeadlineSeconds), path.Child("startingDeadlineSeconds"))...)
+	errs = append(errs, supported(c.Spec.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
+		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent,
+	}, path.Child("concurrencyPolicy"))...)
+	errs = append(errs, notNegative(int64(value(c.Spec.SuccessfulJobsHistoryLimit)), path.Child("successfulJobsHistoryLimit"))...)
+	errs = append(errs, notNegative(int64(value(c.Spec.FailedJobsHistoryLimit)), path.Child("failedJobsHistoryLimit"))...)
+	return append(errs, validateJobSpec(&c.Spec.JobTemplate.Spec, path.Child("jobTemplate", "spec"))...)
+}
+
+// cronSchedule says what is wrong with a schedule: five fields, or a macro.
+func cronSchedule(s string) string {
+	if macro, ok := strings.CutPrefix(s, "@"); ok {
+		if every, ok := strings.CutPrefix(macro, "every "); ok {
+			if _, err := time.ParseDuration(every); err != nil {
+				return "failed to parse duration " + s + ": " + err.Error()
+			}
+			return ""
+		}
+		if !oneOf(macro, []string{"yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"}) {
+			return "unrecognized descriptor: " + s
+		}
+		return ""
+	}
+	parts := strings.Fields(s)
+	if len(parts) != 5 {
+		return "expected exactly 5 fields, found " + strconv.Itoa(len(parts)) + ": [" + s + "]"
+	}
+	bounds := [5]struct {
+		low, high int
+		names     string
+	}{{0, 59, ""}, {0, 23, ""}, {1, 31, ""}, {1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"}, {0, 6, "sun mon tue wed thu fri sat"}}
+	for i, part := range parts {
+		for _, term := range strings.Split(part, ",") {
+			if msg := cronTerm(term, bounds[i].low, bounds[i].high, strings.Fields(bounds[i].names)); msg != "" {
+				return msg
+			}
+		}
+	}
+	return ""
+}
+
+func cronTerm(term string, low, high int, names []string) string {
+	span, step, stepped := strings.Cut(term, "/")
+	if stepped {
+		if n, err := strconv.Atoi(step); err != nil || n < 1 {
+			return "step of range should be a positive number: " + term
+		}
+	}
+	if span == "*" || span == "?" {
+		return ""
+	}
+	from, to, ranged := strings.Cut(span, "-")
+	number := func(s string) (int, bool) {
+		for i, name := range names {
+			if strings.EqualFold(s, name) {
+				return i + low, true
+			}
+		}
+		n, err := strconv.Atoi(s)
+		return n, err == nil
+	}
+	a, ok := number(from)
+	if !ok {
+		return "failed to parse int from " + from
+	}
+	b := a
+	if ranged {
+		if b, ok = number(to); !ok {
+			return "failed to parse int from " + to
+		}
+	}
+	switch {
+	case a < low:
+		return "beginning of range (" + from + ") below minimum (" + strconv.Itoa(low) + "): " + term
+	case b > high:
+		return "end of range (" + strconv.Itoa(b) + ") above maximum (" + strconv.Itoa(high) + "): " + term
+	case a > b:
+		return "beginning of range (" + from + ") beyond end of range (" + to + "): " + term
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package kinds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func limitRanges() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("LimitRange"),
+		Resource: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"}, Namespaced: true,
+		New: made[corev1.LimitRange](), NewList: made[corev1.LimitRangeList](),
+		Default: does(func(l *corev1.LimitRange) {
+			for i := range l.Spec.Limits {
+				defaultLimit(&l.Spec.Limits[i])
+			}
+		}),
+		Validate: checks(validateLimitRange),
+		Columns:  columns("Created At"),
+		Row: row(func(l *corev1.LimitRange) []any {
+			return []any{l.CreationTimestamp.UTC().Format(time.RFC3339)}
+		}),
+	}
+}
+
+// defaultLimit lets a maximum stand for a missing default, a default for a missing
+// default request, a minimum for a missing default request.
+func defaultLimit(l *corev1.LimitRangeItem) {
+	if l.Type != corev1.LimitTypeContainer {
+		return
+	}
+	fill := func(to *corev1.ResourceList, from corev1.ResourceList) {
+		for name, q := range from {
+			if _, ok := (*to)[name]; !ok {
+				if *to == nil {
+					*to = corev1.ResourceList{}
+				}
+				(*to)[name] = q.DeepCopy()
+			}
+		}
+	}
+	fill(&l.Default, l.Max)
+	fill(&l.DefaultRequest, l.Default)
+	fill(&l.DefaultRequest, l.Min)
+}
+
+func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[corev1.LimitType]bool{}
+	for i, limit := range l.Spec.Limits {
+		at := field.NewPath("spec", "limits").Index(i)
+		if limit.Type == "" {
+			errs = append(errs, field.Required(at.Child("type"), ""))
+		} else if seen[limit.Type] {
+			errs = append(errs, field.Duplicate(at.Child("type"), limit.Type))
+		}
+		seen[limit.Type] = true
+		ordered := func(low, high corev1.ResourceList, lowName, highName, path string) {
+			for name, a := range low {
+				if b, ok := high[name]; ok && a.Cmp(b) > 0 {
+					errs = append(errs, field.Invalid(at.Child(path).Key(string(name)), a.String(),
+						fmt.Sprintf("%s value %s is greater than %s value %s", lowName, a.String(), highName, b.String())))
+				}
+			}
+		}
+		ordered(limit.Min, limit.Max, "min", "max", "min")
+		ordered(limit.DefaultRequest, limit.Default, "default request", "default limit", "defaultRequest")
+		ordered(limit.Default, limit.Max, "default", "max", "default")
+	}
+	return errs
+}
+
+func resourceQuotas() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
+		Resource: "resourcequotas", Singular: "resourcequota", ShortNames: []string{"quota"}, Namespaced: true,
+		New: made[corev1.ResourceQuota](), NewList: made[corev1.ResourceQuotaList](),
+		PrepareCreate: does(func(q *corev1.ResourceQuota) { q.Status = corev1.ResourceQuotaStatus{} }),
+		PrepareUpdate: updates(func(q, old *corev1.ResourceQuota) { q.Status = old.Status }),
+		Validate: checks(func(q *corev1.ResourceQuota) field.ErrorList {
+			var errs field.ErrorList
+			for name, amount := range q.Spec.Hard {
+				errs = append(errs, notNegative(amount.MilliValue(), field.NewPath("spec", "hard").Key(string(name)))...)
+			}
+			return errs
+		}),
+		ValidateUpdate: compares(func(q, old *corev1.ResourceQuota) field.ErrorList {
+			return immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))
+		}),
+		Columns: columns("Request", "Limit", "Age"),
+		Row:     row(quotaRow),
+		Status:  status(func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func quotaRow(q *corev1.ResourceQuota) []any {
+	names := []string{}
+	for name := range q.Status.Hard {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	var requests, limits []string
+	for _, name := range names {
+		used, hard := q.Status.Used[corev1.ResourceName(name)], q.Status.Hard[corev1.ResourceName(name)]
+		text := fmt.Sprintf("%s: %s/%s", name, used.String(), hard.String())
+		if strings.HasPrefix(name, "limits") {
+			limits = append(limits, text)
+		} else {
+			requests = append(requests, text)
+		}
+	}
+	return []any{strings.Join(requests, ", "), strings.Join(limits, ", "), age(q.CreationTimestamp)}
+}

@@ -1,0 +1,45 @@
+package kinds
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// All returns the declarations of every kind that is served, in the order of
+// discovery. The list is made anew, so that the caller may keep it.
+// A kind that says nothing of updates checks them as it checks creations.
+func All() []*Kind {
+	all := []*Kind{
+		// core
+		pods(), podTemplates(), replicationControllers(), services(), endpoints(),
+		nodes(), namespaces(), configMaps(), secrets(), serviceAccounts(), events(),
+		persistentVolumes(), persistentVolumeClaims(), limitRanges(), resourceQuotas(), bindings(),
+
+		// apps, batch, autoscaling
+		deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions(),
+		jobs(), cronJobs(), horizontalPodAutoscalers(),
+
+		// who may do what
+		roles(), roleBindings(), clusterRoles(), clusterRoleBindings(), certificateSigningRequests(),
+		tokenReviews(), selfSubjectReviews(), subjectAccessReviews(), localSubjectAccessReviews(),
+		selfSubjectAccessReviews(), selfSubjectRulesReviews(),
+
+		// network
+		endpointSlices(), ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs(),
+
+		// storage
+		storageClasses(), csiDrivers(), csiNodes(), volumeAttachments(), csiStorageCapacities(),
+
+		// the rest
+		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(),
+	}
+	for _, k := range all {
+		if validate := k.Validate; k.ValidateUpdate == nil && validate != nil {
+			k.ValidateUpdate = func(obj, _ runtime.Object) field.ErrorList { return validate(obj) }
+		}
+	}
+	return all
+}
+
+// createOnly are the verbs of kinds that are answered and not stored.
+var createOnly = []string{"create"}

@@ -1,0 +1,55 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func namespaces() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Namespace"),
+		Resource: "namespaces", Singular: "namespace", ShortNames: []string{"ns"},
+		New: made[corev1.Namespace](), NewList: made[corev1.NamespaceList](),
+		// A collection of namespaces is never deleted at once.
+		Verbs:      []string{"create", "get", "list", "watch", "update", "patch", "delete"},
+		NameErrors: dns1123LabelName,
+		Default:    does(defaultNamespace),
+		PrepareCreate: does(func(n *corev1.Namespace) {
+			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+			if !oneOf(corev1.FinalizerKubernetes, n.Spec.Finalizers) {
+				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
+			}
+		}),
+		// The finalizers change through the finalize subresource alone.
+		PrepareUpdate: updates(func(n, old *corev1.Namespace) {
+			n.Spec.Finalizers, n.Status = old.Spec.Finalizers, old.Status
+		}),
+		ValidateUpdate: compares(func(n, old *corev1.Namespace) field.ErrorList {
+			name := field.NewPath("metadata", "labels").Key(corev1.LabelMetadataName)
+			if n.Labels[corev1.LabelMetadataName] != n.Name {
+				return field.ErrorList{field.Invalid(name, n.Labels[corev1.LabelMetadataName], "must be the name of the namespace")}
+			}
+			return nil
+		}),
+		Fields: selectable(func(n *corev1.Namespace) fields.Set {
+			return fields.Set{"status.phase": string(n.Status.Phase)}
+		}),
+		Columns:      columns("Status", "Age"),
+		Row:          row(func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase), age(n.CreationTimestamp)} }),
+		Status:       status(func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() }),
+		Subresources: []string{"finalize"},
+	}
+}
+
+// defaultNamespace keeps the label by which selectors find a namespace by its name.
+func defaultNamespace(n *corev1.Namespace) {
+	if n.Name == "" {
+		return // generateName: the label comes when there is a name
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[corev1.LabelMetadataName] = n.Name
+	setEmpty(&n.Status.Phase, corev1.NamespaceActive)
+}

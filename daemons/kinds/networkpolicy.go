@@ -1,0 +1,203 @@
+package kinds
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func networkPolicies() *Kind {
+	return &Kind{
+		GVK:      networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+		Resource: "networkpolicies", Singular: "networkpolicy", ShortNames: []string{"netpol"}, Namespaced: true, HasGeneration: true,
+		New: made[networkingv1.NetworkPolicy](), NewList: made[networkingv1.NetworkPolicyList](),
+		Default:  does(defaultNetworkPolicy),
+		Validate: checks(validateNetworkPolicy),
+		Columns:  columns("Pod-Selector", "Age"),
+		Row: row(func(p *networkingv1.NetworkPolicy) []any {
+			return []any{selectorText(&p.Spec.PodSelector), age(p.CreationTimestamp)}
+		}),
+	}
+}
+
+func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
+	ports := func(list []networkingv1.NetworkPolicyPort) {
+		for i := range list {
+			setDefault(&list[i].Protocol, corev1.ProtocolTCP)
+		}
+	}
+	for i := range p.Spec.Ingress {
+		ports(p.Spec.Ingress[i].Ports)
+	}
+	for i := range p.Spec.Egress {
+		ports(p.Spec.Egress[i].Ports)
+	}
+	if len(p.Spec.PolicyTypes) == 0 {
+		p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+		if len(p.Spec.Egress) > 0 {
+			p.Spec.PolicyTypes = append(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+		}
+	}
+}
+
+func validateNetworkPolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{}, path.Child("podSelector"))
+	for i, r := range p.Spec.Ingress {
+		at := path.Child("ingress").Index(i)
+		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)
+		errs = append(errs, validatePeers(r.From, at.Child("from"))...)
+	}
+	for i, r := range p.Spec.Egress {
+		at := path.Child("egress").Index(i)
+		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)
+		errs = append(errs, validatePeers(r.To, at.Child("to"))...)
+	}
+	for i, t := range p.Spec.PolicyTypes {
+		errs = append(errs, supported(t, []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress}, path.Child("policyTypes").Index(i))...)
+	}
+	return errs
+}
+
+func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, p := range ports {
+		at := path.Index(i)
+		errs = append(errs, protocol(value(p.Protocol), at.Child("protocol"))...)
+		switch {
+		case p.Port == nil && p.EndPort != nil:
+			errs = append(errs, field.Invalid(at.Child("endPort"), *p.EndPort, "may not be specified when `port` is not specified"))
+		case p.Port == nil:
+		case p.Port.Type == intstr.Int:
+			errs = append(errs, portNumber(int(p.Port.IntVal), at.Child("port"))...)
+			if p.EndPort != nil {
+				errs = append(errs, portNumber(int(*p.EndPort), at.Child("endPort"))...)
+				if *p.EndPort < p.Port.IntVal {
+					errs = append(errs, field.Invalid(at.Child("endPort"), *p.EndPort, "must be greater than or equal to `port`"))
+				}
+			}
+		default:
+			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))...)
+		}
+	}
+	return errs
+}
+
+func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, p := range peers {
+		at := path.Index(i)
+		selects := p.PodSelector != nil || p.NamespaceSelector != nil
+		switch {
+		case p.IPBlock != nil && selects:
+			errs = append(errs, field.Forbidden(at, "may not specify both ipBlock and another peer"))
+		case p.IPBlock == nil && !selects:
+			errs = append(errs, field.Required(at, "must specify a peer"))
+		case p.IPBlock != nil:
+			_, block, err := net.ParseCIDR(p.IPBlock.CIDR)
+			if err != nil {
+				errs = append(errs, field.Invalid(at.Child("ipBlock", "cidr"), p.IPBlock.CIDR, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+				continue
+			}
+			for j, except := range p.IPBlock.Except {
+				ip, inner, err := net.ParseCIDR(except)
+				if err != nil {
+					errs = append(errs, field.Invalid(at.Child("ipBlock", "except").Index(j), except, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+					continue
+				}
+				outerBits, _ := block.Mask.Size()
+				if innerBits, _ := inner.Mask.Size(); !block.Contains(ip) || innerBits <= outerBits {
+					errs = append(errs, field.Invalid(at.Child("ipBlock", "except").Index(j), except, "must be a strict subset of `cidr`"))
+				}
+			}
+		}
+	}
+	return errs
+}
+
+func ipAddresses() *Kind {
+	return &Kind{
+		GVK:      networkingv1.SchemeGroupVersion.WithKind("IPAddress"),
+		Resource: "ipaddresses", Singular: "ipaddress", ShortNames: []string{"ip"},
+		New: made[networkingv1.IPAddress](), NewList: made[networkingv1.IPAddressList](),
+		NameErrors: func(name string, prefix bool) []string {
+			if a, err := netip.ParseAddr(name); err != nil || a.String() != name {
+				return []string{"must be a valid IP address in canonical form"}
+			}
+			return nil
+		},
+		Validate: checks(func(a *networkingv1.IPAddress) field.ErrorList {
+			ref, path := a.Spec.ParentRef, field.NewPath("spec", "parentRef")
+			if ref == nil {
+				return field.ErrorList{field.Required(path, "")}
+			}
+			var errs field.ErrorList
+			if ref.Resource == "" {
+				errs = append(errs, field.Required(path.Child("resource"), ""))
+			}
+			if ref.Name == "" {
+				errs = append(errs, field.Required(path.Child("name"), ""))
+			}
+			return errs
+		}),
+		ValidateUpdate: compares(func(a, old *networkingv1.IPAddress) field.ErrorList {
+			return immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+		}),
+		Fields: selectable(func(a *networkingv1.IPAddress) fields.Set {
+			if a.Spec.ParentRef == nil {
+				return nil
+			}
+			return fields.Set{
+				"spec.parentRef.group": a.Spec.ParentRef.Group, "spec.parentRef.resource": a.Spec.ParentRef.Resource,
+				"spec.parentRef.namespace": a.Spec.ParentRef.Namespace, "spec.parentRef.name": a.Spec.ParentRef.Name,
+			}
+		}),
+		Columns: columns("ParentRef", "Age"),
+		Row: row(func(a *networkingv1.IPAddress) []any {
+			parent := none
+			if r := a.Spec.ParentRef; r != nil {
+				parent = strings.TrimPrefix(r.Group+"/"+r.Resource+"/"+r.Namespace+"/"+r.Name, "/")
+			}
+			return []any{parent, age(a.CreationTimestamp)}
+		}),
+	}
+}
+
+func serviceCIDRs() *Kind {
+	return &Kind{
+		GVK:      networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
+		Resource: "servicecidrs", Singular: "servicecidr",
+		New: made[networkingv1.ServiceCIDR](), NewList: made[networkingv1.ServiceCIDRList](),
+		PrepareCreate: does(func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} }),
+		PrepareUpdate: updates(func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status }),
+		Validate: checks(func(c *networkingv1.ServiceCIDR) field.ErrorList {
+			var errs field.ErrorList
+			path := field.NewPath("spec", "cidrs")
+			if len(c.Spec.CIDRs) == 0 {
+				errs = append(errs, field.Required(path, "at least one CIDR required"))
+			}
+			for i, cidr := range c.Spec.CIDRs {
+				if p, err := netip.ParsePrefix(cidr); err != nil || p.Masked() != p {
+					errs = append(errs, field.Invalid(path.Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+				}
+			}
+			return errs
+		}),
+		ValidateUpdate: compares(func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
+			return immutable(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
+		}),
+		Columns: columns("CIDRs", "Age"),
+		Row: row(func(c *networkingv1.ServiceCIDR) []any {
+			return []any{strings.Join(c.Spec.CIDRs, ","), age(c.CreationTimestamp)}
+		}),
+		Status: status(func(to, from *networkingv1.ServiceCIDR) { to.Status = *from.Status.DeepCopy() }),
+	}
+}

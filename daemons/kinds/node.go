@@ -1,0 +1,132 @@
+package kinds
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func nodes() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Node"),
+		Resource: "nodes", Singular: "node", ShortNames: []string{"no"}, StorageKey: "minions",
+		New: made[corev1.Node](), NewList: made[corev1.NodeList](),
+		Default: does(func(n *corev1.Node) {
+			if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+				n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+			}
+		}),
+		// A kubelet registers with its status, so a new node keeps it.
+		PrepareUpdate: updates(func(n, old *corev1.Node) { n.Status = old.Status }),
+		Validate:      checks(validateNode), ValidateUpdate: compares(validateNodeUpdate),
+		Fields: selectable(func(n *corev1.Node) fields.Set {
+			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
+		}),
+		Columns:      columns("Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*", "Container-Runtime*"),
+		Row:          row(nodeRow),
+		Status:       status(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() }),
+		Subresources: []string{"proxy"},
+	}
+}
+
+func nodeRow(n *corev1.Node) []any {
+	status := "Unknown"
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			status = "NotReady"
+			if c.Status == corev1.ConditionTrue {
+				status = "Ready"
+			}
+		}
+	}
+	if n.Spec.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+	unknown := func(s string) string {
+		if s == "" {
+			return "<unknown>"
+		}
+		return s
+	}
+	info := n.Status.NodeInfo
+	return []any{
+		status, orNone(strings.Join(nodeRoles(n), ",")), age(n.CreationTimestamp), info.KubeletVersion,
+		orNone(nodeAddress(n, corev1.NodeInternalIP)), orNone(nodeAddress(n, corev1.NodeExternalIP)),
+		unknown(info.OSImage), unknown(info.KernelVersion), unknown(info.ContainerRuntimeVersion),
+	}
+}
+
+// nodeRoles reads the roles off the labels, as kubeadm and others set them.
+func nodeRoles(n *corev1.Node) []string {
+	var roles []string
+	for k, v := range n.Labels {
+		if role, ok := strings.CutPrefix(k, "node-role.kubernetes.io/"); ok && role != "" {
+			roles = append(roles, role)
+		} else if k == "kubernetes.io/role" && v != "" {
+			roles = append(roles, v)
+		}
+	}
+	slices.Sort(roles)
+	return slices.Compact(roles)
+}
+
+func nodeAddress(n *corev1.Node, t corev1.NodeAddressType) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == t {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+func validateNode(n *corev1.Node) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	for i, cidr := range n.Spec.PodCIDRs {
+		if _, _, err := net.ParseCIDR(cidr); err != nil {
+			errs = append(errs, field.Invalid(path.Child("podCIDRs").Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+		}
+	}
+	if len(n.Spec.PodCIDRs) > 2 {
+		errs = append(errs, field.Invalid(path.Child("podCIDRs"), n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
+	}
+	return append(errs, validateTaints(n.Spec.Taints, path.Child("taints"))...)
+}
+
+func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	seen := map[string]bool{}
+	for i, t := range taints {
+		at := path.Index(i)
+		errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
+		errs = append(errs, labelValue(t.Value, at.Child("value"))...)
+		errs = append(errs, supported(t.Effect, effects, at.Child("effect"))...)
+		id := t.Key + ":" + string(t.Effect)
+		if seen[id] {
+			dup := field.Duplicate(at, t)
+			dup.Detail = "taints must be unique by key and effect pair"
+			errs = append(errs, dup)
+		}
+		seen[id] = true
+	}
+	return errs
+}
+
+func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
+	errs := validateNode(n)
+	path := field.NewPath("spec")
+	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
+		errs = append(errs, field.Forbidden(path.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"))
+	}
+	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
+		errs = append(errs, field.Forbidden(path.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
+	}
+	return errs
+}

@@ -1,0 +1,121 @@
+package kinds
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func persistentVolumes() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
+		Resource: "persistentvolumes", Singular: "persistentvolume", ShortNames: []string{"pv"},
+		New: made[corev1.PersistentVolume](), NewList: made[corev1.PersistentVolumeList](),
+		Default: does(func(v *corev1.PersistentVolume) {
+			setEmpty(&v.Status.Phase, corev1.VolumePending)
+			setEmpty(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+			setDefault(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+			if v.Spec.HostPath != nil {
+				setDefault(&v.Spec.HostPath.Type, corev1.HostPathUnset)
+			}
+		}),
+		PrepareCreate: does(func(v *corev1.PersistentVolume) {
+			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
+		}),
+		PrepareUpdate:  updates(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
+		Validate:       checks(validatePersistentVolume),
+		ValidateUpdate: compares(validatePersistentVolumeUpdate),
+		Columns:        columns("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"),
+		Row:            row(persistentVolumeRow),
+		Status:         status(func(to, from *corev1.PersistentVolume) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func persistentVolumeRow(v *corev1.PersistentVolume) []any {
+	claim, mode, class := "", "<unset>", "<unset>"
+	if r := v.Spec.ClaimRef; r != nil {
+		claim = r.Namespace + "/" + r.Name
+	}
+	if v.Spec.VolumeMode != nil {
+		mode = string(*v.Spec.VolumeMode)
+	}
+	if v.Spec.VolumeAttributesClassName != nil {
+		class = *v.Spec.VolumeAttributesClassName
+	}
+	phase := string(v.Status.Phase)
+	if v.DeletionTimestamp != nil {
+		phase = "Terminating"
+	}
+	size := v.Spec.Capacity[corev1.ResourceStorage]
+	storageClass := v.Spec.StorageClassName
+	if beta, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		storageClass = beta
+	}
+	return []any{
+		size.String(), accessModes(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy), phase,
+		claim, storageClass, class, v.Status.Reason, age(v.CreationTimestamp), mode,
+	}
+}
+
+var allAccessModes = []corev1.PersistentVolumeAccessMode{
+	corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod,
+}
+
+func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
+	if len(modes) == 0 {
+		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
+	}
+	var errs field.ErrorList
+	for i, m := range modes {
+		errs = append(errs, supported(m, allAccessModes, path.Index(i))...)
+	}
+	if len(modes) > 1 && slices.Contains(modes, corev1.ReadWriteOncePod) {
+		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
+
+func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateAccessModes(v.Spec.AccessModes, path.Child("accessModes"))
+	if len(v.Spec.Capacity) == 0 {
+		errs = append(errs, field.Required(path.Child("capacity"), ""))
+	} else if _, ok := v.Spec.Capacity[corev1.ResourceStorage]; !ok || len(v.Spec.Capacity) > 1 {
+		errs = append(errs, field.NotSupported(path.Child("capacity"), v.Spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	for name, q := range v.Spec.Capacity {
+		if q.Sign() <= 0 {
+			errs = append(errs, field.Invalid(path.Child("capacity").Key(string(name)), q.String(), "must be greater than zero"))
+		}
+	}
+	if (v.Spec.PersistentVolumeSource == corev1.PersistentVolumeSource{}) {
+		errs = append(errs, field.Required(path, "must specify a volume type"))
+	}
+	if v.Spec.HostPath != nil && v.Spec.HostPath.Path == "" {
+		errs = append(errs, field.Required(path.Child("hostPath", "path"), ""))
+	}
+	if v.Spec.Local != nil {
+		if v.Spec.Local.Path == "" {
+			errs = append(errs, field.Required(path.Child("local", "path"), ""))
+		}
+		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
+			errs = append(errs, field.Required(path.Child("nodeAffinity"), "Local volume requires node affinity"))
+		}
+	}
+	if v.Spec.StorageClassName != "" {
+		errs = append(errs, dns1123Subdomain(v.Spec.StorageClassName, path.Child("storageClassName"))...)
+	}
+	return append(errs, supported(v.Spec.PersistentVolumeReclaimPolicy, []corev1.PersistentVolumeReclaimPolicy{
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain,
+	}, path.Child("persistentVolumeReclaimPolicy"))...)
+}
+
+func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
+	errs := validatePersistentVolume(v)
+	path := field.NewPath("spec")
+	if len(immutable(v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource, nil)) > 0 && v.Spec.CSI == nil {
+		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
+	}
+	return append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, path.Child("volumeMode"))...)
+}

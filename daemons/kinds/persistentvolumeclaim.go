@@ -1,0 +1,112 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func persistentVolumeClaims() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+		Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim", ShortNames: []string{"pvc"}, Namespaced: true,
+		New: made[corev1.PersistentVolumeClaim](), NewList: made[corev1.PersistentVolumeClaimList](),
+		Default: does(defaultClaim),
+		PrepareCreate: does(func(c *corev1.PersistentVolumeClaim) {
+			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+		}),
+		PrepareUpdate: updates(func(c, old *corev1.PersistentVolumeClaim) { c.Status = old.Status }),
+		Validate: checks(func(c *corev1.PersistentVolumeClaim) field.ErrorList {
+			return validateClaimSpec(&c.Spec, field.NewPath("spec"))
+		}),
+		ValidateUpdate: compares(validateClaimUpdate),
+		Columns:        columns("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age", "VolumeMode*"),
+		Row:            row(claimRow),
+		Status:         status(func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func defaultClaim(c *corev1.PersistentVolumeClaim) {
+	setEmpty(&c.Status.Phase, corev1.ClaimPending)
+	setDefault(&c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	// The old field and the one that replaces it say the same.
+	if c.Spec.DataSource != nil && c.Spec.DataSourceRef == nil {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{
+			APIGroup: c.Spec.DataSource.APIGroup, Kind: c.Spec.DataSource.Kind, Name: c.Spec.DataSource.Name,
+		}
+	}
+}
+
+func claimRow(c *corev1.PersistentVolumeClaim) []any {
+	phase := string(c.Status.Phase)
+	if c.DeletionTimestamp != nil {
+		phase = "Terminating"
+	}
+	size, modes := "", ""
+	if c.Spec.VolumeName != "" {
+		q := c.Status.Capacity[corev1.ResourceStorage]
+		size, modes = q.String(), accessModes(c.Status.AccessModes)
+	}
+	class, attributes, mode := "", "<unset>", "<unset>"
+	if beta, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		class = beta
+	} else if c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	if c.Spec.VolumeAttributesClassName != nil {
+		attributes = *c.Spec.VolumeAttributesClassName
+	}
+	if c.Spec.VolumeMode != nil {
+		mode = string(*c.Spec.VolumeMode)
+	}
+	return []any{phase, c.Spec.VolumeName, size, modes, class, attributes, age(c.CreationTimestamp), mode}
+}
+
+func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	errs := validateAccessModes(spec.AccessModes, path.Child("accessModes"))
+	if spec.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	storage := path.Child("resources").Key(string(corev1.ResourceStorage))
+	if q, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(storage, ""))
+	} else if q.Sign() <= 0 {
+		errs = append(errs, field.Invalid(storage, q.String(), "must be greater than zero"))
+	}
+	if class := value(spec.StorageClassName); class != "" {
+		errs = append(errs, dns1123Subdomain(class, path.Child("storageClassName"))...)
+	}
+	if spec.VolumeMode != nil {
+		errs = append(errs, supported(*spec.VolumeMode, []corev1.PersistentVolumeMode{
+			corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem,
+		}, path.Child("volumeMode"))...)
+	}
+	return errs
+}
+
+// validateClaimUpdate lets a claim be bound, grow, and get its class once.
+func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateClaimSpec(&c.Spec, path)
+	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	if was.VolumeName == "" {
+		is.VolumeName = ""
+	}
+	if was.StorageClassName == nil {
+		is.StorageClassName = nil
+	}
+	newSize, oldSize := is.Resources.Requests[corev1.ResourceStorage], was.Resources.Requests[corev1.ResourceStorage]
+	is.Resources.Requests, is.VolumeAttributesClassName = was.Resources.Requests, was.VolumeAttributesClassName
+	if len(immutable(is, was, nil)) > 0 {
+		errs = append(errs, field.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
+	}
+	if cmp := newSize.Cmp(oldSize); cmp < 0 {
+		least := c.Status.Capacity[corev1.ResourceStorage]
+		if newSize.Cmp(least) <= 0 || least.IsZero() {
+			errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+		}
+	} else if cmp > 0 && old.Status.Phase != corev1.ClaimBound {
+		errs = append(errs, field.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
+	}
+	return errs
+}

@@ -1,0 +1,110 @@
+package kinds
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func pods() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Pod"),
+		Resource: "pods", Singular: "pod", ShortNames: []string{"po"}, Categories: []string{"all"},
+		Namespaced: true, HasGeneration: true,
+		New: made[corev1.Pod](), NewList: made[corev1.PodList](),
+		Default:       does(defaultPod),
+		PrepareCreate: does(preparePod),
+		PrepareUpdate: updates(func(pod, old *corev1.Pod) { pod.Status = old.Status }),
+		Validate:      checks(validatePod), ValidateUpdate: compares(validatePodUpdate),
+		Fields: selectable(podFields), IndexedFields: []string{"spec.nodeName"},
+		Columns: columns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
+		Row:     row(podRow), GracePeriod: podGracePeriod,
+		Status:       status(copyPodStatus),
+		Subresources: []string{"binding", "eviction", "log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize"},
+	}
+}
+
+// preparePod empties the status and works out the quality of service, which is
+// fixed for the life of a pod.
+func preparePod(pod *corev1.Pod) {
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(pod)}
+}
+
+// copyPodStatus keeps the class of service, which nobody may change.
+func copyPodStatus(to, from *corev1.Pod) {
+	qos := to.Status.QOSClass
+	to.Status = *from.Status.DeepCopy()
+	if to.Status.QOSClass == "" {
+		to.Status.QOSClass = qos
+	}
+}
+
+func podFields(pod *corev1.Pod) fields.Set {
+	ip := ""
+	if len(pod.Status.PodIPs) > 0 {
+		ip = pod.Status.PodIPs[0].IP
+	} else {
+		ip = pod.Status.PodIP
+	}
+	return fields.Set{
+		"spec.nodeName":            pod.Spec.NodeName,
+		"spec.restartPolicy":       string(pod.Spec.RestartPolicy),
+		"spec.schedulerName":       pod.Spec.SchedulerName,
+		"spec.serviceAccountName":  pod.Spec.ServiceAccountName,
+		"spec.hostNetwork":         strconv.FormatBool(pod.Spec.HostNetwork),
+		"status.phase":             string(pod.Status.Phase),
+		"status.podIP":             ip,
+		"status.nominatedNodeName": pod.Status.NominatedNodeName,
+	}
+}
+
+// podGracePeriod gives the kubelet time to stop what runs; a pod that is on no node
+// or has finished has nothing to stop.
+func podGracePeriod(obj runtime.Object, asked *int64) int64 {
+	pod := obj.(*corev1.Pod)
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if asked != nil {
+		seconds = *asked
+	} else if pod.Spec.TerminationGracePeriodSeconds != nil {
+		seconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return 0
+	}
+	if seconds < 0 {
+		return 1
+	}
+	return seconds
+}
+
+func podRow(pod *corev1.Pod) []any {
+	s := summarize(pod)
+	restarts := strconv.Itoa(s.restarts)
+	if s.restarts != 0 && !s.lastRestart.IsZero() {
+		restarts = fmt.Sprintf("%d (%s ago)", s.restarts, age(metav1.Time{Time: s.lastRestart}))
+	}
+	ip := pod.Status.PodIP
+	if len(pod.Status.PodIPs) > 0 {
+		ip = pod.Status.PodIPs[0].IP
+	}
+	gates := none
+	if total := len(pod.Spec.ReadinessGates); total > 0 {
+		met := 0
+		for _, gate := range pod.Spec.ReadinessGates {
+			for _, c := range pod.Status.Conditions {
+				if c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue {
+					met++
+				}
+			}
+		}
+		gates = fmt.Sprintf("%d/%d", met, total)
+	}
+	return []any{
+		fmt.Sprintf("%d/%d", s.ready, s.total), s.reason, restarts, age(pod.CreationTimestamp),
+		orNone(ip), orNone(pod.Spec.NodeName), orNone(pod.Status.NominatedNodeName), gates,
+	}
+}

@@ -1,0 +1,180 @@
+package kinds
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// defaultPod fills in what only a pod itself gets, and not a template.
+func defaultPod(pod *corev1.Pod) {
+	defaultPodSpec(&pod.Spec)
+	setDefault(&pod.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	for i := range pod.Spec.InitContainers {
+		defaultRequests(&pod.Spec.InitContainers[i].Resources)
+	}
+	for i := range pod.Spec.Containers {
+		defaultRequests(&pod.Spec.Containers[i].Resources)
+	}
+	if pod.Spec.Resources != nil {
+		defaultRequests(pod.Spec.Resources)
+	}
+	setEmpty(&pod.Status.Phase, corev1.PodPending)
+}
+
+// defaultRequests lets a limit stand for the request that was left out.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		if _, ok := r.Requests[name]; !ok {
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[name] = limit.DeepCopy()
+		}
+	}
+}
+
+// defaultPodTemplate is for all kinds that make pods.
+func defaultPodTemplate(t *corev1.PodTemplateSpec) { defaultPodSpec(&t.Spec) }
+
+func defaultPodSpec(spec *corev1.PodSpec) {
+	setEmpty(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	setEmpty(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setEmpty(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	setDefault(&spec.TerminationGracePeriodSeconds, int64(corev1.DefaultTerminationGracePeriodSeconds))
+	setDefault(&spec.SecurityContext, corev1.PodSecurityContext{})
+	// The old name of the service account's field is kept the same as the new one.
+	setEmpty(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i])
+	}
+	for i := range spec.InitContainers {
+		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
+	}
+	for i := range spec.Containers {
+		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+	}
+	for i := range spec.EphemeralContainers {
+		c := corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
+		defaultContainer(&c, false)
+		spec.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
+	}
+}
+
+func defaultContainer(c *corev1.Container, hostNetwork bool) {
+	setEmpty(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	setEmpty(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	setEmpty(&c.ImagePullPolicy, pullPolicy(c.Image))
+	for i := range c.Ports {
+		setEmpty(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		if hostNetwork {
+			setEmpty(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+		}
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil {
+			if from.FieldRef != nil {
+				setEmpty(&from.FieldRef.APIVersion, "v1")
+			}
+			if from.FileKeyRef != nil {
+				setDefault(&from.FileKeyRef.Optional, false)
+			}
+		}
+	}
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe != nil {
+			defaultProbe(probe)
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, handler := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if handler != nil {
+				defaultHTTPGet(handler.HTTPGet)
+			}
+		}
+	}
+}
+
+// pullPolicy is Always for an image that moves: one without a tag or with latest.
+func pullPolicy(image string) corev1.PullPolicy {
+	name, _, digest := strings.Cut(image, "@")
+	tag := ""
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		tag = name[i+1:]
+	}
+	if tag == "latest" || (tag == "" && !digest) {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
+func defaultProbe(p *corev1.Probe) {
+	setEmpty(&p.TimeoutSeconds, 1)
+	setEmpty(&p.PeriodSeconds, 10)
+	setEmpty(&p.SuccessThreshold, 1)
+	setEmpty(&p.FailureThreshold, 3)
+	defaultHTTPGet(p.HTTPGet)
+	if p.GRPC != nil {
+		setDefault(&p.GRPC.Service, "")
+	}
+}
+
+func defaultHTTPGet(h *corev1.HTTPGetAction) {
+	if h != nil {
+		setEmpty(&h.Path, "/")
+		setEmpty(&h.Scheme, corev1.URISchemeHTTP)
+		if h.Port == (intstr.IntOrString{}) {
+			h.Port = intstr.FromInt32(0)
+		}
+	}
+}
+
+func defaultVolume(v *corev1.Volume) {
+	if (v.VolumeSource == corev1.VolumeSource{}) {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	if v.Secret != nil {
+		setDefault(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
+	}
+	if v.ConfigMap != nil {
+		setDefault(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
+	}
+	if v.DownwardAPI != nil {
+		setDefault(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
+		defaultDownward(v.DownwardAPI.Items)
+	}
+	if v.Projected != nil {
+		setDefault(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
+		for i := range v.Projected.Sources {
+			source := &v.Projected.Sources[i]
+			if source.ServiceAccountToken != nil {
+				setDefault(&source.ServiceAccountToken.ExpirationSeconds, 60*60)
+			}
+			if source.DownwardAPI != nil {
+				defaultDownward(source.DownwardAPI.Items)
+			}
+		}
+	}
+	if v.HostPath != nil {
+		setDefault(&v.HostPath.Type, corev1.HostPathUnset)
+	}
+	if v.ISCSI != nil {
+		setEmpty(&v.ISCSI.ISCSIInterface, "default")
+	}
+	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+		setDefault(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	}
+	if v.Image != nil {
+		setEmpty(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	}
+}
+
+func defaultDownward(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		if items[i].FieldRef != nil {
+			setEmpty(&items[i].FieldRef.APIVersion, "v1")
+		}
+	}
+}

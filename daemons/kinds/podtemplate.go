@@ -1,0 +1,46 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func podTemplates() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("PodTemplate"),
+		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true,
+		New: made[corev1.PodTemplate](), NewList: made[corev1.PodTemplateList](),
+		Default: does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
+		Validate: checks(func(t *corev1.PodTemplate) field.ErrorList {
+			return validatePodTemplate(&t.Template, field.NewPath("template"))
+		}),
+		Columns: columns("Containers", "Images", "Pod Labels"),
+		Row: row(func(t *corev1.PodTemplate) []any {
+			return []any{containerNames(&t.Template.Spec), containerImages(&t.Template.Spec), labelText(t.Template.Labels)}
+		}),
+	}
+}
+
+// bindings is the old way to bind a pod, without naming it in the path.
+func bindings() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Binding"),
+		Resource: "bindings", Singular: "binding", Namespaced: true, Virtual: true, Verbs: createOnly,
+		New: made[corev1.Binding](), NewList: made[metav1.List](),
+		Validate: checks(ValidateBinding),
+	}
+}
+
+// ValidateBinding is for the binding subresource of pods, too.
+func ValidateBinding(b *corev1.Binding) field.ErrorList {
+	path := field.NewPath("target")
+	var errs field.ErrorList
+	if b.Target.Kind != "" && b.Target.Kind != "Node" {
+		errs = append(errs, field.NotSupported(path.Child("kind"), b.Target.Kind, []string{"Node", "<empty>"}))
+	}
+	if b.Target.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	return errs
+}

@@ -1,0 +1,136 @@
+package kinds
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func leases() *Kind {
+	return &Kind{
+		GVK:      coordinationv1.SchemeGroupVersion.WithKind("Lease"),
+		Resource: "leases", Singular: "lease", Namespaced: true,
+		New: made[coordinationv1.Lease](), NewList: made[coordinationv1.LeaseList](),
+		Validate: checks(func(l *coordinationv1.Lease) field.ErrorList {
+			path := field.NewPath("spec")
+			var errs field.ErrorList
+			if s := l.Spec.LeaseDurationSeconds; s != nil && *s <= 0 {
+				errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *s, "must be greater than 0"))
+			}
+			return append(errs, notNegative(int64(value(l.Spec.LeaseTransitions)), path.Child("leaseTransitions"))...)
+		}),
+		Columns: columns("Holder", "Age"),
+		Row: row(func(l *coordinationv1.Lease) []any {
+			return []any{value(l.Spec.HolderIdentity), age(l.CreationTimestamp)}
+		}),
+	}
+}
+
+func podDisruptionBudgets() *Kind {
+	return &Kind{
+		GVK:      policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"}, Namespaced: true, HasGeneration: true,
+		New: made[policyv1.PodDisruptionBudget](), NewList: made[policyv1.PodDisruptionBudgetList](),
+		PrepareCreate: does(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
+		PrepareUpdate: updates(func(b, old *policyv1.PodDisruptionBudget) { b.Status = old.Status }),
+		Validate:      checks(validateBudget),
+		Columns:       columns("Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
+		Row: row(func(b *policyv1.PodDisruptionBudget) []any {
+			least, most := "N/A", "N/A"
+			if b.Spec.MinAvailable != nil {
+				least = b.Spec.MinAvailable.String()
+			}
+			if b.Spec.MaxUnavailable != nil {
+				most = b.Spec.MaxUnavailable.String()
+			}
+			return []any{least, most, int64(b.Status.DisruptionsAllowed), age(b.CreationTimestamp)}
+		}),
+		Status: status(func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() }),
+	}
+}
+
+func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(path, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
+	}
+	for _, bound := range []struct {
+		name string
+		errs func(*field.Path) field.ErrorList
+	}{
+		{"minAvailable", func(p *field.Path) field.ErrorList { _, e := countOrPercent(b.Spec.MinAvailable, p); return e }},
+		{"maxUnavailable", func(p *field.Path) field.ErrorList { _, e := countOrPercent(b.Spec.MaxUnavailable, p); return e }},
+	} {
+		errs = append(errs, bound.errs(path.Child(bound.name))...)
+	}
+	if b.Spec.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	}
+	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
+		errs = append(errs, supported(*p, []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}, path.Child("unhealthyPodEvictionPolicy"))...)
+	}
+	return errs
+}
+
+// The highest priority that users may give; above it are the system's own.
+const highestUserPriority = int32(1000000000)
+
+func priorityClasses() *Kind {
+	return &Kind{
+		GVK:      schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
+		Resource: "priorityclasses", Singular: "priorityclass", ShortNames: []string{"pc"}, HasGeneration: true,
+		New: made[schedulingv1.PriorityClass](), NewList: made[schedulingv1.PriorityClassList](),
+		Default: does(func(c *schedulingv1.PriorityClass) { setDefault(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
+		Validate: checks(func(c *schedulingv1.PriorityClass) field.ErrorList {
+			var errs field.ErrorList
+			if strings.HasPrefix(c.Name, "system-") {
+				if builtin, ok := SystemPriorities[c.Name]; !ok || builtin != c.Value {
+					errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+c.Name+" is not a known system priority class"))
+				}
+			} else if c.Value > highestUserPriority {
+				errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
+			}
+			return append(errs, supported(value(c.PreemptionPolicy), []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}, field.NewPath("preemptionPolicy"))...)
+		}),
+		ValidateUpdate: compares(func(c, old *schedulingv1.PriorityClass) field.ErrorList {
+			var errs field.ErrorList
+			if c.Value != old.Value {
+				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+			}
+			return append(errs, immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+		}),
+		Columns: columns("Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
+		Row: row(func(c *schedulingv1.PriorityClass) []any {
+			return []any{int64(c.Value), c.GlobalDefault, age(c.CreationTimestamp), string(value(c.PreemptionPolicy))}
+		}),
+	}
+}
+
+// SystemPriorities are the values of the priority classes that every cluster has.
+var SystemPriorities = map[string]int32{
+	"system-cluster-critical": 2000000000,
+	"system-node-critical":    2000001000,
+}
+
+func runtimeClasses() *Kind {
+	return &Kind{
+		GVK:      nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
+		Resource: "runtimeclasses", Singular: "runtimeclass",
+		New: made[nodev1.RuntimeClass](), NewList: made[nodev1.RuntimeClassList](),
+		Validate: checks(func(c *nodev1.RuntimeClass) field.ErrorList {
+			return dns1123Label(c.Handler, field.NewPath("handler"))
+		}),
+		ValidateUpdate: compares(func(c, old *nodev1.RuntimeClass) field.ErrorList {
+			return immutable(c.Handler, old.Handler, field.NewPath("handler"))
+		}),
+		Columns: columns("Handler", "Age"),
+		Row:     row(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler, age(c.CreationTimestamp)} }),
+	}
+}

@@ -1,0 +1,115 @@
+package kinds
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// now is the clock of ages; tests set it.
+var now = time.Now
+
+// none is how kubectl shows nothing.
+const none = "<none>"
+
+// age says how long ago t was, as "5d2h".
+func age(t metav1.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now().Sub(t.Time))
+}
+
+func ageMicro(t metav1.MicroTime) string { return age(metav1.Time{Time: t.Time}) }
+
+// orNone returns s, or <none> when it is empty.
+func orNone(s string) string {
+	if s == "" {
+		return none
+	}
+	return s
+}
+
+// value returns what p points at, or the zero value.
+func value[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// ptr returns a pointer to v.
+func ptr[T any](v T) *T { return &v }
+
+// setDefault points p at v when it points at nothing.
+func setDefault[T any](p **T, v T) {
+	if *p == nil {
+		*p = &v
+	}
+}
+
+// setEmpty sets *p to v when it holds the zero value.
+func setEmpty[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+func selectorText(s *metav1.LabelSelector) string { return metav1.FormatLabelSelector(s) }
+
+func labelText(m map[string]string) string { return labels.FormatLabels(m) }
+
+// containerNames and containerImages are the cells CONTAINERS and IMAGES.
+func containerNames(spec *corev1.PodSpec) string {
+	names := make([]string, 0, len(spec.Containers))
+	for _, c := range spec.Containers {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ",")
+}
+
+func containerImages(spec *corev1.PodSpec) string {
+	images := make([]string, 0, len(spec.Containers))
+	for _, c := range spec.Containers {
+		images = append(images, c.Image)
+	}
+	return strings.Join(images, ",")
+}
+
+// more joins the first limit entries and says how many follow.
+func more(list []string, limit int) string {
+	if len(list) == 0 {
+		return none
+	}
+	if len(list) <= limit {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprintf("%s + %d more...", strings.Join(list[:limit], ","), len(list)-limit)
+}
+
+// accessModes abbreviates volumes' access modes, each once and in a fixed order.
+func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
+	var out []string
+	for _, m := range []struct {
+		mode  corev1.PersistentVolumeAccessMode
+		short string
+	}{
+		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"},
+		{corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
+	} {
+		for _, have := range modes {
+			if have == m.mode {
+				out = append(out, m.short)
+				break
+			}
+		}
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,200 @@
+package kinds
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func roles() *Kind {
+	return &Kind{
+		GVK:      rbacv1.SchemeGroupVersion.WithKind("Role"),
+		Resource: "roles", Singular: "role", Namespaced: true, NameErrors: pathSegmentName,
+		New: made[rbacv1.Role](), NewList: made[rbacv1.RoleList](),
+		Validate: checks(func(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }),
+		Columns:  columns("Created At"),
+		Row:      row(func(r *rbacv1.Role) []any { return []any{created(r.CreationTimestamp)} }),
+	}
+}
+
+func clusterRoles() *Kind {
+	return &Kind{
+		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
+		Resource: "clusterroles", Singular: "clusterrole", NameErrors: pathSegmentName,
+		New: made[rbacv1.ClusterRole](), NewList: made[rbacv1.ClusterRoleList](),
+		Validate: checks(func(r *rbacv1.ClusterRole) field.ErrorList {
+			errs := validateRules(r.Rules, false)
+			if r.AggregationRule != nil {
+				path := field.NewPath("aggregationRule", "clusterRoleSelectors")
+				if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
+					errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+				}
+				for i := range r.AggregationRule.ClusterRoleSelectors {
+					errs = append(errs, metavalidation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[i], metavalidation.LabelSelectorValidationOptions{}, path.Index(i))...)
+				}
+			}
+			return errs
+		}),
+		Columns: columns("Created At"),
+		Row:     row(func(r *rbacv1.ClusterRole) []any { return []any{created(r.CreationTimestamp)} }),
+	}
+}
+
+// pathSegmentName is for names that may hold what a path may: system:node.
+func pathSegmentName(name string, prefix bool) []string {
+	var msgs []string
+	if name == "." || name == ".." {
+		msgs = append(msgs, fmt.Sprintf("may not be '%s'", name))
+	}
+	for _, c := range []string{"/", "%"} {
+		if strings.Contains(name, c) {
+			msgs = append(msgs, fmt.Sprintf("may not contain '%s'", c))
+		}
+	}
+	return msgs
+}
+
+func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
+	var errs field.ErrorList
+	for i, r := range rules {
+		path := field.NewPath("rules").Index(i)
+		if len(r.Verbs) == 0 {
+			errs = append(errs, field.Required(path.Child("verbs"), "verbs must contain at least one value"))
+		}
+		if len(r.NonResourceURLs) > 0 {
+			if namespaced {
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
+			}
+			if len(r.APIGroups)+len(r.Resources)+len(r.ResourceNames) > 0 {
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+			}
+			continue
+		}
+		if len(r.APIGroups) == 0 {
+			errs = append(errs, field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"))
+		}
+		if len(r.Resources) == 0 {
+			errs = append(errs, field.Required(path.Child("resources"), "resource rules must supply at least one resource"))
+		}
+	}
+	return errs
+}
+
+func roleBindings() *Kind {
+	return &Kind{
+		GVK:      rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentName,
+		New: made[rbacv1.RoleBinding](), NewList: made[rbacv1.RoleBindingList](),
+		Default: does(func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
+		Validate: checks(func(b *rbacv1.RoleBinding) field.ErrorList {
+			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true)
+		}),
+		ValidateUpdate: compares(func(b, old *rbacv1.RoleBinding) field.ErrorList {
+			return append(validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true), sameRole(b.RoleRef, old.RoleRef)...)
+		}),
+		Columns: columns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
+		Row:     row(func(b *rbacv1.RoleBinding) []any { return bindingRow(b.RoleRef, b.Subjects, b.CreationTimestamp) }),
+	}
+}
+
+func clusterRoleBindings() *Kind {
+	return &Kind{
+		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentName,
+		New: made[rbacv1.ClusterRoleBinding](), NewList: made[rbacv1.ClusterRoleBindingList](),
+		Default: does(func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
+		Validate: checks(func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
+			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false)
+		}),
+		ValidateUpdate: compares(func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+			return append(validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false), sameRole(b.RoleRef, old.RoleRef)...)
+		}),
+		Columns: columns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
+		Row: row(func(b *rbacv1.ClusterRoleBinding) []any {
+			return bindingRow(b.RoleRef, b.Subjects, b.CreationTimestamp)
+		}),
+	}
+}
+
+func defaultBinding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	setEmpty(&ref.APIGroup, rbacv1.GroupName)
+	for i := range subjects {
+		if subjects[i].Kind == rbacv1.UserKind || subjects[i].Kind == rbacv1.GroupKind {
+			setEmpty(&subjects[i].APIGroup, rbacv1.GroupName)
+		}
+	}
+}
+
+func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
+	if ref != old {
+		return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
+	}
+	return nil
+}
+
+func validateRoleBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, kinds []string, namespaced bool) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("roleRef")
+	if ref.APIGroup != rbacv1.GroupName {
+		errs = append(errs, field.NotSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
+	}
+	if !oneOf(ref.Kind, kinds) {
+		errs = append(errs, field.NotSupported(path.Child("kind"), ref.Kind, kinds))
+	}
+	if ref.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	} else {
+		errs = append(errs, invalid(path.Child("name"), ref.Name, pathSegmentName(ref.Name, false))...)
+	}
+	for i, s := range subjects {
+		at := field.NewPath("subjects").Index(i)
+		if s.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		}
+		switch s.Kind {
+		case rbacv1.ServiceAccountKind:
+			if s.Name != "" {
+				errs = append(errs, invalid(at.Child("name"), s.Name, validation.IsDNS1123Subdomain(s.Name))...)
+			}
+			if s.APIGroup != "" {
+				errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))
+			}
+			if !namespaced && s.Namespace == "" {
+				errs = append(errs, field.Required(at.Child("namespace"), ""))
+			}
+		case rbacv1.UserKind, rbacv1.GroupKind:
+			if s.APIGroup != rbacv1.GroupName {
+				errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
+			}
+		default:
+			errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		}
+	}
+	return errs
+}
+
+func bindingRow(ref rbacv1.RoleRef, subjects []rbacv1.Subject, made metav1.Time) []any {
+	var users, groups, accounts []string
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			users = append(users, s.Name)
+		case rbacv1.GroupKind:
+			groups = append(groups, s.Name)
+		case rbacv1.ServiceAccountKind:
+			accounts = append(accounts, s.Namespace+"/"+s.Name)
+		}
+	}
+	return []any{
+		ref.Kind + "/" + ref.Name, age(made),
+		strings.Join(users, ", "), strings.Join(groups, ", "), strings.Join(accounts, ", "),
+	}
+}

@@ -1,0 +1,134 @@
+package kinds
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func replicaSets() *Kind {
+	return &Kind{
+		GVK:      appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
+		Resource: "replicasets", Singular: "replicaset", ShortNames: []string{"rs"}, Categories: []string{"all"},
+		Namespaced: true, HasGeneration: true,
+		New: made[appsv1.ReplicaSet](), NewList: made[appsv1.ReplicaSetList](),
+		Default: does(func(r *appsv1.ReplicaSet) {
+			setDefault(&r.Spec.Replicas, 1)
+			defaultPodTemplate(&r.Spec.Template)
+		}),
+		PrepareCreate: does(func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} }),
+		PrepareUpdate: updates(func(r, old *appsv1.ReplicaSet) { r.Status = old.Status }),
+		Validate:      checks(validateReplicaSet),
+		ValidateUpdate: compares(func(r, old *appsv1.ReplicaSet) field.ErrorList {
+			return append(validateReplicaSet(r), immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+		}),
+		Fields: selectable(func(r *appsv1.ReplicaSet) fields.Set {
+			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
+		}),
+		Columns: columns("Desired:integer", "Current:integer", "Ready:integer", "Age", "Containers*", "Images*", "Selector*"),
+		Row: row(func(r *appsv1.ReplicaSet) []any {
+			spec := &r.Spec.Template.Spec
+			return []any{
+				int64(value(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
+				containerNames(spec), containerImages(spec), selectorText(r.Spec.Selector),
+			}
+		}),
+		Status: status(func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() }),
+		Scale: &Scale{
+			Get: func(o runtime.Object) (int32, int32, string) {
+				r := o.(*appsv1.ReplicaSet)
+				return value(r.Spec.Replicas), r.Status.Replicas, scaleSelector(r.Spec.Selector)
+			},
+			Set: func(o runtime.Object, n int32) { o.(*appsv1.ReplicaSet).Spec.Replicas = &n },
+		},
+	}
+}
+
+// scaleSelector is the text form that autoscalers parse.
+func scaleSelector(s *metav1.LabelSelector) string {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return ""
+	}
+	return selector.String()
+}
+
+func validateReplicaSet(r *appsv1.ReplicaSet) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := notNegative(int64(value(r.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, notNegative(int64(r.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, templateSelector("ReplicaSet", r.Spec.Selector, &r.Spec.Template, path)...)
+	errs = append(errs, validatePodTemplate(&r.Spec.Template, path.Child("template"))...)
+	return append(errs, alwaysRestart("ReplicaSet", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
+}
+
+func replicationControllers() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("ReplicationController"),
+		Resource: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"}, Categories: []string{"all"},
+		Namespaced: true, StorageKey: "controllers", HasGeneration: true,
+		New: made[corev1.ReplicationController](), NewList: made[corev1.ReplicationControllerList](),
+		Default:       does(defaultReplicationController),
+		PrepareCreate: does(func(r *corev1.ReplicationController) { r.Status = corev1.ReplicationControllerStatus{} }),
+		PrepareUpdate: updates(func(r, old *corev1.ReplicationController) { r.Status = old.Status }),
+		Validate:      checks(validateReplicationController),
+		Fields: selectable(func(r *corev1.ReplicationController) fields.Set {
+			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
+		}),
+		Columns: columns("Desired:integer", "Current:integer", "Ready:integer", "Age", "Containers*", "Images*", "Selector*"),
+		Row: row(func(r *corev1.ReplicationController) []any {
+			names, images := "", ""
+			if r.Spec.Template != nil {
+				names, images = containerNames(&r.Spec.Template.Spec), containerImages(&r.Spec.Template.Spec)
+			}
+			return []any{
+				int64(value(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp),
+				names, images, labelText(r.Spec.Selector),
+			}
+		}),
+		Status: status(func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() }),
+		Scale: &Scale{
+			Get: func(o runtime.Object) (int32, int32, string) {
+				r := o.(*corev1.ReplicationController)
+				return value(r.Spec.Replicas), r.Status.Replicas, labels.Set(r.Spec.Selector).String()
+			},
+			Set: func(o runtime.Object, n int32) { o.(*corev1.ReplicationController).Spec.Replicas = &n },
+		},
+	}
+}
+
+// defaultReplicationController takes selector and labels from the template.
+func defaultReplicationController(r *corev1.ReplicationController) {
+	setDefault(&r.Spec.Replicas, 1)
+	if r.Spec.Template == nil {
+		return
+	}
+	defaultPodTemplate(r.Spec.Template)
+	if len(r.Spec.Selector) == 0 {
+		r.Spec.Selector = r.Spec.Template.Labels
+	}
+	if len(r.Labels) == 0 {
+		r.Labels = r.Spec.Template.Labels
+	}
+}
+
+func validateReplicationController(r *corev1.ReplicationController) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := notNegative(int64(value(r.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, notNegative(int64(r.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	if len(r.Spec.Selector) == 0 {
+		errs = append(errs, field.Required(path.Child("selector"), ""))
+	}
+	if r.Spec.Template == nil {
+		return append(errs, field.Required(path.Child("template"), ""))
+	}
+	if !labels.SelectorFromSet(r.Spec.Selector).Matches(labels.Set(r.Spec.Template.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), r.Spec.Template.Labels, "`selector` does not match template `labels`"))
+	}
+	errs = append(errs, validatePodTemplate(r.Spec.Template, path.Child("template"))...)
+	return append(errs, alwaysRestart("ReplicationController", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
+}

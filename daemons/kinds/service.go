@@ -1,0 +1,157 @@
+package kinds
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func services() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("Service"),
+		Resource: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"},
+		Namespaced: true, StorageKey: "services/specs",
+		New: made[corev1.Service](), NewList: made[corev1.ServiceList](),
+		Default:       does(defaultService),
+		PrepareCreate: does(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
+		PrepareUpdate: updates(prepareServiceUpdate),
+		NameErrors:    dns1035Name,
+		Validate:      checks(validateService), ValidateUpdate: compares(validateServiceUpdate),
+		Fields: selectable(func(s *corev1.Service) fields.Set {
+			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
+		}),
+		Columns:      columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
+		Row:          row(serviceRow),
+		Status:       status(func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() }),
+		Subresources: []string{"proxy"},
+	}
+}
+
+// dns1035Name is for names that become the first label of a DNS name and may not
+// begin with a digit.
+func dns1035Name(name string, prefix bool) []string {
+	if prefix {
+		name = strings.TrimSuffix(name, "-") + "a"
+	}
+	return validation.IsDNS1035Label(name)
+}
+
+func dns1123LabelName(name string, prefix bool) []string {
+	if prefix {
+		name = strings.TrimSuffix(name, "-") + "a"
+	}
+	return validation.IsDNS1123Label(name)
+}
+
+func defaultService(s *corev1.Service) {
+	spec := &s.Spec
+	setEmpty(&spec.SessionAffinity, corev1.ServiceAffinityNone)
+	setEmpty(&spec.Type, corev1.ServiceTypeClusterIP)
+	if spec.SessionAffinity == corev1.ServiceAffinityNone {
+		spec.SessionAffinityConfig = nil
+	} else if spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		if spec.SessionAffinityConfig == nil || spec.SessionAffinityConfig.ClientIP == nil || spec.SessionAffinityConfig.ClientIP.TimeoutSeconds == nil {
+			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(corev1.DefaultClientIPServiceAffinitySeconds)},
+			}
+		}
+	}
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		setEmpty(&p.Protocol, corev1.ProtocolTCP)
+		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
+			p.TargetPort = intstr.FromInt32(p.Port)
+		}
+	}
+	external := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
+	if external || (spec.Type == corev1.ServiceTypeClusterIP && len(spec.ExternalIPs) > 0) {
+		setEmpty(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
+	}
+	if external || spec.Type == corev1.ServiceTypeClusterIP {
+		setDefault(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
+	}
+	if spec.Type == corev1.ServiceTypeLoadBalancer {
+		setDefault(&spec.AllocateLoadBalancerNodePorts, true)
+	}
+}
+
+// prepareServiceUpdate keeps what was allocated and what the client did not
+// mention: addresses, and the node ports of ports that stay.
+func prepareServiceUpdate(s, old *corev1.Service) {
+	s.Status = old.Status
+	wants := func(t corev1.ServiceType) bool { return t != corev1.ServiceTypeExternalName }
+	if wants(s.Spec.Type) && wants(old.Spec.Type) && s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, append([]string(nil), old.Spec.ClusterIPs...)
+	}
+	if wants(s.Spec.Type) && wants(old.Spec.Type) {
+		if s.Spec.IPFamilyPolicy == nil {
+			s.Spec.IPFamilyPolicy = old.Spec.IPFamilyPolicy
+		}
+		if len(s.Spec.IPFamilies) == 0 {
+			s.Spec.IPFamilies = append([]corev1.IPFamily(nil), old.Spec.IPFamilies...)
+		}
+	}
+	nodePorts := func(t corev1.ServiceType) bool {
+		return t == corev1.ServiceTypeNodePort || t == corev1.ServiceTypeLoadBalancer
+	}
+	if !nodePorts(s.Spec.Type) || !nodePorts(old.Spec.Type) {
+		return
+	}
+	for i := range s.Spec.Ports {
+		for _, p := range old.Spec.Ports {
+			if s.Spec.Ports[i].NodePort == 0 && p.Port == s.Spec.Ports[i].Port && p.Protocol == s.Spec.Ports[i].Protocol {
+				s.Spec.Ports[i].NodePort = p.NodePort
+			}
+		}
+	}
+	if s.Spec.HealthCheckNodePort == 0 && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		s.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
+	}
+}
+
+func serviceRow(s *corev1.Service) []any {
+	ip := none
+	if len(s.Spec.ClusterIPs) > 0 {
+		ip = s.Spec.ClusterIPs[0]
+	} else if s.Spec.ClusterIP != "" {
+		ip = s.Spec.ClusterIP
+	}
+	ports := make([]string, 0, len(s.Spec.Ports))
+	for _, p := range s.Spec.Ports {
+		text := fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+		if p.NodePort > 0 {
+			text = fmt.Sprintf("%d:%d/%s", p.Port, p.NodePort, p.Protocol)
+		}
+		ports = append(ports, text)
+	}
+	return []any{
+		string(s.Spec.Type), ip, serviceExternal(s), orNone(strings.Join(ports, ",")),
+		age(s.CreationTimestamp), labelText(s.Spec.Selector),
+	}
+}
+
+func serviceExternal(s *corev1.Service) string {
+	switch s.Spec.Type {
+	case corev1.ServiceTypeExternalName:
+		return s.Spec.ExternalName
+	case corev1.ServiceTypeLoadBalancer:
+		addresses := []string{}
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			if in.IP != "" {
+				addresses = append(addresses, in.IP)
+			} else if in.Hostname != "" {
+				addresses = append(addresses, in.Hostname)
+			}
+		}
+		if addresses = append(addresses, s.Spec.ExternalIPs...); len(addresses) == 0 {
+			return "<pending>"
+		}
+		return strings.Join(addresses, ",")
+	default:
+		return orNone(strings.Join(s.Spec.ExternalIPs, ","))
+	}
+}

@@ -1,0 +1,118 @@
+package kinds
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func statefulSets() *Kind {
+	return &Kind{
+		GVK:      appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+		Resource: "statefulsets", Singular: "statefulset", ShortNames: []string{"sts"}, Categories: []string{"all"},
+		Namespaced: true, HasGeneration: true,
+		New: made[appsv1.StatefulSet](), NewList: made[appsv1.StatefulSetList](),
+		Default:       does(defaultStatefulSet),
+		PrepareCreate: does(func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} }),
+		PrepareUpdate: updates(func(s, old *appsv1.StatefulSet) { s.Status = old.Status }),
+		Validate:      checks(validateStatefulSet), ValidateUpdate: compares(validateStatefulSetUpdate),
+		Columns: columns("Ready", "Age", "Containers*", "Images*"),
+		Row: row(func(s *appsv1.StatefulSet) []any {
+			spec := &s.Spec.Template.Spec
+			return []any{
+				fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, value(s.Spec.Replicas)), age(s.CreationTimestamp),
+				containerNames(spec), containerImages(spec),
+			}
+		}),
+		Status: status(func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() }),
+		Scale: &Scale{
+			Get: func(o runtime.Object) (int32, int32, string) {
+				s := o.(*appsv1.StatefulSet)
+				return value(s.Spec.Replicas), s.Status.Replicas, scaleSelector(s.Spec.Selector)
+			},
+			Set: func(o runtime.Object, n int32) { o.(*appsv1.StatefulSet).Spec.Replicas = &n },
+		},
+	}
+}
+
+func defaultStatefulSet(s *appsv1.StatefulSet) {
+	setDefault(&s.Spec.Replicas, 1)
+	setDefault(&s.Spec.RevisionHistoryLimit, 10)
+	setEmpty(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
+	setEmpty(&s.Spec.UpdateStrategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
+	if s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		setDefault(&s.Spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+		setDefault(&s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)
+	}
+	setDefault(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	setEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	setEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	defaultPodTemplate(&s.Spec.Template)
+	for i := range s.Spec.VolumeClaimTemplates {
+		claim := &s.Spec.VolumeClaimTemplates[i]
+		defaultClaim(claim)
+		claim.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	}
+}
+
+func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := notNegative(int64(value(s.Spec.Replicas)), path.Child("replicas"))
+	errs = append(errs, notNegative(int64(s.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
+	errs = append(errs, supported(s.Spec.PodManagementPolicy, []appsv1.PodManagementPolicyType{
+		appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement,
+	}, path.Child("podManagementPolicy"))...)
+	update := path.Child("updateStrategy")
+	switch strategy := s.Spec.UpdateStrategy; strategy.Type {
+	case appsv1.OnDeleteStatefulSetStrategyType:
+		if strategy.RollingUpdate != nil {
+			errs = append(errs, field.Invalid(update.Child("rollingUpdate"), strategy.RollingUpdate,
+				"only allowed for updateStrategy 'RollingUpdate'"))
+		}
+	case appsv1.RollingUpdateStatefulSetStrategyType:
+		if r := strategy.RollingUpdate; r != nil {
+			errs = append(errs, notNegative(int64(value(r.Partition)), update.Child("rollingUpdate", "partition"))...)
+			_, more := countOrPercent(r.MaxUnavailable, update.Child("rollingUpdate", "maxUnavailable"))
+			errs = append(errs, more...)
+		}
+	default:
+		errs = append(errs, field.Invalid(update, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+	}
+	errs = append(errs, templateSelector("StatefulSet", s.Spec.Selector, &s.Spec.Template, path)...)
+	// The volumes of the claims come when pods are made, so that mounts of them are good.
+	template := s.Spec.Template.DeepCopy()
+	for i, c := range s.Spec.VolumeClaimTemplates {
+		errs = append(errs, validateClaimSpec(&c.Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
+		if !hasVolume(template.Spec.Volumes, c.Name) {
+			template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
+				Name: c.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			})
+		}
+	}
+	errs = append(errs, validatePodTemplate(template, path.Child("template"))...)
+	return append(errs, alwaysRestart("StatefulSet", &s.Spec.Template.Spec, path.Child("template", "spec"))...)
+}
+
+func hasVolume(volumes []corev1.Volume, name string) bool {
+	for _, v := range volumes {
+		if v.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
+	errs := validateStatefulSet(s)
+	is := s.Spec.DeepCopy()
+	is.Replicas, is.Template, is.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
+	is.MinReadySeconds, is.RevisionHistoryLimit = old.Spec.MinReadySeconds, old.Spec.RevisionHistoryLimit
+	is.Ordinals, is.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals, old.Spec.PersistentVolumeClaimRetentionPolicy
+	if len(immutable(is, &old.Spec, nil)) > 0 {
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
+	}
+	return errs
+}

@@ -1,0 +1,142 @@
+package kinds
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Checks that several kinds share. Messages are upstream's, since people search for them.
+
+const (
+	immutableText   = "field is immutable"
+	notNegativeText = "must be greater than or equal to 0"
+)
+
+func oneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
+
+// supported demands one of list.
+func supported[T ~string](v T, list []T, path *field.Path) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if !oneOf(v, list) {
+		return field.ErrorList{field.NotSupported(path, v, list)}
+	}
+	return nil
+}
+
+func protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
+	return supported(p, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, path)
+}
+
+func immutable(v, old any, path *field.Path) field.ErrorList {
+	if !equality.Semantic.DeepEqual(v, old) {
+		return field.ErrorList{field.Invalid(path, v, immutableText)}
+	}
+	return nil
+}
+
+func notNegative(v int64, path *field.Path) field.ErrorList {
+	if v < 0 {
+		return field.ErrorList{field.Invalid(path, v, notNegativeText).WithOrigin("minimum")}
+	}
+	return nil
+}
+
+// invalid makes one error of each message.
+func invalid(path *field.Path, v any, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, m := range messages {
+		errs = append(errs, field.Invalid(path, v, m))
+	}
+	return errs
+}
+
+func portNumber(port int, path *field.Path) field.ErrorList {
+	return invalid(path, port, validation.IsValidPortNum(port))
+}
+
+func dns1123Label(v string, path *field.Path) field.ErrorList {
+	return invalid(path, v, validation.IsDNS1123Label(v))
+}
+
+func dns1123Subdomain(v string, path *field.Path) field.ErrorList {
+	return invalid(path, v, validation.IsDNS1123Subdomain(v))
+}
+
+// templateSelector demands a selector that is good, not empty, and chooses the
+// pods of the template.
+func templateSelector(kind string, s *metav1.LabelSelector, template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	if s == nil {
+		return field.ErrorList{field.Required(path.Child("selector"), "")}
+	}
+	errs := metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))
+	if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		errs = append(errs, field.Invalid(path.Child("selector"), s, "empty selector is invalid for "+strings.ToLower(kind[:1])+kind[1:]))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return append(errs, field.Invalid(path.Child("selector"), s, "invalid label selector"))
+	}
+	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels,
+			"`selector` does not match template `labels`"))
+	}
+	return errs
+}
+
+// alwaysRestart is for the kinds whose pods never finish.
+func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"))
+	}
+	return errs
+}
+
+func itoa(n int32) string { return strconv.Itoa(int(n)) }
+
+// labelValue checks the value of a label or of what is matched with labels.
+func labelValue(v string, path *field.Path) field.ErrorList {
+	return invalid(path, v, validation.IsValidLabelValue(v))
+}
+
+// countOrPercent checks a number of pods, or a share of them, and returns the share.
+func countOrPercent(v *intstr.IntOrString, path *field.Path) (percent int, errs field.ErrorList) {
+	if v == nil {
+		return 0, nil
+	}
+	if v.Type == intstr.Int {
+		return 0, notNegative(int64(v.IntVal), path)
+	}
+	if msgs := validation.IsValidPercent(v.StrVal); len(msgs) > 0 {
+		return 0, invalid(path, v.String(), msgs)
+	}
+	percent, _ = strconv.Atoi(strings.TrimSuffix(v.StrVal, "%"))
+	return percent, nil
+}
+
+// isZero says whether a number of pods, or a share of them, is none.
+func isZero(v *intstr.IntOrString) bool {
+	if v == nil {
+		return true
+	}
+	if v.Type == intstr.Int {
+		return v.IntVal == 0
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(v.StrVal, "%"))
+	return err == nil && n == 0
+}
