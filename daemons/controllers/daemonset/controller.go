@@ -1,0 +1,184 @@
+// Package daemonset keeps one pod of a DaemonSet on every node that it is meant for,
+// and replaces pods node by node when the template changes. The scheduler binds the
+// pods: each is made with an affinity to its node.
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	sets      appslisters.DaemonSetLister
+	revisions appslisters.ControllerRevisionLister
+	nodes     corelisters.NodeLister
+	pods      loop.PodIndex
+	expect    loop.Expectations
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	sets, revisions := c.Informers.Apps().V1().DaemonSets(), c.Informers.Apps().V1().ControllerRevisions()
+	pods, nodes := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
+	d := &controller{Context: c, sets: sets.Lister(), revisions: revisions.Lister(), nodes: nodes.Lister(),
+		pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	d.Loop = loop.Loop{Name: "daemonset", Log: c.Log, Sync: d.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
+		revisions.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced}}
+	loop.On(sets.Informer(), d.Add)
+	loop.OnChange(nodes.Informer(), d.nodeChanged)
+	loop.OnChange(pods.Informer(), d.podChanged)
+	return d
+}
+
+// nodeChanged wakes every set when something that decides about placement changed.
+func (d *controller) nodeChanged(old, obj any) {
+	if old != nil && obj != nil {
+		a, b := old.(*corev1.Node), obj.(*corev1.Node)
+		if apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
+			return
+		}
+	}
+	sets, err := d.sets.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, set := range sets {
+		d.Add(set)
+	}
+}
+
+func (d *controller) podChanged(old, obj any) {
+	if old != nil {
+		was := old.(*corev1.Pod)
+		if key := loop.Owner(was, kind.Kind); key != "" {
+			if obj == nil {
+				d.expect.Deleted(key, string(was.UID))
+			}
+			d.Queue().Add(key)
+		}
+	}
+	if obj == nil {
+		return
+	}
+	is := obj.(*corev1.Pod)
+	if key := loop.Owner(is, kind.Kind); key != "" {
+		if old == nil {
+			d.expect.Created(key)
+		}
+		if is.DeletionTimestamp != nil {
+			d.expect.Deleted(key, string(is.UID))
+		}
+		d.Queue().Add(key)
+	}
+}
+
+func (d *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	set, err := d.sets.DaemonSets(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		d.expect.Forget(key)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if set.DeletionTimestamp != nil {
+		return nil
+	}
+	met := d.expect.Met(key)
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil || selector.Empty() {
+		return nil
+	}
+	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, func(ctx context.Context) (metav1.Object, error) {
+		return d.Client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if err != nil {
+		return err
+	}
+	hash, err := d.revise(ctx, set)
+	if err != nil {
+		return err
+	}
+	nodes, err := d.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	var manageErr error
+	if met {
+		manageErr = d.manage(ctx, key, set, hash, Plan(set, nodes, pods, hash, d.Now()))
+	}
+	return errors.Join(manageErr, d.writeStatus(ctx, set, nodes, pods, hash))
+}
+
+func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonSet, hash string, a Actions) error {
+	d.expect.Expect(key, len(a.Create), uids(a.Delete)...)
+	created, err := loop.InBatches(ctx, len(a.Create), func(ctx context.Context, i int) error {
+		err := loop.CreatePod(ctx, d.Context, set, newPod(set, a.Create[i], hash))
+		if err != nil {
+			d.expect.Created(key)
+		}
+		return err
+	})
+	for range len(a.Create) - created {
+		d.expect.Created(key)
+	}
+	deleted, deleteErr := loop.InBatches(ctx, len(a.Delete), func(ctx context.Context, i int) error {
+		err := loop.DeletePod(ctx, d.Context, set, a.Delete[i])
+		if err != nil {
+			d.expect.Deleted(key, string(a.Delete[i].UID))
+		}
+		return err
+	})
+	for _, pod := range a.Delete[deleted:] {
+		d.expect.Deleted(key, string(pod.UID))
+	}
+	if a.Again > 0 {
+		d.AddAfter(key, a.Again)
+	}
+	return errors.Join(err, deleteErr)
+}
+
+func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash string) error {
+	want := Status(set, nodes, pods, hash, d.Now())
+	if set.Spec.MinReadySeconds > 0 && want.NumberReady != want.NumberAvailable {
+		d.AddAfter(set.Namespace+"/"+set.Name, time.Duration(set.Spec.MinReadySeconds)*time.Second)
+	}
+	if apiequality.Semantic.DeepEqual(set.Status, want) {
+		return nil
+	}
+	updated := set.DeepCopy()
+	updated.Status = want
+	if _, err := d.Client.AppsV1().DaemonSets(set.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	return nil
+}
+
+func uids(pods []*corev1.Pod) []string {
+	out := make([]string, len(pods))
+	for i, pod := range pods {
+		out[i] = string(pod.UID)
+	}
+	return out
+}

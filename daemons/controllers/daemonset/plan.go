@@ -1,0 +1,203 @@
+package daemonset
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// Actions is what one look at a set asks for.
+type Actions struct {
+	Create []string // nodes that lack a pod
+	Delete []*corev1.Pod
+	Again  time.Duration // look again after this time; zero: no need
+}
+
+// Plan returns which pods to make and delete.
+func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash string, now time.Time) Actions {
+	var a Actions
+	byNode := map[string][]*corev1.Pod{}
+	for _, pod := range pods {
+		node := target(pod)
+		byNode[node] = append(byNode[node], pod)
+	}
+	var rolling []*corev1.Pod // one current pod per node, candidates for replacement
+	known := map[string]bool{}
+	wanted := 0
+	for _, node := range nodes {
+		known[node.Name] = true
+		shouldRun, shouldContinue := Fits(set, node)
+		here := byNode[node.Name]
+		if shouldRun {
+			wanted++
+		}
+		var living []*corev1.Pod
+		for _, pod := range here {
+			switch {
+			case pod.DeletionTimestamp != nil:
+			case !shouldContinue:
+				a.Delete = append(a.Delete, pod)
+			case pod.Status.Phase == corev1.PodFailed:
+				// A pod that fails at once would be replaced in a tight loop.
+				if wait := failedWait - now.Sub(lastChange(pod)); wait > 0 {
+					a.Again = wait
+					living = append(living, pod)
+				} else {
+					a.Delete = append(a.Delete, pod)
+				}
+			default:
+				living = append(living, pod)
+			}
+		}
+		// Of several, the one that is ready, else the oldest, stays; but while an old
+		// one runs beside its surged replacement, both do.
+		keep := split(living, hash)
+		for _, pod := range living {
+			if !slices.Contains(keep, pod) {
+				a.Delete = append(a.Delete, pod)
+			}
+		}
+		if shouldRun && len(here) == 0 {
+			a.Create = append(a.Create, node.Name)
+		}
+		if len(keep) > 0 {
+			rolling = append(rolling, keep...)
+		}
+	}
+	for node, orphans := range byNode {
+		if !known[node] {
+			for _, pod := range orphans {
+				if pod.DeletionTimestamp == nil {
+					a.Delete = append(a.Delete, pod)
+				}
+			}
+		}
+	}
+	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		a.Delete = append(a.Delete, replace(set, rolling, wanted, hash, now)...)
+	}
+	return a
+}
+
+// failedWait is how long a failed pod stays before it is replaced.
+const failedWait = 5 * time.Second
+
+func lastChange(pod *corev1.Pod) time.Time {
+	last := pod.CreationTimestamp.Time
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil && t.FinishedAt.After(last) {
+			last = t.FinishedAt.Time
+		}
+	}
+	return last
+}
+
+// split returns the pod of a node to keep.
+func split(living []*corev1.Pod, hash string) []*corev1.Pod {
+	if len(living) <= 1 {
+		return living
+	}
+	sorted := slices.Clone(living)
+	slices.SortFunc(sorted, func(a, b *corev1.Pod) int {
+		readyA, _ := loop.Ready(a)
+		readyB, _ := loop.Ready(b)
+		return cmp.Or(first(readyA, readyB), first(isCurrent(a, hash), isCurrent(b, hash)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+	})
+	return sorted[:1]
+}
+
+// replace returns the outdated pods that may go now: broken ones at once, others as
+// far as the number of unavailable pods allows.
+func replace(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string, now time.Time) []*corev1.Pod {
+	room := maxUnavailable(set, wanted)
+	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
+	var broken, working []*corev1.Pod
+	available := 0
+	for _, pod := range pods {
+		is := loop.Available(pod, minReady, now)
+		if is {
+			available++
+		}
+		switch {
+		case isCurrent(pod, hash):
+		case is:
+			working = append(working, pod)
+		default:
+			broken = append(broken, pod)
+		}
+	}
+	room -= max(wanted-available, 0)
+	if room > 0 {
+		broken = append(broken, working[:min(room, len(working))]...)
+	}
+	return broken
+}
+
+func maxUnavailable(set *appsv1.DaemonSet, wanted int) int {
+	one := intstr.FromInt32(1)
+	value := &one
+	if r := set.Spec.UpdateStrategy.RollingUpdate; r != nil && r.MaxUnavailable != nil {
+		value = r.MaxUnavailable
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, wanted, true)
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
+}
+
+// Fits says whether a set's pod should be started on a node, and whether one that
+// is there may stay.
+func Fits(set *appsv1.DaemonSet, node *corev1.Node) (run, stay bool) {
+	spec := &set.Spec.Template.Spec
+	if spec.NodeName != "" && spec.NodeName != node.Name {
+		return false, false
+	}
+	pod := &corev1.Pod{Spec: *spec}
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
+		return false, false
+	}
+	tolerations := append(slices.Clone(spec.Tolerations), tolerations(spec)...)
+	run, stay = true, true
+	for _, taint := range node.Spec.Taints {
+		tolerated := slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+		switch {
+		case tolerated:
+		case taint.Effect == corev1.TaintEffectNoExecute:
+			return false, false
+		case taint.Effect == corev1.TaintEffectNoSchedule:
+			run = false
+		}
+	}
+	return run, stay
+}
+
+func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	switch t.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case corev1.TolerationOpEqual, "":
+		return t.Value == taint.Value
+	}
+	return false
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,224 @@
+// Package job runs the pods of a Job until enough of them have succeeded or too many
+// have failed. Every finished pod is counted once: it holds a finalizer until the
+// status has it.
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	batchlisters "k8s.io/client-go/listers/batch/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+var kind = batchv1.SchemeGroupVersion.WithKind("Job")
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	jobs   batchlisters.JobLister
+	pods   loop.PodIndex
+	expect loop.Expectations
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	jobs, pods := c.Informers.Batch().V1().Jobs(), c.Informers.Core().V1().Pods()
+	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	j.Loop = loop.Loop{Name: "job", Log: c.Log, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
+	loop.On(jobs.Informer(), j.Add)
+	loop.OnChange(pods.Informer(), j.podChanged)
+	return j
+}
+
+func (j *controller) podChanged(old, obj any) {
+	if old != nil {
+		was := old.(*corev1.Pod)
+		if key := loop.Owner(was, kind.Kind); key != "" {
+			if obj == nil {
+				j.expect.Deleted(key, string(was.UID))
+			}
+			j.Queue().Add(key)
+		}
+	}
+	if obj == nil {
+		return
+	}
+	is := obj.(*corev1.Pod)
+	if key := loop.Owner(is, kind.Kind); key != "" {
+		if old == nil {
+			j.expect.Created(key)
+		}
+		if is.DeletionTimestamp != nil {
+			j.expect.Deleted(key, string(is.UID))
+		}
+		j.Queue().Add(key)
+	}
+}
+
+func (j *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	cached, err := j.jobs.Jobs(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		j.expect.Forget(key)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	job := cached.DeepCopy()
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	pods, err := loop.ClaimPods(ctx, j.Client, j.pods, job, kind, selector, func(ctx context.Context) (metav1.Object, error) {
+		return j.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if err != nil {
+		return err
+	}
+	if job.DeletionTimestamp != nil || Finished(job) {
+		// Pods of a job that is done or going must not wait to be counted.
+		if err := j.letGo(ctx, pods, func(*corev1.Pod) bool { return true }); err != nil {
+			return err
+		}
+		return j.expire(ctx, job)
+	}
+	met := j.expect.Met(key)
+	now := j.Now()
+	before := job.Status.DeepCopy()
+	count(job, pods)
+	d := Decide(job, pods, now)
+	if !met {
+		d.Create, d.Delete = nil, nil
+	}
+	if !apiequality.Semantic.DeepEqual(*before, job.Status) {
+		written, err := j.Client.BatchV1().Jobs(namespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("write the status of Job %s: %w", key, err)
+		}
+		j.tell(job, before)
+		job = written
+	}
+	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool { return uncounted(job, pod.UID) }); err != nil {
+		return err
+	}
+	if d.Again > 0 {
+		j.AddAfter(key, d.Again)
+	}
+	return j.act(ctx, key, job, d)
+}
+
+func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d Decision) error {
+	uids := make([]string, len(d.Delete))
+	for i, pod := range d.Delete {
+		uids[i] = string(pod.UID)
+	}
+	j.expect.Expect(key, len(d.Create), uids...)
+	deleted, deleteErr := loop.InBatches(ctx, len(d.Delete), func(ctx context.Context, i int) error {
+		err := loop.DeletePod(ctx, j.Context, job, d.Delete[i])
+		if err != nil {
+			j.expect.Deleted(key, uids[i])
+		}
+		return err
+	})
+	for _, uid := range uids[deleted:] {
+		j.expect.Deleted(key, uid)
+	}
+	created, err := loop.InBatches(ctx, len(d.Create), func(ctx context.Context, i int) error {
+		err := loop.CreatePod(ctx, j.Context, job, newPod(job, d.Create[i]))
+		if err != nil {
+			j.expect.Created(key)
+		}
+		return err
+	})
+	for range len(d.Create) - created {
+		j.expect.Created(key)
+	}
+	return errors.Join(deleteErr, err)
+}
+
+// letGo takes the finalizer off pods that are accounted for.
+func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*corev1.Pod) bool) error {
+	for _, pod := range pods {
+		if !tracked(pod) || !which(pod) {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == batchv1.JobTrackingFinalizer })
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "uid": pod.UID}})
+		if err != nil {
+			return err
+		}
+		_, err = j.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("let go of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// expire deletes a finished job when its time to live is over.
+func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
+	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil {
+		return nil
+	}
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			left := c.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second).Sub(j.Now())
+			if left > 0 {
+				j.AddAfter(job.Namespace+"/"+job.Name, left)
+				return nil
+			}
+		}
+	}
+	foreground := metav1.DeletePropagationForeground
+	err := j.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		PropagationPolicy: &foreground, Preconditions: &metav1.Preconditions{UID: &job.UID}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
+	for _, c := range job.Status.Conditions {
+		if c.Status != corev1.ConditionTrue || hasCondition(before.Conditions, c.Type) {
+			continue
+		}
+		switch c.Type {
+		case batchv1.JobComplete:
+			j.Events.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
+		case batchv1.JobFailed:
+			j.Events.Event(job, corev1.EventTypeWarning, c.Reason, c.Message)
+		case batchv1.JobSuspended:
+			j.Events.Event(job, corev1.EventTypeNormal, "Suspended", "Job suspended")
+		}
+	}
+}
+
+// Finished says whether a job has completed or failed for good.
+func Finished(job *batchv1.Job) bool {
+	return hasCondition(job.Status.Conditions, batchv1.JobComplete) || hasCondition(job.Status.Conditions, batchv1.JobFailed)
+}
+
+func hasCondition(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(conditions, func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+}
+
+func tracked(pod *corev1.Pod) bool {
+	return slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
+}
