@@ -1,0 +1,82 @@
+// Package authn tells who sent a request to the API server: client certificates,
+// service-account tokens, and front proxies that vouch for others. It issues
+// service-account tokens, too, since whoever signs must know what will be believed.
+// What the user may do is package authz'.
+package authn
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/config"
+)
+
+// Authn is the API server's ways to know users.
+type Authn struct {
+	chain  []api.Authenticator
+	tokens *Tokens // nil: no service-account keys were given
+}
+
+// New reads the files that cfg names. A nil now means time.Now.
+func New(cfg config.APIServer, objects api.Objects, now func() time.Time) (*Authn, error) {
+	if now == nil {
+		now = time.Now
+	}
+	a := &Authn{}
+	if cfg.RequestheaderClientCAFile != "" {
+		pool, err := newPool(cfg.RequestheaderClientCAFile, now)
+		if err != nil {
+			return nil, err
+		}
+		a.chain = append(a.chain, &frontProxy{pool: pool, names: cfg.RequestheaderAllowedNames})
+	}
+	if cfg.ClientCAFile != "" {
+		pool, err := newPool(cfg.ClientCAFile, now)
+		if err != nil {
+			return nil, err
+		}
+		a.chain = append(a.chain, &clientCert{pool: pool})
+	}
+	if len(cfg.ServiceAccountKeyFiles) > 0 || cfg.ServiceAccountSigningKeyFile != "" {
+		keys, err := readKeys(cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		a.tokens = newTokens(keys, cfg.ServiceAccountIssuer, cfg.APIAudiences, objects, now)
+		a.chain = append(a.chain, &bearer{tokens: a.tokens})
+	}
+	return a, nil
+}
+
+// Tokens are the service-account tokens; nil when no keys were given.
+func (a *Authn) Tokens() *Tokens { return a.tokens }
+
+// Authenticate asks each way in turn. The first that knows the user decides; when
+// none does, all that went wrong is returned.
+func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
+	var errs []error
+	for _, way := range a.chain {
+		user, ok, err := way.Authenticate(r)
+		if err != nil {
+			errs = append(errs, err)
+		} else if ok {
+			return authenticated(user), true, nil
+		}
+	}
+	if len(errs) > 0 {
+		return api.User{}, false, fmt.Errorf("authenticate: %w", utilerrors.NewAggregate(errs))
+	}
+	return api.User{}, false, nil
+}
+
+// authenticated adds the group that everyone belongs to who is known.
+func authenticated(u api.User) api.User {
+	if u.Name != api.Anonymous && !u.InGroup(api.GroupAuthenticated) {
+		u.Groups = append(append([]string(nil), u.Groups...), api.GroupAuthenticated)
+	}
+	return u
+}

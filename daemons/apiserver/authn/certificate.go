@@ -1,0 +1,133 @@
+package authn
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"clusterctl/daemons/api"
+)
+
+// pool is the authorities in a file, read again when the file changes, so that a CA
+// can be rotated without a restart.
+type pool struct {
+	file string
+	now  func() time.Time
+
+	mu       sync.Mutex
+	roots    *x509.CertPool
+	modified time.Time
+	looked   time.Time
+	// verified remembers leaves by digest, since a signature costs more than all the
+	// rest of a small request. Emptied when the roots change or it has grown full.
+	verified map[[sha256.Size]byte]time.Time // until when
+}
+
+const (
+	poolLookEvery   = 2 * time.Second
+	poolMaxVerified = 4096
+)
+
+func newPool(file string, now func() time.Time) (*pool, error) {
+	p := &pool{file: file, now: now}
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *pool) load() error {
+	info, err := os.Stat(p.file)
+	if err != nil {
+		return fmt.Errorf("read the client CA: %w", err)
+	}
+	p.looked = p.now()
+	if p.roots != nil && info.ModTime().Equal(p.modified) {
+		return nil
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		return fmt.Errorf("read the client CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return fmt.Errorf("read the client CA %s: no certificate in it", p.file)
+	}
+	p.roots, p.modified, p.verified = roots, info.ModTime(), map[[sha256.Size]byte]time.Time{}
+	return nil
+}
+
+// verify says whether the first of chain is a client certificate of the pool's
+// authorities. A file that has become unreadable leaves the last good one in force.
+func (p *pool) verify(chain []*x509.Certificate) error {
+	leaf, now := chain[0], p.now()
+	digest := sha256.Sum256(leaf.Raw)
+	p.mu.Lock()
+	if now.Sub(p.looked) > poolLookEvery {
+		if err := p.load(); err != nil {
+			p.looked = now
+		}
+	}
+	roots, until := p.roots, p.verified[digest]
+	p.mu.Unlock()
+	if now.Before(until) {
+		return nil
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: intermediates, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber, leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
+	}
+	until = leaf.NotAfter
+	for _, c := range chains[0] {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.roots == roots {
+		if len(p.verified) >= poolMaxVerified {
+			clear(p.verified)
+		}
+		p.verified[digest] = until
+	}
+	return nil
+}
+
+// clientCert knows users by certificates: the common name is the user, the
+// organisations are the groups.
+type clientCert struct{ pool *pool }
+
+func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return api.User{}, false, nil
+	}
+	if err := c.pool.verify(r.TLS.PeerCertificates); err != nil {
+		return api.User{}, false, err
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	if leaf.Subject.CommonName == "" {
+		return api.User{}, false, errors.New("the client certificate has no common name")
+	}
+	digest := sha256.Sum256(leaf.Raw)
+	return api.User{
+		Name: leaf.Subject.CommonName, Groups: append([]string(nil), leaf.Subject.Organization...),
+		Extra: map[string][]string{credentialID: {"X509SHA256=" + hex.EncodeToString(digest[:])}},
+	}, true, nil
+}
+
+// credentialID is the extra field that names what a user was known by.
+const credentialID = "authentication.kubernetes.io/credential-id"

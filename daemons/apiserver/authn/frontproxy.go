@@ -1,0 +1,61 @@
+package authn
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"clusterctl/daemons/api"
+)
+
+// The headers in which a front proxy names the user that it has authenticated.
+const (
+	headerUser        = "X-Remote-User"
+	headerUID         = "X-Remote-Uid"
+	headerGroup       = "X-Remote-Group"
+	headerExtraPrefix = "X-Remote-Extra-"
+)
+
+// frontProxy believes headers of those who show a certificate of the front
+// proxies' own authority. Whatever it does not believe it leaves to the next way.
+type frontProxy struct {
+	pool  *pool
+	names []string // common names; any when empty
+}
+
+func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
+	name := r.Header.Get(headerUser)
+	if name == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return api.User{}, false, nil
+	}
+	chain := r.TLS.PeerCertificates
+	if f.pool.verify(chain) != nil {
+		return api.User{}, false, nil
+	}
+	if len(f.names) > 0 && !slices.Contains(f.names, chain[0].Subject.CommonName) {
+		return api.User{}, false, nil
+	}
+	user := api.User{Name: name, UID: r.Header.Get(headerUID), Groups: slices.Clone(r.Header.Values(headerGroup))}
+	for header, values := range r.Header {
+		key, ok := strings.CutPrefix(header, headerExtraPrefix)
+		if !ok {
+			continue
+		}
+		key = strings.ToLower(key)
+		if plain, err := url.PathUnescape(key); err == nil {
+			key = plain
+		}
+		if user.Extra == nil {
+			user.Extra = map[string][]string{}
+		}
+		user.Extra[key] = slices.Clone(values)
+	}
+	// What was said for the proxy's sake must not be taken for something else further in.
+	for header := range r.Header {
+		if header == headerUser || header == headerUID || header == headerGroup || strings.HasPrefix(header, headerExtraPrefix) {
+			r.Header.Del(header)
+		}
+	}
+	return user, true, nil
+}

@@ -1,0 +1,155 @@
+package authn
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"clusterctl/certs"
+)
+
+// keySet is the keys of service-account tokens: all that are believed, and the one
+// that signs.
+type keySet struct {
+	public []jose.JSONWebKey
+	signer jose.Signer // nil: this server issues none
+}
+
+func readKeys(publicFiles []string, signingFile string) (*keySet, error) {
+	keys := &keySet{}
+	for _, file := range publicFiles {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read service-account keys: %w", err)
+		}
+		found, err := publicKeys(text)
+		if err != nil {
+			return nil, fmt.Errorf("read service-account keys %s: %w", file, err)
+		}
+		for _, key := range found {
+			if err := keys.add(key); err != nil {
+				return nil, fmt.Errorf("read service-account keys %s: %w", file, err)
+			}
+		}
+	}
+	if signingFile == "" {
+		return keys, nil
+	}
+	text, err := os.ReadFile(signingFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the service-account signing key: %w", err)
+	}
+	private, err := certs.ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the service-account signing key %s: %w", signingFile, err)
+	}
+	if err := keys.add(private.Public()); err != nil {
+		return nil, fmt.Errorf("read the service-account signing key %s: %w", signingFile, err)
+	}
+	id, alg, err := describe(private.Public())
+	if err != nil {
+		return nil, err
+	}
+	keys.signer, err = jose.NewSigner(jose.SigningKey{
+		Algorithm: alg, Key: jose.JSONWebKey{Key: private, KeyID: id, Algorithm: string(alg)},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("set up the service-account signer: %w", err)
+	}
+	return keys, nil
+}
+
+// add makes a key believed, once.
+func (k *keySet) add(key crypto.PublicKey) error {
+	id, alg, err := describe(key)
+	if err != nil {
+		return err
+	}
+	for _, have := range k.public {
+		if have.KeyID == id {
+			return nil
+		}
+	}
+	k.public = append(k.public, jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(alg), Use: "sig"})
+	return nil
+}
+
+// candidates returns the keys that a token with the key id may be signed with.
+func (k *keySet) candidates(id string) []jose.JSONWebKey {
+	for _, key := range k.public {
+		if key.KeyID == id {
+			return []jose.JSONWebKey{key}
+		}
+	}
+	return k.public
+}
+
+// describe returns a key's id, which is made of the key itself, and its algorithm.
+func describe(key crypto.PublicKey) (string, jose.SignatureAlgorithm, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", "", fmt.Errorf("encode a public key: %w", err)
+	}
+	digest := sha256.Sum256(der)
+	id := base64.RawURLEncoding.EncodeToString(digest[:])
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return id, jose.RS256, nil
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			return id, jose.ES256, nil
+		case elliptic.P384():
+			return id, jose.ES384, nil
+		case elliptic.P521():
+			return id, jose.ES512, nil
+		}
+	}
+	return "", "", fmt.Errorf("keys of type %T cannot sign tokens", key)
+}
+
+// publicKeys reads public keys, or the public halves of private ones and of
+// certificates, from a PEM text.
+func publicKeys(text []byte) ([]crypto.PublicKey, error) {
+	var keys []crypto.PublicKey
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		var key any
+		var err error
+		switch block.Type {
+		case "PUBLIC KEY":
+			key, err = x509.ParsePKIXPublicKey(block.Bytes)
+		case "RSA PUBLIC KEY":
+			key, err = x509.ParsePKCS1PublicKey(block.Bytes)
+		case "CERTIFICATE":
+			var c *x509.Certificate
+			if c, err = x509.ParseCertificate(block.Bytes); err == nil {
+				key = c.PublicKey
+			}
+		case "PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY":
+			var s crypto.Signer
+			if s, err = certs.ParseKey(pem.EncodeToMemory(block)); err == nil {
+				key = s.Public()
+			}
+		default:
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("no key in the PEM text")
+	}
+	return keys, nil
+}

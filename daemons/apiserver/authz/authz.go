@@ -1,0 +1,75 @@
+// Package authz decides whether a user may do what a request asks: by roles and
+// bindings (RBAC), for kubelets by what their own pods refer to, and for the group
+// system:masters by membership alone. It holds the roles that every cluster begins
+// with, too. Who the user is, package authn has found out.
+package authz
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"clusterctl/daemons/api"
+)
+
+// New returns the authorizers that modes name, in order, after the one that lets
+// system:masters do everything. Nil modes mean Node and RBAC.
+func New(modes []string, objects api.Objects) (api.Authorizer, error) {
+	if len(modes) == 0 {
+		modes = []string{"Node", "RBAC"}
+	}
+	chain := Chain{masters{}}
+	for _, mode := range modes {
+		switch mode {
+		case "Node":
+			chain = append(chain, NewNode(objects))
+		case "RBAC":
+			chain = append(chain, NewRBAC(objects))
+		case "AlwaysAllow":
+			chain = append(chain, always(api.Allow))
+		case "AlwaysDeny":
+			chain = append(chain, always(api.Deny))
+		default:
+			return nil, fmt.Errorf("authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny", mode)
+		}
+	}
+	return chain, nil
+}
+
+// Chain asks each authorizer in turn until one has an opinion.
+type Chain []api.Authorizer
+
+// Authorize returns the first opinion, or none with all that was said.
+func (c Chain) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	var reasons []string
+	var failed error
+	for _, a := range c {
+		d, reason, err := a.Authorize(ctx, u, r)
+		if err != nil {
+			failed = err
+		}
+		if reason != "" {
+			reasons = append(reasons, reason)
+		}
+		if d != api.NoOpinion {
+			return d, reason, err
+		}
+	}
+	return api.NoOpinion, strings.Join(reasons, "\n"), failed
+}
+
+// masters may do everything, whatever roles say: the way back in.
+type masters struct{}
+
+func (masters) Authorize(_ context.Context, u api.User, _ api.Request) (api.Decision, string, error) {
+	if u.InGroup(api.GroupMasters) {
+		return api.Allow, "", nil
+	}
+	return api.NoOpinion, "", nil
+}
+
+type always api.Decision
+
+func (a always) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
+	return api.Decision(a), "", nil
+}

@@ -1,0 +1,70 @@
+package authz
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+type controllerRole struct {
+	name  string
+	rules []rbacv1.PolicyRule
+}
+
+// controllerRoles are what each controller may do, least privilege for each.
+func controllerRoles() []controllerRole {
+	c := func(name string, rules ...rbacv1.PolicyRule) controllerRole {
+		return controllerRole{name, append(events(), rules...)}
+	}
+	// Making pods, and adopting and letting go of them.
+	pods := rule("", "pods", "create delete get list patch update watch")
+	return []controllerRole{
+		c("attachdetach-controller", rule("", "persistentvolumeclaims persistentvolumes nodes pods", read), rule("", "nodes/status", "patch update"),
+			rule("storage.k8s.io", "volumeattachments", "create delete get list watch"), rule("storage.k8s.io", "csidrivers csinodes", read)),
+		c("certificate-controller", rule("certificates.k8s.io", "certificatesigningrequests", "delete get list watch"),
+			rule("certificates.k8s.io", "certificatesigningrequests/approval certificatesigningrequests/status", "update"),
+			rule("certificates.k8s.io", "signers", "approve sign"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),
+		c("clusterrole-aggregation-controller", rule("rbac.authorization.k8s.io", "clusterroles", "escalate get list patch update watch")),
+		c("cronjob-controller", rule("batch", "cronjobs", "get list update patch watch"), rule("batch", "jobs", "create delete get list patch update watch"),
+			rule("batch", "cronjobs/status cronjobs/finalizers", "update patch"), rule("", "pods", "delete list")),
+		c("daemon-set-controller", rule("apps", "daemonsets", read), rule("apps", "daemonsets/status daemonsets/finalizers", "update patch"), rule("", "nodes", "list watch"),
+			pods, rule("", "pods/binding", "create"), rule("apps", "controllerrevisions", "create delete get list patch update watch")),
+		c("deployment-controller", rule("apps", "deployments", "get list update patch watch"), rule("apps", "deployments/status deployments/finalizers", "update patch"),
+			rule("apps", "replicasets", "create delete get list patch update watch"), rule("", "pods", "get list update watch")),
+		c("disruption-controller", rule("apps", "deployments replicasets statefulsets", read), rule("", "replicationcontrollers pods", read),
+			rule("policy", "poddisruptionbudgets", read), rule("policy", "poddisruptionbudgets/status", "update patch"), rule("", "pods/status", "patch update"), rule("*", "*/scale", "get")),
+		c("endpoint-controller", rule("", "pods services", read), rule("", "endpoints", "create delete get list update patch watch"), rule("", "endpoints/restricted", "create"),
+			rule("", "services/finalizers", "update")),
+		c("endpointslice-controller", rule("", "nodes pods services", read), rule("discovery.k8s.io", "endpointslices", "create delete get list update patch watch"),
+			rule("discovery.k8s.io", "endpointslices/restricted", "create"), rule("", "services/finalizers", "update")),
+		c("endpointslicemirroring-controller", rule("", "endpoints services", read), rule("discovery.k8s.io", "endpointslices", "create delete get list update patch watch"),
+			rule("discovery.k8s.io", "endpointslices/restricted", "create"), rule("", "endpoints/finalizers services/finalizers", "update")),
+		c("ephemeral-volume-controller", rule("", "pods/finalizers", "update"), rule("", "pods", read), rule("", "persistentvolumeclaims", "create get list watch")),
+		c("expand-controller", rule("", "persistentvolumes", "get list patch update watch"), rule("", "persistentvolumeclaims", read), rule("", "persistentvolumeclaims/status", "patch update"),
+			rule("storage.k8s.io", "storageclasses", read)),
+		c("generic-garbage-collector", rule("*", "*", "delete get list patch update watch")),
+		c("horizontal-pod-autoscaler", rule("autoscaling", "horizontalpodautoscalers", read), rule("autoscaling", "horizontalpodautoscalers/status", "update patch"),
+			rule("*", "*/scale", "get update patch"), rule("", "pods", "list watch"), rule("metrics.k8s.io", "pods", "list"), rule("custom.metrics.k8s.io external.metrics.k8s.io", "*", "get list")),
+		c("job-controller", rule("batch", "jobs", "get list patch update watch"), rule("batch", "jobs/status jobs/finalizers", "update patch"), pods),
+		c("legacy-service-account-token-cleaner", rule("", "secrets", "delete patch get list watch")),
+		c("namespace-controller", rule("", "namespaces", "delete get list watch"), rule("", "namespaces/finalize namespaces/status", "update patch"), rule("*", "*", "delete deletecollection get list")),
+		c("node-controller", rule("", "nodes", "delete get list patch update watch"), rule("", "nodes/status", "patch update"), rule("", "pods/status", "patch update"),
+			rule("", "pods", "delete get list watch"), rule("coordination.k8s.io", "leases", read)),
+		c("persistent-volume-binder", rule("", "persistentvolumes", "create delete get list patch update watch"), rule("", "persistentvolumes/status persistentvolumeclaims/status", "update patch"),
+			rule("", "persistentvolumeclaims", "get list patch update watch"), rule("storage.k8s.io", "storageclasses", read), rule("", "pods", "create delete get list watch"),
+			rule("", "endpoints services", "create delete get update"), rule("", "secrets", "get list watch"), rule("", "nodes", read)),
+		c("pod-garbage-collector", rule("", "pods", "delete list watch"), rule("", "pods/status", "patch"), rule("", "nodes", "get list watch")),
+		c("pv-protection-controller", rule("", "persistentvolumes", "get list patch update watch")),
+		c("pvc-protection-controller", rule("", "persistentvolumeclaims", "get list patch update watch"), rule("", "pods", read)),
+		c("replicaset-controller", rule("apps", "replicasets", "get list update patch watch"), rule("apps", "replicasets/status replicasets/finalizers", "update patch"), pods),
+		c("replication-controller", rule("", "replicationcontrollers", "get list update patch watch"), rule("", "replicationcontrollers/status replicationcontrollers/finalizers", "update patch"), pods),
+		c("resourcequota-controller", rule("*", "*", "list watch"), rule("", "resourcequotas/status", "update patch")),
+		c("root-ca-cert-publisher", rule("", "configmaps", "create get list update watch"), rule("", "namespaces", read)),
+		c("route-controller", rule("", "nodes", "list watch"), rule("", "nodes/status", "patch")),
+		c("service-account-controller", rule("", "serviceaccounts", "create get list watch"), rule("", "namespaces", read)),
+		c("service-cidrs-controller", rule("networking.k8s.io", "servicecidrs", "get list patch update watch"), rule("networking.k8s.io", "servicecidrs/finalizers servicecidrs/status", "patch update"),
+			rule("networking.k8s.io", "ipaddresses", read)),
+		c("service-controller", rule("", "services", read), rule("", "services/status", "patch update"), rule("", "nodes", "list watch")),
+		c("statefulset-controller", rule("apps", "statefulsets", read), rule("apps", "statefulsets/status statefulsets/finalizers", "update patch"), pods,
+			rule("apps", "controllerrevisions", "create delete get list patch update watch"), rule("", "persistentvolumeclaims", "create delete get list patch update watch")),
+		c("taint-eviction-controller", rule("", "pods", "delete get list watch"), rule("", "pods/status", "patch"), rule("", "nodes", read)),
+		c("ttl-after-finished-controller", rule("batch", "jobs", "delete get list watch")),
+		c("ttl-controller", rule("", "nodes", "list patch update watch")),
+	}
+}

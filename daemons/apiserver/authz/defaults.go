@@ -1,0 +1,154 @@
+package authz
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+)
+
+// Words for verbs that come together.
+const (
+	read    = "get list watch"
+	readAll = "create delete deletecollection get list patch update watch"
+	change  = "create delete deletecollection patch update"
+)
+
+// Marks of objects that the API server brings and keeps complete.
+var (
+	bootstrapLabels      = map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"}
+	bootstrapAnnotations = map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"}
+)
+
+// Defaults returns the roles and bindings that every cluster begins with, with
+// upstream's names, since manifests and people refer to them.
+func Defaults() []runtime.Object {
+	var out []runtime.Object
+	bound := func(name string, subjects ...rbacv1.Subject) {
+		out = append(out, clusterBinding(name, name, subjects...))
+	}
+
+	for _, r := range clusterRoles() {
+		out = append(out, &r)
+	}
+	bound("cluster-admin", group(api.GroupMasters))
+	out = append(out, clusterBinding("kubeadm:cluster-admins", "cluster-admin", group("kubeadm:cluster-admins")))
+	bound("system:basic-user", group(api.GroupAuthenticated))
+	bound("system:discovery", group(api.GroupAuthenticated))
+	bound("system:public-info-viewer", group(api.GroupAuthenticated), group(api.GroupUnauthenticated))
+	bound("system:service-account-issuer-discovery", group("system:serviceaccounts"))
+	bound("system:monitoring", group("system:monitoring"))
+	bound("system:kube-scheduler", user("system:kube-scheduler"))
+	out = append(out, clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")))
+	bound("system:kube-controller-manager", user("system:kube-controller-manager"))
+	bound("system:node-proxier", user("system:kube-proxy"))
+	bound("system:kube-network", user("system:kube-network"))
+	bound("system:kube-dns", user("system:kube-dns"), account("kube-system", "kube-dns"))
+	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))
+	// The node authorizer decides for kubelets: the role is there for those who bind it.
+	out = append(out, clusterBinding("system:node", "system:node"))
+
+	for _, c := range controllerRoles() {
+		role := clusterRole("system:controller:"+c.name, c.rules...)
+		// The controllers may run under accounts of their own or all as one user.
+		out = append(out, &role, clusterBinding(role.Name, role.Name, account("kube-system", c.name), user("system:kube-controller-manager")))
+	}
+	return append(out, namespacedDefaults()...)
+}
+
+// namespacedDefaults are the rights in kube-system and kube-public.
+func namespacedDefaults() []runtime.Object {
+	var out []runtime.Object
+	add := func(namespace, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: bootstrapLabels, Annotations: bootstrapAnnotations}
+		out = append(out,
+			&rbacv1.Role{ObjectMeta: meta, Rules: rules},
+			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
+	}
+	config := named(rule("", "configmaps", read), "extension-apiserver-authentication")
+	add("kube-system", "extension-apiserver-authentication-reader", []rbacv1.PolicyRule{config}, user("system:kube-controller-manager"), user("system:kube-scheduler"))
+	for _, leader := range []string{"kube-controller-manager", "kube-scheduler"} {
+		add("kube-system", "system::leader-locking-"+leader, []rbacv1.PolicyRule{
+			rule("coordination.k8s.io", "leases", "create"),
+			named(rule("coordination.k8s.io", "leases", "get update patch"), leader),
+			rule("", "configmaps", "watch"),
+			named(rule("", "configmaps", "get update"), leader),
+		}, user("system:"+leader), account("kube-system", leader))
+	}
+	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{rule("", "secrets", read)}, account("kube-system", "bootstrap-signer"))
+	add("kube-system", "system:controller:token-cleaner", append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...), account("kube-system", "token-cleaner"))
+	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{
+		rule("", "configmaps", read), named(rule("", "configmaps", "update"), "cluster-info"),
+	}, events()...), account("kube-system", "bootstrap-signer"))
+	return out
+}
+
+func clusterRole(name string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
+	return rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: bootstrapLabels, Annotations: bootstrapAnnotations}, Rules: rules,
+	}
+}
+
+// aggregated gathers the rules of all roles that carry the label.
+func aggregated(name, into string) rbacv1.ClusterRole {
+	r := clusterRole(name)
+	r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{
+		MatchLabels: map[string]string{aggregateLabel + name: "true"},
+	}}}
+	if into != "" {
+		r.Labels = withLabel(aggregateLabel + into)
+	}
+	return r
+}
+
+const aggregateLabel = "rbac.authorization.k8s.io/aggregate-to-"
+
+// part is a role whose rules an aggregated one gathers.
+func part(name, of string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
+	r := clusterRole(name, rules...)
+	r.Labels = withLabel(aggregateLabel + of)
+	return r
+}
+
+func withLabel(key string) map[string]string {
+	out := map[string]string{key: "true"}
+	for k, v := range bootstrapLabels {
+		out[k] = v
+	}
+	return out
+}
+
+func clusterBinding(name, role string, subjects ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: bootstrapLabels, Annotations: bootstrapAnnotations},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subjects,
+	}
+}
+
+func user(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+func group(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+}
+
+func account(namespace, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+}
+
+func named(r rbacv1.PolicyRule, names ...string) rbacv1.PolicyRule {
+	r.ResourceNames = names
+	return r
+}
+
+func paths(verbs string, urls ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{NonResourceURLs: urls, Verbs: strings.Fields(verbs)}
+}
+
+func events() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{rule("", "events", "create patch update"), rule("events.k8s.io", "events", "create patch update")}
+}

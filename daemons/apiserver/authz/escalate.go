@@ -1,0 +1,128 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"clusterctl/daemons/api"
+)
+
+// Escalation keeps users from granting more than they have: a role may be written
+// by those who have all its rights or the verb escalate on it, a binding by those who
+// have all the rights of its role or the verb bind on it. It is a validating
+// admission plugin.
+type Escalation struct {
+	rbac *RBAC
+	may  api.Authorizer
+}
+
+// NewEscalation returns the plugin; may decides on the verbs escalate and bind.
+func NewEscalation(objects api.Objects, may api.Authorizer) *Escalation {
+	return &Escalation{rbac: NewRBAC(objects), may: may}
+}
+
+// Validate refuses a write of roles or bindings that would grant too much.
+func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
+	if a.Resource.Group != rbacv1.GroupName || a.Subresource != "" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
+		return nil
+	}
+	if a.User.InGroup(api.GroupMasters) {
+		return nil
+	}
+	switch obj := a.Object.(type) {
+	case *rbacv1.Role:
+		if old, ok := a.Old.(*rbacv1.Role); ok && same(old.Rules, obj.Rules) {
+			return nil
+		}
+		return e.role(ctx, a, obj.Name, obj.Rules)
+	case *rbacv1.ClusterRole:
+		if old, ok := a.Old.(*rbacv1.ClusterRole); ok && same(old.Rules, obj.Rules) && (obj.AggregationRule == nil) == (old.AggregationRule == nil) {
+			return nil
+		}
+		if obj.AggregationRule != nil {
+			everything := []rbacv1.PolicyRule{
+				{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+				{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+			}
+			// Whoever lets a role gather others may grant whatever comes to be labelled.
+			if err := e.role(ctx, a, obj.Name, everything); err != nil {
+				return apierrors.NewForbidden(gr(a), obj.Name, fmt.Errorf("must have cluster-admin privileges to use an aggregationRule"))
+			}
+		}
+		return e.role(ctx, a, obj.Name, obj.Rules)
+	case *rbacv1.RoleBinding:
+		return e.binding(ctx, a, obj.Name, obj.RoleRef)
+	case *rbacv1.ClusterRoleBinding:
+		return e.binding(ctx, a, obj.Name, obj.RoleRef)
+	}
+	return nil
+}
+
+func gr(a *api.Admission) schema.GroupResource { return a.Resource.GroupResource() }
+
+func same(a, b []rbacv1.PolicyRule) bool {
+	covered, _ := validation.Covers(a, b)
+	return covered
+}
+
+func (e *Escalation) allowed(ctx context.Context, a *api.Admission, verb, resource, name string) bool {
+	d, _, err := e.may.Authorize(ctx, a.User, api.Request{
+		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name,
+		GroupVersionResource: schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "v1", Resource: resource},
+	})
+	return err == nil && d == api.Allow
+}
+
+func (e *Escalation) role(ctx context.Context, a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
+	if e.allowed(ctx, a, "escalate", a.Resource.Resource, name) {
+		return nil
+	}
+	return e.covered(a, name, rules)
+}
+
+func (e *Escalation) binding(ctx context.Context, a *api.Admission, name string, ref rbacv1.RoleRef) error {
+	resource := strings.ToLower(ref.Kind) + "s"
+	if e.allowed(ctx, a, "bind", resource, ref.Name) {
+		return nil
+	}
+	rules, found := e.rbac.RoleRules(ref, a.Namespace)
+	if !found {
+		return apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName, Resource: resource}, ref.Name)
+	}
+	return e.covered(a, name, rules)
+}
+
+func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
+	ok, missing := validation.Covers(e.rbac.Rules(a.User, a.Namespace), rules)
+	if ok {
+		return nil
+	}
+	list := make([]string, 0, len(missing))
+	for _, r := range missing {
+		list = append(list, compact(r))
+	}
+	return apierrors.NewForbidden(gr(a), name, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		a.User.Name, a.User.Groups, strings.Join(list, "\n")))
+}
+
+// compact shows a rule in one line.
+func compact(r rbacv1.PolicyRule) string {
+	var parts []string
+	add := func(name string, list []string) {
+		if len(list) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%q", name, list))
+		}
+	}
+	add("APIGroups", r.APIGroups)
+	add("Resources", r.Resources)
+	add("ResourceNames", r.ResourceNames)
+	add("NonResourceURLs", r.NonResourceURLs)
+	add("Verbs", r.Verbs)
+	return "{" + strings.Join(parts, ", ") + "}"
+}

@@ -1,0 +1,190 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// Node lets kubelets read what their own pods need, and nothing of the others: a
+// stolen node credential opens what that node had anyway.
+type Node struct {
+	objects api.Objects
+	rules   []rbacv1.PolicyRule
+	known   *links
+}
+
+// NewNode returns the authorizer of kubelets.
+func NewNode(objects api.Objects) *Node {
+	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}}}
+}
+
+// NodeName returns the node that the user is, if it is one.
+func NodeName(u api.User) (string, bool) {
+	name, ok := strings.CutPrefix(u.Name, api.NodeUserPrefix)
+	return name, ok && name != "" && u.InGroup(api.GroupNodes)
+}
+
+// Authorize has no opinion on anyone but nodes, and never denies.
+func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	node, ok := NodeName(u)
+	if !ok {
+		return api.NoOpinion, "", nil
+	}
+	if r.Resource {
+		if reason, special := n.special(node, &r); special {
+			if reason != "" {
+				return api.NoOpinion, reason, nil
+			}
+			return api.Allow, "", nil
+		}
+	}
+	for i := range n.rules {
+		if allows(&n.rules[i], &r) {
+			return api.Allow, "", nil
+		}
+	}
+	return api.NoOpinion, "", nil
+}
+
+// special decides on resources of which a node may see only its own. An empty reason
+// allows; false leaves the request to the common rules.
+func (n *Node) special(node string, r *api.Request) (reason string, special bool) {
+	switch r.GroupResource() {
+	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Resource: "configmaps"}:
+		return n.related(node, r, "get", "list", "watch"), true
+	case schema.GroupResource{Resource: "persistentvolumeclaims"}:
+		if r.Subresource == "status" {
+			return n.relatedTo(node, r, "status", "get", "update", "patch"), true
+		}
+		return n.related(node, r, "get", "list", "watch"), true
+	case schema.GroupResource{Resource: "persistentvolumes"}:
+		return n.related(node, r, "get", "list", "watch"), true
+	case schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"}:
+		return n.related(node, r, "get", "list", "watch"), true
+	case schema.GroupResource{Resource: "serviceaccounts"}:
+		if r.Subresource == "token" {
+			return n.relatedTo(node, r, "token", "create"), true
+		}
+		return n.related(node, r, "get"), true
+	case schema.GroupResource{Resource: "nodes"}:
+		return n.ownNode(node, r)
+	case schema.GroupResource{Resource: "pods"}:
+		return n.ownPods(node, r)
+	case schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}:
+		return n.ownName(node, r, corev1.NamespaceNodeLease, "get", "create", "update", "patch", "delete"), true
+	case schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}:
+		return n.ownName(node, r, "", "get", "create", "update", "patch", "delete"), true
+	}
+	return "", false
+}
+
+func (n *Node) related(node string, r *api.Request, verbs ...string) string {
+	return n.relatedTo(node, r, "", verbs...)
+}
+
+// relatedTo allows single objects that a pod of the node refers to.
+func (n *Node) relatedTo(node string, r *api.Request, subresource string, verbs ...string) string {
+	resource := r.GroupVersionResource.Resource
+	switch {
+	case r.Subresource != subresource:
+		return fmt.Sprintf("node '%s' cannot access the subresource %s of %s", node, r.Subresource, resource)
+	case !has(verbs, r.Verb):
+		return fmt.Sprintf("can only %s resources of this type", strings.Join(verbs, "/"))
+	case r.Name == "":
+		return "No Object name found"
+	case !n.linked(node, resource, r.Namespace, r.Name):
+		return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+	}
+	return ""
+}
+
+// ownName allows only the object that has the node's own name.
+func (n *Node) ownName(node string, r *api.Request, namespace string, verbs ...string) string {
+	switch {
+	case r.Subresource != "" || !has(verbs, r.Verb):
+		return fmt.Sprintf("can only %s this resource", strings.Join(verbs, "/"))
+	case namespace != "" && r.Namespace != namespace:
+		return fmt.Sprintf("can only access leases in the %q system namespace", namespace)
+	case r.Verb != "create" && r.Name != node:
+		return "can only access the object with the same name as the requesting node"
+	}
+	return ""
+}
+
+// ownNode allows reading the node's own Node; writes are for the common rules, and
+// for admission, which sees what is written.
+func (n *Node) ownNode(node string, r *api.Request) (string, bool) {
+	switch r.Verb {
+	case "get", "list", "watch":
+		if r.Name == node && r.Subresource == "" {
+			return "", true
+		}
+		return fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", node), true
+	}
+	return "", false
+}
+
+// ownPods allows reading the pods on the node: one by one, or all that are on it.
+func (n *Node) ownPods(node string, r *api.Request) (string, bool) {
+	if r.Subresource != "" {
+		return "", false
+	}
+	switch r.Verb {
+	case "get":
+		if pod, ok := n.pod(r.Namespace, r.Name); ok && pod.Spec.NodeName == node {
+			return "", true
+		}
+		return fmt.Sprintf("no relationship found between node '%s' and this object", node), true
+	case "list", "watch":
+		if selector, err := fields.ParseSelector(r.FieldSelector); err == nil {
+			if v, ok := selector.RequiresExactMatch("spec.nodeName"); ok && v == node {
+				return "", true
+			}
+		}
+		return "can only list/watch pods with spec.nodeName field selector", true
+	}
+	return "", false
+}
+
+func (n *Node) pod(namespace, name string) (*corev1.Pod, bool) {
+	obj, ok := n.objects.Get(schema.GroupResource{Resource: "pods"}, namespace, name)
+	if !ok {
+		return nil, false
+	}
+	return obj.(*corev1.Pod), true
+}
+
+// nodeRules are what every kubelet may do besides.
+func nodeRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		rule("authentication.k8s.io", "tokenreviews", "create"),
+		rule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", "create"),
+		rule("", "services", "get list watch"),
+		rule("", "nodes", "create update patch delete"),
+		rule("", "nodes/status", "update patch"),
+		rule("", "events", "create update patch"),
+		rule("events.k8s.io", "events", "create update patch"),
+		rule("", "pods", "create delete"),
+		rule("", "pods/status", "update patch"),
+		rule("", "pods/eviction", "create"),
+		rule("", "endpoints", "get"),
+		rule("certificates.k8s.io", "certificatesigningrequests", "create get list watch"),
+		rule("storage.k8s.io", "csidrivers", "get list watch"),
+		rule("node.k8s.io", "runtimeclasses", "get list watch"),
+		rule("certificates.k8s.io", "clustertrustbundles", "get list watch"),
+	}
+}
+
+// rule reads words, as one writes them down.
+func rule(group, resources, verbs string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
+}

@@ -1,0 +1,264 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+var (
+	rolesGR               = schema.GroupResource{Group: rbacv1.GroupName, Resource: "roles"}
+	clusterRolesGR        = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"}
+	roleBindingsGR        = schema.GroupResource{Group: rbacv1.GroupName, Resource: "rolebindings"}
+	clusterRoleBindingsGR = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"}
+)
+
+// RBAC allows what roles grant that are bound to the user or to a group of theirs.
+// It looks through an index by subject that is made anew when a role or a binding
+// has changed; in between, a decision costs what the user's own bindings cost.
+type RBAC struct {
+	objects api.Objects
+	current atomic.Pointer[index]
+	mu      sync.Mutex // one maker of the index at a time
+}
+
+// NewRBAC returns an authorizer over the roles and bindings in objects.
+func NewRBAC(objects api.Objects) *RBAC { return &RBAC{objects: objects} }
+
+// grant is one binding as seen from one of its subjects.
+type grant struct {
+	namespace string // empty for the whole cluster
+	rules     []rbacv1.PolicyRule
+	binding   string // for the reason
+	role      rbacv1.RoleRef
+	subject   rbacv1.Subject
+}
+
+type index struct {
+	revisions [4]int64
+	users     map[string][]grant
+	groups    map[string][]grant
+}
+
+// Authorize never denies: where no role allows, others may.
+func (a *RBAC) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	for g := range a.grants(u) {
+		if g.namespace != "" && (!r.Resource || g.namespace != r.Namespace) {
+			continue
+		}
+		for i := range g.rules {
+			if allows(&g.rules[i], &r) {
+				return api.Allow, g.reason(), nil
+			}
+		}
+	}
+	return api.NoOpinion, "", nil
+}
+
+func (g *grant) reason() string {
+	kind := "ClusterRoleBinding"
+	name := g.binding
+	if g.namespace != "" {
+		kind, name = "RoleBinding", g.binding+"/"+g.namespace
+	}
+	subject := fmt.Sprintf("%s %q", g.subject.Kind, g.subject.Name)
+	if g.subject.Kind == rbacv1.ServiceAccountKind {
+		subject = fmt.Sprintf("%s %q", g.subject.Kind, g.subject.Name+"/"+g.subject.Namespace)
+	}
+	return fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s", kind, name, g.role.Kind, g.role.Name, subject)
+}
+
+// grants yields all that is bound to the user.
+func (a *RBAC) grants(u api.User) func(yield func(*grant) bool) {
+	x := a.index()
+	return func(yield func(*grant) bool) {
+		list := x.users[u.Name]
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+		for _, group := range u.Groups {
+			list := x.groups[group]
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Rules returns what the user may do in a namespace, everything granted in the whole
+// cluster included.
+func (a *RBAC) Rules(u api.User, namespace string) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	if u.InGroup(api.GroupMasters) {
+		rules = append(rules,
+			rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+			rbacv1.PolicyRule{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}})
+	}
+	for g := range a.grants(u) {
+		if g.namespace == "" || g.namespace == namespace {
+			rules = append(rules, g.rules...)
+		}
+	}
+	return rules
+}
+
+// RoleRules returns the rules of the role that a binding in namespace refers to.
+func (a *RBAC) RoleRules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, bool) {
+	switch ref.Kind {
+	case "Role":
+		if obj, ok := a.objects.Get(rolesGR, namespace, ref.Name); ok {
+			return obj.(*rbacv1.Role).Rules, true
+		}
+	case "ClusterRole":
+		if obj, ok := a.objects.Get(clusterRolesGR, "", ref.Name); ok {
+			return a.clusterRules(obj.(*rbacv1.ClusterRole), nil), true
+		}
+	}
+	return nil, false
+}
+
+func (a *RBAC) revisions() [4]int64 {
+	return [4]int64{
+		a.objects.Revision(rolesGR), a.objects.Revision(clusterRolesGR),
+		a.objects.Revision(roleBindingsGR), a.objects.Revision(clusterRoleBindingsGR),
+	}
+}
+
+func (a *RBAC) index() *index {
+	revisions := a.revisions()
+	if x := a.current.Load(); x != nil && x.revisions == revisions {
+		return x
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// The revisions are read before the objects: what changes meanwhile is seen next time.
+	revisions = a.revisions()
+	if x := a.current.Load(); x != nil && x.revisions == revisions {
+		return x
+	}
+	x := a.build()
+	x.revisions = revisions
+	a.current.Store(x)
+	return x
+}
+
+func (a *RBAC) build() *index {
+	x := &index{users: map[string][]grant{}, groups: map[string][]grant{}}
+	clusterRoles := map[string]*rbacv1.ClusterRole{}
+	for _, obj := range a.objects.List(clusterRolesGR, "") {
+		role := obj.(*rbacv1.ClusterRole)
+		clusterRoles[role.Name] = role
+	}
+	whole := map[string][]rbacv1.PolicyRule{}
+	clusterRules := func(name string) []rbacv1.PolicyRule {
+		rules, done := whole[name]
+		if role := clusterRoles[name]; !done && role != nil {
+			rules = a.clusterRules(role, clusterRoles)
+			whole[name] = rules
+		}
+		return rules
+	}
+	for _, obj := range a.objects.List(clusterRoleBindingsGR, "") {
+		b := obj.(*rbacv1.ClusterRoleBinding)
+		if b.RoleRef.Kind == "ClusterRole" {
+			x.add(grant{binding: b.Name, role: b.RoleRef, rules: clusterRules(b.RoleRef.Name)}, b.Subjects)
+		}
+	}
+	roleRules := map[string][]rbacv1.PolicyRule{}
+	for _, obj := range a.objects.List(rolesGR, "") {
+		role := obj.(*rbacv1.Role)
+		roleRules[role.Namespace+"/"+role.Name] = role.Rules
+	}
+	for _, obj := range a.objects.List(roleBindingsGR, "") {
+		b := obj.(*rbacv1.RoleBinding)
+		g := grant{binding: b.Name, namespace: b.Namespace, role: b.RoleRef}
+		if b.RoleRef.Kind == "ClusterRole" {
+			g.rules = clusterRules(b.RoleRef.Name)
+		} else {
+			g.rules = roleRules[b.Namespace+"/"+b.RoleRef.Name]
+		}
+		x.add(g, b.Subjects)
+	}
+	return x
+}
+
+// add files a grant under each of its subjects.
+func (x *index) add(g grant, subjects []rbacv1.Subject) {
+	if len(g.rules) == 0 {
+		return
+	}
+	for _, s := range subjects {
+		g.subject = s
+		switch s.Kind {
+		case rbacv1.UserKind:
+			x.users[s.Name] = append(x.users[s.Name], g)
+		case rbacv1.GroupKind:
+			x.groups[s.Name] = append(x.groups[s.Name], g)
+		case rbacv1.ServiceAccountKind:
+			if g.subject.Namespace == "" {
+				g.subject.Namespace = g.namespace
+			}
+			if g.subject.Namespace != "" {
+				name := "system:serviceaccount:" + g.subject.Namespace + ":" + s.Name
+				x.users[name] = append(x.users[name], g)
+			}
+		}
+	}
+}
+
+// clusterRules returns a cluster role's rules. Those of an aggregated role are worked
+// out from the roles that it selects, so that they never lag behind.
+func (a *RBAC) clusterRules(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole) []rbacv1.PolicyRule {
+	if role.AggregationRule == nil {
+		return role.Rules
+	}
+	if all == nil {
+		all = map[string]*rbacv1.ClusterRole{}
+		for _, obj := range a.objects.List(clusterRolesGR, "") {
+			r := obj.(*rbacv1.ClusterRole)
+			all[r.Name] = r
+		}
+	}
+	return aggregate(role, all, []string{role.Name})
+}
+
+// aggregate follows selections of selections; a circle is left where it closes.
+func aggregate(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole, path []string) []rbacv1.PolicyRule {
+	if role.AggregationRule == nil {
+		return role.Rules
+	}
+	var rules []rbacv1.PolicyRule
+	seen := map[string]bool{}
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil || selector.Empty() {
+			continue
+		}
+		var names []string
+		for name, other := range all {
+			if !seen[name] && !slices.Contains(path, name) && selector.Matches(labels.Set(other.Labels)) {
+				names = append(names, name)
+			}
+		}
+		slices.SortFunc(names, strings.Compare)
+		for _, name := range names {
+			seen[name] = true
+			rules = append(rules, aggregate(all[name], all, append(slices.Clip(path), name))...)
+		}
+	}
+	return rules
+}

@@ -1,0 +1,56 @@
+package authz
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"clusterctl/daemons/api"
+)
+
+// allows says whether a rule grants a request.
+func allows(rule *rbacv1.PolicyRule, r *api.Request) bool {
+	if !has(rule.Verbs, r.Verb) {
+		return false
+	}
+	if !r.Resource {
+		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool { return matchesPath(pattern, r.Path) })
+	}
+	return has(rule.APIGroups, r.Group) && matchesResource(rule.Resources, r) &&
+		(len(rule.ResourceNames) == 0 || r.Name != "" && slices.Contains(rule.ResourceNames, r.Name))
+}
+
+func has(list []string, v string) bool {
+	return slices.Contains(list, v) || slices.Contains(list, "*")
+}
+
+// matchesResource knows "pods", "pods/log", "*/scale" and "*".
+func matchesResource(list []string, r *api.Request) bool {
+	resource := r.GroupVersionResource.Resource
+	for _, entry := range list {
+		if entry == "*" {
+			return true
+		}
+		if r.Subresource == "" {
+			if entry == resource {
+				return true
+			}
+			continue
+		}
+		left, right, ok := strings.Cut(entry, "/")
+		if ok && right == r.Subresource && (left == resource || left == "*") {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesPath knows "/healthz" and "/healthz/*".
+func matchesPath(pattern, path string) bool {
+	if pattern == "*" || pattern == path {
+		return true
+	}
+	prefix, ok := strings.CutSuffix(pattern, "*")
+	return ok && strings.HasPrefix(path, prefix)
+}
