@@ -3,11 +3,17 @@ package run
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"time"
+
+	"clusterctl/certs"
 )
 
 // Serve answers on ln with h until ctx ends, then gives open requests grace to
@@ -40,4 +46,66 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.
 		return err
 	}
 	return nil
+}
+
+// ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without
+// a certificate file it makes a self-signed one, as upstream's daemons do; with port 0 it serves nothing.
+// Metrics are for clients with a certificate of clientCAFile alone, when that is given.
+func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile string) error {
+	if port == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tlsConfig, err := serverTLS(certFile, keyFile, clientCAFile)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("serve health: %w", err)
+	}
+	handler := e.Handler()
+	if clientCAFile != "" {
+		open := handler
+		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/metrics" && len(r.TLS.VerifiedChains) == 0 {
+				http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
+				return
+			}
+			open.ServeHTTP(w, r)
+		})
+	}
+	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
+}
+
+func serverTLS(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven}
+	if certFile == "" {
+		ca, err := certs.NewCA("localhost", 0, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(ca.Cert, ca.Key)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	} else {
+		// Read at each handshake: a renewed certificate is used without a restart.
+		cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+			return &pair, err
+		}
+	}
+	if clientCAFile != "" {
+		text, err := os.ReadFile(clientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the client CA: %w", err)
+		}
+		cfg.ClientCAs = x509.NewCertPool()
+		if !cfg.ClientCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("client CA %s has no certificate", clientCAFile)
+		}
+	}
+	return cfg, nil
 }

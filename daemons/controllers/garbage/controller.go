@@ -1,0 +1,196 @@
+// Package garbage deletes objects whose owners are gone, and carries out foreground
+// and orphaning deletions. It watches the metadata of every kind that can be deleted,
+// also of kinds that appear later.
+package garbage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop // keys are UIDs
+	graph     *graph
+
+	mu      sync.Mutex
+	watched map[schema.GroupVersionResource]*watched
+	byKind  map[schema.GroupKind]schema.GroupVersionResource
+	scoped  map[schema.GroupKind]bool // namespaced
+}
+
+type watched struct {
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
+}
+
+// discoverEvery is how often kinds that came or went are looked for.
+const discoverEvery = 30 * time.Second
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	g := &controller{Context: c, graph: newGraph(), watched: map[schema.GroupVersionResource]*watched{},
+		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{}}
+	g.Loop = loop.Loop{Name: "garbage", Log: c.Log, Workers: 10, Sync: func(ctx context.Context, uid string) error {
+		return g.sync(ctx, types.UID(uid))
+	}}
+	return g
+}
+
+// ignored are kinds that own nothing and are owned by nobody, and change all the time.
+var ignored = map[schema.GroupResource]bool{
+	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
+}
+
+func (g *controller) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		tick := time.NewTicker(discoverEvery)
+		defer tick.Stop()
+		for {
+			if err := g.discover(ctx, &wg); err != nil && ctx.Err() == nil {
+				g.Context.Log.Info("will try again", "controller", "garbage", "reason", err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	// Nothing is collected on a half-known graph: the first full look must be over.
+	// An owner of a kind that is seen only later is asked for at the API in any case.
+	if !cache.WaitForCacheSync(ctx.Done(), g.synced) {
+		return fmt.Errorf("controller garbage: %w before its caches were filled", ctx.Err())
+	}
+	return g.Loop.Run(ctx)
+}
+
+func (g *controller) synced() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.watched {
+		if !w.informer.HasSynced() {
+			return false
+		}
+	}
+	return len(g.watched) > 0
+}
+
+// discover starts watching kinds that are new and stops watching those that went.
+func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
+	lists, err := g.Client.Discovery().ServerPreferredResources()
+	if err != nil && len(lists) == 0 {
+		return fmt.Errorf("discover kinds: %w", err)
+	}
+	wanted := map[schema.GroupVersionResource]bool{}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch", "delete"}}, lists) {
+		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
+		if parseErr != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			resource := gv.WithResource(r.Name)
+			if ignored[resource.GroupResource()] {
+				continue
+			}
+			wanted[resource] = true
+			g.byKind[gv.WithKind(r.Kind).GroupKind()] = resource
+			g.scoped[gv.WithKind(r.Kind).GroupKind()] = r.Namespaced
+			if g.watched[resource] == nil {
+				g.watch(ctx, resource, r.Kind, wg)
+			}
+		}
+	}
+	if err != nil {
+		return err // a group that did not answer may still be there: stop nothing
+	}
+	for resource, w := range g.watched {
+		if !wanted[resource] {
+			w.stop()
+			delete(g.watched, resource)
+		}
+	}
+	return nil
+}
+
+func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) {
+	ctx, stop := context.WithCancel(ctx)
+	informer := metadatainformer.NewFilteredMetadataInformer(g.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	// Only identity, owners and finalizers are kept, and those in the graph.
+	_ = informer.SetTransform(func(obj any) (any, error) {
+		if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			o.Labels, o.Annotations, o.ManagedFields = nil, nil, nil
+		}
+		return obj, nil
+	})
+	loop.OnChange(informer, func(old, obj any) { g.changed(resource, kind, old, obj) })
+	g.watched[resource] = &watched{informer, stop}
+	wg.Go(func() { informer.RunWithContext(ctx) })
+}
+
+func (g *controller) changed(resource schema.GroupVersionResource, kind string, old, obj any) {
+	if obj == nil {
+		m, err := meta.Accessor(old)
+		if err != nil {
+			return
+		}
+		was := g.graph.get(m.GetUID())
+		g.graph.remove(m.GetUID())
+		for _, d := range g.graph.dependentsOf(m.GetUID()) {
+			g.Queue().Add(string(d.uid))
+		}
+		if was != nil {
+			g.wakeOwners(was) // a foreground deletion may have waited for this one
+		}
+		return
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return
+	}
+	o := &object{
+		identity: identity{resource: resource, kind: kind, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID()},
+		owners:   m.GetOwnerReferences(), finalizers: m.GetFinalizers(), deleting: m.GetDeletionTimestamp() != nil,
+	}
+	was := g.graph.get(o.uid)
+	g.graph.put(o)
+	switch {
+	case o.deleting:
+		g.Queue().Add(string(o.uid))
+		g.wakeOwners(o)
+	case was == nil && len(o.owners) > 0, was != nil && !slices.EqualFunc(was.owners, o.owners, sameOwner):
+		g.Queue().Add(string(o.uid))
+		if was != nil {
+			g.wakeOwners(was)
+		}
+	}
+}
+
+func (g *controller) wakeOwners(o *object) {
+	for _, ref := range o.owners {
+		if owner := g.graph.get(ref.UID); owner != nil && owner.deleting {
+			g.Queue().Add(string(owner.uid))
+		}
+	}
+}
+
+func sameOwner(a, b metav1.OwnerReference) bool {
+	return a.UID == b.UID && (a.BlockOwnerDeletion != nil && *a.BlockOwnerDeletion) == (b.BlockOwnerDeletion != nil && *b.BlockOwnerDeletion)
+}

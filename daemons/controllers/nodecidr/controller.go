@@ -1,0 +1,146 @@
+// Package nodecidr gives every node a piece of the cluster's pod network.
+package nodecidr
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	nodes corelisters.NodeLister
+
+	mu sync.Mutex // one allocation at a time: the cache may not show the last one yet
+	// given are pieces by node, also those that the cache does not show yet.
+	given map[string]string
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	nodes := c.Informers.Core().V1().Nodes()
+	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string]string{}}
+	n.Loop = loop.Loop{Name: "nodecidr", Log: c.Log, Sync: n.sync, Workers: 1, Synced: []cache.InformerSynced{nodes.Informer().HasSynced}}
+	loop.OnChange(nodes.Informer(), func(old, obj any) {
+		if obj == nil {
+			n.mu.Lock()
+			delete(n.given, old.(*corev1.Node).Name)
+			n.mu.Unlock()
+			return
+		}
+		n.Add(obj)
+	})
+	return n
+}
+
+func (n *controller) sync(ctx context.Context, name string) error {
+	node, err := n.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if node.Spec.PodCIDR != "" || node.DeletionTimestamp != nil || !n.Config.AllocateNodeCIDRs || len(n.Config.ClusterCIDR) == 0 {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	used := map[string]bool{}
+	all, err := n.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Spec.PodCIDR != "" {
+			used[other.Spec.PodCIDR] = true
+		}
+	}
+	for other, piece := range n.given {
+		if other != name {
+			used[piece] = true
+		}
+	}
+	piece, err := Next(n.Config.ClusterCIDR[0], n.Config.NodeCIDRMaskSize, used)
+	if err != nil {
+		n.Events.Eventf(node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", name)
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": piece, "podCIDRs": []string{piece}}})
+	if err != nil {
+		return err
+	}
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("give node %s the pod network %s: %w", name, piece, err)
+	}
+	n.given[name] = piece
+	return nil
+}
+
+// Next returns the first piece of network with bits of prefix that is not used.
+func Next(network string, bits int, used map[string]bool) (string, error) {
+	whole, err := netip.ParsePrefix(network)
+	if err != nil {
+		return "", fmt.Errorf("pod network %q: %w", network, err)
+	}
+	if bits < whole.Bits() || bits > whole.Addr().BitLen() {
+		return "", fmt.Errorf("pod network %s cannot be cut into pieces of /%d", network, bits)
+	}
+	whole = whole.Masked()
+	for piece := netip.PrefixFrom(whole.Addr(), bits); whole.Contains(piece.Addr()); {
+		if !used[piece.String()] {
+			return piece.String(), nil
+		}
+		next, ok := following(piece)
+		if !ok {
+			break
+		}
+		piece = next
+	}
+	return "", fmt.Errorf("pod network %s has no free piece of /%d left: %d are given", network, bits, len(used))
+}
+
+// following is the prefix after p of the same length; false at the end of the address space.
+func following(p netip.Prefix) (netip.Prefix, bool) {
+	raw := p.Addr().As16()
+	shift := 128 - p.Bits()
+	if p.Addr().Is4() {
+		shift = 32 - p.Bits()
+	}
+	high, low := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
+	if shift >= 64 {
+		high += 1 << (shift - 64)
+	} else {
+		before := low
+		low += 1 << shift
+		if low < before {
+			high++
+		}
+	}
+	binary.BigEndian.PutUint64(raw[:8], high)
+	binary.BigEndian.PutUint64(raw[8:], low)
+	next := netip.AddrFrom16(raw)
+	if p.Addr().Is4() {
+		if low>>32 != 0xffff {
+			return netip.Prefix{}, false
+		}
+		next = next.Unmap()
+	}
+	return netip.PrefixFrom(next, p.Bits()), next.Compare(p.Addr()) > 0
+}

@@ -1,0 +1,143 @@
+// Package podgc deletes pods that nobody else will: those of nodes that are gone,
+// those that were deleted before they had a node, and the oldest of too many finished ones.
+package podgc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	nodes  corelisters.NodeLister
+	pods   corelisters.PodLister
+	synced []cache.InformerSynced
+	gone   map[string]time.Time // nodes that pods name and nobody knows, since when
+}
+
+const (
+	period = 20 * time.Second
+	// quarantine is how long a node must be missing before its pods are taken for lost:
+	// it may be about to register again.
+	quarantine = 40 * time.Second
+)
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods()
+	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.Lister(), gone: map[string]time.Time{},
+		synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.Informer().HasSynced}}
+}
+
+func (g *controller) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), g.synced...) {
+		return fmt.Errorf("controller podgc: %w before its caches were filled", ctx.Err())
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := g.collect(ctx); err != nil && ctx.Err() == nil {
+			g.Log.Info("will try again", "controller", "podgc", "reason", err)
+		}
+	}
+}
+
+func (g *controller) collect(ctx context.Context) error {
+	pods, err := g.pods.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	nodes, err := g.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, n := range nodes {
+		known[n.Name] = true
+	}
+	lost := g.lost(pods, known)
+	for _, pod := range Doomed(pods, lost, g.Config.TerminatedPodGCThreshold) {
+		if err := g.delete(ctx, pod, lost[pod.Spec.NodeName]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lost returns the nodes that pods name and that have been missing for long enough.
+func (g *controller) lost(pods []*corev1.Pod, known map[string]bool) map[string]bool {
+	now := g.Now()
+	missing := map[string]bool{}
+	out := map[string]bool{}
+	for _, pod := range pods {
+		name := pod.Spec.NodeName
+		if name == "" || known[name] {
+			continue
+		}
+		missing[name] = true
+		if since, ok := g.gone[name]; !ok {
+			g.gone[name] = now
+		} else if now.Sub(since) >= quarantine {
+			out[name] = true
+		}
+	}
+	for name := range g.gone {
+		if !missing[name] {
+			delete(g.gone, name)
+		}
+	}
+	return out
+}
+
+// Doomed returns the pods to delete.
+func Doomed(pods []*corev1.Pod, lost map[string]bool, threshold int) []*corev1.Pod {
+	var out, finished []*corev1.Pod
+	for _, pod := range pods {
+		switch {
+		case lost[pod.Spec.NodeName], pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
+			out = append(out, pod)
+		case pod.DeletionTimestamp == nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed):
+			finished = append(finished, pod)
+		}
+	}
+	if excess := len(finished) - threshold; threshold > 0 && excess > 0 {
+		slices.SortFunc(finished, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		out = append(out, finished[:excess]...)
+	}
+	return out
+}
+
+func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool) error {
+	if orphaned && loop.Active(pod) {
+		updated := pod.DeepCopy()
+		updated.Status.Phase = corev1.PodFailed
+		updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now())})
+		if _, err := g.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("mark pod %s/%s as lost: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	now := int64(0)
+	err := g.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}

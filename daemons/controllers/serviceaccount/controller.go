@@ -1,0 +1,107 @@
+// Package serviceaccount gives every namespace what its pods need to call the API: the
+// service account default, and the ConfigMap kube-root-ca.crt with the CA bundle.
+package serviceaccount
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+const (
+	defaultAccount = "default"
+	rootCA         = "kube-root-ca.crt"
+	rootCAKey      = "ca.crt"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	namespaces corelisters.NamespaceLister
+	accounts   corelisters.ServiceAccountLister
+	configMaps corelisters.ConfigMapLister
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	namespaces := c.Informers.Core().V1().Namespaces()
+	accounts, configMaps := c.Informers.Core().V1().ServiceAccounts(), c.Informers.Core().V1().ConfigMaps()
+	s := &controller{Context: c, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
+	s.Loop = loop.Loop{Name: "serviceaccount", Log: c.Log, Sync: s.sync, Synced: []cache.InformerSynced{
+		namespaces.Informer().HasSynced, accounts.Informer().HasSynced, configMaps.Informer().HasSynced}}
+	loop.On(namespaces.Informer(), s.Add)
+	wakeNamespace := func(name string) func(obj any) {
+		return func(obj any) {
+			if o := obj.(metav1.Object); o.GetName() == name {
+				s.Queue().Add(o.GetNamespace())
+			}
+		}
+	}
+	loop.On(accounts.Informer(), wakeNamespace(defaultAccount))
+	loop.On(configMaps.Informer(), wakeNamespace(rootCA))
+	return s
+}
+
+func (s *controller) sync(ctx context.Context, name string) error {
+	namespace, err := s.namespaces.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if namespace.DeletionTimestamp != nil || namespace.Status.Phase == corev1.NamespaceTerminating {
+		return nil
+	}
+	if _, err := s.accounts.ServiceAccounts(name).Get(defaultAccount); apierrors.IsNotFound(err) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: defaultAccount}}
+		if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); expected(err) != nil {
+			return fmt.Errorf("create the default service account of namespace %s: %w", name, err)
+		}
+	}
+	return s.publishCA(ctx, name)
+}
+
+func (s *controller) publishCA(ctx context.Context, namespace string) error {
+	if s.Config.RootCAFile == "" {
+		return nil
+	}
+	// Read each time: a rotation replaces the file.
+	text, err := os.ReadFile(s.Config.RootCAFile)
+	if err != nil {
+		return fmt.Errorf("read the root CA: %w", err)
+	}
+	want := map[string]string{rootCAKey: string(text)}
+	client := s.Client.CoreV1().ConfigMaps(namespace)
+	have, err := s.configMaps.ConfigMaps(namespace).Get(rootCA)
+	if apierrors.IsNotFound(err) {
+		bundle := &corev1.ConfigMap{Data: want, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: rootCA, Annotations: map[string]string{
+			"kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc."}}}
+		_, err := client.Create(ctx, bundle, metav1.CreateOptions{})
+		return expected(err)
+	} else if err != nil {
+		return err
+	}
+	if len(have.Data) == 1 && have.Data[rootCAKey] == want[rootCAKey] {
+		return nil
+	}
+	updated := have.DeepCopy()
+	updated.Data = want
+	_, err = client.Update(ctx, updated, metav1.UpdateOptions{})
+	return expected(err)
+}
+
+// expected drops the errors of a write that somebody else made needless.
+func expected(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}

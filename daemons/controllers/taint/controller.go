@@ -1,0 +1,173 @@
+// Package taint evicts pods from nodes with a NoExecute taint that they do not
+// tolerate, at once or when their toleration runs out.
+package taint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+	"clusterctl/daemons/controllers/node"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	nodes corelisters.NodeLister
+	pods  cache.Indexer
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
+	node.IndexByNode(pods)
+	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
+	t.Loop = loop.Loop{Name: "taint-eviction", Log: c.Log, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
+	loop.OnChange(nodes.Informer(), func(_, obj any) {
+		if obj == nil {
+			return
+		}
+		n := obj.(*corev1.Node)
+		if len(noExecute(n)) == 0 {
+			return
+		}
+		for _, pod := range node.PodsOn(t.pods, n.Name) {
+			t.Add(pod)
+		}
+	})
+	loop.OnChange(pods, func(_, obj any) {
+		if obj == nil {
+			return
+		}
+		if pod := obj.(*corev1.Pod); pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			if n, err := t.nodes.Get(pod.Spec.NodeName); err == nil && len(noExecute(n)) > 0 {
+				t.Add(pod)
+			}
+		}
+	})
+	return t
+}
+
+func (t *controller) sync(ctx context.Context, key string) error {
+	obj, exists, err := t.pods.GetByKey(key)
+	if err != nil || !exists {
+		return err
+	}
+	pod := obj.(*corev1.Pod)
+	if pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" {
+		return nil
+	}
+	n, err := t.nodes.Get(pod.Spec.NodeName)
+	if err != nil {
+		return nil // the pod of a node that is gone is the pod collector's
+	}
+	at, evict := Deadline(pod, noExecute(n))
+	if !evict {
+		return nil
+	}
+	if stormy, err := t.storm(); err != nil || stormy {
+		t.AddAfter(key, t.Config.NodeMonitorPeriod)
+		return err
+	}
+	if wait := at.Sub(t.Now()); wait > 0 {
+		t.AddAfter(key, wait)
+		return nil
+	}
+	return t.evict(ctx, pod)
+}
+
+// storm says whether no node at all is healthy: then it is more likely that this side
+// is cut off than that all of them died, and nothing is evicted.
+func (t *controller) storm() (bool, error) {
+	nodes, err := t.nodes.List(labels.Everything())
+	if err != nil {
+		return false, err
+	}
+	for _, n := range nodes {
+		unreachable := false
+		for _, taint := range noExecute(n) {
+			unreachable = unreachable || taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady
+		}
+		if !unreachable {
+			return false, nil
+		}
+	}
+	return len(nodes) > 1, nil
+}
+
+func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
+	updated := pod.DeepCopy()
+	updated.Status.Conditions = slices.DeleteFunc(updated.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
+		Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(t.Now()),
+	})
+	if _, err := t.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("mark pod %s/%s for eviction: %w", pod.Namespace, pod.Name, err)
+	}
+	err := t.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	t.Events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s/%s", pod.Namespace, pod.Name)
+	return nil
+}
+
+// Deadline returns when a pod has to go, and whether it has to at all. Of several
+// tolerations of one taint, the shortest counts.
+func Deadline(pod *corev1.Pod, taints []corev1.Taint) (at time.Time, evict bool) {
+	for _, taint := range taints {
+		tolerated := false
+		var limit *int64
+		for _, tol := range pod.Spec.Tolerations {
+			if !matches(tol, taint) {
+				continue
+			}
+			tolerated = true
+			if s := tol.TolerationSeconds; s != nil && (limit == nil || *s < *limit) {
+				limit = s
+			}
+		}
+		if tolerated && limit == nil {
+			continue
+		}
+		var due time.Time
+		if tolerated && taint.TimeAdded != nil {
+			due = taint.TimeAdded.Add(time.Duration(max(*limit, 0)) * time.Second)
+		}
+		if !evict || due.Before(at) {
+			at = due
+		}
+		evict = true
+	}
+	return at, evict
+}
+
+func matches(t corev1.Toleration, taint corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+}
+
+func noExecute(n *corev1.Node) []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range n.Spec.Taints {
+		if t.Effect == corev1.TaintEffectNoExecute {
+			out = append(out, t)
+		}
+	}
+	return out
+}
