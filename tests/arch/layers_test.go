@@ -1,0 +1,149 @@
+// Package arch holds the shape of the house: which layer each package is in, what it
+// may import, and that every package says what it is for.
+package arch
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// layers are from the ground up: a package imports from its own layer and those above
+// it in this list. The longest matching prefix decides.
+var layers = []struct {
+	name     string
+	packages []string
+}{
+	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
+	{"decisions", []string{
+		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle",
+		"daemons/kinds", "daemons/scheduler/plugin", "daemons/kubelet/pod", "daemons/proxy/rules",
+	}},
+	{"edges", []string{
+		"hcl/load", "provision/host/ssh", "provision/host/local", "provision/state", "provision/workload", "provision/agent",
+		"daemons/store", "daemons/client", "daemons/run",
+		"daemons/kubelet/cri", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/nft",
+	}},
+	{"loops", []string{"provision", "daemons"}},
+	{"wiring", []string{"cmd", "tests", "examples"}},
+}
+
+// programs are the daemons, which meet at the API server alone.
+var programs = []string{"apiserver", "scheduler", "controllers", "kubelet", "network", "proxy", "dns"}
+
+type pkg struct {
+	ImportPath string
+	Name       string
+	Doc        string
+	Imports    []string
+	GoFiles    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Name,Doc,Imports,GoFiles", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, "clusterctl/")
+		all = append(all, p)
+	}
+	return all
+}
+
+func layer(path string) int {
+	best, at := -1, -1
+	for i, l := range layers {
+		for _, prefix := range l.packages {
+			if (path == prefix || strings.HasPrefix(path, prefix+"/")) && len(prefix) > best {
+				best, at = len(prefix), i
+			}
+		}
+	}
+	return at
+}
+
+func TestEveryPackageImportsFromItsLayerUpwards(t *testing.T) {
+	for _, p := range packages(t) {
+		mine := layer(p.ImportPath)
+		if mine < 0 {
+			t.Errorf("%s is in no layer: name it in this test, or find it a room", p.ImportPath)
+			continue
+		}
+		for _, i := range p.Imports {
+			other, ok := strings.CutPrefix(i, "clusterctl/")
+			if !ok {
+				continue
+			}
+			if theirs := layer(other); theirs > mine {
+				t.Errorf("%s (%s) imports %s (%s)", p.ImportPath, layers[mine].name, other, layers[theirs].name)
+			}
+		}
+	}
+}
+
+func TestTheTwoRiversStayApart(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, i := range p.Imports {
+			other, ok := strings.CutPrefix(i, "clusterctl/")
+			if !ok {
+				continue
+			}
+			switch {
+			case strings.HasPrefix(p.ImportPath, "provision/") && strings.HasPrefix(other, "daemons/"):
+				if other != "daemons/config" && other != "daemons/version" {
+					t.Errorf("%s imports %s: provision knows the daemons by their configuration alone", p.ImportPath, other)
+				}
+			case strings.HasPrefix(p.ImportPath, "daemons/") && (strings.HasPrefix(other, "provision/") || strings.HasPrefix(other, "hcl/")):
+				t.Errorf("%s imports %s: the daemons know nothing of how they came to be", p.ImportPath, other)
+			}
+		}
+	}
+}
+
+// S07
+func TestDaemonsMeetAtTheAPIServerAlone(t *testing.T) {
+	program := func(path string) string {
+		for _, name := range programs {
+			if path == "daemons/"+name || strings.HasPrefix(path, "daemons/"+name+"/") {
+				return name
+			}
+		}
+		return ""
+	}
+	for _, p := range packages(t) {
+		mine := program(p.ImportPath)
+		if mine == "" {
+			continue
+		}
+		for _, i := range p.Imports {
+			if theirs := program(strings.TrimPrefix(i, "clusterctl/")); theirs != "" && theirs != mine {
+				t.Errorf("%s imports %s: daemons never call each other", p.ImportPath, i)
+			}
+		}
+		if mine != "apiserver" {
+			for _, i := range p.Imports {
+				if strings.HasPrefix(i, "clusterctl/daemons/store") || strings.HasPrefix(i, "go.etcd.io/") {
+					t.Errorf("%s imports %s: only the API server talks to etcd", p.ImportPath, i)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
