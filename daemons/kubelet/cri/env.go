@@ -230,3 +230,12 @@ func sortedKeys[V any](m map[string]V) []string {
 	sort.Strings(keys)
 	return keys
 }
+
+// Expand replaces $(NAME) in s by the variables of an environment.
+func Expand(s string, env []*runtime.KeyValue) string {
+	values := make(map[string]string, len(env))
+	for _, kv := range env {
+		values[kv.Key] = string(kv.Value)
+	}
+	return expand(s, values)
+}

@@ -1,0 +1,196 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// do carries out one step. Everything in it can be repeated.
+func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
+	switch step.Kind {
+	case pod.Prepare:
+		return w.prepare(ctx, f)
+	case pod.RunSandbox:
+		return outcome{err: w.runSandbox(ctx, f, step.Attempt)}
+	case pod.Start:
+		return outcome{err: w.start(ctx, f, step)}
+	case pod.Kill:
+		w.k.event(f.Pod, corev1.EventTypeNormal, "Killing", "%s", step.Message)
+		return outcome{err: w.kill(ctx, f, step.Container, step.ID, step.Grace)}
+	case pod.KillPod:
+		return outcome{err: w.killPod(ctx, f, step.Grace)}
+	case pod.RemoveContainers:
+		var errs []error
+		for _, id := range step.IDs {
+			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id))
+		}
+		return outcome{err: errors.Join(errs...)}
+	case pod.RemoveSandboxes:
+		var errs []error
+		for _, id := range step.IDs {
+			errs = append(errs, w.removeSandbox(ctx, id))
+		}
+		return outcome{err: errors.Join(errs...)}
+	case pod.Release:
+		return outcome{err: w.release(ctx, f)}
+	case pod.Remove:
+		return outcome{err: w.remove(ctx, f)}
+	}
+	return outcome{}
+}
+
+func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
+	// A pod of the API has to be wanted there still when its volumes are made.
+	again, err := w.k.volumes.Setup(forPod(ctx, f.Pod.UID), f.Pod)
+	if err != nil {
+		return outcome{err: err}
+	}
+	if !w.prepared {
+		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), cgroup.ForPod(f.Pod)); err != nil {
+			return outcome{err: fmt.Errorf("make the pod's cgroup: %w", err)}
+		}
+		if err := os.MkdirAll(cri.LogDir(w.k.logRoot, f.Pod), 0o755); err != nil {
+			return outcome{err: fmt.Errorf("make the pod's log directory: %w", err)}
+		}
+	}
+	return outcome{again: again}
+}
+
+func (w *worker) runSandbox(ctx context.Context, f *pod.Facts, attempt uint32) error {
+	handler := ""
+	if class := f.Pod.Spec.RuntimeClassName; class != nil {
+		rc, err := w.k.client.NodeV1().RuntimeClasses().Get(ctx, *class, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("look up runtime class %s: %w", *class, err)
+		}
+		handler = rc.Handler
+	}
+	_, err := w.k.runtime.RunPodSandbox(ctx, w.sandboxConfig(f.Pod, attempt), handler)
+	return err
+}
+
+func (w *worker) place(p *corev1.Pod) cri.Place {
+	host, _ := hostname(p, w.k.file.ClusterDomain)
+	return cri.Place{
+		LogRoot: w.k.logRoot, CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
+		DNS: w.k.resolve.For(p), Memory: w.k.memory(),
+	}
+}
+
+func (w *worker) sandboxConfig(p *corev1.Pod, attempt uint32) *criapi.PodSandboxConfig {
+	return cri.Sandbox(p, w.place(p), attempt)
+}
+
+// hostname returns a pod's host name and, when it has a subdomain, its domain.
+func hostname(p *corev1.Pod, cluster string) (host, domain string) {
+	const longest = 63
+	host = p.Name
+	if p.Spec.Hostname != "" {
+		host = p.Spec.Hostname
+	}
+	if len(host) > longest {
+		host = host[:longest]
+		for len(host) > 0 && (host[len(host)-1] == '-' || host[len(host)-1] == '.') {
+			host = host[:len(host)-1]
+		}
+	}
+	if p.Spec.HostnameOverride != nil {
+		return *p.Spec.HostnameOverride, ""
+	}
+	if p.Spec.Subdomain != "" {
+		domain = p.Spec.Subdomain + "." + p.Namespace + ".svc." + cluster
+		if full := p.Spec.SetHostnameAsFQDN; full != nil && *full {
+			host = host + "." + domain
+		}
+	}
+	return host, domain
+}
+
+func (w *worker) removeSandbox(ctx context.Context, id string) error {
+	if err := w.k.runtime.StopPodSandbox(ctx, id); err != nil {
+		return err
+	}
+	return w.k.runtime.RemovePodSandbox(ctx, id)
+}
+
+// release gives back what an ended pod holds of the machine. Its containers stay,
+// for their logs.
+func (w *worker) release(_ context.Context, f *pod.Facts) error {
+	w.k.objects.forget(f.Pod.UID)
+	if err := w.k.volumes.Teardown(string(f.Pod.UID)); err != nil {
+		return err
+	}
+	return w.k.cgroups.Remove(w.k.cgroups.Parent(f.Pod))
+}
+
+// remove removes all that is left of a pod and then, as the word that it is
+// done, its API object.
+func (w *worker) remove(ctx context.Context, f *pod.Facts) error {
+	for _, s := range f.Sandboxes {
+		if err := w.removeSandbox(ctx, s.ID); err != nil {
+			return err
+		}
+	}
+	for _, c := range f.Containers {
+		if err := w.k.runtime.RemoveContainer(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	if err := w.release(ctx, f); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
+		return fmt.Errorf("remove the pod's logs: %w", err)
+	}
+	if f.Removed || pod.Static(f.Pod) {
+		return nil
+	}
+	if err := w.k.status.flush(ctx, f.Pod.UID); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	zero, uid := int64(0), f.Pod.UID
+	err := w.k.client.CoreV1().Pods(f.Pod.Namespace).Delete(ctx, f.Pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	// Another pod of this name is not ours to delete.
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete pod %s: %w", key(f.Pod), err)
+	}
+	return nil
+}
+
+// event records an event about a pod.
+func (k *Kubelet) event(p *corev1.Pod, kind, reason, format string, args ...any) {
+	if p.Annotations[pod.SourceAnnotation] == "file" {
+		if m := k.mirrors.of(p); m != nil {
+			p = m
+		}
+	}
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	k.events.Eventf(ref, kind, reason, format, args...)
+}
+
+// containerEvent records an event about one container of a pod.
+func (k *Kubelet) containerEvent(p *corev1.Pod, spec *corev1.Container, kind, reason, format string, args ...any) {
+	path := "spec.containers{" + spec.Name + "}"
+	for i := range p.Spec.InitContainers {
+		if p.Spec.InitContainers[i].Name == spec.Name {
+			path = "spec.initContainers{" + spec.Name + "}"
+		}
+	}
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, FieldPath: path}
+	k.events.Eventf(ref, kind, reason, format, args...)
+}

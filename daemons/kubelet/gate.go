@@ -1,0 +1,274 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// gate lets in whoever the API server says may: by a client certificate of the
+// cluster's CA or a token, and then by the node's subresource that a path stands for.
+type gate struct {
+	k    *Kubelet
+	cas  *x509.CertPool
+	mu   sync.Mutex
+	said map[string]verdict
+}
+
+type verdict struct {
+	user  authenticationv1.UserInfo
+	ok    bool
+	until time.Time
+}
+
+// How long answers of the API server are kept, and how many.
+const (
+	yesTime    = 5 * time.Minute
+	noTime     = 30 * time.Second
+	tokenTime  = 2 * time.Minute
+	maxAnswers = 4096
+)
+
+func (k *Kubelet) newGate() (*gate, error) {
+	g := &gate{k: k, said: map[string]verdict{}}
+	if path := k.file.Authentication.X509.ClientCAFile; path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the CA of clients: %w", err)
+		}
+		g.cas = x509.NewCertPool()
+		if !g.cas.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("read the CA of clients: %s has no certificates", path)
+		}
+	}
+	return g, nil
+}
+
+func (g *gate) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, err := g.identify(r)
+		if err != nil {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		ok, err := g.allowed(r, user)
+		if err != nil {
+			g.k.env.Log.Warn("ask whether a request is allowed", "user", user.Username, "path", r.URL.Path, "error", err)
+			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
+			return
+		}
+		if !ok {
+			verb, resource := attributes(r)
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username, verb, resource), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+var errNobody = errors.New("no valid credentials")
+
+func (g *gate) identify(r *http.Request) (authenticationv1.UserInfo, error) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.cas != nil {
+		between := x509.NewCertPool()
+		for _, c := range r.TLS.PeerCertificates[1:] {
+			between.AddCert(c)
+		}
+		leaf := r.TLS.PeerCertificates[0]
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: g.cas, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		if err == nil {
+			groups := append(append([]string{}, leaf.Subject.Organization...), "system:authenticated")
+			return authenticationv1.UserInfo{Username: leaf.Subject.CommonName, Groups: groups}, nil
+		}
+	}
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && g.k.file.Authentication.Webhook.Enabled {
+		return g.review(r.Context(), strings.TrimSpace(token))
+	}
+	if g.k.file.Authentication.Anonymous.Enabled {
+		return authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, nil
+	}
+	return authenticationv1.UserInfo{}, errNobody
+}
+
+func (g *gate) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
+	id := "token\x00" + token
+	if v, ok := g.answer(id); ok {
+		if !v.ok {
+			return v.user, errNobody
+		}
+		return v.user, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	review, err := g.k.client.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("review a token: %w", err)
+	}
+	g.keep(id, verdict{review.Status.User, review.Status.Authenticated, time.Now().Add(tokenTime)})
+	if !review.Status.Authenticated {
+		return authenticationv1.UserInfo{}, errNobody
+	}
+	return review.Status.User, nil
+}
+
+// attributes returns the verb and the subresource of nodes that a request needs.
+func attributes(r *http.Request) (verb, subresource string) {
+	switch r.Method {
+	case http.MethodPost:
+		verb = "create"
+	case http.MethodPut:
+		verb = "update"
+	case http.MethodPatch:
+		verb = "patch"
+	case http.MethodDelete:
+		verb = "delete"
+	default:
+		verb = "get"
+	}
+	path := r.URL.Path
+	is := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+	switch {
+	case is("/stats"):
+		return verb, "stats"
+	case is("/metrics"):
+		return verb, "metrics"
+	case is("/logs"):
+		return verb, "log"
+	case is("/healthz"):
+		return verb, "healthz"
+	case is("/pods"):
+		return verb, "pods"
+	}
+	return verb, "proxy"
+}
+
+func (g *gate) allowed(r *http.Request, user authenticationv1.UserInfo) (bool, error) {
+	if g.k.file.Authorization.Mode == "AlwaysAllow" {
+		return true, nil
+	}
+	verb, subresource := attributes(r)
+	id := strings.Join(append([]string{"may", user.Username, user.UID, verb, subresource}, user.Groups...), "\x00")
+	if v, ok := g.answer(id); ok {
+		return v.ok, nil
+	}
+	extra := map[string]authorizationv1.ExtraValue{}
+	for k, v := range user.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	ask := func(sub string) (bool, error) {
+		ctx, cancel := context.WithTimeout(r.Context(), callTime)
+		defer cancel()
+		review, err := g.k.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: sub, Name: g.k.name},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return false, fmt.Errorf("review access: %w", err)
+		}
+		return review.Status.Allowed, nil
+	}
+	ok, err := ask(subresource)
+	if err == nil && !ok && (subresource == "healthz" || subresource == "pods") {
+		ok, err = ask("proxy") // the coarser right, which older roles have
+	}
+	if err != nil {
+		return false, err
+	}
+	keep := noTime
+	if ok {
+		keep = yesTime
+	}
+	g.keep(id, verdict{ok: ok, until: time.Now().Add(keep)})
+	return ok, nil
+}
+
+func (g *gate) answer(id string) (verdict, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v, ok := g.said[id]
+	return v, ok && time.Now().Before(v.until)
+}
+
+func (g *gate) keep(id string, v verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.said) >= maxAnswers {
+		clear(g.said)
+	}
+	g.said[id] = v
+}
+
+// keyPair is a certificate that is read again when its file is a newer one.
+type keyPair struct {
+	cert, key string
+	mu        sync.Mutex
+	read      time.Time
+	pair      *tls.Certificate
+}
+
+func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cert == "" {
+		return p.pair, nil
+	}
+	info, err := os.Stat(p.cert)
+	if err == nil && p.pair != nil && info.ModTime().Equal(p.read) {
+		return p.pair, nil
+	}
+	pair, err2 := tls.LoadX509KeyPair(p.cert, p.key)
+	if err := errors.Join(err, err2); err != nil {
+		if p.pair != nil {
+			return p.pair, nil // half written: the old one serves meanwhile
+		}
+		return nil, fmt.Errorf("read the serving certificate: %w", err)
+	}
+	p.pair, p.read = &pair, info.ModTime()
+	return p.pair, nil
+}
+
+// selfSigned makes a certificate for a node that was given none.
+func (p *keyPair) selfSigned(name string, ips []string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, ip := range ips {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return fmt.Errorf("make a serving certificate: %w", err)
+	}
+	p.pair = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return nil
+}

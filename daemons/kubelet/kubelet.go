@@ -1,0 +1,298 @@
+// Package kubelet runs the pods of one node: it takes them from the API and from a
+// directory of manifests, gives each a worker that takes one step after the other
+// (daemons/kubelet/pod decides which), and reports on pods and node. Everything that it
+// knows of the cluster, it knows from the API; what runs, it asks the runtime.
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/volume"
+	"clusterctl/daemons/run"
+)
+
+// Cgroups are the control groups of pods; *cgroup.Manager is the real one.
+type Cgroups interface {
+	Setup(all cgroup.Limits) error
+	Parent(p *corev1.Pod) string
+	Make(path string, l cgroup.Limits) error
+	Remove(path string) error
+	Pods() (map[string]string, error)
+}
+
+// Options replace the kubelet's edges towards its machine. Zero fields mean the
+// real ones; a node that only pretends (package hollow) sets them all.
+type Options struct {
+	API     *rest.Config   // how to reach the API; nil reads the kubeconfig
+	Runtime cri.Service    // nil dials the configured endpoint
+	Mounter volume.Mounter // nil is the kernel
+	Cgroups Cgroups        // nil is the kernel's
+	Machine Machine        // nil measures this machine
+	LogRoot string         // directory of pods' logs; cri.LogRoot when empty
+	// NoServer leaves out the HTTPS server and /healthz.
+	NoServer bool
+}
+
+// Kubelet is one node's agent.
+type Kubelet struct {
+	cfg  config.Kubelet
+	file config.KubeletFile
+	env  run.Env
+
+	name    string
+	ips     []string
+	client  kubernetes.Interface
+	api     *rest.Config
+	runtime cri.Service
+	engine  string // the runtime's name, as in containerd://ID
+	cgroups Cgroups
+	machine Machine
+	volumes *volume.Manager
+	objects *objects
+	status  *statuses
+	events  record.EventRecorder
+	resolve cri.Resolver
+	logRoot string
+	pulls   *puller
+	metrics *metrics
+
+	services corelisters.ServiceLister
+	mirrors  *mirrors
+	synced   chan struct{} // closed when the API's pods are known
+
+	mu      sync.Mutex
+	ctx     context.Context // of the workers, while Run runs
+	workers map[types.UID]*worker
+	wg      sync.WaitGroup
+	node    *corev1.Node // as last seen or written
+
+	shortages shortages
+}
+
+// Run is the kubelet of this machine. It returns when ctx ends; pods go on.
+func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env) error {
+	return RunWith(ctx, cfg, file, env, Options{})
+}
+
+// RunWith is Run with other edges.
+func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) error {
+	k, err := build(cfg, file, env, o)
+	if err != nil {
+		return err
+	}
+	if o.Runtime == nil {
+		defer k.runtime.Close()
+	}
+	return k.run(ctx, o)
+}
+
+func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) (*Kubelet, error) {
+	name, err := nodeName(cfg.HostnameOverride)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kubelet{
+		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
+		logRoot: o.LogRoot, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+	}
+	if k.api == nil {
+		if k.api, err = client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "kubelet"}); err != nil {
+			return nil, err
+		}
+	}
+	clients, err := kubernetes.NewForConfig(k.api)
+	if err != nil {
+		return nil, fmt.Errorf("set up the API client: %w", err)
+	}
+	k.client = clients
+	if k.runtime == nil {
+		if k.runtime, err = cri.Dial(file.ContainerRuntimeEndpoint); err != nil {
+			return nil, err
+		}
+	}
+	if k.cgroups == nil {
+		k.cgroups = &cgroup.Manager{Root: file.CgroupRoot, Driver: file.CgroupDriver}
+	}
+	if k.machine == nil {
+		k.machine = local{root: cfg.RootDir}
+	}
+	if k.logRoot == "" {
+		k.logRoot = cri.LogRoot
+	}
+	mounter := o.Mounter
+	if mounter == nil {
+		mounter = volume.Kernel{}
+	}
+	if k.ips, err = nodeIPs(cfg.NodeIP, name); err != nil {
+		return nil, err
+	}
+	k.resolve = cri.Resolver{Cluster: file.ClusterDNS, Domain: file.ClusterDomain}
+	if file.ResolverConfig != "" {
+		if k.resolve.Host, err = cri.ReadResolver(file.ResolverConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("read the resolver configuration: %w", err)
+		}
+	}
+	k.objects = newObjects(k.client, env.Log, k.changed)
+	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts}
+	k.status = newStatuses(k.client, env.Log)
+	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
+	k.pulls = newPuller(k.runtime)
+	k.metrics = newMetrics(env.Metrics)
+	return k, nil
+}
+
+func nodeName(override string) (string, error) {
+	name := override
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("find the node's name: %w", err)
+		}
+		name = host
+	}
+	return strings.ToLower(strings.TrimSpace(name)), nil
+}
+
+// nodeIPs returns the given addresses or, without any, those that the name has or
+// that packets to the outside leave from.
+func nodeIPs(given []string, name string) ([]string, error) {
+	if len(given) > 0 {
+		for _, ip := range given {
+			if net.ParseIP(ip) == nil {
+				return nil, fmt.Errorf("node address %q is not an IP address", ip)
+			}
+		}
+		return given, nil
+	}
+	if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
+		defer conn.Close()
+		return []string{conn.LocalAddr().(*net.UDPAddr).IP.String()}, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("find the node's address: %w", err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return []string{n.IP.String()}, nil
+		}
+	}
+	return nil, fmt.Errorf("node %s has no address: set --node-ip", name)
+}
+
+func (k *Kubelet) run(ctx context.Context, o Options) error {
+	log := k.env.Log
+	if err := os.MkdirAll(k.cfg.RootDir, 0o750); err != nil {
+		return fmt.Errorf("make the kubelet's directory: %w", err)
+	}
+	version, err := k.awaitRuntime(ctx)
+	if err != nil {
+		return err
+	}
+	k.engine = version.RuntimeName
+	log.Info("runtime answers", "runtime", version.RuntimeName, "version", version.RuntimeVersion)
+	if err := k.cgroups.Setup(k.podLimits()); err != nil {
+		return fmt.Errorf("set up the cgroups of pods: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	k.mu.Lock()
+	k.ctx = ctx
+	k.mu.Unlock()
+
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	defer broadcaster.Shutdown()
+	k.events = broadcaster.NewRecorder(eventScheme(), corev1.EventSource{Component: "kubelet", Host: k.name})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: k.client.CoreV1().Events("")})
+
+	g.Go(func() error { k.objects.run(ctx); return nil })
+	g.Go(func() error { k.status.run(ctx); return nil })
+	if k.file.StaticPodPath != "" {
+		if err := k.readManifests(); err != nil {
+			log.Error("read manifests", "path", k.file.StaticPodPath, "error", err)
+		}
+		g.Go(func() error { return k.watchManifests(ctx) })
+	}
+	g.Go(func() error { return k.watchRuntime(ctx) })
+	g.Go(func() error { return k.register(ctx) })
+	g.Go(func() error { return k.watchPods(ctx) })
+	g.Go(func() error { k.housekeep(ctx); return nil })
+	if !o.NoServer {
+		g.Go(func() error { return k.serve(ctx) })
+	}
+	err = g.Wait()
+	k.wg.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// awaitRuntime waits for the runtime's first answer.
+func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, error) {
+	for said := false; ; said = true {
+		v, err := k.runtime.Version(ctx)
+		if err == nil {
+			return v, nil
+		}
+		if !said {
+			k.env.Log.Warn("waiting for the container runtime", "error", err)
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return nil, fmt.Errorf("wait for the container runtime: %w", err)
+		}
+	}
+}
+
+// pause waits and reports whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func eventScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(scheme.AddToScheme(s))
+	return s
+}
+
+// nodeFacts is what pods may know of their node.
+func (k *Kubelet) nodeFacts() pod.Node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := pod.Node{Name: k.name, IPs: k.ips}
+	if k.node != nil {
+		n.Allocatable = k.node.Status.Allocatable
+	}
+	return n
+}

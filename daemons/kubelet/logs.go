@@ -1,0 +1,293 @@
+package kubelet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// entryLine is one line of a log in CRI's format: time, stream, tag, text.
+type entryLine struct {
+	at      time.Time
+	stamp   []byte
+	stream  string
+	partial bool
+	text    []byte
+}
+
+func parseLine(line []byte) (entryLine, error) {
+	stamp, rest, ok := bytes.Cut(line, []byte{' '})
+	stream, rest, ok2 := bytes.Cut(rest, []byte{' '})
+	tag, text, ok3 := bytes.Cut(rest, []byte{' '})
+	if !ok || !ok2 || !ok3 {
+		return entryLine{}, fmt.Errorf("log line %.40q is not in CRI's format", line)
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(stamp))
+	if err != nil {
+		return entryLine{}, fmt.Errorf("log line %.40q: %w", line, err)
+	}
+	first, _, _ := bytes.Cut(tag, []byte{':'})
+	return entryLine{at, stamp, string(stream), bytes.Equal(first, []byte("P")), text}, nil
+}
+
+// logQuery is what of a log is asked for.
+type logQuery struct {
+	follow, timestamps bool
+	since              time.Time
+	tail, limit        int64 // below zero: all
+	stream             string
+}
+
+// writeLog writes what is asked for of the log at path. Following, it goes on in
+// the file's successor when it is rotated, until ended says that its container has
+// ended and all is read.
+func writeLog(ctx context.Context, path string, q logQuery, ended func() bool, out io.Writer) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer func() { file.Close() }()
+	if q.tail >= 0 {
+		at, err := tailOffset(file, q.tail)
+		if err != nil {
+			return err
+		}
+		if _, err := file.Seek(at, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	var watcher *fsnotify.Watcher
+	if q.follow {
+		if watcher, err = fsnotify.NewWatcher(); err != nil {
+			return fmt.Errorf("watch log: %w", err)
+		}
+		defer watcher.Close()
+		if err := watcher.Add(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("watch log: %w", err)
+		}
+	}
+	w := &logWriter{q: q, left: q.limit, out: out}
+	lines := bufio.NewReaderSize(file, 64<<10)
+	var pending []byte
+	for {
+		line, err := lines.ReadBytes('\n')
+		pending = append(pending, line...)
+		if err == nil {
+			done, err := w.write(pending)
+			if pending = pending[:0]; done || err != nil {
+				return err
+			}
+			continue
+		}
+		if !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read log: %w", err)
+		}
+		if !q.follow {
+			return nil
+		}
+		w.flush()
+		if next, err := os.Open(path); err == nil && !sameFile(file, next) {
+			file.Close()
+			file, lines = next, bufio.NewReaderSize(next, 64<<10)
+			continue
+		} else if err == nil {
+			next.Close()
+		}
+		if len(pending) == 0 && ended() {
+			// What was written before the end was seen is read once more.
+			if rest, err := lines.ReadBytes('\n'); err == nil {
+				pending = append(pending, rest...)
+				if done, err := w.write(pending); done || err != nil {
+					return err
+				}
+				pending = pending[:0]
+				continue
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-watcher.Events:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func sameFile(a, b *os.File) bool {
+	x, err := a.Stat()
+	y, err2 := b.Stat()
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// logWriter writes the text of log lines, as much as is asked for.
+type logWriter struct {
+	q    logQuery
+	left int64
+	out  io.Writer
+	mid  bool // the last line written was not complete
+}
+
+func (w *logWriter) write(line []byte) (done bool, err error) {
+	e, err := parseLine(bytes.TrimSuffix(line, []byte{'\n'}))
+	if err != nil {
+		return false, nil // not CRI's: a line torn by a crash
+	}
+	if e.at.Before(w.q.since) || w.q.stream != "" && w.q.stream != e.stream {
+		return false, nil
+	}
+	var b []byte
+	if w.q.timestamps && !w.mid {
+		b = append(append(b, e.stamp...), ' ')
+	}
+	b = append(b, e.text...)
+	if w.mid = e.partial; !e.partial {
+		b = append(b, '\n')
+	}
+	if w.q.limit >= 0 {
+		if int64(len(b)) >= w.left {
+			b, done = b[:w.left], true
+		}
+		w.left -= int64(len(b))
+	}
+	_, err = w.out.Write(b)
+	return done, err
+}
+
+func (w *logWriter) flush() {
+	if f, ok := w.out.(interface{ Flush() }); ok {
+		f.Flush()
+	}
+}
+
+// tailOffset returns where the last n lines of a file begin.
+func tailOffset(f *os.File, n int64) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end := info.Size()
+	if n == 0 {
+		return end, nil
+	}
+	const block = 32 << 10
+	buf := make([]byte, block)
+	found := int64(0)
+	for at := end; at > 0; {
+		from := max(at-block, 0)
+		part := buf[:at-from]
+		if _, err := f.ReadAt(part, from); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		for i := len(part) - 1; i >= 0; i-- {
+			if part[i] != '\n' || from+int64(i) == end-1 {
+				continue
+			}
+			if found++; found == n {
+				return from + int64(i) + 1, nil
+			}
+		}
+		at = from
+	}
+	return 0, nil
+}
+
+// tailLog returns the end of a container's log as a termination message.
+func tailLog(path string, lines, limit int) string {
+	var b bytes.Buffer
+	if err := writeLog(context.Background(), path, logQuery{tail: int64(lines), limit: -1}, nil, &b); err != nil {
+		return ""
+	}
+	text := b.Bytes()
+	if len(text) > limit {
+		text = text[len(text)-limit:]
+	}
+	return string(text)
+}
+
+// Logs are rotated at this size, and this many are kept.
+const (
+	maxLogBytes = 10 << 20
+	maxLogFiles = 5
+)
+
+// rotateLogs moves logs that have grown large out of the way, and has the runtime
+// begin new ones.
+func (k *Kubelet) rotateLogs(ctx context.Context) {
+	k.mu.Lock()
+	all := make([]*worker, 0, len(k.workers))
+	for _, w := range k.workers {
+		all = append(all, w)
+	}
+	k.mu.Unlock()
+	for _, w := range all {
+		w.mu.Lock()
+		p := w.pod
+		w.mu.Unlock()
+		for _, c := range append(append([]corev1.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...) {
+			if c.State.Running == nil {
+				continue
+			}
+			path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, uint32(c.RestartCount)))
+			if info, err := os.Stat(path); err != nil || info.Size() < maxLogBytes {
+				continue
+			}
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			if err := k.rotate(ctx, path, id); err != nil {
+				k.env.Log.Warn("rotate log", "path", path, "error", err)
+			}
+		}
+	}
+}
+
+func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
+	old, err := filepath.Glob(path + ".*")
+	if err != nil {
+		return err
+	}
+	slices.Sort(old)
+	for len(old) > maxLogFiles-2 {
+		if err := os.Remove(old[0]); err != nil {
+			return err
+		}
+		old = old[1:]
+	}
+	aside := path + "." + time.Now().UTC().Format("20060102-150405")
+	if err := os.Rename(path, aside); err != nil {
+		return err
+	}
+	if err := k.runtime.ReopenContainerLog(ctx, id); err != nil {
+		return errors.Join(err, os.Rename(aside, path))
+	}
+	return nil
+}
+
+// latest returns a container's newest attempt of a pod, or the one before.
+func latest(containers []pod.Container, name string, previous bool) (pod.Container, bool) {
+	skip := previous
+	for _, c := range containers {
+		if c.Name != name || c.State == pod.Created {
+			continue
+		}
+		if skip {
+			skip = false
+			continue
+		}
+		return c, true
+	}
+	return pod.Container{}, false
+}

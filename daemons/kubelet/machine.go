@@ -1,0 +1,126 @@
+package kubelet
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/cgroup"
+)
+
+// Machine is what is measured of the machine that the node is.
+type Machine interface {
+	Info() corev1.NodeSystemInfo
+	CPUs() int
+	Memory() (available, capacity int64, err error)
+	// Disk is of the file system that pods' volumes and logs are on.
+	Disk() (Disk, error)
+	Processes() (used, capacity int64, err error)
+}
+
+// Disk is the state of a file system: bytes and inodes.
+type Disk struct {
+	Available, Capacity    int64
+	InodesFree, InodeCount int64
+}
+
+// local is the machine that the kubelet runs on.
+type local struct{ root string }
+
+// Info implements Machine.
+func (local) Info() corev1.NodeSystemInfo {
+	info := corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH}
+	info.MachineID = firstLine("/etc/machine-id", "/var/lib/dbus/machine-id")
+	info.SystemUUID = firstLine("/sys/class/dmi/id/product_uuid")
+	if info.SystemUUID == "" {
+		info.SystemUUID = info.MachineID
+	}
+	info.BootID = firstLine("/proc/sys/kernel/random/boot_id")
+	info.KernelVersion = firstLine("/proc/sys/kernel/osrelease")
+	info.OSImage = "Linux"
+	if f, err := os.Open("/etc/os-release"); err == nil {
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			if name, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
+				info.OSImage = strings.Trim(name, `"'`)
+			}
+		}
+	}
+	return info
+}
+
+func firstLine(paths ...string) string {
+	for _, path := range paths {
+		if data, err := os.ReadFile(path); err == nil {
+			if line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n"); line != "" {
+				return line
+			}
+		}
+	}
+	return ""
+}
+
+// CPUs implements Machine.
+func (local) CPUs() int { return runtime.NumCPU() }
+
+// Memory implements Machine.
+func (local) Memory() (available, capacity int64, err error) {
+	used, total, err := cgroup.MemoryInUse()
+	return total - used, total, err
+}
+
+// Disk implements Machine.
+func (l local) Disk() (Disk, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(l.root, &s); err != nil {
+		return Disk{}, fmt.Errorf("look at the file system of %s: %w", l.root, err)
+	}
+	return Disk{
+		Available: int64(s.Bavail) * s.Bsize, Capacity: int64(s.Blocks) * s.Bsize,
+		InodesFree: int64(s.Ffree), InodeCount: int64(s.Files),
+	}, nil
+}
+
+// Processes implements Machine.
+func (local) Processes() (used, capacity int64, err error) {
+	capacity, err = strconv.ParseInt(firstLine("/proc/sys/kernel/pid_max"), 10, 64)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the highest process id: %w", err)
+	}
+	// The fourth field of loadavg is running/all tasks.
+	fields := strings.Fields(firstLine("/proc/loadavg"))
+	if len(fields) < 4 {
+		return 0, capacity, fmt.Errorf("read the number of processes: /proc/loadavg has %d fields", len(fields))
+	}
+	_, all, _ := strings.Cut(fields[3], "/")
+	used, err = strconv.ParseInt(all, 10, 64)
+	return used, capacity, err
+}
+
+// nodeCPU returns the CPU time that the machine has spent, nanoseconds.
+func nodeCPU() (uint64, error) {
+	fields := strings.Fields(firstLine("/proc/stat"))
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("read the machine's CPU time: /proc/stat has no cpu line")
+	}
+	var ticks uint64
+	for i, f := range fields[1:9] {
+		if i == 3 || i == 4 {
+			continue // idle, waiting for disks
+		}
+		n, err := strconv.ParseUint(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	const perTick = 10_000_000 // USER_HZ is 100 on every Linux that matters here
+	return ticks * perTick, nil
+}

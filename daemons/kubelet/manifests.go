@@ -1,0 +1,328 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// readManifests takes in the directory of static pods as it is now.
+func (k *Kubelet) readManifests() error {
+	entries, err := os.ReadDir(k.file.StaticPodPath)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read the directory of static pods: %w", err)
+	}
+	found := map[string]*corev1.Pod{}
+	var failures []error
+	for _, e := range entries {
+		path := filepath.Join(k.file.StaticPodPath, e.Name())
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !isManifest(e.Name()) {
+			continue
+		}
+		p, err := readManifest(path, k.name)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		found[key(p)] = p
+	}
+	for _, gone := range k.mirrors.replace(found, len(failures) > 0) {
+		k.mu.Lock()
+		w := k.workers[gone.UID]
+		k.mu.Unlock()
+		if w != nil {
+			w.tell(func() { w.removed = true })
+		}
+	}
+	for _, p := range found {
+		if !k.replacing(p) {
+			k.give(p)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func isManifest(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json", "":
+		return true
+	}
+	return false
+}
+
+// replacing reports whether an earlier version of a static pod still runs: the new
+// one has to wait for its end.
+func (k *Kubelet) replacing(p *corev1.Pod) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for uid, w := range k.workers {
+		if uid != p.UID && key(w.pod) == key(p) && pod.Static(w.pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// staticGone starts what had to wait for a static pod's end.
+func (k *Kubelet) staticGone(was *corev1.Pod) {
+	if next := k.mirrors.wanted(key(was)); next != nil && next.UID != was.UID {
+		k.give(next)
+	}
+}
+
+// readManifest reads one static pod and makes it what the API would: defaults, a
+// name with the node's, and a uid that changes with its content.
+func readManifest(path, node string) (*corev1.Pod, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	p := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(data, p); err != nil {
+		return nil, fmt.Errorf("read manifest %s: %w", path, err)
+	}
+	if p.Kind != "Pod" || p.APIVersion != "v1" || p.Name == "" || len(p.Spec.Containers) == 0 {
+		return nil, fmt.Errorf("read manifest %s: it is not a v1 Pod with a name and a container", path)
+	}
+	h := fnv.New128a()
+	fmt.Fprintf(h, "%s\x00%s\x00", node, path)
+	h.Write(data)
+	sum := fmt.Sprintf("%x", h.Sum(nil))
+	if p.Namespace == "" {
+		p.Namespace = metav1.NamespaceDefault
+	}
+	p.Name += "-" + node
+	p.UID = types.UID(sum)
+	p.Spec.NodeName = node
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[pod.SourceAnnotation], p.Annotations[pod.HashAnnotation] = "file", sum
+	p.Annotations["kubernetes.io/config.seen"] = time.Now().Format(time.RFC3339Nano)
+	defaults(p)
+	return p, nil
+}
+
+// defaults fills in what the API server would for the fields that the kubelet acts on.
+func defaults(p *corev1.Pod) {
+	grace, links := int64(corev1.DefaultTerminationGracePeriodSeconds), true
+	spec := &p.Spec
+	if spec.RestartPolicy == "" {
+		spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
+	if spec.DNSPolicy == "" {
+		spec.DNSPolicy = corev1.DNSClusterFirst
+	}
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = &grace
+	}
+	if spec.EnableServiceLinks == nil {
+		spec.EnableServiceLinks = &links
+	}
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	// A static pod stays whatever the node's taints say.
+	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			if c.TerminationMessagePath == "" {
+				c.TerminationMessagePath = corev1.TerminationMessagePathDefault
+			}
+			if c.TerminationMessagePolicy == "" {
+				c.TerminationMessagePolicy = corev1.TerminationMessageReadFile
+			}
+			if c.ImagePullPolicy == "" {
+				c.ImagePullPolicy = corev1.PullIfNotPresent
+				if tag := c.Image[strings.LastIndexByte(c.Image, '/')+1:]; !strings.ContainsAny(tag, ":@") || strings.HasSuffix(tag, ":latest") {
+					c.ImagePullPolicy = corev1.PullAlways
+				}
+			}
+			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+				if p == nil {
+					continue
+				}
+				for _, d := range []struct {
+					at    *int32
+					value int32
+				}{{&p.TimeoutSeconds, 1}, {&p.PeriodSeconds, 10}, {&p.SuccessThreshold, 1}, {&p.FailureThreshold, 3}} {
+					if *d.at == 0 {
+						*d.at = d.value
+					}
+				}
+			}
+			for j := range c.Ports {
+				if c.Ports[j].Protocol == "" {
+					c.Ports[j].Protocol = corev1.ProtocolTCP
+				}
+				if spec.HostNetwork && c.Ports[j].HostPort == 0 {
+					c.Ports[j].HostPort = c.Ports[j].ContainerPort
+				}
+			}
+		}
+	}
+}
+
+// watchManifests follows the directory of static pods, and keeps their mirrors.
+func (k *Kubelet) watchManifests(ctx context.Context) error {
+	if err := os.MkdirAll(k.file.StaticPodPath, 0o700); err != nil {
+		return fmt.Errorf("make the directory of static pods: %w", err)
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch the directory of static pods: %w", err)
+	}
+	defer watcher.Close()
+	if err := watcher.Add(k.file.StaticPodPath); err != nil {
+		return fmt.Errorf("watch the directory of static pods: %w", err)
+	}
+	// Editors write in several steps: the directory is read once they pause.
+	calm := time.NewTimer(0)
+	defer calm.Stop()
+	mirror := time.NewTicker(5 * time.Second)
+	defer mirror.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-watcher.Events:
+			calm.Reset(100 * time.Millisecond)
+		case err := <-watcher.Errors:
+			k.env.Log.Warn("watch the directory of static pods", "error", err)
+			calm.Reset(time.Second)
+		case <-calm.C:
+			if err := k.readManifests(); err != nil {
+				k.env.Log.Error("read static pods", "error", err)
+			}
+			k.mirrors.sync(ctx, k.nodeRef())
+		case <-mirror.C:
+			k.mirrors.sync(ctx, k.nodeRef())
+		}
+	}
+}
+
+// mirrors keeps a pod in the API for every static one, so that it can be seen there.
+type mirrors struct {
+	client kubernetes.Interface
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	static map[string]*corev1.Pod // by namespace/name
+	seen   map[string]*corev1.Pod // the API's mirrors
+}
+
+// replace takes in the static pods that there are, and returns those that are gone
+// or of which there is another version. With keep, what is missing stays.
+func (m *mirrors) replace(found map[string]*corev1.Pod, keep bool) (gone []*corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, was := range m.static {
+		if now, ok := found[name]; ok && now.UID == was.UID || !ok && keep {
+			found[name] = was
+			continue
+		}
+		gone = append(gone, was)
+	}
+	m.static = found
+	return gone
+}
+
+// of returns the mirror of a static pod, or nil while there is none of its version.
+func (m *mirrors) of(p *corev1.Pod) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mirror := m.seen[key(p)]; mirror != nil && mirror.Annotations[pod.MirrorAnnotation] == p.Annotations[pod.HashAnnotation] {
+		return mirror
+	}
+	return nil
+}
+
+func (m *mirrors) wanted(name string) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.static[name]
+}
+
+func (m *mirrors) sawMirror(p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[key(p)] = p
+}
+
+func (m *mirrors) lostMirror(p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was := m.seen[key(p)]; was != nil && was.UID == p.UID {
+		delete(m.seen, key(p))
+	}
+}
+
+// sync makes the API's mirrors what the static pods are.
+func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
+	m.mu.Lock()
+	var create, remove []*corev1.Pod
+	for name, p := range m.static {
+		if m.seen[name] == nil && node != nil {
+			create = append(create, p)
+		}
+	}
+	for name, mirror := range m.seen {
+		p := m.static[name]
+		if p == nil || p.Annotations[pod.HashAnnotation] != mirror.Annotations[pod.MirrorAnnotation] || mirror.DeletionTimestamp != nil {
+			remove = append(remove, mirror)
+		}
+	}
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	zero := int64(0)
+	for _, p := range remove {
+		err := m.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			m.log.Warn("delete mirror pod", "pod", key(p), "error", err)
+		}
+	}
+	for _, p := range create {
+		mirror := p.DeepCopy()
+		mirror.UID, mirror.ResourceVersion = "", ""
+		mirror.Annotations[pod.MirrorAnnotation] = p.Annotations[pod.HashAnnotation]
+		mirror.OwnerReferences = []metav1.OwnerReference{*node}
+		if _, err := m.client.CoreV1().Pods(p.Namespace).Create(ctx, mirror, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			m.log.Warn("create mirror pod", "pod", key(p), "error", err)
+		}
+	}
+}
+
+// wakeStatic has the status of a static pod written to the mirror that was seen.
+func (k *Kubelet) wakeStatic(mirror *corev1.Pod) {
+	k.poke(mirror.Annotations[pod.MirrorAnnotation])
+}
+
+// nodeRef owns mirror pods; nil until the node is registered.
+func (k *Kubelet) nodeRef() *metav1.OwnerReference {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.node == nil || k.node.UID == "" {
+		return nil
+	}
+	yes := true
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.node.Name, UID: k.node.UID, Controller: &yes}
+}

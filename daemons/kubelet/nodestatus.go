@@ -1,0 +1,211 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/kubelet/cgroup"
+)
+
+// kubeletVersion is what nodes report: the Kubernetes release whose API this is.
+const kubeletVersion = "v1.37.2"
+
+// measure fills in a node's status from what is so now. was is the status before,
+// of which conditions keep their transition times.
+func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.NodeStatus {
+	s := *was.DeepCopy()
+	s.Addresses = nil
+	for _, ip := range k.ips {
+		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	for _, a := range was.Addresses {
+		if a.Type == corev1.NodeExternalIP || a.Type == corev1.NodeExternalDNS {
+			s.Addresses = append(s.Addresses, a) // the cloud's word
+		}
+	}
+	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: k.name})
+	info := k.machine.Info()
+	info.KubeletVersion = kubeletVersion
+	if v, err := k.runtime.Version(ctx); err == nil {
+		info.ContainerRuntimeVersion = v.RuntimeName + "://" + v.RuntimeVersion
+	} else {
+		info.ContainerRuntimeVersion = was.NodeInfo.ContainerRuntimeVersion
+	}
+	s.NodeInfo = info
+	s.DaemonEndpoints.KubeletEndpoint.Port = int32(k.file.Port)
+	s.Capacity = k.capacity()
+	s.Allocatable = k.allocatable(s.Capacity)
+	s.Images = k.images(ctx, was.Images)
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	s.Conditions = nil
+	for _, c := range was.Conditions {
+		if !ownedCondition(c.Type) {
+			s.Conditions = append(s.Conditions, c)
+		}
+	}
+	for _, c := range k.conditions(ctx) {
+		c.LastHeartbeatTime, c.LastTransitionTime = now, now
+		for _, old := range was.Conditions {
+			if old.Type == c.Type && old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+		}
+		s.Conditions = append(s.Conditions, c)
+	}
+	return s
+}
+
+func ownedCondition(t corev1.NodeConditionType) bool {
+	switch t {
+	case corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure:
+		return true
+	}
+	return false
+}
+
+func (k *Kubelet) capacity() corev1.ResourceList {
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:  *resource.NewQuantity(int64(k.machine.CPUs()), resource.DecimalSI),
+		corev1.ResourcePods: *resource.NewQuantity(int64(k.file.MaxPods), resource.DecimalSI),
+		"hugepages-2Mi":     resource.Quantity{Format: resource.BinarySI},
+	}
+	if _, capacity, err := k.machine.Memory(); err == nil {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(capacity, resource.BinarySI)
+	}
+	if d, err := k.machine.Disk(); err == nil {
+		list[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(d.Capacity, resource.BinarySI)
+	}
+	return list
+}
+
+// allocatable is the capacity without what is reserved and without what is kept
+// free by eviction.
+func (k *Kubelet) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, q := range capacity {
+		left := q.DeepCopy()
+		for _, reserved := range []map[string]string{k.file.SystemReserved, k.file.KubeReserved} {
+			if r, err := resource.ParseQuantity(reserved[string(name)]); err == nil {
+				left.Sub(r)
+			}
+		}
+		signal := map[corev1.ResourceName]string{corev1.ResourceMemory: "memory.available", corev1.ResourceEphemeralStorage: "nodefs.available"}[name]
+		if floor := threshold(k.file.EvictionHard[signal], q.Value()); floor > 0 {
+			left.Sub(*resource.NewQuantity(floor, resource.BinarySI))
+		}
+		if left.Sign() < 0 {
+			left = *resource.NewQuantity(0, q.Format)
+		}
+		list[name] = left
+	}
+	return list
+}
+
+// threshold returns an eviction threshold, a quantity or a percentage of capacity.
+func threshold(s string, capacity int64) int64 {
+	if percent, ok := strings.CutSuffix(s, "%"); ok {
+		var p float64
+		if _, err := fmt.Sscanf(percent, "%f", &p); err == nil {
+			return int64(p / 100 * float64(capacity))
+		}
+		return 0
+	}
+	if q, err := resource.ParseQuantity(s); err == nil {
+		return q.Value()
+	}
+	return 0
+}
+
+// podLimits is what all pods together may use.
+func (k *Kubelet) podLimits() cgroup.Limits {
+	a := k.allocatable(k.capacity())
+	l := cgroup.Limits{CPUShares: min(a.Cpu().MilliValue()*1024/1000, 262144)}
+	floor := threshold(k.file.EvictionHard["memory.available"], 0)
+	if m := a.Memory().Value(); m > 0 && len(k.file.SystemReserved)+len(k.file.KubeReserved) > 0 {
+		l.MemoryLimit = m + floor // eviction comes before the limit
+	}
+	return l
+}
+
+func (k *Kubelet) memory() int64 {
+	_, capacity, _ := k.machine.Memory()
+	return capacity
+}
+
+// conditions returns the node's conditions in upstream's order, with its words.
+func (k *Kubelet) conditions(ctx context.Context) []corev1.NodeCondition {
+	p := k.pressure()
+	list := []corev1.NodeCondition{
+		condition(corev1.NodeMemoryPressure, p.memory, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		condition(corev1.NodeDiskPressure, p.disk, "KubeletHasDiskPressure", "kubelet has disk pressure",
+			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		condition(corev1.NodePIDPressure, p.pids, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+	}
+	problems := k.problems(ctx)
+	return append(list, condition(corev1.NodeReady, len(problems) == 0, "KubeletReady", "kubelet is posting ready status",
+		"KubeletNotReady", strings.Join(problems, ", ")))
+}
+
+func condition(t corev1.NodeConditionType, is bool, reason, message, otherwise, otherMessage string) corev1.NodeCondition {
+	if is {
+		return corev1.NodeCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message}
+	}
+	return corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: otherwise, Message: otherMessage}
+}
+
+// problems returns why the node cannot run pods now.
+func (k *Kubelet) problems(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	status, err := k.runtime.Status(ctx)
+	if err != nil {
+		return []string{"container runtime is down: " + err.Error()}
+	}
+	var found []string
+	for _, c := range status.GetConditions() {
+		if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
+			what := "container runtime not ready: "
+			if c.Type == "NetworkReady" {
+				what = "container runtime network not ready: "
+			}
+			found = append(found, fmt.Sprintf("%s%s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason, c.Message))
+		}
+	}
+	return found
+}
+
+// maxImages is how many of its images a node reports: the largest.
+const maxImages = 50
+
+func (k *Kubelet) images(ctx context.Context, was []corev1.ContainerImage) []corev1.ContainerImage {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	list, err := k.runtime.ListImages(ctx)
+	if err != nil {
+		return was
+	}
+	sort.Slice(list, func(i, j int) bool {
+		if list[i].Size != list[j].Size {
+			return list[i].Size > list[j].Size
+		}
+		return list[i].Id < list[j].Id
+	})
+	var images []corev1.ContainerImage
+	for _, i := range list[:min(len(list), maxImages)] {
+		names := append(append([]string{}, i.RepoDigests...), i.RepoTags...)
+		if len(names) > 5 {
+			names = names[:5]
+		}
+		images = append(images, corev1.ContainerImage{Names: names, SizeBytes: int64(i.Size)})
+	}
+	return images
+}

@@ -1,0 +1,292 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// objects reads configMaps and secrets that this node's pods refer to. One that is
+// asked for is watched by its name from then on (all that a node is allowed), for as
+// long as a pod uses it.
+type objects struct {
+	client  kubernetes.Interface
+	log     *slog.Logger
+	changed func(types.UID)
+
+	mu     sync.Mutex
+	wg     sync.WaitGroup
+	known  map[ref]*object
+	tokens map[tokenKey]token
+}
+
+type ref struct{ kind, namespace, name string }
+
+type object struct {
+	cancel context.CancelFunc
+	first  chan struct{} // closed after the first answer
+	once   sync.Once
+	value  runtime.Object
+	err    error
+	users  map[types.UID]bool
+}
+
+type tokenKey struct {
+	pod      types.UID
+	audience string
+	lifetime time.Duration
+}
+
+type token struct {
+	value string
+	renew time.Time
+}
+
+func newObjects(client kubernetes.Interface, log *slog.Logger, changed func(types.UID)) *objects {
+	return &objects{client: client, log: log, changed: changed, known: map[ref]*object{}, tokens: map[tokenKey]token{}}
+}
+
+// run lets objects be watched until ctx ends.
+func (o *objects) run(ctx context.Context) {
+	<-ctx.Done()
+	o.mu.Lock()
+	for _, x := range o.known {
+		x.cancel()
+	}
+	o.mu.Unlock()
+	o.wg.Wait()
+}
+
+// user is the context key of the pod for which an object is read.
+type user struct{}
+
+func forPod(ctx context.Context, uid types.UID) context.Context {
+	return context.WithValue(ctx, user{}, uid)
+}
+
+// ConfigMap returns a configMap as it is now.
+func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	v, err := o.get(ctx, ref{"configmaps", namespace, name})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*corev1.ConfigMap), nil
+}
+
+// Secret returns a secret as it is now.
+func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	v, err := o.get(ctx, ref{"secrets", namespace, name})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*corev1.Secret), nil
+}
+
+func (o *objects) get(ctx context.Context, r ref) (runtime.Object, error) {
+	uid, _ := ctx.Value(user{}).(types.UID)
+	if uid == "" {
+		return o.read(ctx, r)
+	}
+	o.mu.Lock()
+	x := o.known[r]
+	if x == nil {
+		wctx, cancel := context.WithCancel(context.Background())
+		x = &object{cancel: cancel, first: make(chan struct{}), users: map[types.UID]bool{}}
+		o.known[r] = x
+		o.wg.Go(func() { o.follow(wctx, r, x) })
+	}
+	x.users[uid] = true
+	o.mu.Unlock()
+	select {
+	case <-x.first:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read %s %s/%s: %w", r.kind, r.namespace, r.name, ctx.Err())
+	}
+	o.mu.Lock()
+	value, err := x.value, x.err
+	o.mu.Unlock()
+	if err != nil {
+		// What was missing may be there since: what is decisive is asked.
+		return o.read(ctx, r)
+	}
+	return value, nil
+}
+
+func (o *objects) read(ctx context.Context, r ref) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	if r.kind == "secrets" {
+		return o.client.CoreV1().Secrets(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+	}
+	return o.client.CoreV1().ConfigMaps(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+}
+
+func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Interface, error) {
+	options := metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector("metadata.name", r.name).String(),
+		ResourceVersion: version, AllowWatchBookmarks: true,
+	}
+	if r.kind == "secrets" {
+		return o.client.CoreV1().Secrets(r.namespace).Watch(ctx, options)
+	}
+	return o.client.CoreV1().ConfigMaps(r.namespace).Watch(ctx, options)
+}
+
+// follow keeps one object as it is in the API until ctx ends.
+func (o *objects) follow(ctx context.Context, r ref, x *object) {
+	delay := time.Second
+	for ctx.Err() == nil {
+		value, err := o.read(ctx, r)
+		o.learn(x, value, err)
+		x.once.Do(func() { close(x.first) })
+		version := ""
+		if err == nil {
+			version = value.(metav1.Object).GetResourceVersion()
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			w, werr := o.watch(ctx, r, version)
+			if werr == nil {
+				delay = time.Second
+				o.drain(ctx, x, w)
+			}
+		}
+		if !pause(ctx, delay) {
+			return
+		}
+		delay = min(2*delay, 30*time.Second)
+	}
+}
+
+func (o *objects) drain(ctx context.Context, x *object, w watch.Interface) {
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return
+			}
+			switch e.Type {
+			case watch.Added, watch.Modified:
+				o.learn(x, e.Object, nil)
+			case watch.Deleted:
+				o.learn(x, nil, apierrors.NewNotFound(corev1.Resource("object"), "deleted"))
+			case watch.Error:
+				return
+			}
+		}
+	}
+}
+
+// learn takes in an object and wakes the pods that use it when it is another.
+func (o *objects) learn(x *object, value runtime.Object, err error) {
+	o.mu.Lock()
+	changed := false
+	if err == nil {
+		m, ok := value.(metav1.Object)
+		if !ok {
+			o.mu.Unlock()
+			return
+		}
+		was, ok := x.value.(metav1.Object)
+		changed = !ok || was.GetResourceVersion() != m.GetResourceVersion()
+		x.value, x.err = value, nil
+	} else if x.value == nil || apierrors.IsNotFound(err) {
+		x.value, x.err = nil, err
+	}
+	var users []types.UID
+	if changed {
+		for uid := range x.users {
+			users = append(users, uid)
+		}
+	}
+	o.mu.Unlock()
+	select {
+	case <-x.first:
+		for _, uid := range users {
+			o.changed(uid)
+		}
+	default: // the one who asks first is waiting for the answer itself
+	}
+}
+
+// forget drops what only the given pod used.
+func (o *objects) forget(uid types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for r, x := range o.known {
+		if delete(x.users, uid); len(x.users) == 0 {
+			x.cancel()
+			delete(o.known, r)
+		}
+	}
+	for k := range o.tokens {
+		if k.pod == uid {
+			delete(o.tokens, k)
+		}
+	}
+}
+
+// Token returns a token of the pod's service account that is bound to the pod, and
+// when to ask for the next: after four fifths of its life, or a day.
+func (o *objects) Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (string, time.Time, error) {
+	k := tokenKey{p.UID, audience, lifetime}
+	o.mu.Lock()
+	have, ok := o.tokens[k]
+	o.mu.Unlock()
+	if ok && time.Now().Before(have.renew) {
+		return have.value, have.renew, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	seconds := int64(lifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID},
+	}}
+	if audience != "" {
+		request.Spec.Audiences = []string{audience}
+	}
+	account := p.Spec.ServiceAccountName
+	if account == "" {
+		account = "default"
+	}
+	asked := time.Now()
+	answer, err := o.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("request a token of service account %s/%s: %w", p.Namespace, account, err)
+	}
+	left := answer.Status.ExpirationTimestamp.Sub(asked)
+	got := token{answer.Status.Token, asked.Add(min(left*4/5, 24*time.Hour))}
+	o.mu.Lock()
+	o.tokens[k] = got
+	o.mu.Unlock()
+	return got.value, got.renew, nil
+}
+
+// Claim returns the volume that a claim is bound to.
+func (o *objects) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	claim, err := o.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if claim.Spec.VolumeName == "" || claim.Status.Phase != corev1.ClaimBound {
+		return nil, fmt.Errorf("persistent volume claim %s/%s is not bound", namespace, name)
+	}
+	return o.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+}

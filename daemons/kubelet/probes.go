@@ -1,0 +1,175 @@
+package kubelet
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/probe"
+)
+
+// probing is the set of probes that run for one container.
+type probing struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	startd bool // the startup probe is over, the others run
+}
+
+// syncProbes has a probe run for every container that is up and has one: the
+// startup probe alone first, then the others. Probes of what has ended are stopped.
+func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
+	alive := map[string]bool{}
+	going := f.Removed || f.Pod.DeletionTimestamp != nil || pod.Ended(f) != nil
+	for _, c := range f.Containers {
+		spec := pod.Find(f.Pod, c.Name)
+		if c.State != pod.Running || spec == nil || len(f.Sandboxes) == 0 || c.SandboxID != f.Sandboxes[0].ID {
+			continue
+		}
+		if spec.LivenessProbe == nil && spec.ReadinessProbe == nil && spec.StartupProbe == nil {
+			continue
+		}
+		alive[c.ID] = true
+		at := w.probing[c.ID]
+		if at == nil {
+			pctx, cancel := context.WithCancel(ctx)
+			at = &probing{cancel: cancel}
+			w.probing[c.ID] = at
+			// Nobody has found anything yet; a kubelet that was restarted keeps what the
+			// API says of a container it finds running, until a probe says otherwise.
+			known := pod.Probe{Started: spec.StartupProbe == nil, Ready: spec.StartupProbe == nil && spec.ReadinessProbe == nil}
+			if was, ok := reported(f, c); ok && c.Started.Before(w.firstSeen) {
+				known = was
+			}
+			w.found(c.ID, func(p *pod.Probe) { *p = known })
+			if spec.StartupProbe != nil && !known.Started {
+				w.launch(pctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
+			}
+			at.start(w, pctx, f, spec, c, known.Started && !going)
+			continue
+		}
+		w.mu.Lock()
+		started := w.probes[c.ID].Started
+		w.mu.Unlock()
+		if !at.startd && started && !going {
+			at.start(w, ctx, f, spec, c, true)
+		}
+	}
+	for id, at := range w.probing {
+		if !alive[id] || going {
+			at.cancel()
+			if !alive[id] {
+				delete(w.probing, id)
+			}
+		}
+	}
+}
+
+// start runs liveness and readiness probes once the container has started.
+func (at *probing) start(w *worker, ctx context.Context, f *pod.Facts, spec *corev1.Container, c pod.Container, now bool) {
+	if at.startd || !now {
+		return
+	}
+	at.startd = true
+	outer := at.cancel
+	ctx, cancel := context.WithCancel(ctx)
+	at.cancel = func() { cancel(); outer() }
+	if spec.LivenessProbe != nil {
+		w.launch(ctx, at, f, spec, c, probe.Liveness, spec.LivenessProbe)
+	}
+	if spec.ReadinessProbe != nil {
+		w.launch(ctx, at, f, spec, c, probe.Readiness, spec.ReadinessProbe)
+	} else {
+		w.found(c.ID, func(p *pod.Probe) { p.Ready = true })
+	}
+}
+
+func reported(f *pod.Facts, c pod.Container) (pod.Probe, bool) {
+	for _, s := range append(append([]corev1.ContainerStatus{}, f.Pod.Status.ContainerStatuses...), f.Pod.Status.InitContainerStatuses...) {
+		if strings.HasSuffix(s.ContainerID, "://"+c.ID) && s.Started != nil {
+			return pod.Probe{Started: *s.Started, Ready: s.Ready}, true
+		}
+	}
+	return pod.Probe{}, false
+}
+
+// launch starts one probe of a container.
+func (w *worker) launch(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container, kind probe.Kind, p *corev1.Probe) {
+	ctx, cancel := context.WithCancel(ctx)
+	one := &probe.Worker{
+		Kind: kind, Probe: p, Target: w.target(f, spec, c.ID), Started: c.Started,
+		Failure: func(err error) {
+			w.k.metrics.probes.WithLabelValues(string(kind), "failed").Inc()
+			name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
+			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name, err)
+		},
+		Verdict: func(ok bool) {
+			w.found(c.ID, func(p *pod.Probe) {
+				switch {
+				case kind == probe.Readiness:
+					p.Ready = ok
+				case !ok:
+					p.Failed = string(kind)
+				case kind == probe.Startup:
+					p.Started = true
+					p.Ready = spec.ReadinessProbe == nil
+				}
+			})
+			if kind == probe.Startup {
+				cancel()
+			}
+		},
+	}
+	at.wg.Go(func() { defer cancel(); one.Run(ctx) })
+}
+
+// found changes what is known of a container from its probes.
+func (w *worker) found(id string, change func(*pod.Probe)) {
+	w.tell(func() {
+		p := w.probes[id]
+		change(&p)
+		w.probes[id] = p
+	})
+}
+
+// forgetProbes drops what is known of containers that no longer run.
+func (w *worker) forgetProbes() {
+	running := map[string]bool{}
+	for _, c := range w.containers {
+		running[c.ID] = c.State == pod.Running
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.probes {
+		if !running[id] {
+			delete(w.probes, id)
+		}
+	}
+}
+
+func (w *worker) stopProbes() {
+	for _, at := range w.probing {
+		at.cancel()
+	}
+	for _, at := range w.probing {
+		at.wg.Wait()
+	}
+}
+
+// target is how a container is reached by probes and handlers.
+func (w *worker) target(f *pod.Facts, spec *corev1.Container, id string) probe.Target {
+	ip := ""
+	switch {
+	case f.Pod.Spec.HostNetwork && len(f.HostIPs) > 0:
+		ip = f.HostIPs[0]
+	case len(f.Sandboxes) > 0 && len(f.Sandboxes[0].IPs) > 0:
+		ip = f.Sandboxes[0].IPs[0]
+	}
+	return probe.Target{Pod: f.Pod, Container: spec, IP: ip, Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
+		stdout, stderr, code, err := w.k.runtime.ExecSync(ctx, id, command, timeout)
+		return string(stdout) + string(stderr), code, err
+	}}
+}

@@ -1,0 +1,263 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/run"
+)
+
+// serve answers on the kubelet's port and on its health port until ctx ends.
+func (k *Kubelet) serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	k.env.Health.Live("syncloop", func() error { return nil })
+	k.env.Health.Ready("node", func() error {
+		if k.lastNode() == nil {
+			return errors.New("the node is not registered yet")
+		}
+		return nil
+	})
+	if k.file.HealthzPort > 0 {
+		ln, err := net.Listen("tcp", net.JoinHostPort(k.file.HealthzBindAddress, strconv.Itoa(k.file.HealthzPort)))
+		if err != nil {
+			return fmt.Errorf("listen for health checks: %w", err)
+		}
+		g.Go(func() error { return run.Serve(ctx, ln, k.env.Handler(), nil, time.Second, k.env.Log) })
+	}
+	gate, err := k.newGate()
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(k.file.Address, strconv.Itoa(k.file.Port)))
+	if err != nil {
+		return fmt.Errorf("listen for the API server: %w", err)
+	}
+	config, err := k.tlsConfig(gate)
+	if err != nil {
+		return err
+	}
+	g.Go(func() error { return run.Serve(ctx, ln, gate.guard(k.routes()), config, 2*time.Second, k.env.Log) })
+	return g.Wait()
+}
+
+// tlsConfig reads the serving certificate anew when its file changes.
+func (k *Kubelet) tlsConfig(g *gate) (*tls.Config, error) {
+	certs := &keyPair{cert: k.file.TLSCertFile, key: k.file.TLSPrivateKeyFile}
+	if certs.cert == "" {
+		if err := certs.selfSigned(k.name, k.ips); err != nil {
+			return nil, err
+		}
+	} else if _, err := certs.get(nil); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certs.get,
+		// Streams are tunnelled raw, which HTTP/2 does not do.
+		NextProtos: []string{"http/1.1"},
+	}, nil
+}
+
+// routes are the kubelet's paths, all of them upstream's.
+func (k *Kubelet) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", k.env.Handler())
+	mux.Handle("GET /healthz", k.env.Handler())
+	mux.HandleFunc("GET /healthz/{check}", k.env.Handler().ServeHTTP)
+	mux.HandleFunc("GET /pods", k.servePods)
+	mux.HandleFunc("GET /pods/", k.servePods)
+	mux.HandleFunc("GET /stats/summary", k.serveSummary)
+	mux.HandleFunc("POST /stats/summary", k.serveSummary)
+	mux.HandleFunc("GET /metrics/resource", k.serveResourceMetrics)
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
+	for _, method := range []string{"GET", "POST"} {
+		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", k.serveExec)
+		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{uid}/{container}", k.serveExec)
+		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", k.serveAttach)
+		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{uid}/{container}", k.serveAttach)
+		mux.HandleFunc(method+" /portForward/{namespace}/{pod}", k.servePortForward)
+		mux.HandleFunc(method+" /portForward/{namespace}/{pod}/{uid}", k.servePortForward)
+	}
+	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", k.serveRun)
+	logs := http.StripPrefix("/logs/", http.FileServer(http.Dir(filepath.Dir(k.logRoot))))
+	mux.Handle("GET /logs/", logs)
+	return mux
+}
+
+func (k *Kubelet) servePods(w http.ResponseWriter, _ *http.Request) {
+	list := corev1.PodList{}
+	list.Kind, list.APIVersion = "PodList", "v1"
+	k.mu.Lock()
+	for _, worker := range k.workers {
+		worker.mu.Lock()
+		list.Items = append(list.Items, *worker.pod)
+		worker.mu.Unlock()
+	}
+	k.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+// findPod returns the pod that a request names.
+func (k *Kubelet) findPod(r *http.Request) (*corev1.Pod, error) {
+	namespace, name, uid := r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("uid")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found *corev1.Pod
+	for _, w := range k.workers {
+		w.mu.Lock()
+		p, gone := w.pod, w.removed
+		w.mu.Unlock()
+		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.Static(p)) && (found == nil || !gone) {
+			found = p
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("pod %q not found in namespace %q on node %s", name, namespace, k.name)
+	}
+	return found, nil
+}
+
+// findContainer returns the pod and the container that a request names.
+func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, pod.Container, error) {
+	p, err := k.findPod(r)
+	if err != nil {
+		return nil, pod.Container{}, err
+	}
+	name := r.PathValue("container")
+	if pod.Find(p, name) == nil {
+		return nil, pod.Container{}, fmt.Errorf("container %q not found in pod %q", name, p.Name)
+	}
+	_, containers, err := cri.Observer{Runtime: k.runtime}.Pod(r.Context(), string(p.UID), map[string]pod.Container{})
+	if err != nil {
+		return nil, pod.Container{}, err
+	}
+	c, ok := latest(containers, name, previous)
+	switch {
+	case !ok && previous:
+		return p, c, fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
+	case !ok:
+		return p, c, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, p.Name, waitingReason(p, name))
+	}
+	return p, c, nil
+}
+
+func waitingReason(p *corev1.Pod, name string) string {
+	for _, s := range append(append([]corev1.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...) {
+		if s.Name == name && s.State.Waiting != nil {
+			switch s.State.Waiting.Reason {
+			case "ErrImagePull", "ImagePullBackOff":
+				return "trying and failing to pull image"
+			}
+			return s.State.Waiting.Reason
+		}
+	}
+	return "ContainerCreating"
+}
+
+func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
+	q, values := logQuery{tail: -1, limit: -1}, r.URL.Query()
+	flag := func(name string) bool { v := values.Get(name); return v == "true" || v == "1" }
+	q.follow, q.timestamps = flag("follow"), flag("timestamps")
+	previous := flag("previous")
+	number := func(name string, at *int64) bool {
+		if s := values.Get(name); s != "" {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil || n < 0 {
+				http.Error(w, "invalid "+name, http.StatusBadRequest)
+				return false
+			}
+			*at = n
+		}
+		return true
+	}
+	seconds := int64(-1)
+	if !number("tailLines", &q.tail) || !number("limitBytes", &q.limit) || !number("sinceSeconds", &seconds) {
+		return
+	}
+	if seconds >= 0 {
+		q.since = time.Now().Add(-time.Duration(seconds) * time.Second)
+	}
+	if s := values.Get("sinceTime"); s != "" {
+		at, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			http.Error(w, "invalid sinceTime", http.StatusBadRequest)
+			return
+		}
+		q.since = at
+	}
+	switch values.Get("stream") {
+	case "Stdout":
+		q.stream = "stdout"
+	case "Stderr":
+		q.stream = "stderr"
+	}
+	p, c, err := k.findContainer(r, previous)
+	if err != nil {
+		code := http.StatusBadRequest
+		if p == nil {
+			code = http.StatusNotFound
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, c.Attempt))
+	if _, err := os.Stat(path); err != nil {
+		http.Error(w, fmt.Sprintf("unable to retrieve container logs for %s://%s", k.engine, c.ID), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("Transfer-Encoding", "chunked")
+	out := &flusher{w: w}
+	if q.follow {
+		out.Flush()
+	}
+	ended := func() bool {
+		s, err := k.runtime.ContainerStatus(r.Context(), c.ID)
+		return err != nil || s.State != criapi.ContainerState_CONTAINER_RUNNING
+	}
+	if err := writeLog(r.Context(), path, q, ended, out); err != nil {
+		k.env.Log.Debug("serve log", "path", path, "error", err)
+	}
+}
+
+// flusher sends what has been written at once when there is no more for now.
+type flusher struct{ w http.ResponseWriter }
+
+func (f *flusher) Write(b []byte) (int, error) { return f.w.Write(b) }
+
+// Flush sends what has been written.
+func (f *flusher) Flush() { _ = http.NewResponseController(f.w).Flush() }
+
+var _ io.Writer = (*flusher)(nil)
+
+func (k *Kubelet) serveRun(w http.ResponseWriter, r *http.Request) {
+	_, c, err := k.findContainer(r, false)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	stdout, stderr, _, err := k.runtime.ExecSync(ctx, c.ID, r.URL.Query()["cmd"], time.Minute)
+	if err != nil {
+		http.Error(w, cri.Message(err), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write(append(stdout, stderr...))
+}

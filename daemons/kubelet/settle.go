@@ -1,0 +1,131 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// outcome is what came of a step.
+type outcome struct {
+	err   error
+	again time.Time // Prepare: when volumes need a new look
+}
+
+// failure is why a container did not start, in the words of its status.
+type failure struct {
+	reason, message string
+	image           string // set when its image could not be had
+	quick           bool   // worth another try soon
+}
+
+func (f *failure) Error() string { return f.reason + ": " + f.message }
+
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// settle takes in what came of a step, and reports whether the worker is done.
+func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
+	if errors.Is(o.err, context.Canceled) {
+		return false
+	}
+	now := time.Now()
+	if o.err != nil {
+		w.k.env.Log.Warn("step failed", "pod", key(f.Pod), "step", step.Kind, "container", step.Container, "error", o.err)
+	}
+	switch step.Kind {
+	case pod.Prepare:
+		switch {
+		case o.err == nil:
+			w.prepared, w.again, w.retries = true, o.again, 0
+			delete(w.waits, "")
+		case w.prepared:
+			w.again = now.Add(10 * time.Second) // containers keep what they have
+		default:
+			w.k.event(f.Pod, corev1.EventTypeWarning, "FailedMount", "%s", joined(o.err))
+			w.holdPod(now, "ContainerCreating", "")
+		}
+	case pod.RunSandbox:
+		if o.err != nil {
+			w.k.event(f.Pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %s", cri.Message(o.err))
+			w.holdPod(now, "ContainerCreating", "")
+		} else {
+			w.retries = 0
+			delete(w.waits, "")
+		}
+	case pod.Start:
+		w.settleStart(f, step, o.err, now)
+	case pod.Release:
+		w.released = o.err == nil
+		if o.err != nil {
+			w.holdOn(now)
+		}
+	case pod.Remove:
+		if o.err == nil {
+			return true
+		}
+		w.holdOn(now)
+	default:
+		if o.err != nil {
+			w.holdOn(now)
+		}
+	}
+	return false
+}
+
+func joined(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// holdPod keeps the pod as a whole from another try for a while.
+func (w *worker) holdPod(now time.Time, reason, message string) {
+	delay := min(firstRetry<<min(w.retries, 8), lastRetry)
+	w.retries++
+	w.waits[""] = pod.Wait{Reason: reason, Message: message, At: now, Until: now.Add(delay)}
+}
+
+// holdOn slows the repetition of a step that has to succeed in the end.
+func (w *worker) holdOn(now time.Time) {
+	w.retries++
+	w.hold = now.Add(min(50*time.Millisecond<<min(w.retries, 6), 2*time.Second))
+}
+
+// settleStart takes in how the start of a container went.
+func (w *worker) settleStart(f *pod.Facts, step pod.Step, err error, now time.Time) {
+	name := step.Container
+	spec := pod.Find(f.Pod, name)
+	if step.Restart {
+		w.backoff[name] = w.backoff[name].Next(now)
+	}
+	var fail *failure
+	switch {
+	case err == nil:
+		delete(w.waits, name)
+		if spec != nil {
+			delete(w.pulls, spec.Image)
+		}
+		return
+	case !errors.As(err, &fail):
+		fail = &failure{reason: "RunContainerError", message: err.Error()}
+	}
+	wait := pod.Wait{Reason: fail.reason, Message: fail.message, At: now, Until: now.Add(pod.FirstDelay)}
+	switch {
+	case fail.image != "":
+		b := w.pulls[fail.image].Next(now)
+		w.pulls[fail.image] = b
+		wait.Until = now.Add(b.Delay)
+		wait.BackoffReason = "ImagePullBackOff"
+		wait.BackoffMessage = fmt.Sprintf("Back-off pulling image %q: %s: %s", fail.image, fail.reason, fail.message)
+		w.k.event(f.Pod, corev1.EventTypeWarning, "Failed", "Error: %s", fail.reason)
+	case fail.quick:
+		wait.Until = now.Add(firstRetry)
+	}
+	w.waits[name] = wait
+}

@@ -1,0 +1,249 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// watchPods follows the pods that the API has for this node, and the services
+// that pods find in their environment.
+func (k *Kubelet) watchPods(ctx context.Context) error {
+	mine := informers.NewSharedInformerFactoryWithOptions(k.client, 0,
+		informers.WithTransform(lean),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", k.name).String()
+		}))
+	all := informers.NewSharedInformerFactoryWithOptions(k.client, 0, informers.WithTransform(lean))
+	k.mu.Lock()
+	k.services = all.Core().V1().Services().Lister()
+	k.mu.Unlock()
+	services := all.Core().V1().Services().Informer()
+	pods := mine.Core().V1().Pods().Informer()
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { k.seen(o.(*corev1.Pod)) },
+		UpdateFunc: func(_, o any) { k.seen(o.(*corev1.Pod)) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if p, ok := o.(*corev1.Pod); ok {
+				k.lost(p)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	mine.StartWithContext(ctx)
+	all.StartWithContext(ctx)
+	defer mine.Shutdown()
+	defer all.Shutdown()
+	if cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, services.HasSynced) {
+		close(k.synced)
+		k.env.Log.Info("pods known", "count", len(pods.GetStore().List()))
+		k.adoptOrphans(ctx)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// lean drops what the kubelet has no use for from objects that it keeps.
+func lean(o any) (any, error) {
+	if m, ok := o.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// seen takes in a pod that the API has for this node.
+func (k *Kubelet) seen(p *corev1.Pod) {
+	k.status.seen(p)
+	if pod.IsMirror(p) {
+		k.mirrors.sawMirror(p)
+		k.wakeStatic(p)
+		return
+	}
+	k.give(p)
+}
+
+// give hands a pod to its worker, which it starts when there is none.
+func (k *Kubelet) give(p *corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx == nil || k.ctx.Err() != nil {
+		return
+	}
+	if w := k.workers[p.UID]; w != nil {
+		w.update(p)
+		return
+	}
+	w := newWorker(k, p)
+	if p.DeletionTimestamp == nil && !pod.Static(p) {
+		w.evicted = k.refuse(p)
+		if w.evicted != nil {
+			k.event(p, corev1.EventTypeWarning, w.evicted.Reason, "%s", w.evicted.Message)
+		}
+	}
+	k.launch(w)
+}
+
+// launch starts a worker. The caller holds k.mu.
+func (k *Kubelet) launch(w *worker) {
+	uid := w.pod.UID
+	k.workers[uid] = w
+	ctx := k.ctx
+	k.wg.Go(func() {
+		w.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		k.objects.forget(uid)
+		k.status.forget(uid)
+		k.mu.Lock()
+		delete(k.workers, uid)
+		k.mu.Unlock()
+		if pod.Static(w.pod) {
+			k.staticGone(w.pod)
+		}
+	})
+}
+
+// lost takes in that the API no longer has a pod.
+func (k *Kubelet) lost(p *corev1.Pod) {
+	if pod.IsMirror(p) {
+		k.mirrors.lostMirror(p)
+		return
+	}
+	k.mu.Lock()
+	w := k.workers[p.UID]
+	k.mu.Unlock()
+	if w != nil {
+		w.tell(func() { w.removed = true })
+	}
+}
+
+// adoptOrphans has what runs here of pods that nobody wants any more stopped and
+// removed. It is called once the API and the manifests have been read.
+func (k *Kubelet) adoptOrphans(ctx context.Context) {
+	boxes, err := k.runtime.ListPodSandbox(ctx, nil)
+	if err != nil {
+		k.env.Log.Warn("look for orphaned pods", "error", err)
+		return
+	}
+	containers, err := k.runtime.ListContainers(ctx, nil)
+	if err != nil {
+		k.env.Log.Warn("look for orphaned containers", "error", err)
+		return
+	}
+	for _, b := range boxes {
+		k.adoptOrphan(b.Labels, b.Annotations)
+	}
+	for _, c := range containers {
+		k.adoptOrphan(c.Labels, nil)
+	}
+}
+
+func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
+	uid := types.UID(labels[cri.LabelPodUID])
+	if uid == "" {
+		return // not a kubelet's
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.workers[uid] != nil || k.ctx.Err() != nil {
+		return
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: labels[cri.LabelPodName], Namespace: labels[cri.LabelPodNamespace], UID: uid}}
+	if s, err := strconv.ParseInt(annotations[cri.AnnotationGrace], 10, 64); err == nil {
+		p.Spec.TerminationGracePeriodSeconds = &s
+	}
+	k.env.Log.Info("removing a pod that nobody wants any more", "pod", key(p), "uid", uid)
+	w := newWorker(k, p)
+	w.removed = true
+	k.launch(w)
+}
+
+// watchRuntime wakes the workers of pods of which the runtime tells news, and all
+// of them now and then for what it did not tell. A runtime that tells nothing is asked
+// every second.
+func (k *Kubelet) watchRuntime(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ended := make(chan error, 1)
+	listen := func() { wg.Go(func() { ended <- k.runtime.Events(ctx, k.poke) }) }
+	listen()
+	tick := time.NewTicker(relist)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			k.pokeAll()
+		case err := <-ended:
+			if errors.Is(err, cri.ErrNoEvents) {
+				k.env.Log.Info("the runtime tells of no changes: asking it every second")
+				tick.Reset(time.Second)
+				continue
+			}
+			if ctx.Err() == nil {
+				k.env.Log.Warn("the runtime's events ended; listening again", "error", err)
+			}
+			if !pause(ctx, 500*time.Millisecond) {
+				return ctx.Err()
+			}
+			listen()
+			k.pokeAll()
+		}
+	}
+}
+
+// poke wakes the worker of a pod because the runtime has news of it.
+func (k *Kubelet) poke(uid string) {
+	k.mu.Lock()
+	w := k.workers[types.UID(uid)]
+	k.mu.Unlock()
+	if w != nil {
+		w.tell(func() { w.dirty = true })
+	}
+}
+
+func (k *Kubelet) pokeAll() {
+	k.mu.Lock()
+	all := make([]*worker, 0, len(k.workers))
+	for _, w := range k.workers {
+		all = append(all, w)
+	}
+	k.mu.Unlock()
+	for _, w := range all {
+		w.tell(func() { w.dirty = true })
+	}
+}
+
+// changed wakes the workers of pods that use an object of the API that changed.
+func (k *Kubelet) changed(uid types.UID) {
+	k.mu.Lock()
+	w := k.workers[uid]
+	k.mu.Unlock()
+	if w != nil {
+		w.tell(func() { w.refresh = true })
+	}
+}
+
+// relist is how often the runtime is asked about everything although it tells of
+// its changes by itself.
+const relist = 5 * time.Minute

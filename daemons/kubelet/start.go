@@ -1,0 +1,269 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/probe"
+)
+
+// start brings one container up: image, environment, mounts, create, start, and
+// what is to be done right after.
+func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
+	k, p := w.k, f.Pod
+	spec := pod.Find(p, step.Container)
+	box := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
+	image, err := w.image(ctx, p, spec, box)
+	if err != nil {
+		return err
+	}
+	config, err := w.containerConfig(ctx, f, spec, step.Attempt, image)
+	if err != nil {
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
+		return &failure{reason: "CreateContainerConfigError", message: err.Error(), quick: true}
+	}
+	id, err := k.runtime.CreateContainer(ctx, step.SandboxID, config, box)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
+		return &failure{reason: "CreateContainerError", message: cri.Message(err)}
+	}
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Created", "Created container: %s", spec.Name)
+	if err := k.runtime.StartContainer(ctx, id); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
+		return &failure{reason: "RunContainerError", message: cri.Message(err)}
+	}
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
+	k.linkLog(p, spec.Name, step.Attempt, id)
+	if l := spec.Lifecycle; l != nil && l.PostStart != nil {
+		if err := w.hook(ctx, f, spec, id, l.PostStart); err != nil && ctx.Err() == nil {
+			k.containerEvent(p, spec, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %s", err)
+			k.containerEvent(p, spec, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
+			if err := w.kill(ctx, f, spec.Name, id, pod.Grace(f)); err != nil {
+				return err
+			}
+			return &failure{reason: "PostStartHookError", message: err.Error()}
+		}
+	}
+	return nil
+}
+
+// image makes sure that a container's image is there, by its pull policy.
+func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container, box *criapi.PodSandboxConfig) (*criapi.Image, error) {
+	k := w.k
+	have, err := k.runtime.ImageStatus(ctx, spec.Image)
+	if err != nil {
+		return nil, &failure{reason: "ImageInspectError", message: cri.Message(err), image: spec.Image}
+	}
+	switch {
+	case have != nil && spec.ImagePullPolicy != corev1.PullAlways:
+		k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Container image %q already present on machine", spec.Image)
+		return have, nil
+	case spec.ImagePullPolicy == corev1.PullNever:
+		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", spec.Image)
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
+		return nil, &failure{reason: "ErrImageNeverPull", message: message, quick: true}
+	}
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
+	began := time.Now()
+	if err := k.pulls.pull(ctx, spec.Image, w.credentials(ctx, p, spec.Image), box); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image, cri.Message(err))
+		return nil, &failure{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
+	}
+	took := time.Since(began).Round(time.Millisecond)
+	have, err = k.runtime.ImageStatus(ctx, spec.Image)
+	if err != nil || have == nil {
+		return nil, &failure{reason: "ImageInspectError", message: fmt.Sprintf("image %q is not there after it was pulled", spec.Image), image: spec.Image}
+	}
+	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
+		spec.Image, took, took, have.Size)
+	return have, nil
+}
+
+// credentials returns what the pod's pull secrets have for an image's registry.
+func (w *worker) credentials(ctx context.Context, p *corev1.Pod, image string) []*criapi.AuthConfig {
+	var found []*criapi.AuthConfig
+	for _, ref := range p.Spec.ImagePullSecrets {
+		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
+		if err != nil {
+			w.k.event(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name)
+			continue
+		}
+		var file struct {
+			Auths map[string]struct{ Username, Password, Auth string }
+		}
+		if data, ok := s.Data[corev1.DockerConfigJsonKey]; ok {
+			_ = json.Unmarshal(data, &file)
+		} else if data, ok := s.Data[corev1.DockerConfigKey]; ok {
+			_ = json.Unmarshal(data, &file.Auths)
+		}
+		for server, a := range file.Auths {
+			host := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://"), "/")
+			host = strings.TrimSuffix(strings.TrimSuffix(host, "/v1"), "/v2")
+			if strings.HasPrefix(image, host+"/") || strings.HasSuffix(host, "docker.io") && !strings.Contains(strings.SplitN(image, "/", 2)[0], ".") {
+				found = append(found, &criapi.AuthConfig{Username: a.Username, Password: a.Password, Auth: a.Auth})
+			}
+		}
+	}
+	return found
+}
+
+// containerConfig gathers what a container gets from outside its specification.
+func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1.Container, attempt uint32, image *criapi.Image) (*criapi.ContainerConfig, error) {
+	k := w.k
+	p := f.Pod.DeepCopy()
+	status := pod.Status(f)
+	p.Status.PodIP, p.Status.PodIPs = status.PodIP, status.PodIPs
+	services, err := k.listServices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env, err := cri.Env(forPod(ctx, p.UID), p, spec, k.objects, services, k.nodeFacts())
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := k.volumes.Mounts(ctx, p, spec, func(s string) string { return cri.Expand(s, env) })
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for _, m := range mounts {
+		taken[filepath.Clean(m.ContainerPath)] = true
+	}
+	if !taken["/etc/hosts"] {
+		host, domain := hostname(p, k.file.ClusterDomain)
+		var ips []string
+		for _, ip := range p.Status.PodIPs {
+			ips = append(ips, ip.IP)
+		}
+		path, err := k.volumes.WriteHosts(p, host, domain, ips)
+		if err != nil {
+			return nil, fmt.Errorf("write the pod's hosts file: %w", err)
+		}
+		mounts = append(mounts, &criapi.Mount{ContainerPath: "/etc/hosts", HostPath: path})
+	}
+	if spec.TerminationMessagePath != "" {
+		path, err := k.volumes.TerminationLog(string(p.UID), spec.Name, attempt)
+		if err != nil {
+			return nil, fmt.Errorf("make the termination log: %w", err)
+		}
+		mounts = append(mounts, &criapi.Mount{ContainerPath: spec.TerminationMessagePath, HostPath: path})
+	}
+	if err := os.MkdirAll(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name), 0o755); err != nil {
+		return nil, fmt.Errorf("make the container's log directory: %w", err)
+	}
+	return cri.Container(p, spec, w.place(p), cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image})
+}
+
+// listServices returns the services for pods' environment, once they are known.
+func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
+	select {
+	case <-k.synced:
+		return k.services.List(labels.Everything())
+	default:
+		// Static pods start without the API.
+		return nil, nil
+	}
+}
+
+// hook carries out a lifecycle handler.
+func (w *worker) hook(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string, h *corev1.LifecycleHandler) error {
+	switch {
+	case h.Exec != nil:
+		_, stderr, code, err := w.k.runtime.ExecSync(ctx, id, h.Exec.Command, hookTime)
+		if err != nil {
+			return err
+		}
+		if code != 0 {
+			return fmt.Errorf("command '%s' exited with %d: %s", strings.Join(h.Exec.Command, " "), code, stderr)
+		}
+	case h.HTTPGet != nil:
+		return probe.Get(ctx, h.HTTPGet, w.target(f, spec, id))
+	case h.Sleep != nil:
+		pause(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+	}
+	return nil
+}
+
+const hookTime = time.Hour
+
+// linkLog makes the name below /var/log/containers by which log collectors find a
+// container's log. Where that is not there, they are not either.
+func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id string) {
+	dir := filepath.Join(filepath.Dir(k.logRoot), "containers")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return
+	}
+	link := filepath.Join(dir, fmt.Sprintf("%s_%s_%s-%s.log", p.Name, p.Namespace, container, id))
+	_ = os.Symlink(filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(container, attempt)), link)
+}
+
+// puller pulls images; pods that want the same one wait for one pull.
+type puller struct {
+	images cri.Images
+	mu     sync.Mutex
+	going  map[string]*pull
+}
+
+type pull struct {
+	done chan struct{}
+	err  error
+}
+
+func newPuller(images cri.Images) *puller { return &puller{images: images, going: map[string]*pull{}} }
+
+func (q *puller) pull(ctx context.Context, image string, auths []*criapi.AuthConfig, box *criapi.PodSandboxConfig) error {
+	key := image
+	for _, a := range auths {
+		key += "\x00" + a.Username + "\x00" + a.Password + "\x00" + a.Auth
+	}
+	q.mu.Lock()
+	one, ok := q.going[key]
+	if !ok {
+		one = &pull{done: make(chan struct{})}
+		q.going[key] = one
+	}
+	q.mu.Unlock()
+	if ok {
+		select {
+		case <-one.done:
+			return one.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if len(auths) == 0 {
+		auths = []*criapi.AuthConfig{nil}
+	}
+	for _, a := range auths {
+		if _, one.err = q.images.PullImage(ctx, image, a, box); one.err == nil {
+			break
+		}
+	}
+	q.mu.Lock()
+	delete(q.going, key)
+	q.mu.Unlock()
+	close(one.done)
+	return one.err
+}

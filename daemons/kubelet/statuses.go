@@ -1,0 +1,161 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	callTime      = 15 * time.Second // for one request to the API
+	statusWriters = 8
+)
+
+// statuses writes pods' statuses to the API: at once when one changes, the latest
+// only, and again until it is there.
+type statuses struct {
+	client kubernetes.Interface
+	log    *slog.Logger
+	queue  workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu   sync.Mutex
+	pods map[types.UID]*entry
+}
+
+type entry struct {
+	writing sync.Mutex // one write at a time, in order
+	pod     *corev1.Pod
+	want    *corev1.PodStatus
+}
+
+func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
+	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
+	return &statuses{client: client, log: log, pods: map[types.UID]*entry{}, queue: workqueue.NewTypedRateLimitingQueue(limit)}
+}
+
+func (s *statuses) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range statusWriters {
+		wg.Go(func() {
+			for {
+				uid, stop := s.queue.Get()
+				if stop {
+					return
+				}
+				err := s.flush(ctx, uid)
+				switch {
+				case err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil:
+					s.queue.Forget(uid)
+				default:
+					s.log.Warn("write pod status", "uid", uid, "error", err)
+					s.queue.AddRateLimited(uid)
+				}
+				s.queue.Done(uid)
+			}
+		})
+	}
+	<-ctx.Done()
+	s.queue.ShutDown()
+	wg.Wait()
+}
+
+// seen takes in a pod as the API has it. A status that someone else has written
+// over is written again.
+func (s *statuses) seen(p *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.pods[p.UID]
+	if e == nil {
+		e = &entry{}
+		s.pods[p.UID] = e
+	}
+	e.pod = p
+	if e.want != nil && !equality.Semantic.DeepEqual(p.Status.ContainerStatuses, e.want.ContainerStatuses) {
+		s.queue.Add(p.UID)
+	}
+}
+
+// publish has a status written unless it is what was last wanted.
+func (s *statuses) publish(p *corev1.Pod, status corev1.PodStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.pods[p.UID]
+	if e == nil {
+		e = &entry{pod: p}
+		s.pods[p.UID] = e
+	}
+	if e.want != nil && equality.Semantic.DeepEqual(*e.want, status) {
+		return
+	}
+	e.want = &status
+	s.queue.Add(p.UID)
+}
+
+func (s *statuses) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, uid)
+}
+
+// flush writes what is wanted of one pod, when the API has something else.
+func (s *statuses) flush(ctx context.Context, uid types.UID) error {
+	s.mu.Lock()
+	e := s.pods[uid]
+	s.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	s.mu.Lock()
+	p, want := e.pod, e.want
+	s.mu.Unlock()
+	if want == nil {
+		return nil
+	}
+	patch, err := statusPatch(p, want)
+	if err != nil || patch == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	written, err := s.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("write the status of pod %s: %w", key(p), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.pod == p && written.UID == uid {
+		e.pod = written
+	}
+	return nil
+}
+
+// statusPatch returns the patch that makes the pod's status what is wanted, or nil.
+// It names the pod's uid, so that it never reaches another pod of the same name.
+func statusPatch(p *corev1.Pod, want *corev1.PodStatus) ([]byte, error) {
+	if equality.Semantic.DeepEqual(p.Status, *want) {
+		return nil, nil
+	}
+	was, err := json.Marshal(corev1.Pod{Status: p.Status})
+	if err != nil {
+		return nil, err
+	}
+	is, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: p.UID}, Status: *want})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(was, is, corev1.Pod{})
+}

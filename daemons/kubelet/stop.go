@@ -1,0 +1,96 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// kill ends one container: its preStop handler first, within the same grace period.
+func (w *worker) kill(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
+	began := time.Now()
+	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil && grace > time.Second {
+		hook, cancel := context.WithTimeout(ctx, grace)
+		if err := w.hook(hook, f, spec, id, spec.Lifecycle.PreStop); err != nil && ctx.Err() == nil {
+			w.k.containerEvent(f.Pod, spec, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	left := max(grace-time.Since(began), 2*time.Second)
+	if grace <= time.Second {
+		left = grace
+	}
+	return w.k.runtime.StopContainer(ctx, id, left)
+}
+
+// killPod ends all containers of a pod, and then its sandboxes. Containers proper
+// go together; sidecars follow in the reverse of the order in which they came, so that
+// each is there for those it serves.
+func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration) error {
+	began := time.Now()
+	var together []pod.Container
+	sidecars := map[string]pod.Container{}
+	for _, c := range f.Containers {
+		if c.State != pod.Running {
+			continue
+		}
+		if spec := pod.Find(f.Pod, c.Name); spec != nil && pod.Sidecar(spec) && isSidecar(f.Pod, c.Name) {
+			sidecars[c.Name] = c
+		} else {
+			together = append(together, c)
+		}
+	}
+	var all sync.WaitGroup
+	errs := make([]error, len(together))
+	for i, c := range together {
+		all.Go(func() {
+			w.killing(f, c.Name)
+			errs[i] = w.kill(ctx, f, c.Name, c.ID, grace)
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for i := len(f.Pod.Spec.InitContainers) - 1; i >= 0; i-- {
+		c, ok := sidecars[f.Pod.Spec.InitContainers[i].Name]
+		if !ok {
+			continue
+		}
+		w.killing(f, c.Name)
+		if err := w.kill(ctx, f, c.Name, c.ID, max(grace-time.Since(began), time.Second)); err != nil {
+			return err
+		}
+	}
+	for _, s := range f.Sandboxes {
+		if s.Ready {
+			if err := w.k.runtime.StopPodSandbox(ctx, s.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isSidecar(p *corev1.Pod, name string) bool {
+	for i := range p.Spec.InitContainers {
+		if p.Spec.InitContainers[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *worker) killing(f *pod.Facts, name string) {
+	if spec := pod.Find(f.Pod, name); spec != nil {
+		w.k.containerEvent(f.Pod, spec, corev1.EventTypeNormal, "Killing", "Stopping container %s", name)
+	}
+}

@@ -1,0 +1,129 @@
+package kubelet
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+)
+
+func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
+	_, c, err := k.findContainer(r, false)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	q := r.URL.Query()
+	to, err := k.runtime.Exec(r.Context(), &criapi.ExecRequest{
+		ContainerId: c.ID, Cmd: q["command"], Tty: on(q, "tty"), Stdin: on(q, "input", "stdin"), Stdout: on(q, "output", "stdout"),
+		Stderr: on(q, "error", "stderr") && !on(q, "tty"),
+	})
+	k.stream(w, r, to, err)
+}
+
+func (k *Kubelet) serveAttach(w http.ResponseWriter, r *http.Request) {
+	_, c, err := k.findContainer(r, false)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	q := r.URL.Query()
+	to, err := k.runtime.Attach(r.Context(), &criapi.AttachRequest{
+		ContainerId: c.ID, Tty: on(q, "tty"), Stdin: on(q, "input", "stdin"), Stdout: on(q, "output", "stdout"),
+		Stderr: on(q, "error", "stderr") && !on(q, "tty"),
+	})
+	k.stream(w, r, to, err)
+}
+
+func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
+	p, err := k.findPod(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	boxes, err := k.runtime.ListPodSandbox(r.Context(), &criapi.PodSandboxFilter{
+		LabelSelector: map[string]string{cri.LabelPodUID: string(p.UID)},
+		State:         &criapi.PodSandboxStateValue{State: criapi.PodSandboxState_SANDBOX_READY},
+	})
+	if err != nil || len(boxes) == 0 {
+		http.Error(w, fmt.Sprintf("pod %s has no running sandbox", key(p)), http.StatusNotFound)
+		return
+	}
+	var ports []int32
+	for _, s := range r.URL.Query()["port"] {
+		if n, err := strconv.ParseInt(s, 10, 32); err == nil {
+			ports = append(ports, int32(n))
+		}
+	}
+	to, err := k.runtime.PortForward(r.Context(), &criapi.PortForwardRequest{PodSandboxId: boxes[0].Id, Port: ports})
+	k.stream(w, r, to, err)
+}
+
+// on reports whether one of a query's names is set: upstream has two for each.
+func on(q url.Values, names ...string) bool {
+	for _, n := range names {
+		if v := q.Get(n); v == "1" || v == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+// stream joins the request's connection with the runtime's streaming server: the
+// upgrade and all that follows are between client and runtime.
+func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err error) {
+	if err != nil {
+		http.Error(w, cri.Message(err), http.StatusInternalServerError)
+		return
+	}
+	target, err := url.Parse(to)
+	if err != nil {
+		http.Error(w, "the runtime's streaming address is invalid", http.StatusInternalServerError)
+		return
+	}
+	backend, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(r.Context(), "tcp", target.Host)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("reach the runtime's streaming server: %v", err), http.StatusBadGateway)
+		return
+	}
+	defer backend.Close()
+	out := r.Clone(r.Context())
+	out.URL, out.Host, out.RequestURI = target, target.Host, ""
+	out.Header.Del("Authorization")
+	// The connection's own headers are part of the upgrade: Write keeps them.
+	if err := out.Write(backend); err != nil {
+		http.Error(w, fmt.Sprintf("pass the request to the runtime: %v", err), http.StatusBadGateway)
+		return
+	}
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, "this connection cannot be upgraded", http.StatusInternalServerError)
+		return
+	}
+	defer client.Close()
+	_ = client.SetDeadline(time.Time{})
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(backend, buffered)
+		closeWrite(backend)
+	})
+	_, _ = io.Copy(client, backend)
+	closeWrite(client)
+	// The runtime has said all: what the client still sends is for nobody.
+	_ = client.SetReadDeadline(time.Now())
+	both.Wait()
+}
+
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}

@@ -1,0 +1,134 @@
+package kubelet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"clusterctl/daemons/kubelet/cri"
+)
+
+// serveSummary answers with the use of resources by the node and its pods, as the
+// runtime counts it.
+func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
+	boxes, err := k.runtime.ListPodSandboxStats(r.Context())
+	if err != nil {
+		http.Error(w, cri.Message(err), http.StatusInternalServerError)
+		return
+	}
+	summary := stats.Summary{Node: stats.NodeStats{NodeName: k.name}}
+	now := metav1.Now()
+	if available, capacity, err := k.machine.Memory(); err == nil {
+		used, free := uint64(capacity-available), uint64(available)
+		summary.Node.Memory = &stats.MemoryStats{Time: now, AvailableBytes: &free, UsageBytes: &used, WorkingSetBytes: &used}
+	}
+	if nanos, err := nodeCPU(); err == nil {
+		summary.Node.CPU = &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &nanos}
+	}
+	if d, err := k.machine.Disk(); err == nil {
+		available, capacity, used := uint64(d.Available), uint64(d.Capacity), uint64(d.Capacity-d.Available)
+		summary.Node.Fs = &stats.FsStats{Time: now, AvailableBytes: &available, CapacityBytes: &capacity, UsedBytes: &used}
+	}
+	for _, b := range boxes {
+		m := b.GetAttributes().GetMetadata()
+		p := stats.PodStats{PodRef: stats.PodReference{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid()}}
+		l := b.GetLinux()
+		p.CPU, p.Memory = cpuStats(l.GetCpu()), memoryStats(l.GetMemory())
+		if n := l.GetNetwork().GetDefaultInterface(); n != nil {
+			p.Network = &stats.NetworkStats{Time: stampOf(l.GetNetwork().GetTimestamp()), InterfaceStats: stats.InterfaceStats{
+				Name: n.Name, RxBytes: number(n.RxBytes), TxBytes: number(n.TxBytes), RxErrors: number(n.RxErrors), TxErrors: number(n.TxErrors)}}
+		}
+		for _, c := range l.GetContainers() {
+			p.Containers = append(p.Containers, stats.ContainerStats{
+				Name: c.GetAttributes().GetMetadata().GetName(), CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
+			})
+		}
+		summary.Pods = append(summary.Pods, p)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(summary)
+}
+
+func stampOf(nanos int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanos)) }
+
+func number(v *criapi.UInt64Value) *uint64 {
+	if v == nil {
+		return nil
+	}
+	n := v.Value
+	return &n
+}
+
+func cpuStats(c *criapi.CpuUsage) *stats.CPUStats {
+	if c == nil {
+		return nil
+	}
+	return &stats.CPUStats{Time: stampOf(c.Timestamp), UsageNanoCores: number(c.UsageNanoCores), UsageCoreNanoSeconds: number(c.UsageCoreNanoSeconds)}
+}
+
+func memoryStats(m *criapi.MemoryUsage) *stats.MemoryStats {
+	if m == nil {
+		return nil
+	}
+	return &stats.MemoryStats{
+		Time: stampOf(m.Timestamp), WorkingSetBytes: number(m.WorkingSetBytes), AvailableBytes: number(m.AvailableBytes),
+		UsageBytes: number(m.UsageBytes), RSSBytes: number(m.RssBytes), PageFaults: number(m.PageFaults), MajorPageFaults: number(m.MajorPageFaults),
+	}
+}
+
+// serveResourceMetrics answers with the few series that the metrics server reads,
+// under upstream's names.
+func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
+	boxes, err := k.runtime.ListPodSandboxStats(r.Context())
+	if err != nil {
+		http.Error(w, cri.Message(err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	now := time.Now().UnixMilli()
+	head := func(name, kind string) { fmt.Fprintf(w, "# TYPE %s %s\n", name, kind) }
+	if nanos, err := nodeCPU(); err == nil {
+		head("node_cpu_usage_seconds_total", "counter")
+		fmt.Fprintf(w, "node_cpu_usage_seconds_total %g %d\n", float64(nanos)/1e9, now)
+	}
+	if available, capacity, err := k.machine.Memory(); err == nil {
+		head("node_memory_working_set_bytes", "gauge")
+		fmt.Fprintf(w, "node_memory_working_set_bytes %d %d\n", capacity-available, now)
+	}
+	for _, series := range []struct {
+		name, kind string
+		of         func(*criapi.CpuUsage, *criapi.MemoryUsage) (float64, int64, bool)
+	}{
+		{"cpu_usage_seconds_total", "counter", func(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
+			return float64(c.GetUsageCoreNanoSeconds().GetValue()) / 1e9, c.GetTimestamp(), c.GetUsageCoreNanoSeconds() != nil
+		}},
+		{"memory_working_set_bytes", "gauge", func(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool) {
+			return float64(m.GetWorkingSetBytes().GetValue()), m.GetTimestamp(), m.GetWorkingSetBytes() != nil
+		}},
+	} {
+		head("container_"+series.name, series.kind)
+		for _, b := range boxes {
+			m := b.GetAttributes().GetMetadata()
+			for _, c := range b.GetLinux().GetContainers() {
+				if v, at, ok := series.of(c.GetCpu(), c.GetMemory()); ok {
+					fmt.Fprintf(w, "container_%s{container=%q,namespace=%q,pod=%q} %g %d\n", series.name,
+						c.GetAttributes().GetMetadata().GetName(), m.GetNamespace(), m.GetName(), v, at/1e6)
+				}
+			}
+		}
+		head("pod_"+series.name, series.kind)
+		for _, b := range boxes {
+			m := b.GetAttributes().GetMetadata()
+			if v, at, ok := series.of(b.GetLinux().GetCpu(), b.GetLinux().GetMemory()); ok {
+				fmt.Fprintf(w, "pod_%s{namespace=%q,pod=%q} %g %d\n", series.name, m.GetNamespace(), m.GetName(), v, at/1e6)
+			}
+		}
+	}
+	head("scrape_error", "gauge")
+	fmt.Fprintln(w, "scrape_error 0")
+}

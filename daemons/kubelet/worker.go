@@ -1,0 +1,296 @@
+package kubelet
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// worker takes one pod through its life. Its goroutine alone decides and keeps
+// what it remembers; others only leave news in its inbox.
+type worker struct {
+	k    *Kubelet
+	wake chan struct{}
+
+	mu      sync.Mutex // guards the inbox
+	pod     *corev1.Pod
+	removed bool
+	dirty   bool // the runtime has news
+	refresh bool // volumes have news
+	evicted *pod.End
+	probes  map[string]pod.Probe // by container id
+
+	// Only the worker's goroutine touches what follows.
+	sandboxes  []pod.Sandbox
+	containers []pod.Container
+	exited     map[string]pod.Container
+	observed   bool
+	prepared   bool
+	released   bool
+	again      time.Time // when volumes need a new look
+	retries    int       // of what concerns the pod as a whole
+	hold       time.Time // before which no step is tried again
+	waits      map[string]pod.Wait
+	backoff    map[string]pod.Backoff
+	pulls      map[string]pod.Backoff // by image
+	box        *criapi.PodSandboxConfig
+	started    time.Time
+	probing    map[string]*probing
+	firstSeen  time.Time
+	wasReady   bool
+}
+
+func newWorker(k *Kubelet, p *corev1.Pod) *worker {
+	return &worker{
+		k: k, wake: make(chan struct{}, 1), pod: p, dirty: true, firstSeen: time.Now(),
+		probes: map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
+		backoff: map[string]pod.Backoff{}, pulls: map[string]pod.Backoff{}, probing: map[string]*probing{},
+	}
+}
+
+// tell changes the inbox and wakes the worker.
+func (w *worker) tell(change func()) {
+	w.mu.Lock()
+	change()
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update gives the worker a newer version of its pod.
+func (w *worker) update(p *corev1.Pod) {
+	w.tell(func() {
+		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) || !equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) {
+			w.refresh = true
+		}
+		w.pod = p
+	})
+}
+
+// facts gathers all that is known now.
+func (w *worker) facts() *pod.Facts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := &pod.Facts{
+		Pod: w.pod, Now: time.Now(), Removed: w.removed, Sandboxes: w.sandboxes, Containers: w.containers,
+		Prepared: w.prepared, Released: w.released, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
+		Evicted: w.evicted, HostIPs: w.k.ips, RuntimeName: w.k.engine,
+	}
+	return f
+}
+
+// underway is a step that is being carried out.
+type underway struct {
+	step    pod.Step
+	began   time.Time
+	cancel  context.CancelFunc
+	done    chan outcome
+	removed bool // the pod was on its way out when it began
+	grace   time.Duration
+}
+
+// quiet is how long a step may run before the runtime is asked again meanwhile:
+// most are over sooner, and are looked at then.
+const quiet = 300 * time.Millisecond
+
+// run is the worker's goroutine. It returns when the pod is gone or ctx ends.
+func (w *worker) run(ctx context.Context) {
+	var now *underway
+	failures := 0
+	defer w.stopProbes()
+	for {
+		if now == nil || time.Since(now.began) > quiet {
+			if !w.observe(ctx) {
+				failures++
+				if !pause(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
+					w.abandon(now)
+					return
+				}
+				continue
+			}
+			failures = 0
+		}
+		f := w.facts()
+		w.publish(f)
+		w.syncProbes(ctx, f)
+		until := w.again
+		var done chan outcome
+		if now == nil {
+			step := pod.Next(f)
+			if f.Now.Before(w.hold) {
+				step = pod.Step{Kind: pod.Rest, At: w.hold}
+			} else if step.Kind == pod.Rest && w.refreshDue(f) {
+				step = pod.Step{Kind: pod.Prepare}
+			}
+			if step.Kind == pod.Rest {
+				if !step.At.IsZero() && (until.IsZero() || step.At.Before(until)) {
+					until = step.At
+				}
+			} else {
+				now = w.begin(ctx, f, step)
+			}
+		} else if superseded(now, f) {
+			now.cancel()
+		}
+		if now != nil {
+			done = now.done
+			until = time.Time{}
+			if w.hasNews() {
+				until = now.began.Add(quiet + time.Millisecond)
+			}
+		}
+		var alarm <-chan time.Time
+		var timer *time.Timer
+		if !until.IsZero() {
+			timer = time.NewTimer(max(time.Until(until), time.Millisecond))
+			alarm = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			w.abandon(now)
+			return
+		case <-w.wake:
+		case <-alarm:
+		case o := <-done:
+			now.cancel()
+			if w.settle(f, now.step, o) {
+				return
+			}
+			now = nil
+			w.tell(func() { w.dirty = true })
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+func (w *worker) hasNews() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dirty
+}
+
+// superseded reports whether the pod is to go while something else is done for it,
+// or is to go faster than it is being killed.
+func superseded(u *underway, f *pod.Facts) bool {
+	going := f.Removed || f.Pod.DeletionTimestamp != nil && !pod.IsMirror(f.Pod) || f.Evicted != nil
+	switch u.step.Kind {
+	case pod.Start, pod.RunSandbox, pod.Prepare:
+		return going && !u.removed
+	case pod.KillPod, pod.Kill:
+		return going && pod.Grace(f) < u.grace
+	}
+	return false
+}
+
+// abandon ends a step because the kubelet ends. What the step had asked of the
+// runtime may or may not be done: the next kubelet looks.
+func (w *worker) abandon(u *underway) {
+	if u != nil {
+		u.cancel()
+		<-u.done
+	}
+}
+
+// begin carries out a step in a goroutine of its own.
+func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underway {
+	ctx, cancel := context.WithCancel(ctx)
+	u := &underway{
+		step: step, began: time.Now(), cancel: cancel, done: make(chan outcome, 1), grace: step.Grace,
+		removed: f.Removed || f.Pod.DeletionTimestamp != nil || f.Evicted != nil,
+	}
+	w.k.env.Log.Debug("step", "pod", key(f.Pod), "step", step.Kind, "container", step.Container)
+	if step.Kind == pod.Prepare {
+		w.mu.Lock()
+		w.refresh = false
+		w.mu.Unlock()
+		w.again = time.Time{}
+	}
+	go func() { u.done <- w.do(ctx, f, step) }()
+	return u
+}
+
+// observe asks the runtime when it has news. It reports whether the worker knows
+// the runtime's state.
+func (w *worker) observe(ctx context.Context) bool {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = false
+	p := w.pod
+	w.mu.Unlock()
+	if !dirty && w.observed {
+		return true
+	}
+	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
+		return cri.TerminationMessage(s, tailLog)
+	}}
+	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.k.env.Log.Warn("ask the runtime about a pod", "pod", key(p), "error", err)
+		}
+		w.mu.Lock()
+		w.dirty = true
+		w.mu.Unlock()
+		return false
+	}
+	if !w.observed && len(sandboxes) > 0 && sandboxes[0].Ready {
+		// A kubelet before this one had prepared it; its volumes are brought up to date
+		// when the pod rests.
+		w.prepared = true
+		w.again = time.Now()
+	}
+	w.sandboxes, w.containers, w.observed = sandboxes, containers, true
+	w.forgetProbes()
+	return true
+}
+
+// refreshDue reports whether the contents of volumes need a new look.
+func (w *worker) refreshDue(f *pod.Facts) bool {
+	if !w.prepared || w.released || f.Removed || f.Pod.DeletionTimestamp != nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refresh || !w.again.IsZero() && !f.Now.Before(w.again)
+}
+
+// publish reports the pod's status.
+func (w *worker) publish(f *pod.Facts) {
+	if f.Removed {
+		return
+	}
+	target := f.Pod
+	if pod.Static(f.Pod) {
+		if target = w.k.mirrors.of(f.Pod); target == nil {
+			return
+		}
+	}
+	status := pod.Status(f)
+	if f.Pod.Status.StartTime == nil {
+		if w.started.IsZero() {
+			w.started = status.StartTime.Time
+		}
+		status.StartTime.Time = w.started
+	}
+	for _, c := range status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.wasReady {
+			w.wasReady = true
+			w.k.metrics.startSeconds.Observe(time.Since(w.firstSeen).Seconds())
+		}
+	}
+	w.k.status.publish(target, status)
+}
+
+func key(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
