@@ -1,0 +1,327 @@
+// Package alloc hands out service addresses and node ports. A claim is a key in the
+// store that is written in the same transaction as the Service, so that several API
+// servers never hand out one twice; the watch cache only says what to try.
+package alloc
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
+)
+
+// Services hands out what Services need.
+type Services struct {
+	cache     *cache.Cache
+	addresses *cache.Resource // of IPAddress
+	services  *cache.Resource
+	networks  []netip.Prefix
+	low, high int // node ports
+}
+
+var (
+	addressKind = networkingv1.SchemeGroupVersion.WithKind("IPAddress")
+	addressesGR = schema.GroupResource{Group: "networking.k8s.io", Resource: "ipaddresses"}
+	servicesGR  = schema.GroupResource{Resource: "services"}
+)
+
+// portKind is what node port claims are: keys beside all others that no kind owns.
+var portKind = &kinds.Kind{Resource: "servicenodeports", StorageKey: "ranges/servicenodeports"}
+
+// NewServices returns an allocator over networks (CIDRs) and a range of node ports
+// (first-last).
+func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error) {
+	a := &Services{cache: c, addresses: c.Resource(addressesGR), services: c.Resource(servicesGR), low: 30000, high: 32767}
+	for _, cidr := range cidrs {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("read the service network %q: %w", cidr, err)
+		}
+		a.networks = append(a.networks, p.Masked())
+	}
+	if ports != "" {
+		first, last, ok := strings.Cut(ports, "-")
+		var err error
+		if a.low, err = strconv.Atoi(first); !ok || err != nil {
+			return nil, fmt.Errorf("read the node port range %q: want first-last", ports)
+		}
+		if a.high, err = strconv.Atoi(last); err != nil || a.high < a.low || a.low < 1 || a.high > 65535 {
+			return nil, fmt.Errorf("read the node port range %q: want first-last", ports)
+		}
+	}
+	return a, nil
+}
+
+// First returns the first address of the first network: the service kubernetes'.
+func (a *Services) First() string { return a.networks[0].Addr().Next().String() }
+
+// Allocate gives a Service the addresses and ports that it needs and claims them in
+// txn, together with those that it asks for; what it had and needs no more is given
+// back. old is nil for a new one.
+func (a *Services) Allocate(svc, old *corev1.Service, txn *store.Txn) error {
+	if err := a.allocateAddresses(svc, old, txn); err != nil {
+		return err
+	}
+	return a.allocatePorts(svc, old, txn)
+}
+
+// Release gives back everything a Service has.
+func (a *Services) Release(svc *corev1.Service, txn *store.Txn) {
+	for _, address := range addressesOf(svc) {
+		txn.Deletes = append(txn.Deletes, a.addressKey(address))
+	}
+	for port := range portsOf(svc) {
+		txn.Deletes = append(txn.Deletes, a.portKey(port))
+	}
+}
+
+func needsAddress(svc *corev1.Service) bool {
+	return svc.Spec.Type != corev1.ServiceTypeExternalName && svc.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+func addressesOf(svc *corev1.Service) []string {
+	if !needsAddress(svc) {
+		return nil
+	}
+	if len(svc.Spec.ClusterIPs) > 0 {
+		return svc.Spec.ClusterIPs
+	}
+	if svc.Spec.ClusterIP != "" {
+		return []string{svc.Spec.ClusterIP}
+	}
+	return nil
+}
+
+// families settles which networks a Service has an address in, in order.
+func (a *Services) families(svc *corev1.Service) ([]netip.Prefix, error) {
+	byFamily := map[corev1.IPFamily]netip.Prefix{}
+	var order []corev1.IPFamily
+	for _, n := range a.networks {
+		f := familyOf(n.Addr())
+		if _, ok := byFamily[f]; !ok {
+			byFamily[f] = n
+			order = append(order, f)
+		}
+	}
+	policy := corev1.IPFamilyPolicySingleStack
+	if svc.Spec.IPFamilyPolicy != nil {
+		policy = *svc.Spec.IPFamilyPolicy
+	}
+	want := svc.Spec.IPFamilies
+	if len(want) == 0 {
+		for _, ip := range addressesOf(svc) {
+			if addr, err := netip.ParseAddr(ip); err == nil {
+				want = append(want, familyOf(addr))
+			}
+		}
+	}
+	if len(want) == 0 {
+		want = order[:1]
+	}
+	if policy != corev1.IPFamilyPolicySingleStack {
+		for _, f := range order {
+			if f != want[0] && len(want) == 1 {
+				want = append(want, f)
+			}
+		}
+	} else if len(want) > 1 {
+		want = want[:1]
+	}
+	if policy == corev1.IPFamilyPolicyRequireDualStack && len(want) < 2 {
+		return nil, invalid(svc, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), policy, "this cluster is not configured for dual-stack services"))
+	}
+	var networks []netip.Prefix
+	for _, f := range want {
+		n, ok := byFamily[f]
+		if !ok {
+			return nil, invalid(svc, field.Invalid(field.NewPath("spec", "ipFamilies"), f, "not configured on this cluster"))
+		}
+		networks = append(networks, n)
+	}
+	svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = want, &policy
+	return networks, nil
+}
+
+func familyOf(addr netip.Addr) corev1.IPFamily {
+	if addr.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+func invalid(svc *corev1.Service, e *field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, svc.Name, field.ErrorList{e})
+}
+
+func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) error {
+	had := map[string]bool{}
+	if old != nil {
+		for _, ip := range addressesOf(old) {
+			had[ip] = true
+		}
+		// A change that does not say which keeps what there is.
+		if needsAddress(svc) && needsAddress(old) && svc.Spec.ClusterIP == "" {
+			svc.Spec.ClusterIP, svc.Spec.ClusterIPs = old.Spec.ClusterIP, old.Spec.ClusterIPs
+		}
+	}
+	if !needsAddress(svc) {
+		if svc.Spec.Type == corev1.ServiceTypeExternalName {
+			svc.Spec.ClusterIP, svc.Spec.ClusterIPs, svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = "", nil, nil, nil
+		} else {
+			svc.Spec.ClusterIPs = []string{corev1.ClusterIPNone}
+			if _, err := a.families(svc); err != nil {
+				return err
+			}
+		}
+	} else {
+		networks, err := a.families(svc)
+		if err != nil {
+			return err
+		}
+		given := addressesOf(svc)
+		var have []string
+		for i, network := range networks {
+			var ip string
+			if i < len(given) && given[i] != "" {
+				ip, err = a.asked(svc, given[i], network)
+			} else {
+				ip, err = a.free(network)
+			}
+			if err != nil {
+				return err
+			}
+			have = append(have, ip)
+			if had[ip] {
+				delete(had, ip)
+				continue
+			}
+			if err := a.claimAddress(svc, ip, txn); err != nil {
+				return err
+			}
+		}
+		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = have[0], have
+	}
+	for ip := range had {
+		txn.Deletes = append(txn.Deletes, a.addressKey(ip))
+	}
+	return nil
+}
+
+// asked checks an address that a Service wants.
+func (a *Services) asked(svc *corev1.Service, text string, network netip.Prefix) (string, error) {
+	path := field.NewPath("spec", "clusterIPs").Index(0)
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return "", invalid(svc, field.Invalid(path, text, "must be an address"))
+	}
+	if !network.Contains(addr) {
+		return "", invalid(svc, field.Invalid(path, svc.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, text, network)))
+	}
+	if a.takenBy(addr.String(), svc) {
+		return "", invalid(svc, field.Invalid(path, svc.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", text)))
+	}
+	return addr.String(), nil
+}
+
+// takenBy says whether somebody else has an address.
+func (a *Services) takenBy(ip string, svc *corev1.Service) bool {
+	if a.addresses == nil {
+		return false
+	}
+	e := a.addresses.Get(ip)
+	if e == nil {
+		return false
+	}
+	claim, ok := e.Object().(*networkingv1.IPAddress)
+	return ok && (claim.Spec.ParentRef == nil || claim.Spec.ParentRef.Namespace != svc.Namespace || claim.Spec.ParentRef.Name != svc.Name)
+}
+
+// tries is how many random addresses are looked at before all are, in order.
+const tries = 32
+
+// free finds an address that nobody seems to have, at random so that servers seldom
+// pick the same. The first sixteenth (at most 256) is left to those who ask for one
+// by name, as upstream does.
+func (a *Services) free(network netip.Prefix) (string, error) {
+	bits := network.Addr().BitLen() - network.Bits()
+	size := uint64(1) << min(bits, 32)
+	reserved := min(max(size/16, 16), 256)
+	if size <= 2*reserved {
+		reserved = 1
+	}
+	last := size - 1
+	if network.Addr().Is4() && size > 2 {
+		last-- // the broadcast address
+	}
+	taken := func(n uint64) (string, bool) {
+		ip := offset(network.Addr(), n).String()
+		return ip, a.addresses != nil && a.addresses.Get(ip) != nil
+	}
+	for range tries {
+		if ip, used := taken(reserved + rand.Uint64N(last-reserved+1)); !used {
+			return ip, nil
+		}
+	}
+	for n := last; n >= 2; n-- {
+		if ip, used := taken(n); !used {
+			return ip, nil
+		}
+	}
+	return "", apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP: range %s is full", network))
+}
+
+func offset(base netip.Addr, n uint64) netip.Addr {
+	b := base.As16()
+	for i := 15; i >= 0 && n > 0; i-- {
+		n += uint64(b[i])
+		b[i] = byte(n)
+		n >>= 8
+	}
+	addr := netip.AddrFrom16(b)
+	if base.Is4() {
+		return addr.Unmap()
+	}
+	return addr
+}
+
+func (a *Services) addressKey(ip string) string {
+	if a.addresses != nil {
+		return a.cache.Key(a.addresses.Kind, ip)
+	}
+	return a.cache.Key(&kinds.Kind{Resource: "ipaddresses"}, ip)
+}
+
+func (a *Services) claimAddress(svc *corev1.Service, ip string, txn *store.Txn) error {
+	family := familyOf(netip.MustParseAddr(ip))
+	claim := &networkingv1.IPAddress{
+		TypeMeta: metav1.TypeMeta{APIVersion: addressKind.GroupVersion().String(), Kind: addressKind.Kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ip, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: "ipallocator.k8s.io"},
+		},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}},
+	}
+	data, err := json.Marshal(claim)
+	if err != nil {
+		return fmt.Errorf("claim the address %s: %w", ip, err)
+	}
+	key := a.addressKey(ip)
+	txn.Guards = append(txn.Guards, store.Guard{Key: key})
+	txn.Puts = append(txn.Puts, store.Put{Key: key, Value: data})
+	return nil
+}

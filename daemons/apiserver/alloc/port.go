@@ -1,0 +1,144 @@
+package alloc
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/store"
+)
+
+func needsPorts(svc *corev1.Service) bool {
+	return svc.Spec.Type == corev1.ServiceTypeNodePort || svc.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		(svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
+}
+
+// portsOf returns the node ports that a Service has.
+func portsOf(svc *corev1.Service) map[int32]bool {
+	ports := map[int32]bool{}
+	for _, p := range svc.Spec.Ports {
+		if p.NodePort != 0 {
+			ports[p.NodePort] = true
+		}
+	}
+	if svc.Spec.HealthCheckNodePort != 0 {
+		ports[svc.Spec.HealthCheckNodePort] = true
+	}
+	return ports
+}
+
+func (a *Services) portKey(port int32) string {
+	return a.cache.Key(portKind, strconv.Itoa(int(port)))
+}
+
+func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error {
+	had := map[int32]bool{}
+	if old != nil {
+		had = portsOf(old)
+	}
+	mine := map[int32]bool{}
+	used := map[int32]string{}
+	if a.services != nil {
+		a.services.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+			if other, ok := e.Object().(*corev1.Service); ok && (other.Namespace != svc.Namespace || other.Name != svc.Name) {
+				for port := range portsOf(other) {
+					used[port] = e.Key
+				}
+			}
+			return true
+		})
+	}
+	take := func(want *int32, path *field.Path, may bool) error {
+		switch {
+		case *want != 0 && (int(*want) < a.low || int(*want) > a.high):
+			return invalid(svc, field.Invalid(path, *want, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", a.low, a.high)))
+		case *want != 0 && used[*want] != "":
+			return invalid(svc, field.Invalid(path, *want, "provided port is already allocated"))
+		case *want == 0 && !may:
+			return nil
+		case *want == 0:
+			port, err := a.freePort(used, mine, had)
+			if err != nil {
+				return err
+			}
+			*want = port
+		}
+		if mine[*want] {
+			return nil // one port for two protocols
+		}
+		mine[*want] = true
+		if had[*want] {
+			return nil
+		}
+		data, err := json.Marshal(map[string]string{"namespace": svc.Namespace, "name": svc.Name})
+		if err != nil {
+			return fmt.Errorf("claim the node port %d: %w", *want, err)
+		}
+		key := a.portKey(*want)
+		txn.Guards = append(txn.Guards, store.Guard{Key: key})
+		txn.Puts = append(txn.Puts, store.Put{Key: key, Value: data})
+		return nil
+	}
+	needs := needsPorts(svc)
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		if !needs && svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			p.NodePort = 0
+			continue
+		}
+		if p.NodePort == 0 {
+			p.NodePort = before(old, *p)
+		}
+		if err := take(&p.NodePort, field.NewPath("spec", "ports").Index(i).Child("nodePort"), needs); err != nil {
+			return err
+		}
+	}
+	local := svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	if local {
+		if svc.Spec.HealthCheckNodePort == 0 && old != nil {
+			svc.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
+		}
+		if err := take(&svc.Spec.HealthCheckNodePort, field.NewPath("spec", "healthCheckNodePort"), true); err != nil {
+			return err
+		}
+	} else {
+		svc.Spec.HealthCheckNodePort = 0
+	}
+	for port := range had {
+		if !mine[port] {
+			txn.Deletes = append(txn.Deletes, a.portKey(port))
+		}
+	}
+	return nil
+}
+
+// before returns the node port that a Service's port had, if a change does not say.
+func before(old *corev1.Service, p corev1.ServicePort) int32 {
+	if old == nil {
+		return 0
+	}
+	for _, was := range old.Spec.Ports {
+		if was.Port == p.Port && was.Protocol == p.Protocol && was.Name == p.Name {
+			return was.NodePort
+		}
+	}
+	return 0
+}
+
+func (a *Services) freePort(used map[int32]string, mine, had map[int32]bool) (int32, error) {
+	size := a.high - a.low + 1
+	start := rand.IntN(size)
+	for i := range size {
+		port := int32(a.low + (start+i)%size)
+		if used[port] == "" && !mine[port] && !had[port] {
+			return port, nil
+		}
+	}
+	return 0, apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.low, a.high))
+}

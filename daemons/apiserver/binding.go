@@ -1,0 +1,121 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// bind puts a pod on a node: what a scheduler asks for.
+func (s *Server) bind(q *request) error {
+	if q.Verb != "create" {
+		return methodNotAllowed(q)
+	}
+	b := &corev1.Binding{}
+	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
+		return err
+	}
+	if b.Name != "" && b.Name != q.Name {
+		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	return s.place(q, b)
+}
+
+// bindings answers the creation of a Binding as an object of its own, as upstream does
+// still.
+func (s *Server) bindings(q *request) error {
+	b := &corev1.Binding{}
+	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
+		return err
+	}
+	pods, ok := s.served[corev1.SchemeGroupVersion.WithResource("pods")]
+	if !ok {
+		return pageNotFound()
+	}
+	one := *q
+	one.served, one.cache = pods, s.cache.Resource(pods.GR())
+	one.GroupVersionResource, one.Subresource, one.Name = pods.Name(), "binding", b.Name
+	return s.place(&one, b)
+}
+
+func (s *Server) place(q *request, b *corev1.Binding) error {
+	if b.Target.Name == "" || b.Target.Kind != "" && b.Target.Kind != "Node" {
+		return apierrors.NewBadRequest(`a binding's target must be a Node, with its name`)
+	}
+	w, err := s.newWrite(q)
+	if err != nil {
+		return err
+	}
+	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) { return bound(q, live, b) })
+	if err != nil {
+		return err
+	}
+	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+}
+
+// bound returns a pod on the node of a binding.
+func bound(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, error) {
+	stored, ok := live.(*corev1.Pod)
+	if !ok {
+		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	conflict := func(text string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, q.Name, fmt.Errorf(text, args...))
+	}
+	switch {
+	case b.UID != "" && b.UID != stored.UID:
+		return nil, conflict("the UID in the binding (%s) is not that of the pod (%s)", b.UID, stored.UID)
+	case stored.DeletionTimestamp != nil:
+		return nil, conflict("pod %s is being deleted, cannot be assigned to a host", stored.Name)
+	case stored.Spec.NodeName != "":
+		return nil, conflict("pod %s is already assigned to node %q", stored.Name, stored.Spec.NodeName)
+	case len(stored.Spec.SchedulingGates) > 0:
+		return nil, conflict("pod %s has non-empty .spec.schedulingGates", stored.Name)
+	}
+	pod := stored.DeepCopy()
+	pod.Spec.NodeName = b.Target.Name
+	for k, v := range b.Annotations {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[k] = v
+	}
+	setCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	return pod, nil
+}
+
+func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
+	i := slices.IndexFunc(pod.Status.Conditions, func(have corev1.PodCondition) bool { return have.Type == c.Type })
+	if i >= 0 && pod.Status.Conditions[i].Status == c.Status {
+		c.LastTransitionTime = pod.Status.Conditions[i].LastTransitionTime
+	} else {
+		c.LastTransitionTime = metav1.Now()
+	}
+	if i >= 0 {
+		pod.Status.Conditions[i] = c
+	} else {
+		pod.Status.Conditions = append(pod.Status.Conditions, c)
+	}
+}
+
+// writeAs runs a write of another object within a request, as the server itself:
+// what the request's user may do has been decided.
+func (s *Server) writeAs(ctx context.Context, q *request, resource schema.GroupVersionResource, sub, namespace, name string) (*write, *request, error) {
+	served, ok := s.served[resource]
+	if !ok {
+		return nil, nil, fmt.Errorf("%s is not served", resource)
+	}
+	one := *q
+	one.http = q.http.WithContext(ctx)
+	one.served, one.cache = served, s.cache.Resource(served.GR())
+	one.GroupVersionResource, one.Subresource, one.Namespace, one.Name = served.Name(), sub, namespace, name
+	w, err := s.newWrite(&one)
+	return w, &one, err
+}

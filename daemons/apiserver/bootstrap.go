@@ -1,0 +1,135 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// manager is how the server's own writes are told from others'.
+const manager = "kube-apiserver"
+
+// self is who the server is when it writes by itself.
+var self = api.User{Name: "system:apiserver", Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
+
+// namespaces are there from the beginning.
+var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+
+// bootstrap makes what every cluster has. The server is not ready before.
+func (s *Server) bootstrap(ctx context.Context) error {
+	done := make(chan struct{})
+	s.o.Env.Health.Ready("poststarthook/bootstrap", func() error {
+		select {
+		case <-done:
+			return nil
+		default:
+			return fmt.Errorf("what every cluster has is not all there yet")
+		}
+	})
+	pause := 100 * time.Millisecond
+	for {
+		err := s.ensureAll(ctx)
+		if err == nil {
+			close(done)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.log.Warn("bootstrap", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}
+
+func (s *Server) ensureAll(ctx context.Context) error {
+	if err := s.cache.WaitFor(ctx, 1); err != nil {
+		return err
+	}
+	var all []runtime.Object
+	for _, name := range namespaces {
+		all = append(all, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, obj := range append(all, s.o.Bootstrap...) {
+		if err := s.ensure(ctx, obj.DeepCopyObject()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure creates an object, or completes the one that is there.
+func (s *Server) ensure(ctx context.Context, obj runtime.Object) error {
+	resource, err := s.resourceOf(obj)
+	if err != nil {
+		return err
+	}
+	if resource.Empty() {
+		return nil // not served
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	q := s.internal(ctx, resource, m.GetNamespace(), m.GetName())
+	w := &write{s: s, q: q, manager: manager}
+	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		if live == nil {
+			return obj.DeepCopyObject(), nil
+		}
+		return completed(live, obj), nil
+	})
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
+	}
+	return nil
+}
+
+// nowhere takes answers that nobody reads.
+type nowhere struct{}
+
+func (nowhere) Header() http.Header            { return http.Header{} }
+func (nowhere) Write(data []byte) (int, error) { return len(data), nil }
+func (nowhere) WriteHeader(int)                {}
+
+// resourceOf returns where an object is served, empty if it is not.
+func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
+	gvks, _, err := s.scheme.ObjectKinds(obj)
+	if runtime.IsNotRegisteredError(err) {
+		return schema.GroupVersionResource{}, nil
+	} else if err != nil {
+		return schema.GroupVersionResource{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
+	}
+	for gvr, served := range s.served {
+		if served.Alias == nil && served.GVK == gvks[0] {
+			return gvr, nil
+		}
+	}
+	return schema.GroupVersionResource{}, nil
+}
+
+// internal is a request that the server makes of itself. It passes all stages of a
+// write but those of identity.
+func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) *request {
+	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true}
+	q.served = s.served[resource]
+	q.cache = s.cache.Resource(q.served.GR())
+	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name
+	return q
+}

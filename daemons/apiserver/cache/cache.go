@@ -1,0 +1,282 @@
+// Package cache is what the API server answers reads from: for every kind a snapshot
+// of all objects that never changes under its reader, and a log of events that all
+// watchers share. One watch of the store keeps it current, and a read that must be
+// consistent waits until the cache has come as far as the store was when it asked. It
+// encodes no answers and knows no rules about objects.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
+)
+
+// Cache is the cache of all kinds.
+type Cache struct {
+	store  store.Store
+	prefix string // ends in a slash
+	log    *slog.Logger
+
+	byKey  map[string]*Resource // by storage key
+	byName map[schema.GroupResource]*Resource
+	all    []*Resource
+
+	progress progress
+	looks    looks
+}
+
+// New returns an empty cache over what is below prefix. Run fills it.
+func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
+	c := &Cache{
+		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log,
+		byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{},
+	}
+	c.progress.changed = make(chan struct{})
+	for _, k := range list {
+		if k.Virtual {
+			continue
+		}
+		r := newResource(k)
+		c.byKey[StorageKey(k)] = r
+		c.byName[k.GR()] = r
+		c.all = append(c.all, r)
+	}
+	return c
+}
+
+// StorageKey is the part of a kind's keys after the prefix.
+func StorageKey(k *kinds.Kind) string {
+	if k.StorageKey != "" {
+		return k.StorageKey
+	}
+	return k.Resource
+}
+
+// Key returns an object's key in the store.
+func (c *Cache) Key(k *kinds.Kind, key string) string {
+	return c.prefix + StorageKey(k) + "/" + key
+}
+
+// Resource returns the cache of a resource, nil if there is none.
+func (c *Cache) Resource(gr schema.GroupResource) *Resource { return c.byName[gr] }
+
+// Resources returns the caches of all resources.
+func (c *Cache) Resources() []*Resource { return c.all }
+
+// Run loads what the store holds and follows it until ctx ends. When the store cannot
+// say what changed, it loads anew.
+func (c *Cache) Run(ctx context.Context) error {
+	const first, most = 100 * time.Millisecond, 5 * time.Second
+	pause := first
+	for ctx.Err() == nil {
+		began := time.Now()
+		revision, err := c.load(ctx)
+		for err == nil {
+			revision, err = c.follow(ctx, revision)
+			if errors.Is(err, store.ErrCompacted) || ctx.Err() != nil {
+				break
+			}
+			c.log.Warn("watch of the store ended", "err", err)
+			if err = c.rest(ctx, first); err != nil {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > most {
+			pause = first
+		}
+		c.log.Warn("loading the store's contents", "err", err)
+		if c.rest(ctx, pause) != nil {
+			break
+		}
+		pause = min(2*pause, most)
+	}
+	return nil
+}
+
+func (c *Cache) rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// page is how many keys are read at once when loading.
+const page = 2000
+
+func (c *Cache) load(ctx context.Context) (int64, error) {
+	entries := map[*Resource][]*Entry{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	busy := make(chan struct{}, 4)
+	revision, after := int64(0), ""
+	for more := true; more; {
+		call, cancel := context.WithTimeout(ctx, time.Minute)
+		kvs, at, further, err := c.store.Range(call, c.prefix, after, revision, page)
+		cancel()
+		if err != nil {
+			return 0, err
+		}
+		revision, more = at, further
+		if len(kvs) > 0 {
+			after = kvs[len(kvs)-1].Key
+		}
+		busy <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-busy }()
+			for _, kv := range kvs {
+				if r, e := c.entry(kv.Key, kv.Value, kv.Revision); e != nil {
+					mu.Lock()
+					entries[r] = append(entries[r], e)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range c.all {
+		r.reset(entries[r], revision)
+	}
+	c.progress.reach(revision)
+	return revision, nil
+}
+
+func (c *Cache) entry(key string, value []byte, revision int64) (*Resource, *Entry) {
+	r, rest := c.find(key)
+	if r == nil {
+		return nil, nil
+	}
+	e, err := NewEntry(r.Kind, rest, value, revision, nil)
+	if err != nil {
+		// One bad value must not hide all others.
+		c.log.Error("left out what cannot be decoded", "key", key, "err", err)
+		return nil, nil
+	}
+	return r, e
+}
+
+// find splits a store key into its resource and the rest.
+func (c *Cache) find(key string) (*Resource, string) {
+	rest, ok := strings.CutPrefix(key, c.prefix)
+	if !ok {
+		return nil, ""
+	}
+	for at := 0; ; {
+		next := strings.IndexByte(rest[at:], '/')
+		if next < 0 {
+			return nil, ""
+		}
+		at += next
+		if r := c.byKey[rest[:at]]; r != nil {
+			return r, rest[at+1:]
+		}
+		at++
+	}
+}
+
+func (c *Cache) follow(ctx context.Context, after int64) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for batch := range c.store.Watch(ctx, c.prefix, after) {
+		if batch.Err != nil {
+			return after, batch.Err
+		}
+		c.apply(batch.Events)
+		after = max(after, batch.Revision)
+		c.progress.reach(after)
+	}
+	if ctx.Err() == nil {
+		return after, errors.New("the watch ended without a reason")
+	}
+	return after, ctx.Err()
+}
+
+// apply hands whole revisions to their resources. Within a batch each resource takes
+// its changes at once; readers see the batch when progress reaches its revision.
+func (c *Cache) apply(events []store.Event) {
+	var order []*Resource
+	changes := map[*Resource][]change{}
+	for _, e := range events {
+		r, rest := c.find(e.Key)
+		if r == nil {
+			continue
+		}
+		ch := change{key: rest, revision: e.Revision}
+		if !e.Deleted {
+			if _, ch.entry = c.entry(e.Key, e.Value, e.Revision); ch.entry == nil {
+				continue
+			}
+		}
+		if changes[r] == nil {
+			order = append(order, r)
+		}
+		changes[r] = append(changes[r], ch)
+	}
+	for _, r := range order {
+		r.apply(changes[r])
+	}
+}
+
+// Reached returns how far the cache has come, 0 before it is first filled.
+func (c *Cache) Reached() int64 { return c.progress.now() }
+
+// Ready returns nil once the cache has been filled.
+func (c *Cache) Ready() error {
+	if c.Reached() == 0 {
+		return errors.New("the store's contents are not loaded yet")
+	}
+	return nil
+}
+
+// WaitFor returns when the cache has reached a revision.
+func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
+	// A write of ours is back within a millisecond or so. Revisions that others use
+	// are not: then the store is asked how far the watch has come.
+	ask := 2 * time.Millisecond
+	for {
+		reached, changed := c.progress.look()
+		if reached >= revision {
+			return nil
+		}
+		timer := time.NewTimer(ask)
+		select {
+		case <-changed:
+		case <-timer.C:
+			if err := c.store.Progress(ctx); err != nil && ctx.Err() == nil {
+				c.log.Debug("ask for progress", "err", err)
+			}
+			ask = min(2*ask, 200*time.Millisecond)
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait for revision %d, at %d: %w", revision, reached, ctx.Err())
+		}
+		timer.Stop()
+	}
+}
+
+// Current returns when the cache has seen all writes that were done before the call,
+// and the revision it has then reached.
+func (c *Cache) Current(ctx context.Context) (int64, error) {
+	revision, err := c.looks.take(ctx, c.store.Revision)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.WaitFor(ctx, revision); err != nil {
+		return 0, err
+	}
+	return c.Reached(), nil
+}

@@ -1,0 +1,293 @@
+package cache
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"unique"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/kinds"
+)
+
+// Entry is one object at one revision. It is never changed. Its encoded bytes are
+// those of the store, without the resource version, which is spliced in when they are
+// sent. Everything else that can be made of it is made when first asked for and
+// shared by all who ask while the garbage collector leaves it be.
+type Entry struct {
+	Key       string // namespace/name, or name
+	Namespace string
+	Name      string
+	Revision  int64
+	Labels    labels.Set
+	JSON      []byte // without resourceVersion
+	splice    int    // where it belongs in JSON
+
+	kind   *kinds.Kind
+	values []string // of the kind's selectable fields, in the order of their names
+
+	strong  atomic.Pointer[runtime.Object] // for kinds that every request asks about
+	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
+	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
+}
+
+// Form is a further encoding of an entry that is shared.
+type Form int
+
+// Forms.
+const (
+	Protobuf         Form = iota
+	ProtobufMetadata      // of a PartialObjectMetadata
+	AliasJSON             // in the kind's first alias
+	AliasProtobuf
+	forms
+)
+
+// Encode returns the JSON of an object as it is stored: without resource version.
+// The object's own is put back before it returns.
+func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode a %s: %w", k.GVK.Kind, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	version, link := m.GetResourceVersion(), m.GetSelfLink()
+	m.SetResourceVersion("")
+	m.SetSelfLink("")
+	data, err := json.Marshal(obj)
+	m.SetResourceVersion(version)
+	m.SetSelfLink(link)
+	if err != nil {
+		return nil, fmt.Errorf("encode the %s %s: %w", k.GVK.Kind, m.GetName(), err)
+	}
+	return data, nil
+}
+
+// NewEntry makes an entry of what the store holds. obj is the decoded object if the
+// caller has it, which must not change it any more; nil otherwise.
+func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtime.Object) (*Entry, error) {
+	e := &Entry{Key: key, Name: key, Revision: revision, JSON: data, kind: k}
+	for i := range key {
+		if key[i] == '/' {
+			e.Namespace, e.Name = key[:i], key[i+1:]
+		}
+	}
+	if obj == nil {
+		var err error
+		if obj, err = decode(k, data); err != nil {
+			return nil, fmt.Errorf("decode the %s %s: %w", k.GVK.Kind, key, err)
+		}
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("read the metadata of the %s %s: %w", k.GVK.Kind, key, err)
+	}
+	if m.GetResourceVersion() != "" || !e.locate() {
+		// Written by somebody else: laid out anew, so that the splice has its place.
+		if e.JSON, err = Encode(k, obj); err != nil {
+			return nil, err
+		}
+		if !e.locate() {
+			return nil, fmt.Errorf("the %s %s has no metadata", k.GVK.Kind, key)
+		}
+	}
+	e.Labels = intern(m.GetLabels())
+	if k.Fields != nil {
+		set := k.Fields(obj)
+		names := make([]string, 0, len(set))
+		for name := range set {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			e.values = append(e.values, name, unique.Make(set[name]).Value())
+		}
+	}
+	m.SetResourceVersion(version(revision))
+	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
+	e.remember(obj)
+	return e, nil
+}
+
+// locate finds where the resource version belongs. Objects are encoded from typed
+// structs, so metadata comes right after kind and apiVersion.
+func (e *Entry) locate() bool {
+	const start = `"metadata":{`
+	at := bytes.Index(e.JSON, []byte(start))
+	if at < 0 || at > 200 || bytes.IndexByte(e.JSON[1:at], '{') >= 0 {
+		return false
+	}
+	e.splice = at + len(start)
+	return e.splice < len(e.JSON) && e.JSON[e.splice] == '"'
+}
+
+func version(revision int64) string {
+	if revision == 0 {
+		return ""
+	}
+	return strconv.FormatInt(revision, 10)
+}
+
+// intern lets equal labels share their memory.
+func intern(set map[string]string) labels.Set {
+	if len(set) == 0 {
+		return nil
+	}
+	shared := make(labels.Set, len(set))
+	for k, v := range set {
+		shared[unique.Make(k).Value()] = unique.Make(v).Value()
+	}
+	return shared
+}
+
+func decode(k *kinds.Kind, data []byte) (runtime.Object, error) {
+	obj := k.New()
+	return obj, json.Unmarshal(data, obj)
+}
+
+// AppendJSON appends the object's JSON with its resource version, which is left out
+// when it is 0 (of what was not stored).
+func (e *Entry) AppendJSON(to []byte) []byte {
+	if e.Revision == 0 {
+		return append(to, e.JSON...)
+	}
+	to = append(to, e.JSON[:e.splice]...)
+	to = append(to, `"resourceVersion":"`...)
+	to = strconv.AppendInt(to, e.Revision, 10)
+	to = append(to, `",`...)
+	return append(to, e.JSON[e.splice:]...)
+}
+
+// AppendMetadata appends the JSON of the object's metadata with its resource version.
+func (e *Entry) AppendMetadata(to []byte) []byte {
+	to = append(to, '{')
+	if e.Revision != 0 {
+		to = append(to, `"resourceVersion":"`...)
+		to = strconv.AppendInt(to, e.Revision, 10)
+		to = append(to, `",`...)
+	}
+	return append(to, e.JSON[e.splice:e.splice+closing(e.JSON[e.splice:])]...)
+}
+
+// closing returns where the JSON object ends whose inside data begins with.
+func closing(data []byte) int {
+	depth, quoted := 1, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(data)
+}
+
+// Object returns the decoded object, resource version and kind set. It is shared and
+// must not be changed.
+func (e *Entry) Object() runtime.Object {
+	if obj := e.strong.Load(); obj != nil {
+		return *obj
+	}
+	if w := e.decoded.Load(); w != nil {
+		if obj := w.Value(); obj != nil {
+			return *obj
+		}
+	}
+	obj, err := decode(e.kind, e.JSON)
+	if err != nil { // it was decoded when the entry was made
+		obj = e.kind.New()
+	}
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetResourceVersion(version(e.Revision))
+	}
+	obj.GetObjectKind().SetGroupVersionKind(e.kind.GVK)
+	e.remember(obj)
+	return obj
+}
+
+func (e *Entry) remember(obj runtime.Object) {
+	if kept[e.kind.Resource] {
+		e.strong.Store(&obj)
+		return
+	}
+	w := weak.Make(&obj)
+	e.decoded.Store(&w)
+}
+
+// kept names the resources whose objects stay decoded: they are few, and
+// authorization or admission asks for them on every request.
+var kept = map[string]bool{
+	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true,
+	"namespaces": true, "serviceaccounts": true, "priorityclasses": true, "limitranges": true,
+	"resourcequotas": true, "runtimeclasses": true, "storageclasses": true,
+	"validatingwebhookconfigurations": true, "mutatingwebhookconfigurations": true,
+	"customresourcedefinitions": true, "apiservices": true,
+}
+
+// Made returns a further encoding, calling make when nobody did before or the garbage
+// collector took it since.
+func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) {
+	if w := e.made[f].Load(); w != nil {
+		if data := w.Value(); data != nil {
+			return *data, nil
+		}
+	}
+	data, err := make(e)
+	if err != nil {
+		return nil, err
+	}
+	w := weak.Make(&data)
+	e.made[f].Store(&w)
+	return data, nil
+}
+
+// Field returns the value of a selectable field; false if the kind has no such field.
+func (e *Entry) Field(name string) (string, bool) {
+	switch name {
+	case "metadata.name":
+		return e.Name, true
+	case "metadata.namespace":
+		return e.Namespace, true
+	}
+	for i := 0; i < len(e.values); i += 2 {
+		if e.values[i] == name {
+			return e.values[i+1], true
+		}
+	}
+	return "", false
+}
+
+// Fields is the entry as a field selector sees it.
+func (e *Entry) Fields() fields.Fields { return selectable{e} }
+
+type selectable struct{ e *Entry }
+
+func (s selectable) Has(name string) bool { _, ok := s.e.Field(name); return ok }
+func (s selectable) Get(name string) string {
+	v, _ := s.e.Field(name)
+	return v
+}
+
+// at returns the same object under another revision: how it is shown when it leaves.
+func (e *Entry) at(revision int64) *Entry {
+	return &Entry{
+		Key: e.Key, Namespace: e.Namespace, Name: e.Name, Revision: revision,
+		Labels: e.Labels, JSON: e.JSON, splice: e.splice, kind: e.kind, values: e.values,
+	}
+}

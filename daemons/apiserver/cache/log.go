@@ -1,0 +1,129 @@
+package cache
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// ErrExpired says that events asked for are no longer in the log: list again.
+var ErrExpired = errors.New("the events have left the log")
+
+// Event is one change of one object.
+type Event struct {
+	Revision int64
+	Entry    *Entry // nil when deleted
+	Prev     *Entry // nil when created
+
+	left atomic.Pointer[Entry]
+}
+
+// Left is the object as it is shown to those for whom it is gone: its last state,
+// under the event's revision.
+func (e *Event) Left() *Entry {
+	if left := e.left.Load(); left != nil {
+		return left
+	}
+	e.left.CompareAndSwap(nil, e.Prev.at(e.Revision))
+	return e.left.Load()
+}
+
+// eventLog is a bounded list of events, oldest first, that any number of cursors
+// read. Writers append to it; a cursor that fell out of it is told so.
+type eventLog struct {
+	mu     sync.RWMutex
+	first  uint64 // number of events[0]
+	floor  int64  // events after this revision are all there
+	events []*Event
+	wake   chan struct{} // closed at the next append
+	ended  bool
+}
+
+func newEventLog(floor int64) *eventLog {
+	return &eventLog{floor: floor, wake: make(chan struct{})}
+}
+
+// append adds events and drops what came before the newest size ones, or what is not
+// newer than floor; a size of MaxInt32 leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap;
+// readers keep what they hold, since no element is ever overwritten.
+func (l *eventLog) append(events []*Event, size int, floor int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, events...)
+	drop := 0
+	if size < math.MaxInt32 && len(l.events) > 2*size {
+		drop = len(l.events) - size
+		// A revision leaves whole.
+		for drop < len(l.events) && l.events[drop].Revision == l.events[drop-1].Revision {
+			drop++
+		}
+	}
+	for l.floor < floor && drop < len(l.events) && l.events[drop].Revision <= floor {
+		drop++
+	}
+	if drop > 0 {
+		l.floor = max(l.floor, l.events[drop-1].Revision)
+		l.events = append(make([]*Event, 0, len(l.events)-drop), l.events[drop:]...)
+		l.first += uint64(drop)
+	}
+	l.floor = max(l.floor, floor)
+	close(l.wake)
+	l.wake = make(chan struct{})
+}
+
+// end tells all cursors that the log will not continue.
+func (l *eventLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.ended = true
+		close(l.wake)
+	}
+}
+
+// after returns the events with a higher revision.
+func (l *eventLog) after(revision int64) ([]*Event, uint64, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if revision < l.floor || l.ended {
+		return nil, 0, ErrExpired
+	}
+	low, high := 0, len(l.events)
+	for low < high {
+		if mid := (low + high) / 2; l.events[mid].Revision <= revision {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return l.events[low:len(l.events):len(l.events)], l.first + uint64(low), nil
+}
+
+// Cursor is a place in a log. It belongs to one watcher.
+type Cursor struct {
+	log   *eventLog
+	next  uint64
+	close func()
+}
+
+// Next returns the events since the last call and, when there are none, a channel
+// that is closed when there may be some.
+func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
+	c.log.mu.RLock()
+	defer c.log.mu.RUnlock()
+	l := c.log
+	if c.next < l.first || l.ended {
+		return nil, nil, ErrExpired
+	}
+	events := l.events[c.next-l.first : len(l.events) : len(l.events)]
+	c.next += uint64(len(events))
+	return events, l.wake, nil
+}
+
+// Close lets the cursor's log go if nobody else reads it.
+func (c *Cursor) Close() {
+	if c.close != nil {
+		c.close()
+	}
+}

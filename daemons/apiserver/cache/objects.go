@@ -1,0 +1,52 @@
+package cache
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// Objects is the cache as authorizers and admission see it.
+func (c *Cache) Objects() api.Objects { return view{c} }
+
+type view struct{ c *Cache }
+
+func (v view) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
+	r := v.c.byName[resource]
+	if r == nil {
+		return nil, false
+	}
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	e := r.Get(name)
+	if e == nil {
+		return nil, false
+	}
+	return e.Object(), true
+}
+
+func (v view) List(resource schema.GroupResource, namespace string) []runtime.Object {
+	r := v.c.byName[resource]
+	if r == nil {
+		return nil
+	}
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	var list []runtime.Object
+	r.Snapshot().Ascend(prefix, "", func(e *Entry) bool {
+		list = append(list, e.Object())
+		return true
+	})
+	return list
+}
+
+func (v view) Revision(resource schema.GroupResource) int64 {
+	if r := v.c.byName[resource]; r != nil {
+		return r.Revision()
+	}
+	return 0
+}

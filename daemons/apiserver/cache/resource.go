@@ -1,0 +1,205 @@
+package cache
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/btree"
+
+	"clusterctl/daemons/kinds"
+)
+
+// logSize is how many events of a kind stay readable.
+const logSize = 4096
+
+// Resource is the cache of one kind: a snapshot of what there is and a log of what
+// happened. Reading a snapshot takes no lock.
+type Resource struct {
+	Kind *kinds.Kind
+
+	snapshot atomic.Pointer[Snapshot]
+
+	mu     sync.Mutex // guards what follows; held while applying events
+	tree   *btree.BTreeG[*Entry]
+	index  []*btree.BTreeG[*Entry] // one for each of Kind.IndexedFields
+	log    *eventLog
+	topics topics
+}
+
+func newResource(k *kinds.Kind) *Resource {
+	r := &Resource{Kind: k}
+	r.reset(nil, 0)
+	return r
+}
+
+func byKey(a, b *Entry) bool { return a.Key < b.Key }
+
+func byField(name string) btree.LessFunc[*Entry] {
+	return func(a, b *Entry) bool {
+		x, _ := a.Field(name)
+		y, _ := b.Field(name)
+		if x != y {
+			return x < y
+		}
+		return a.Key < b.Key
+	}
+}
+
+// reset begins anew with what the store held at a revision. Watchers are told to
+// list again.
+func (r *Resource) reset(entries []*Entry, revision int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tree = btree.NewG(32, byKey)
+	r.index = nil
+	for _, name := range r.Kind.IndexedFields {
+		r.index = append(r.index, btree.NewG(32, byField(name)))
+	}
+	for _, e := range entries {
+		r.tree.ReplaceOrInsert(e)
+		for _, index := range r.index {
+			index.ReplaceOrInsert(e)
+		}
+	}
+	if r.log != nil {
+		r.log.end()
+		r.topics.end()
+	}
+	r.log = newEventLog(revision)
+	r.topics = newTopics(len(r.index))
+	r.publish(revision)
+}
+
+// apply takes in the changes of one or more whole revisions, in order.
+func (r *Resource) apply(changes []change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := make([]*Event, 0, len(changes))
+	for _, c := range changes {
+		event := &Event{Revision: c.revision, Entry: c.entry}
+		var prev *Entry
+		var had bool
+		if c.entry != nil {
+			prev, had = r.tree.ReplaceOrInsert(c.entry)
+		} else {
+			prev, had = r.tree.Delete(&Entry{Key: c.key})
+		}
+		for _, index := range r.index {
+			if had {
+				index.Delete(prev)
+			}
+			if c.entry != nil {
+				index.ReplaceOrInsert(c.entry)
+			}
+		}
+		if had {
+			event.Prev = prev
+		}
+		if had || c.entry != nil {
+			events = append(events, event)
+		}
+	}
+	if len(events) == 0 {
+		return
+	}
+	// The log first: a snapshot's past is always in it.
+	r.log.append(events, logSize, 0)
+	r.topics.append(r, events)
+	r.publish(events[len(events)-1].Revision)
+}
+
+func (r *Resource) publish(revision int64) {
+	s := &Snapshot{resource: r, Revision: revision, tree: r.tree.Clone(), log: r.log}
+	for _, index := range r.index {
+		s.index = append(s.index, index.Clone())
+	}
+	r.snapshot.Store(s)
+}
+
+// change is what a store event means to a resource.
+type change struct {
+	key      string
+	revision int64
+	entry    *Entry // nil: deleted
+}
+
+// Get returns the entry of a key as the cache has it now.
+func (r *Resource) Get(key string) *Entry {
+	e, _ := r.snapshot.Load().tree.Get(&Entry{Key: key})
+	return e
+}
+
+// Revision is that of the last change.
+func (r *Resource) Revision() int64 { return r.snapshot.Load().Revision }
+
+// Len is the number of objects.
+func (r *Resource) Len() int { return r.snapshot.Load().tree.Len() }
+
+// Snapshot is everything there was of a kind at a revision. It does not change.
+type Snapshot struct {
+	Revision int64 // of the last change before; the state holds until the next one
+
+	resource *Resource
+	tree     *btree.BTreeG[*Entry]
+	index    []*btree.BTreeG[*Entry]
+	log      *eventLog
+}
+
+// Snapshot returns the newest one.
+func (r *Resource) Snapshot() *Snapshot { return r.snapshot.Load() }
+
+// Ascend calls f for the entries whose key starts with prefix and comes after the
+// key after, in order, until f returns false.
+func (s *Snapshot) Ascend(prefix, after string, f func(*Entry) bool) {
+	s.tree.AscendGreaterOrEqual(&Entry{Key: max(prefix, after)}, func(e *Entry) bool {
+		if !strings.HasPrefix(e.Key, prefix) {
+			return false
+		}
+		return e.Key == after || f(e)
+	})
+}
+
+// AscendField is Ascend over the entries whose indexed field has the value; false if
+// the field is not indexed.
+func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry) bool) bool {
+	for i, indexed := range s.resource.Kind.IndexedFields {
+		if indexed != name || i >= len(s.index) {
+			continue
+		}
+		s.index[i].AscendGreaterOrEqual(&Entry{Key: max(prefix, after), values: []string{name, value}}, func(e *Entry) bool {
+			if v, _ := e.Field(name); v != value || !strings.HasPrefix(e.Key, prefix) {
+				return false
+			}
+			return e.Key == after || f(e)
+		})
+		return true
+	}
+	return false
+}
+
+// At returns the state at an exact revision, by undoing what the log has since. The
+// revision must have been reached.
+func (r *Resource) At(revision int64) (*Snapshot, error) {
+	now := r.snapshot.Load()
+	if now.Revision <= revision {
+		return now, nil
+	}
+	events, _, err := now.log.after(revision)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock() // two clones of one tree must not be made at once
+	tree := now.tree.Clone()
+	r.mu.Unlock()
+	for i := len(events) - 1; i >= 0; i-- {
+		switch e := events[i]; {
+		case e.Revision > now.Revision:
+		case e.Prev != nil:
+			tree.ReplaceOrInsert(e.Prev)
+		default:
+			tree.Delete(e.Entry)
+		}
+	}
+	return &Snapshot{resource: r, Revision: revision, tree: tree, log: now.log}, nil
+}

@@ -1,0 +1,166 @@
+package cache
+
+import "math"
+
+// Topic is what a watcher is concerned with. The zero value is everything; otherwise
+// one of a namespace, a key, or a value of an indexed field.
+type Topic struct {
+	Namespace string
+	Key       string
+	Field     int // 1 + index in Kind.IndexedFields; 0: none
+	Value     string
+}
+
+// topics are logs of their own for what somebody watches, so that an event costs only
+// those whom it concerns. A topic lives as long as it has readers.
+type topics struct {
+	byNamespace map[string]*topic
+	byKey       map[string]*topic
+	byField     []map[string]*topic
+}
+
+type topic struct {
+	*eventLog
+	readers int
+}
+
+func newTopics(fields int) topics {
+	t := topics{byNamespace: map[string]*topic{}, byKey: map[string]*topic{}}
+	for range fields {
+		t.byField = append(t.byField, map[string]*topic{})
+	}
+	return t
+}
+
+func (t *topics) end() {
+	for _, m := range append([]map[string]*topic{t.byNamespace, t.byKey}, t.byField...) {
+		for _, topic := range m {
+			topic.end()
+		}
+	}
+}
+
+// place returns the map that a topic is in and its name there.
+func (t *topics) place(what Topic) (map[string]*topic, string) {
+	switch {
+	case what.Key != "":
+		return t.byKey, what.Key
+	case what.Field > 0:
+		return t.byField[what.Field-1], what.Value
+	default:
+		return t.byNamespace, what.Namespace
+	}
+}
+
+// append hands events to the topics that they concern. It is called with the
+// resource's lock held, after the events are in its log.
+func (t *topics) append(r *Resource, events []*Event) {
+	var concerned map[*topic][]*Event
+	add := func(to *topic, e *Event) {
+		if to == nil {
+			return
+		}
+		if concerned == nil {
+			concerned = map[*topic][]*Event{}
+		}
+		if list := concerned[to]; len(list) == 0 || list[len(list)-1] != e {
+			concerned[to] = append(list, e)
+		}
+	}
+	for _, e := range events {
+		either := e.Entry
+		if either == nil {
+			either = e.Prev
+		}
+		if len(t.byKey) > 0 {
+			add(t.byKey[either.Key], e)
+		}
+		if len(t.byNamespace) > 0 {
+			add(t.byNamespace[either.Namespace], e)
+		}
+		for i, values := range t.byField {
+			if len(values) == 0 {
+				continue
+			}
+			for _, entry := range []*Entry{e.Prev, e.Entry} {
+				if entry != nil {
+					value, _ := entry.Field(r.Kind.IndexedFields[i])
+					add(values[value], e)
+				}
+			}
+		}
+	}
+	r.log.mu.RLock()
+	floor := r.log.floor
+	r.log.mu.RUnlock()
+	for topic, list := range concerned {
+		topic.append(list, math.MaxInt32, floor)
+	}
+}
+
+// concerns says whether a topic has to do with an event.
+func (r *Resource) concerns(what Topic, e *Event) bool {
+	for _, entry := range []*Entry{e.Prev, e.Entry} {
+		if entry == nil {
+			continue
+		}
+		switch {
+		case what.Key != "":
+			if entry.Key == what.Key {
+				return true
+			}
+		case what.Field > 0:
+			if value, _ := entry.Field(r.Kind.IndexedFields[what.Field-1]); value == what.Value {
+				return true
+			}
+		default:
+			if entry.Namespace == what.Namespace {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Watch returns a cursor over the events of a topic after a revision that has been
+// reached. The caller closes it.
+func (r *Resource) Watch(what Topic, after int64) (*Cursor, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, number, err := r.log.after(after)
+	if err != nil {
+		return nil, err
+	}
+	if what == (Topic{}) {
+		return &Cursor{log: r.log, next: number}, nil
+	}
+	in, name := r.topics.place(what)
+	t := in[name]
+	if t == nil {
+		// It begins with what the log has, and from then on covers what the log covers.
+		t = &topic{eventLog: newEventLog(r.log.floor)}
+		all, _, err := r.log.after(r.log.floor)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range all {
+			if r.concerns(what, e) {
+				t.events = append(t.events, e)
+			}
+		}
+		in[name] = t
+	}
+	if _, number, err = t.after(after); err != nil {
+		return nil, err
+	}
+	t.readers++
+	return &Cursor{log: t.eventLog, next: number, close: func() { r.leave(in, name, t) }}, nil
+}
+
+func (r *Resource) leave(in map[string]*topic, name string, t *topic) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.readers--; t.readers == 0 && in[name] == t {
+		delete(in, name)
+	}
+}

@@ -1,0 +1,124 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// create stores what the client sent as a new object.
+func (s *Server) create(q *request) error {
+	if q.Name != "" {
+		return methodNotAllowed(q)
+	}
+	w, err := s.newWrite(q)
+	if err != nil {
+		return err
+	}
+	obj, err := s.sent(q)
+	if err != nil {
+		return err
+	}
+	e, err := w.insert(q.http.Context(), obj)
+	if err != nil {
+		return err
+	}
+	return q.media.WriteEntry(q.w, http.StatusCreated, q.served, e, rowsOf(q))
+}
+
+// sent decodes the object in the body, in the stored version, in its place.
+func (s *Server) sent(q *request) (runtime.Object, error) {
+	obj := q.served.Empty()
+	if err := s.decode(q, q.served.Version(), obj); err != nil {
+		return nil, err
+	}
+	obj, err := q.served.Hub(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return obj, place(q, m)
+}
+
+// createsOnUpdate names the resources that a PUT may make, as upstream.
+var createsOnUpdate = map[string]bool{
+	"leases": true, "events": true, "endpoints": true, "services": true, "limitranges": true, "podtemplates": true,
+	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true,
+}
+
+// update replaces an object, or its status.
+func (s *Server) update(q *request) error {
+	w, err := s.newWrite(q)
+	if err != nil {
+		return err
+	}
+	obj, err := s.sent(q)
+	if err != nil {
+		return err
+	}
+	sent, err := meta.Accessor(obj)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	version := sent.GetResourceVersion()
+	code := http.StatusOK
+	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+		code = http.StatusOK
+		next := obj.DeepCopyObject()
+		if live == nil {
+			if !createsOnUpdate[q.served.Resource] || q.Subresource != "" || version != "" && version != "0" {
+				return nil, apierrors.NewNotFound(q.gr(), q.Name)
+			}
+			code = http.StatusCreated
+			return next, nil
+		}
+		stored, err := meta.Accessor(live)
+		if err != nil {
+			return nil, err
+		}
+		return next, checkVersion(q, sent, stored)
+	})
+	if err != nil {
+		return err
+	}
+	return q.media.WriteEntry(q.w, code, q.served, e, rowsOf(q))
+}
+
+// review answers the creation of a kind that is not stored.
+func (s *Server) review(q *request) error {
+	handle := s.o.Reviews[q.served.GR()]
+	if handle == nil {
+		return methodNotAllowed(q)
+	}
+	obj := q.served.Empty()
+	if err := s.decode(q, q.served.Version(), obj); err != nil {
+		return err
+	}
+	if m, err := meta.Accessor(obj); err == nil && q.served.Namespaced {
+		if err := place(q, m); err != nil {
+			return err
+		}
+	}
+	if q.served.Default != nil {
+		q.served.Default(obj)
+	}
+	if q.served.Validate != nil {
+		if errs := q.served.Validate(obj); len(errs) > 0 {
+			return apierrors.NewInvalid(q.served.GVK.GroupKind(), "", errs)
+		}
+	}
+	answer, err := handle(q.http.Context(), q.user, obj)
+	if err != nil {
+		return err
+	}
+	if answer == nil {
+		return errors.New("a review has no answer")
+	}
+	return q.media.WriteObject(q.w, http.StatusCreated, q.served.Version(), answer)
+}

@@ -1,0 +1,148 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// body reads what the client sent, as JSON or protobuf; YAML becomes JSON. doubts are
+// what a strict reader would refuse.
+func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
+	if data, err = io.ReadAll(q.http.Body); err != nil {
+		return nil, false, nil, fmt.Errorf("read the request: %w", err)
+	}
+	kind := runtime.ContentTypeJSON
+	if header := q.http.Header.Get("Content-Type"); header != "" {
+		if kind, _, err = mime.ParseMediaType(header); err != nil {
+			return nil, false, nil, unsupported()
+		}
+	}
+	switch kind {
+	case runtime.ContentTypeJSON:
+		return data, false, nil, nil
+	case runtime.ContentTypeProtobuf:
+		return data, true, nil, nil
+	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
+		data, doubts, err = fromYAML(data)
+		return data, false, doubts, err
+	}
+	return nil, false, nil, unsupported()
+}
+
+func fromYAML(text []byte) (data []byte, doubts []error, err error) {
+	if data, err = yaml.YAMLToJSON(text); err != nil {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if _, err := yaml.YAMLToJSONStrict(text); err != nil {
+		doubts = append(doubts, err)
+	}
+	return data, doubts, nil
+}
+
+func unsupported() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+	}}
+}
+
+// decode reads the body as an object of a kind into obj.
+func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	data, protobuf, doubts, err := body(q)
+	if err != nil {
+		return err
+	}
+	if protobuf {
+		return fromProtobuf(data, gvk, obj)
+	}
+	return s.fromJSON(q, data, gvk, obj, doubts)
+}
+
+// fromJSON decodes strictly: what fieldValidation makes of doubts is done here.
+func (s *Server) fromJSON(q *request, data []byte, gvk schema.GroupVersionKind, obj runtime.Object, doubts []error) error {
+	var is metav1.TypeMeta
+	if err := json.Unmarshal(data, &is); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: %v", err))
+	}
+	if err := matches(is, gvk); err != nil {
+		return err
+	}
+	policy := q.query.Get("fieldValidation")
+	if policy == metav1.FieldValidationIgnore {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, obj); err != nil {
+			return undecodable(gvk, err)
+		}
+		return nil
+	}
+	unknown, err := kjson.UnmarshalStrict(data, obj)
+	if err != nil {
+		return undecodable(gvk, err)
+	}
+	if doubts = append(doubts, unknown...); len(doubts) == 0 {
+		return nil
+	}
+	switch policy {
+	case metav1.FieldValidationStrict:
+		return undecodable(gvk, runtime.NewStrictDecodingError(doubts))
+	case "", metav1.FieldValidationWarn:
+		for _, doubt := range doubts {
+			q.warn(doubt.Error())
+		}
+		return nil
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("invalid fieldValidation %q, one of Ignore, Warn, Strict is known", policy))
+}
+
+func undecodable(gvk schema.GroupVersionKind, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, gvk.Kind, err))
+}
+
+// matches compares what an object says it is with what it should be; anything will do
+// where that is empty (options have a kind in every group).
+func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind) error {
+	if gvk.Empty() {
+		return nil
+	}
+	version, kind := gvk.ToAPIVersionAndKind()
+	if is.APIVersion != "" && is.APIVersion != version {
+		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", is.APIVersion, version))
+	}
+	if is.Kind != "" && is.Kind != kind {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: the kind in the data is another", is.Kind, gvk.Version, kind))
+	}
+	return nil
+}
+
+// fromProtobuf decodes a message in its envelope.
+func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	message, ok := obj.(interface{ Unmarshal([]byte) error })
+	if !ok {
+		return unsupported()
+	}
+	raw, found := strings.CutPrefix(string(data), "k8s\x00")
+	if !found {
+		return apierrors.NewBadRequest("the body does not begin as a protobuf object does")
+	}
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal([]byte(raw)); err != nil {
+		return undecodable(gvk, err)
+	}
+	if err := matches(metav1.TypeMeta{APIVersion: unknown.APIVersion, Kind: unknown.Kind}, gvk); err != nil {
+		return err
+	}
+	if err := message.Unmarshal(unknown.Raw); err != nil {
+		return undecodable(gvk, err)
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/store"
+)
+
+// deleteOptions reads what a deletion shall be like, from the query and the body.
+func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
+	data, protobuf, _, err := body(q)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(data) > 0 && protobuf:
+		err = fromProtobuf(data, schema.GroupVersionKind{}, o)
+	case len(data) > 0:
+		if err = kjson.UnmarshalCaseSensitivePreserveInts(data, o); err != nil {
+			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding delete options: %v", err))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if text := q.query.Get("gracePeriodSeconds"); text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid gracePeriodSeconds %q", text))
+		}
+		o.GracePeriodSeconds = &seconds
+	}
+	if text := q.query.Get("propagationPolicy"); text != "" {
+		policy := metav1.DeletionPropagation(text)
+		o.PropagationPolicy = &policy
+	}
+	if text := q.query.Get("orphanDependents"); text != "" {
+		orphan := isTrue(text)
+		o.OrphanDependents = &orphan
+	}
+	if values := q.query["dryRun"]; len(values) > 0 {
+		o.DryRun = values
+	}
+	return o, checkDeleteOptions(o)
+}
+
+func checkDeleteOptions(o *metav1.DeleteOptions) error {
+	if o.PropagationPolicy != nil {
+		if o.OrphanDependents != nil {
+			return apierrors.NewBadRequest("orphanDependents and deletionPropagation cannot be both set")
+		}
+		switch *o.PropagationPolicy {
+		case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+		default:
+			return apierrors.NewBadRequest(fmt.Sprintf("invalid propagationPolicy %q, one of Foreground, Background, Orphan is known", *o.PropagationPolicy))
+		}
+	}
+	_, err := dryRun(o.DryRun)
+	return err
+}
+
+// delete removes an object, or begins to.
+func (s *Server) delete(q *request) error {
+	o, err := s.deleteOptions(q)
+	if err != nil {
+		return err
+	}
+	e, gone, err := s.remove(q.http.Context(), q, q.key(), o)
+	if err != nil {
+		return err
+	}
+	if !gone || returnsDeleted[q.served.Resource] {
+		return q.media.WriteEntry(q.w, http.StatusOK, q.served, e, rowsOf(q))
+	}
+	m, err := meta.Accessor(e.Object())
+	if err != nil {
+		return err
+	}
+	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: e.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource, UID: m.GetUID()},
+	})
+}
+
+// returnsDeleted names the resources whose deletion answers with the object itself, as
+// upstream.
+var returnsDeleted = map[string]bool{
+	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
+	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true, "csidrivers": true,
+}
+
+// remove deletes the object at a key as far as it can be now: at once, or by marking it
+// for those who hold it. It returns the object's last state and whether it is gone.
+func (s *Server) remove(ctx context.Context, q *request, key string, o *metav1.DeleteOptions) (*cache.Entry, bool, error) {
+	live, fresh := q.cache.Get(key), false
+	for ctx.Err() == nil {
+		if !fresh && live == nil {
+			var err error
+			if live, err = s.stored(ctx, q, key); err != nil {
+				return nil, false, err
+			}
+			fresh = true
+		}
+		e, gone, lost, err := s.removeFrom(ctx, q, live, key, o)
+		if err == nil && !lost && (fresh || e.Revision != live.Revision || gone) {
+			return e, gone, nil
+		}
+		if err != nil && fresh && !lost {
+			return nil, false, err
+		}
+		again, readErr := s.stored(ctx, q, key)
+		if readErr != nil {
+			return nil, false, readErr
+		}
+		if !lost && live0(again) == live0(live) {
+			return e, gone, err
+		}
+		live, fresh = again, true
+	}
+	return nil, false, ctx.Err()
+}
+
+func (s *Server) removeFrom(ctx context.Context, q *request, live *cache.Entry, key string, o *metav1.DeleteOptions) (e *cache.Entry, gone, lost bool, err error) {
+	if live == nil {
+		_, name, found := strings.Cut(key, "/")
+		if !found {
+			name = key
+		}
+		return nil, false, false, apierrors.NewNotFound(q.gr(), name)
+	}
+	w := &write{s: s, q: q, operation: "DELETE", live: live, old: live.Object(), dryRun: len(o.DryRun) > 0}
+	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
+		return nil, false, false, err
+	}
+	if err := w.mutateAndApproveDeletion(live.Name); err != nil {
+		return nil, false, false, err
+	}
+	w.obj = w.old.DeepCopyObject()
+	if err := w.mark(o); err != nil {
+		return nil, false, false, err
+	}
+	if err := w.encode(); err != nil {
+		return nil, false, false, err
+	}
+	gone = w.released()
+	e, lost, err = w.put(ctx)
+	return e, gone, lost, err
+}
+
+// mutateAndApproveDeletion asks all plugins; there is no object to change.
+func (w *write) mutateAndApproveDeletion(name string) error {
+	a := &api.Admission{
+		Operation: "DELETE", User: w.q.user, Kind: w.q.served.GVK, Resource: w.q.served.GVR(),
+		Namespace: w.q.Namespace, Name: name, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
+	}
+	for _, plugin := range w.s.o.Mutators {
+		if err := plugin.Admit(w.q.http.Context(), a); err != nil {
+			return err
+		}
+	}
+	for _, plugin := range w.s.o.Validators {
+		if err := plugin.Validate(w.q.http.Context(), a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions) error {
+	if p == nil {
+		return nil
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	if uid := uidOf(p.UID); uid != "" && uid != string(m.GetUID()) {
+		return apierrors.NewConflict(q.gr(), m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, m.GetUID()))
+	}
+	if v := p.ResourceVersion; v != nil && *v != m.GetResourceVersion() {
+		return apierrors.NewConflict(q.gr(), m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *v, m.GetResourceVersion()))
+	}
+	return nil
+}
+
+// mark writes into the object that it shall go: when, and who is waited for.
+func (w *write) mark(o *metav1.DeleteOptions) error {
+	m, err := meta.Accessor(w.obj)
+	if err != nil {
+		return err
+	}
+	m.SetFinalizers(heldBy(m.GetFinalizers(), o))
+	now := w.s.o.Now().UTC().Truncate(time.Second)
+	grace := int64(0)
+	if period := w.q.served.GracePeriod; period != nil {
+		grace = max(0, period(w.obj, o.GracePeriodSeconds))
+	}
+	if began := m.GetDeletionTimestamp(); began != nil {
+		// A deletion under way can be hastened, not put off.
+		was := m.GetDeletionGracePeriodSeconds()
+		if was == nil || o.GracePeriodSeconds == nil || grace >= *was {
+			return nil
+		}
+		now = began.Add(-time.Duration(*was) * time.Second)
+	} else if w.q.served.HasGeneration || w.q.served.GracePeriod != nil {
+		if m.GetGeneration() > 0 {
+			m.SetGeneration(m.GetGeneration() + 1)
+		}
+	}
+	at := metav1.Time{Time: now.Add(time.Duration(grace) * time.Second)}
+	m.SetDeletionTimestamp(&at)
+	m.SetDeletionGracePeriodSeconds(&grace)
+	if ns, ok := w.obj.(*corev1.Namespace); ok {
+		ns.Status.Phase = corev1.NamespaceTerminating
+	}
+	return nil
+}
+
+// heldBy returns the finalizers that a propagation policy leaves an object with.
+func heldBy(finalizers []string, o *metav1.DeleteOptions) []string {
+	const orphan, foreground = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents
+	want := ""
+	switch {
+	case o.OrphanDependents != nil && *o.OrphanDependents:
+		want = orphan
+	case o.OrphanDependents != nil:
+	case o.PropagationPolicy == nil:
+		return finalizers // those it has decide
+	case *o.PropagationPolicy == metav1.DeletePropagationOrphan:
+		want = orphan
+	case *o.PropagationPolicy == metav1.DeletePropagationForeground:
+		want = foreground
+	}
+	kept := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == orphan || f == foreground })
+	if want != "" {
+		kept = append(kept, want)
+	}
+	return kept
+}
+
+// deleteCollection deletes the selected objects.
+func (s *Server) deleteCollection(q *request) error {
+	sel, err := selectionOf(q)
+	if err != nil {
+		return err
+	}
+	o, err := s.deleteOptions(q)
+	if err != nil {
+		return err
+	}
+	reached, err := s.fresh(q.http.Context(), "")
+	if err != nil {
+		return err
+	}
+	var chosen []*cache.Entry
+	snapshot := q.cache.Snapshot()
+	sel.each(q, snapshot, "", func(e *cache.Entry) bool {
+		chosen = append(chosen, e)
+		return true
+	})
+	for _, e := range chosen {
+		one := *q
+		one.Namespace, one.Name = e.Namespace, e.Name
+		if _, _, err := s.remove(q.http.Context(), &one, e.Key, o); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return s.writeDeleted(q, chosen, max(reached, snapshot.Revision))
+}
+
+// release gives back what a deleted object had claimed.
+func (w *write) release(txn *store.Txn) {
+	if svc, ok := w.old.(*corev1.Service); ok && w.s.services != nil {
+		w.s.services.Release(svc, txn)
+	}
+}
+
+// writeDeleted answers with the list of what was deleted.
+func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, revision int64) error {
+	l := wire.List{Entries: deleted, Rows: rowsOf(q)}
+	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
+	return q.media.WriteList(q.w, q.http, q.served, l)
+}

@@ -1,0 +1,171 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// maxDisrupted bounds how many evictions a budget's status holds before its controller
+// has seen them.
+const maxDisrupted = 2000
+
+var (
+	evictionKind = policyv1.SchemeGroupVersion.WithKind("Eviction")
+	budgets      = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+)
+
+// evict deletes a pod unless a disruption budget says that too many would be missing.
+func (s *Server) evict(q *request) error {
+	if q.Verb != "create" {
+		return methodNotAllowed(q)
+	}
+	e := &policyv1.Eviction{}
+	if err := s.decode(q, evictionKind, e); err != nil {
+		return err
+	}
+	if e.Name != "" && e.Name != q.Name {
+		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	o := e.DeleteOptions
+	if o == nil {
+		o = &metav1.DeleteOptions{}
+	}
+	if values := q.query["dryRun"]; len(values) > 0 {
+		o.DryRun = values
+	}
+	if err := checkDeleteOptions(o); err != nil {
+		return err
+	}
+	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+		return err
+	}
+	entry := q.cache.Get(q.key())
+	if entry == nil {
+		return apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	pod, ok := entry.Object().(*corev1.Pod)
+	if !ok {
+		return pageNotFound()
+	}
+	if err := checkPreconditions(q, pod, o.Preconditions); err != nil {
+		return err
+	}
+	if needsBudget(pod) {
+		if err := s.spend(q, pod, len(o.DryRun) > 0); err != nil {
+			return err
+		}
+	}
+	// Its delete must concern the pod that was looked at.
+	if o.Preconditions == nil {
+		o.Preconditions = &metav1.Preconditions{}
+	}
+	o.Preconditions.UID = &pod.UID
+	if _, _, err := s.remove(q.http.Context(), q, q.key(), o); err != nil {
+		return err
+	}
+	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+}
+
+// needsBudget says whether a pod's eviction takes something away: not when it is
+// finished, not started, or going anyway.
+func needsBudget(pod *corev1.Pod) bool {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
+		return false
+	}
+	return pod.DeletionTimestamp == nil
+}
+
+// spend takes one disruption from the budget that covers a pod.
+func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) error {
+	found, err := s.budgetsOf(pod)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if len(found) > 1 {
+		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+	}
+	budget := found[0]
+	if !ready(pod) && (alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0) {
+		return nil // it is not among the healthy ones that the budget counts
+	}
+	w, one, err := s.writeAs(q.http.Context(), q, budgets, "status", budget.Namespace, budget.Name)
+	if err != nil {
+		return err
+	}
+	w.dryRun = dry
+	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+		stored, ok := live.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			return nil, apierrors.NewNotFound(one.gr(), one.Name)
+		}
+		return spent(stored, pod, s.o.Now())
+	})
+	return err
+}
+
+// spent returns a budget after an eviction, or the refusal.
+func spent(stored *policyv1.PodDisruptionBudget, pod *corev1.Pod, now time.Time) (*policyv1.PodDisruptionBudget, error) {
+	if stored.Status.ObservedGeneration < stored.Generation {
+		return nil, refusal(fmt.Sprintf("The disruption budget %s is still being processed by the server.", stored.Name), 10)
+	}
+	if stored.Status.DisruptionsAllowed <= 0 {
+		return nil, refusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+			stored.Name, stored.Status.DesiredHealthy, stored.Status.CurrentHealthy), 0)
+	}
+	if len(stored.Status.DisruptedPods) > maxDisrupted {
+		return nil, apierrors.NewForbidden(policyv1.Resource("poddisruptionbudgets"), stored.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	}
+	next := stored.DeepCopy()
+	next.Status.DisruptionsAllowed--
+	if next.Status.DisruptedPods == nil {
+		next.Status.DisruptedPods = map[string]metav1.Time{}
+	}
+	next.Status.DisruptedPods[pod.Name] = metav1.Time{Time: now}
+	return next, nil
+}
+
+func refusal(cause string, retry int) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
+	return err
+}
+
+func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	var found []*policyv1.PodDisruptionBudget
+	for _, obj := range s.Objects().List(budgets.GroupResource(), pod.Namespace) {
+		budget, ok := obj.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err != nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("read the selector of the disruption budget %s: %w", budget.Name, err))
+		}
+		if selector.Matches(labels.Set(pod.Labels)) {
+			found = append(found, budget)
+		}
+	}
+	return found, nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func alwaysAllow(b *policyv1.PodDisruptionBudget) bool {
+	return b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+}

@@ -1,0 +1,113 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// statusKind is what errors are.
+var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
+
+// status returns an error as the API tells it.
+func status(err error) metav1.Status {
+	var known apierrors.APIStatus
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &known):
+		st := known.Status()
+		st.Kind, st.APIVersion = "Status", "v1"
+		return st
+	case errors.As(err, &large):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", large.Limit)).ErrStatus
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.NewTimeoutError("the request did not complete within the allotted timeout", 0).ErrStatus
+	case errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError("the request was given up", 0).ErrStatus
+	}
+	return apierrors.NewInternalError(err).ErrStatus
+}
+
+// fail answers with an error.
+func (s *Server) fail(q *request, err error) {
+	st := status(err)
+	if st.Code == 0 {
+		st.Code = http.StatusInternalServerError
+	}
+	if st.Code >= 500 && st.Code != http.StatusGatewayTimeout {
+		s.log.Warn("a request failed", "method", q.http.Method, "path", q.Path, "user", q.user.Name, "err", err)
+	}
+	if q.w.(*recorder).code != 0 {
+		return // the answer had begun: it breaks off
+	}
+	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
+		q.w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
+	}
+	if st.Code == http.StatusUnauthorized {
+		q.w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
+	}
+	q.w.Header().Set("X-Content-Type-Options", "nosniff")
+	media := wire.Media{}
+	if strings.Contains(q.http.Header.Get("Accept"), "protobuf") && q.media.Format == wire.Protobuf {
+		media.Format = wire.Protobuf
+	}
+	if err := media.WriteObject(q.w, int(st.Code), statusKind, &st); err != nil {
+		s.log.Debug("an error could not be told", "path", q.Path, "err", err)
+	}
+}
+
+func pageNotFound() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
+	}}
+}
+
+func methodNotAllowed(q *request) error {
+	return apierrors.NewMethodNotSupported(q.gr(), q.Verb)
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	code      int
+	size      int64
+	onRelease func()
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code = code
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(data []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(data)
+	r.size += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *recorder) release() {
+	if r.onRelease != nil {
+		r.onRelease()
+		r.onRelease = nil
+	}
+}

@@ -1,0 +1,115 @@
+package apiserver
+
+import (
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"clusterctl/daemons/kinds"
+)
+
+// fieldManagers keep account of who manages which fields, one manager for each kind
+// and subresource. They are made when first needed.
+type fieldManagers struct {
+	s         *Server
+	converter func() managedfields.TypeConverter
+
+	mu       sync.Mutex
+	managers map[managed]*managedfields.FieldManager
+}
+
+type managed struct {
+	kind        *kinds.Kind
+	subresource string
+}
+
+func (f *fieldManagers) init(s *Server) {
+	f.s = s
+	f.managers = map[managed]*managedfields.FieldManager{}
+	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(s.scheme) })
+}
+
+// warm reads the types' schemas, which the first write would otherwise wait for.
+func (f *fieldManagers) warm() { f.converter() }
+
+func (f *fieldManagers) of(k *kinds.Kind, subresource string) (*managedfields.FieldManager, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := managed{k, subresource}
+	if m := f.managers[key]; m != nil {
+		return m, nil
+	}
+	m, err := managedfields.NewDefaultFieldManager(f.converter(), f.s.scheme, defaulter{k}, f.s.scheme,
+		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+	if err != nil {
+		return nil, fmt.Errorf("keep account of the fields of %s: %w", k.GVK.Kind, err)
+	}
+	f.managers[key] = m
+	return m, nil
+}
+
+// resets says what a write does not change whatever is sent, and so does not own.
+func resets(k *kinds.Kind, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+	if k.Status == nil {
+		return nil
+	}
+	field := "status"
+	if subresource == "status" || subresource == "approval" {
+		field = "spec"
+	}
+	return map[fieldpath.APIVersion]fieldpath.Filter{
+		fieldpath.APIVersion(k.GVK.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(field))),
+	}
+}
+
+// defaulter fills in what apply's result leaves out.
+type defaulter struct{ kind *kinds.Kind }
+
+// Default implements runtime.ObjectDefaulter.
+func (d defaulter) Default(obj runtime.Object) {
+	if d.kind.Default != nil && obj.GetObjectKind().GroupVersionKind() == d.kind.GVK {
+		d.kind.Default(obj)
+	}
+}
+
+// update returns obj with the fields in which it differs from live managed by manager.
+func (f *fieldManagers) update(k *kinds.Kind, subresource string, live, obj runtime.Object, manager string) (runtime.Object, error) {
+	m, err := f.of(k, subresource)
+	if err != nil {
+		return nil, err
+	}
+	live = live.DeepCopyObject()
+	for _, o := range []runtime.Object{live, obj} {
+		o.GetObjectKind().SetGroupVersionKind(k.GVK)
+	}
+	return m.UpdateNoErrors(live, obj, manager), nil
+}
+
+// apply merges what a manager declares into live.
+func (f *fieldManagers) apply(k *kinds.Kind, subresource string, live, declared runtime.Object, manager string, force bool) (runtime.Object, error) {
+	m, err := f.of(k, subresource)
+	if err != nil {
+		return nil, err
+	}
+	live = live.DeepCopyObject()
+	live.GetObjectKind().SetGroupVersionKind(k.GVK)
+	obj, err := m.Apply(live, declared, manager, force)
+	if err != nil {
+		if _, known := err.(apierrors.APIStatus); !known {
+			err = apierrors.NewBadRequest(err.Error())
+		}
+		return nil, err
+	}
+	if acc, err := meta.Accessor(obj); err == nil && acc.GetResourceVersion() == "" {
+		if was, err := meta.Accessor(live); err == nil {
+			acc.SetResourceVersion(was.GetResourceVersion())
+		}
+	}
+	return obj, nil
+}

@@ -1,0 +1,125 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/apiserver/cache"
+)
+
+// get answers with one object.
+func (s *Server) get(q *request) error {
+	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+		return err
+	}
+	e := q.cache.Get(q.key())
+	if e == nil {
+		return apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	return q.media.WriteEntry(q.w, http.StatusOK, q.served, e, rowsOf(q))
+}
+
+// rowsOf says how much of the object a table's rows carry.
+func rowsOf(q *request) metav1.IncludeObjectPolicy {
+	if p := metav1.IncludeObjectPolicy(q.query.Get("includeObject")); p != "" {
+		return p
+	}
+	return metav1.IncludeMetadata
+}
+
+// fresh waits until the cache may answer a read at a resource version: everything
+// written so far for none, whatever there is for 0, or a revision. It returns the
+// revision that the cache has reached at least.
+func (s *Server) fresh(ctx context.Context, version string) (int64, error) {
+	if err := s.cache.Ready(); err != nil {
+		if version == "0" {
+			return 0, apierrors.NewServiceUnavailable(err.Error())
+		}
+		if err := s.filled(ctx); err != nil {
+			return 0, err
+		}
+	}
+	switch version {
+	case "":
+		revision, err := s.cache.Current(ctx)
+		return revision, unavailable(err)
+	case "0":
+		return s.cache.Reached(), nil
+	}
+	revision, err := parseVersion(version)
+	if err != nil {
+		return 0, err
+	}
+	return s.reached(ctx, revision)
+}
+
+// patience is how long a read waits for a revision that was not reached yet.
+const patience = 3 * time.Second
+
+// reached waits for a revision that a client names.
+func (s *Server) reached(ctx context.Context, revision int64) (int64, error) {
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := s.cache.WaitFor(short, revision); err != nil {
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		return 0, tooLarge(revision, s.cache.Reached())
+	}
+	return s.cache.Reached(), nil
+}
+
+// filled waits until the cache has been loaded.
+func (s *Server) filled(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.cache.WaitFor(short, 1); err != nil {
+		return apierrors.NewServiceUnavailable("the store's contents are not loaded yet")
+	}
+	return nil
+}
+
+func parseVersion(version string) (int64, error) {
+	revision, err := strconv.ParseInt(version, 10, 64)
+	if err != nil || revision < 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q", version))
+	}
+	return revision, nil
+}
+
+func tooLarge(asked, reached int64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, reached), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+	}}
+	return err
+}
+
+// unavailable says of a store that does not answer what clients understand.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, new(apierrors.APIStatus)) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return apierrors.NewTimeoutError("the store did not answer in time", 1)
+	}
+	return apierrors.NewInternalError(err)
+}
+
+// gone says that a revision has left the log.
+func gone(err error, asked, oldest int64) error {
+	if !errors.Is(err, cache.ErrExpired) {
+		return err
+	}
+	if oldest == 0 {
+		return apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.")
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", asked, oldest))
+}

@@ -1,0 +1,211 @@
+package apiserver
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// selection is what of a kind a request is about.
+type selection struct {
+	prefix string // of the keys: a namespace's, or all
+	name   string // a single name, from metadata.name=
+	labels labels.Selector
+	fields fields.Selector
+	field  int // 1 + index of an indexed field that the selector fixes
+	value  string
+}
+
+func selectionOf(q *request) (selection, error) {
+	sel := selection{labels: labels.Everything(), fields: fields.Everything()}
+	if q.Namespace != "" {
+		sel.prefix = q.Namespace + "/"
+	}
+	var err error
+	if q.LabelSelector != "" {
+		if sel.labels, err = labels.Parse(q.LabelSelector); err != nil {
+			return sel, apierrors.NewBadRequest(fmt.Sprintf("unable to parse label selector: %v", err))
+		}
+	}
+	if q.FieldSelector == "" {
+		return sel, nil
+	}
+	if sel.fields, err = fields.ParseSelector(q.FieldSelector); err != nil {
+		return sel, apierrors.NewBadRequest(fmt.Sprintf("unable to parse field selector: %v", err))
+	}
+	known := fields.Set{"metadata.name": ""}
+	if q.served.Namespaced {
+		known["metadata.namespace"] = ""
+	}
+	if q.served.Fields != nil {
+		for name := range q.served.Fields(q.served.New()) {
+			known[name] = ""
+		}
+	}
+	for _, r := range sel.fields.Requirements() {
+		if !known.Has(r.Field) {
+			return sel, apierrors.NewBadRequest(fmt.Sprintf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
+				q.served.Name().String(), q.LabelSelector, q.FieldSelector, r.Field))
+		}
+	}
+	if name, ok := sel.fields.RequiresExactMatch("metadata.name"); ok {
+		sel.name = name
+	}
+	if namespace, ok := sel.fields.RequiresExactMatch("metadata.namespace"); ok && q.Namespace == "" && q.served.Namespaced {
+		sel.prefix = namespace + "/"
+	}
+	for i, name := range q.served.IndexedFields {
+		if value, ok := sel.fields.RequiresExactMatch(name); ok {
+			sel.field, sel.value = i+1, value
+			break
+		}
+	}
+	return sel, nil
+}
+
+// matches says whether an entry is selected; the caller has seen to its namespace.
+func (sel *selection) matches(e *cache.Entry) bool {
+	return e != nil && strings.HasPrefix(e.Key, sel.prefix) &&
+		(sel.labels.Empty() || sel.labels.Matches(e.Labels)) &&
+		(sel.fields.Empty() || sel.fields.Matches(e.Fields()))
+}
+
+// simple says that nothing but the namespace is selected by.
+func (sel *selection) simple() bool { return sel.labels.Empty() && sel.fields.Empty() }
+
+// each calls f for the selected entries of a snapshot, in order, after a key.
+func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
+	match := func(e *cache.Entry) bool { return !sel.matches(e) || f(e) }
+	if sel.field > 0 && snapshot.AscendField(q.served.IndexedFields[sel.field-1], sel.value, sel.prefix, after, match) {
+		return
+	}
+	snapshot.Ascend(sel.prefix, after, match)
+}
+
+// token is what a continue parameter says: go on after a key, at a revision.
+type token struct {
+	Version  string `json:"v"`
+	Revision int64  `json:"rv"`
+	Start    string `json:"start"`
+}
+
+const tokenVersion = "meta.k8s.io/v1"
+
+func (t token) String() string {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func parseToken(text string) (token, error) {
+	var t token
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil || t.Version != tokenVersion || t.Revision <= 0 {
+		return t, apierrors.NewBadRequest("continue key is not valid")
+	}
+	return t, nil
+}
+
+// list answers with the selected objects, streamed from a snapshot that nobody changes.
+func (s *Server) list(q *request) error {
+	sel, err := selectionOf(q)
+	if err != nil {
+		return err
+	}
+	limit := 0
+	if text := q.query.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
+			return apierrors.NewBadRequest(fmt.Sprintf("invalid limit %q", text))
+		}
+	}
+	snapshot, revision, after, err := s.snapshot(q)
+	if err != nil {
+		return err
+	}
+	l := wire.List{Rows: rowsOf(q)}
+	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
+	rest := int64(0)
+	sel.each(q, snapshot, after, func(e *cache.Entry) bool {
+		if limit > 0 && len(l.Entries) == limit {
+			rest++
+			// What is left is only counted where upstream does: without selectors.
+			return sel.simple()
+		}
+		l.Entries = append(l.Entries, e)
+		return true
+	})
+	if rest > 0 {
+		l.Meta.Continue = token{tokenVersion, revision, l.Entries[limit-1].Key}.String()
+		if sel.simple() {
+			l.Meta.RemainingItemCount = &rest
+		}
+	}
+	return q.media.WriteList(q.w, q.http, q.served, l)
+}
+
+// snapshot finds the state that a list is of, as resourceVersion,
+// resourceVersionMatch and continue say, and the key after which it begins.
+func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64, after string, err error) {
+	version, match, next := q.query.Get("resourceVersion"), q.query.Get("resourceVersionMatch"), q.query.Get("continue")
+	ctx := q.http.Context()
+	if next != "" {
+		if match != "" {
+			return nil, 0, "", apierrors.NewBadRequest("resourceVersionMatch is forbidden for continue")
+		}
+		if version != "" && version != "0" {
+			return nil, 0, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
+		t, err := parseToken(next)
+		if err != nil {
+			return nil, 0, "", err
+		}
+		snapshot, err := s.exactly(q, t.Revision)
+		return snapshot, t.Revision, t.Start, gone(err, t.Revision, 0)
+	}
+	switch metav1.ResourceVersionMatch(match) {
+	case metav1.ResourceVersionMatchExact:
+		if version == "" || version == "0" {
+			return nil, 0, "", apierrors.NewBadRequest(`resourceVersionMatch "Exact" needs a resourceVersion above 0`)
+		}
+		exact, err := parseVersion(version)
+		if err != nil {
+			return nil, 0, "", err
+		}
+		snapshot, err := s.exactly(q, exact)
+		return snapshot, exact, "", gone(err, exact, q.cache.Revision())
+	case "", metav1.ResourceVersionMatchNotOlderThan:
+		if match != "" && version == "" {
+			return nil, 0, "", apierrors.NewBadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
+		}
+	default:
+		return nil, 0, "", apierrors.NewBadRequest(fmt.Sprintf("resourceVersionMatch %q is not supported", match))
+	}
+	reached, err := s.fresh(ctx, version)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	snapshot = q.cache.Snapshot()
+	return snapshot, max(reached, snapshot.Revision), "", nil
+}
+
+func (s *Server) exactly(q *request, revision int64) (*cache.Snapshot, error) {
+	if _, err := s.reached(q.http.Context(), revision); err != nil {
+		return nil, err
+	}
+	return q.cache.At(revision)
+}

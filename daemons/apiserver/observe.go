@@ -1,0 +1,97 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// observed is what the server counts, under upstream's names.
+type observed struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	watches  *prometheus.GaugeVec
+	store    atomic.Pointer[error]
+}
+
+func newObserved(s *Server) (*observed, error) {
+	o := &observed{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total", Help: "Requests by verb, resource and answer.",
+		}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.",
+			Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60},
+		}, []string{"verb", "group", "version", "resource", "subresource"}),
+	}
+	objects := prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil)
+	err := errors.Join(
+		s.o.Env.Metrics.Register(o.requests), s.o.Env.Metrics.Register(o.duration),
+		s.o.Env.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "apiserver_current_inflight_requests", Help: "Requests being worked on.",
+		}, func() float64 { return float64(len(s.inFlight)) })),
+		s.o.Env.Metrics.Register(collect{objects, s}),
+	)
+	return o, err
+}
+
+// collect counts the objects of each kind when asked.
+type collect struct {
+	desc *prometheus.Desc
+	s    *Server
+}
+
+func (c collect) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+func (c collect) Collect(to chan<- prometheus.Metric) {
+	for _, r := range c.s.cache.Resources() {
+		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(r.Len()), r.Kind.GVK.Group, r.Kind.Resource)
+	}
+}
+
+// done counts a request that has its answer. What is not served is counted under no
+// resource, so that clients cannot make up labels.
+func (o *observed) done(q *request, rec *recorder, start time.Time) {
+	gvr, sub, verb := q.GroupVersionResource, q.Subresource, q.Verb
+	if !q.known {
+		gvr.Group, gvr.Version, gvr.Resource, sub = "", "", "", ""
+		verb = "other"
+	} else if rec.code == 404 {
+		sub = ""
+	}
+	o.requests.WithLabelValues(verb, gvr.Group, gvr.Version, gvr.Resource, sub, strconv.Itoa(rec.code)).Inc()
+	if !q.long() {
+		o.duration.WithLabelValues(verb, gvr.Group, gvr.Version, gvr.Resource, sub).Observe(time.Since(start).Seconds())
+	}
+}
+
+// storeWell says whether the store answered when last looked at.
+func (s *Server) storeWell() error {
+	if err := s.observed.store.Load(); err != nil {
+		return *err
+	}
+	return errors.New("not looked at yet")
+}
+
+// watchStore looks every few seconds whether the store answers.
+func (s *Server) watchStore(ctx context.Context) error {
+	for {
+		call, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := s.o.Store.Revision(call)
+		cancel()
+		s.observed.store.Store(&err)
+		pause := 5 * time.Second
+		if err != nil {
+			pause = 500 * time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}

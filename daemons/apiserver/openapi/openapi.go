@@ -1,0 +1,9 @@
+package openapi
+
+import (
+	"net/http"
+
+	"clusterctl/daemons/kinds"
+)
+
+func New([]*kinds.Kind) http.Handler { return http.NotFoundHandler() }

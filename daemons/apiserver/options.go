@@ -1,0 +1,68 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store"
+)
+
+// Review answers the creation of a kind that is not stored (a review), or of a
+// subresource that has a type of its own (a token). obj is what the client sent,
+// decoded and defaulted; what is returned is sent back.
+type Review func(ctx context.Context, user api.User, obj runtime.Object) (runtime.Object, error)
+
+// TokenReview answers serviceaccounts/token for the service account named.
+type TokenReview func(ctx context.Context, user api.User, namespace, name string, obj runtime.Object) (runtime.Object, error)
+
+// Options is what a server is made of.
+type Options struct {
+	Kinds []*kinds.Kind // what is served
+	Store store.Store   // required
+	Env   run.Env       // required
+
+	Prefix string // of all keys; empty means /registry
+
+	// Who asks and who may. Tried in order. Without authorizers everything is
+	// allowed, without authenticators everybody is anonymous.
+	Authenticators []api.Authenticator
+	Authorizers    []api.Authorizer
+	Anonymous      bool // requests without credentials may ask for health and version
+
+	Mutators   []api.Mutator
+	Validators []api.Validator
+
+	// Reviews are the handlers of virtual kinds, by resource; Token that of
+	// serviceaccounts/token.
+	Reviews map[schema.GroupResource]Review
+	Token   TokenReview
+
+	// Bootstrap are objects that are created when they are missing, and whose rules and
+	// subjects are completed when they lack some (RBAC's default objects).
+	Bootstrap []runtime.Object
+
+	ServiceClusterIPRange []string // CIDRs; empty allocates no addresses
+	ServiceNodePortRange  string   // first-last; empty means 30000-32767
+
+	// AdvertiseAddress and AdvertisePort are where the service kubernetes leads; an
+	// empty address leaves the service alone.
+	AdvertiseAddress string
+	AdvertisePort    int
+
+	// KubeletTLS is how kubelets are connected to: whose certificates are good, and the
+	// server's own. Nil refuses logs, exec and the like.
+	KubeletTLS *tls.Config
+
+	RequestTimeout time.Duration // zero means a minute
+	EventTTL       time.Duration // zero means an hour
+	MaxInFlight    int           // requests at once besides watches and streams; zero means 800
+	Profiling      bool
+	Now            func() time.Time // nil means time.Now
+}

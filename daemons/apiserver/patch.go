@@ -1,0 +1,225 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+// maxOperations bounds a JSON patch.
+const maxOperations = 10000
+
+// patchTypes are what a patch may be, as Accept-Patch tells.
+const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+
+// readPatch reads the body of a patch, which is YAML where it says so.
+func readPatch(q *request) (types.PatchType, []byte, []error, error) {
+	kind, _, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
+	if err != nil {
+		kind = ""
+	}
+	patchType := types.PatchType(kind)
+	switch patchType {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyPatchType:
+	default:
+		q.w.Header().Set("Accept-Patch", patchTypes)
+		e := unsupported().(*apierrors.StatusError)
+		e.ErrStatus.Message = "the body of the request was in an unknown format - accepted media types include: " + patchTypes
+		return "", nil, nil, e
+	}
+	data, err := io.ReadAll(q.http.Body)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
+	}
+	var doubts []error
+	if patchType == types.ApplyPatchType {
+		data, doubts, err = fromYAML(data)
+	}
+	return patchType, data, doubts, err
+}
+
+// patch changes an object, or its status, by what the client sends.
+func (s *Server) patch(q *request) error {
+	w, err := s.newWrite(q)
+	if err != nil {
+		return err
+	}
+	patchType, data, doubts, err := readPatch(q)
+	if err != nil {
+		return err
+	}
+	created := false
+	next := func(live runtime.Object) (runtime.Object, error) {
+		if live == nil {
+			return nil, apierrors.NewNotFound(q.gr(), q.Name)
+		}
+		return s.patched(q, live, patchType, data)
+	}
+	if patchType == types.ApplyPatchType {
+		force, err := applyOptions(q)
+		if err != nil {
+			return err
+		}
+		declared, err := s.declared(q, data, doubts)
+		if err != nil {
+			return err
+		}
+		next = func(live runtime.Object) (runtime.Object, error) {
+			if live == nil {
+				if q.Subresource != "" {
+					return nil, apierrors.NewNotFound(q.gr(), q.Name)
+				}
+				if declared.GetUID() != "" {
+					return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", declared.GetUID()))
+				}
+				live, created = q.served.New(), true
+			} else {
+				created = false
+				stored, err := meta.Accessor(live)
+				if err != nil {
+					return nil, err
+				}
+				if err := checkVersion(q, declared, stored); err != nil {
+					return nil, err
+				}
+			}
+			w.applied = true
+			return s.fields.apply(q.served.Kind, q.Subresource, live, declared.DeepCopy(), q.query.Get("fieldManager"), force)
+		}
+	}
+	e, err := w.modify(q.http.Context(), next)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if created {
+		code = http.StatusCreated
+	}
+	return q.media.WriteEntry(q.w, code, q.served, e, rowsOf(q))
+}
+
+func applyOptions(q *request) (force bool, err error) {
+	if q.query.Get("fieldManager") == "" {
+		return false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "",
+			field.ErrorList{field.Required(field.NewPath("fieldManager"), "is required for apply patch")})
+	}
+	if text := q.query.Get("force"); text != "" {
+		if force, err = strconv.ParseBool(text); err != nil {
+			return false, apierrors.NewBadRequest(fmt.Sprintf("invalid force %q", text))
+		}
+	}
+	return force, nil
+}
+
+// declared reads the body of an apply, checking its fields strictly.
+func (s *Server) declared(q *request, data []byte, doubts []error) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	// Whole numbers stay whole, as typed values want them.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u.Object); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if u.GetKind() == "" || u.GetAPIVersion() == "" {
+		return nil, apierrors.NewBadRequest("kind and apiVersion must be set in an applied object")
+	}
+	typed := q.served.Empty()
+	if err := s.fromJSON(q, data, q.served.Version(), typed, doubts); err != nil {
+		return nil, err
+	}
+	if q.served.Alias != nil {
+		hub, err := q.served.Hub(typed)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(hub); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if len(u.GetManagedFields()) > 0 {
+		return nil, apierrors.NewBadRequest("metadata.managedFields must be nil")
+	}
+	return u, place(q, u)
+}
+
+// patched returns the live object as a JSON, merge or strategic merge patch makes it.
+func (s *Server) patched(q *request, live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
+	view, err := q.served.View(live)
+	if err != nil {
+		return nil, err
+	}
+	before, err := json.Marshal(view)
+	if err != nil {
+		return nil, fmt.Errorf("encode the %s to patch: %w", q.served.GVK.Kind, err)
+	}
+	after, err := applyPatch(before, patch, patchType, q.served.Empty())
+	if err != nil {
+		return nil, err
+	}
+	obj := q.served.Empty()
+	if err := s.fromJSON(q, after, q.served.Version(), obj, nil); err != nil {
+		return nil, err
+	}
+	hub, err := q.served.Hub(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	sent, err := meta.Accessor(hub)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := meta.Accessor(live)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(q, sent, stored); err != nil {
+		return nil, err
+	}
+	return hub, place(q, sent)
+}
+
+// applyPatch returns the JSON of a document as a patch makes it. typed is an empty
+// object of its type, whose tags a strategic merge follows.
+func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.Object) ([]byte, error) {
+	switch patchType {
+	case types.JSONPatchType:
+		operations, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if len(operations) > maxOperations {
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
+		}
+		after, err := operations.Apply(before)
+		if err != nil {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		return after, nil
+	case types.MergePatchType:
+		after, err := jsonpatch.MergePatch(before, patch)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return after, nil
+	case types.StrategicMergePatchType:
+		after, err := strategicpatch.StrategicMergePatch(before, patch, typed)
+		if err != nil {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		return after, nil
+	}
+	return nil, unsupported()
+}

@@ -1,0 +1,78 @@
+package apiserver
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// autoupdate is the annotation by which people keep their changes to default roles.
+const autoupdate = rbacv1.AutoUpdateAnnotationKey
+
+// completed returns a stored default object with what it lacks: rules of roles and
+// subjects of bindings. What people added stays. Other kinds are left as they are.
+func completed(live, want runtime.Object) runtime.Object {
+	switch want := want.(type) {
+	case *rbacv1.ClusterRole:
+		have, ok := live.(*rbacv1.ClusterRole)
+		if !ok || have.Annotations[autoupdate] == "false" {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		if want.AggregationRule != nil {
+			have.AggregationRule = want.AggregationRule
+		}
+		have.Rules = missing(have.Rules, want.Rules)
+		have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)
+		return have
+	case *rbacv1.Role:
+		have, ok := live.(*rbacv1.Role)
+		if !ok || have.Annotations[autoupdate] == "false" {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		have.Rules = missing(have.Rules, want.Rules)
+		return have
+	case *rbacv1.ClusterRoleBinding:
+		have, ok := live.(*rbacv1.ClusterRoleBinding)
+		if !ok || have.Annotations[autoupdate] == "false" || have.RoleRef != want.RoleRef {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		have.Subjects = missing(have.Subjects, want.Subjects)
+		return have
+	case *rbacv1.RoleBinding:
+		have, ok := live.(*rbacv1.RoleBinding)
+		if !ok || have.Annotations[autoupdate] == "false" || have.RoleRef != want.RoleRef {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		have.Subjects = missing(have.Subjects, want.Subjects)
+		return have
+	}
+	return live.DeepCopyObject()
+}
+
+// missing appends what is wanted and not there.
+func missing[T any](have, want []T) []T {
+	for _, w := range want {
+		if !slices.ContainsFunc(have, func(h T) bool { return equality.Semantic.DeepEqual(h, w) }) {
+			have = append(have, w)
+		}
+	}
+	return have
+}
+
+func merged(have, want map[string]string) map[string]string {
+	for k, v := range want {
+		if _, ok := have[k]; !ok {
+			if have == nil {
+				have = map[string]string{}
+			}
+			have[k] = v
+		}
+	}
+	return have
+}

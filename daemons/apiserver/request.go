@@ -1,0 +1,148 @@
+package apiserver
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// request is a request on its way through the stages: what it asks for, and what the
+// stages found out.
+type request struct {
+	api.Request
+	http  *http.Request
+	w     http.ResponseWriter
+	query url.Values
+
+	served   wire.Served     // what the path names, if Resource
+	known    bool            // whether such a resource is served
+	cache    *cache.Resource // nil for virtual kinds
+	rest     string          // path after a proxy subresource, with its slash
+	user     api.User
+	media    wire.Media
+	warnings map[string]bool
+}
+
+// long says whether the request lasts as long as it likes: a watch or a stream.
+func (q *request) long() bool {
+	if !q.Resource {
+		return strings.HasPrefix(q.Path, "/debug/pprof/")
+	}
+	switch q.Subresource {
+	case "log", "exec", "attach", "portforward", "proxy":
+		return true
+	}
+	return q.Verb == "watch"
+}
+
+// key is the object's key below its kind's.
+func (q *request) key() string {
+	if q.served.Namespaced {
+		return q.Namespace + "/" + q.Name
+	}
+	return q.Name
+}
+
+// warn adds a Warning header to the answer, once for each text.
+func (q *request) warn(text string) {
+	if q.warnings[text] || len(q.warnings) >= 20 {
+		return
+	}
+	if q.warnings == nil {
+		q.warnings = map[string]bool{}
+	}
+	q.warnings[text] = true
+	text = strings.NewReplacer("\n", " ", `\`, `\\`, `"`, `\"`).Replace(text)
+	q.w.Header().Add("Warning", `299 - "`+text+`"`)
+}
+
+// read says what a request asks for. Paths are /api/v1/… and /apis/GROUP/VERSION/…,
+// after which come [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
+	q := &request{http: r, w: w, query: r.URL.Query()}
+	q.Path = r.URL.Path
+	q.Verb = strings.ToLower(r.Method)
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		q.GroupVersionResource.Version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		q.Group, q.GroupVersionResource.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return q
+	}
+	q.Resource = true
+	if parts[0] == "namespaces" && len(parts) > 1 {
+		q.Namespace = parts[1]
+		if sub := len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"); len(parts) > 2 && !sub {
+			parts = parts[2:]
+		}
+	}
+	q.GroupVersionResource.Resource = parts[0]
+	if len(parts) > 1 {
+		q.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		q.Subresource = parts[2]
+	}
+	if len(parts) > 3 {
+		// Only what is behind a proxy has more: its path is taken as it was sent.
+		if _, after, ok := strings.Cut(r.URL.Path, "/"+q.Name+"/"+q.Subresource+"/"); ok {
+			q.rest = "/" + after
+		}
+	} else if q.Subresource == "proxy" && strings.HasSuffix(r.URL.Path, "/") {
+		q.rest = "/"
+	}
+	q.served, q.known = s.served[q.GroupVersionResource]
+	if q.known {
+		q.cache = s.cache.Resource(q.served.GR())
+		if len(parts) > 3 && q.Subresource != "proxy" {
+			q.known = false
+		}
+	}
+	q.verb()
+	return q
+}
+
+// verb turns the method into what is done to the resource.
+func (q *request) verb() {
+	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
+	switch q.http.Method {
+	case http.MethodGet, http.MethodHead:
+		watch := q.query.Get("watch")
+		switch {
+		case q.Name != "":
+			q.Verb = "get"
+		case watch == "1" || watch == "true":
+			q.Verb = "watch"
+		default:
+			q.Verb = "list"
+		}
+		// A list of one name is authorized as what it is.
+		if q.Name == "" && q.FieldSelector != "" {
+			if name, ok := strings.CutPrefix(q.FieldSelector, "metadata.name="); ok && !strings.ContainsAny(name, ",=!") {
+				q.Name = name
+			}
+		}
+	case http.MethodPost:
+		q.Verb = "create"
+	case http.MethodPut:
+		q.Verb = "update"
+	case http.MethodPatch:
+		q.Verb = "patch"
+	case http.MethodDelete:
+		q.Verb = "delete"
+		if q.Name == "" {
+			q.Verb = "deletecollection"
+		}
+	}
+}
+
+// gr is the resource as errors name it.
+func (q *request) gr() schema.GroupResource { return q.GroupVersionResource.GroupResource() }

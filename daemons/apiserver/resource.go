@@ -1,0 +1,53 @@
+package apiserver
+
+import (
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// serveResource answers what is asked of a resource that is served.
+func (s *Server) serveResource(q *request) error {
+	if q.served.Namespaced && q.Namespace == "" && (q.Name != "" && q.Verb != "list" && q.Verb != "watch" || q.Verb == "create" && !q.served.Virtual) {
+		return apierrors.NewBadRequest("an empty namespace may not be set during creation or when a name is given")
+	}
+	if !q.served.Namespaced && q.Namespace != "" && q.served.Resource != "namespaces" {
+		return pageNotFound()
+	}
+	if !q.served.Namespaced {
+		// The path of a namespace itself carries its name twice over.
+		defer func(namespace string) { q.Namespace = namespace }(q.Namespace)
+		q.Namespace = ""
+	}
+	if q.Subresource != "" {
+		return s.serveSubresource(q)
+	}
+	if q.served.Virtual {
+		if q.Verb != "create" {
+			return methodNotAllowed(q)
+		}
+		return s.review(q)
+	}
+	if q.served.Verbs != nil && !slices.Contains(q.served.Verbs, q.Verb) {
+		return methodNotAllowed(q)
+	}
+	switch q.Verb {
+	case "get":
+		return s.get(q)
+	case "list":
+		return s.list(q)
+	case "watch":
+		return s.watch(q)
+	case "create":
+		return s.create(q)
+	case "update":
+		return s.update(q)
+	case "patch":
+		return s.patch(q)
+	case "delete":
+		return s.delete(q)
+	case "deletecollection":
+		return s.deleteCollection(q)
+	}
+	return methodNotAllowed(q)
+}

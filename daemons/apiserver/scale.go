@@ -1,0 +1,143 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+
+// scale reads and sets an object's replicas through a Scale, whatever its kind.
+func (s *Server) scale(q *request) error {
+	if q.Verb == "get" {
+		if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+			return err
+		}
+		e := q.cache.Get(q.key())
+		if e == nil {
+			return apierrors.NewNotFound(q.gr(), q.Name)
+		}
+		scale, err := scaleOf(q, e.Object())
+		if err != nil {
+			return err
+		}
+		return q.media.WriteObject(q.w, http.StatusOK, scaleKind, scale)
+	}
+	var next func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
+	var err error
+	switch q.Verb {
+	case "update":
+		next, err = s.sentScale(q)
+	case "patch":
+		next, err = s.patchedScale(q)
+	default:
+		return methodNotAllowed(q)
+	}
+	if err != nil {
+		return err
+	}
+	w, err := s.newWrite(q)
+	if err != nil {
+		return err
+	}
+	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) { return scaled(q, live, next) })
+	if err != nil {
+		return err
+	}
+	scale, err := scaleOf(q, e.Object())
+	if err != nil {
+		return err
+	}
+	return q.media.WriteObject(q.w, http.StatusOK, scaleKind, scale)
+}
+
+func scaled(q *request, live runtime.Object, next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) (runtime.Object, error) {
+	if live == nil {
+		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	was, err := scaleOf(q, live)
+	if err != nil {
+		return nil, err
+	}
+	scale, err := next(was.DeepCopy())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(q, scale, was); err != nil {
+		return nil, err
+	}
+	if scale.UID != "" && scale.UID != was.UID {
+		return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, was.UID))
+	}
+	if scale.Spec.Replicas < 0 {
+		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
+	}
+	obj := live.DeepCopyObject()
+	q.served.Scale.Set(obj, scale.Spec.Replicas)
+	return obj, nil
+}
+
+func scaleOf(q *request, obj runtime.Object) (*autoscalingv1.Scale, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	spec, status, selector := q.served.Scale.Get(obj)
+	return &autoscalingv1.Scale{
+		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUID(),
+			ResourceVersion: m.GetResourceVersion(), CreationTimestamp: m.GetCreationTimestamp(),
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: spec},
+		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: selector},
+	}, nil
+}
+
+func (s *Server) sentScale(q *request) (func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error), error) {
+	sent := &autoscalingv1.Scale{}
+	if err := s.decode(q, scaleKind, sent); err != nil {
+		return nil, err
+	}
+	if err := place(q, sent); err != nil {
+		return nil, err
+	}
+	return func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sent, nil }, nil
+}
+
+// patchedScale takes all kinds of patch; an apply is merged, since a Scale has no
+// fields that several managers share.
+func (s *Server) patchedScale(q *request) (func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error), error) {
+	patchType, data, _, err := readPatch(q)
+	if err != nil {
+		return nil, err
+	}
+	if patchType == types.ApplyPatchType {
+		if _, err := applyOptions(q); err != nil {
+			return nil, err
+		}
+		patchType = types.MergePatchType
+	}
+	return func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		before, err := json.Marshal(live)
+		if err != nil {
+			return nil, fmt.Errorf("encode the scale to patch: %w", err)
+		}
+		after, err := applyPatch(before, data, patchType, &autoscalingv1.Scale{})
+		if err != nil {
+			return nil, err
+		}
+		scale := &autoscalingv1.Scale{}
+		return scale, s.fromJSON(q, after, scaleKind, scale, nil)
+	}, nil
+}

@@ -1,0 +1,84 @@
+package apiserver_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd"
+	"clusterctl/daemons/store/memory"
+	"clusterctl/daemons/store/storetest"
+)
+
+var _ = cache.ErrExpired
+
+// start serves over a store until the test ends, and returns how clients reach it.
+func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.Config {
+	t.Helper()
+	o := apiserver.Options{
+		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)),
+		ServiceClusterIPRange: []string{"10.96.0.0/16"},
+	}
+	if change != nil {
+		change(&o)
+	}
+	server, err := apiserver.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	web := httptest.NewUnstartedServer(server)
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		web.CloseClientConnections()
+		web.Close()
+	})
+	deadline := time.Now().Add(20 * time.Second)
+	for o.Env.Health.Err(true) != nil {
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready: %v", o.Env.Health.Err(true))
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
+}
+
+// stores are those that the tests run over.
+var stores = map[string]func(t testing.TB) store.Store{
+	"memory": func(t testing.TB) store.Store {
+		s := memory.New()
+		t.Cleanup(s.Close)
+		return s
+	},
+	"etcd": func(t testing.TB) store.Store {
+		s, err := etcd.Open(etcd.Config{Endpoints: []string{storetest.Etcd(t)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	},
+}
+
+// over runs a test over every kind of store.
+func over(t *testing.T, test func(t *testing.T, cfg *rest.Config)) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) { test(t, start(t, open(t), nil)) })
+	}
+}

@@ -1,0 +1,172 @@
+// Package apiserver serves the Kubernetes API: it reads what a request asks for, sends
+// it through a visible list of stages, answers reads from the watch cache and puts
+// writes into the store. What kinds there are is package kinds' business; who asks
+// and who may, and what admission thinks, is that of the packages below this one.
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/alloc"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/discovery"
+	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
+)
+
+// Server is an API server. It answers requests as soon as its cache is filled, which
+// Run does.
+type Server struct {
+	o      Options
+	log    *slog.Logger
+	cache  *cache.Cache
+	served map[schema.GroupVersionResource]wire.Served
+	scheme *runtime.Scheme
+
+	own       http.Handler // health and metrics
+	discovery http.Handler
+	openapi   http.Handler
+	services  *alloc.Services // nil: no addresses are handed out
+	observed  *observed
+	inFlight  chan struct{}
+
+	fields fieldManagers
+
+	mu        sync.Mutex // guards what follows
+	stopping  bool
+	shutdown  chan struct{} // closed when watches and streams should end
+	converter func() managedfields.TypeConverter
+}
+
+// New returns a server. Nothing runs until Run is called.
+func New(o Options) (*Server, error) {
+	if o.Store == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
+		return nil, errors.New("an API server needs a store, a log, metrics and health")
+	}
+	if o.Prefix == "" {
+		o.Prefix = "/registry"
+	}
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = time.Minute
+	}
+	if o.EventTTL == 0 {
+		o.EventTTL = time.Hour
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 800
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{
+		o: o, log: o.Env.Log,
+		cache:    cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
+		scheme:   newScheme(o.Kinds),
+		served:   map[schema.GroupVersionResource]wire.Served{},
+		own:      o.Env.Handler(),
+		inFlight: make(chan struct{}, o.MaxInFlight),
+		shutdown: make(chan struct{}),
+	}
+	for _, k := range o.Kinds {
+		hub := wire.Served{Kind: k}
+		s.served[hub.Name()] = hub
+		for i := range k.Aliases {
+			alias := wire.Served{Kind: k, Alias: &k.Aliases[i]}
+			s.served[alias.Name()] = alias
+		}
+	}
+	if len(o.ServiceClusterIPRange) > 0 {
+		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
+		if err != nil {
+			return nil, err
+		}
+		s.services = services
+	}
+	s.fields.init(s)
+	s.discovery = discovery.New(o.Kinds)
+	s.openapi = openapi.New(o.Kinds)
+	var err error
+	if s.observed, err = newObserved(s); err != nil {
+		return nil, fmt.Errorf("register the API server's metrics: %w", err)
+	}
+	o.Env.Health.Ready("etcd", s.storeWell)
+	o.Env.Health.Ready("informer-sync", s.cache.Ready)
+	return s, nil
+}
+
+// Objects is a view of what is stored, for authorizers and admission plugins. It is
+// empty until Run has filled the cache.
+func (s *Server) Objects() api.Objects { return s.cache.Objects() }
+
+// Wire completes a server whose authorizers and plugins need its view of objects. It
+// must be called before Run, if at all.
+func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
+
+// Run keeps the cache current and does what the server has to do by itself, until ctx
+// ends.
+func (s *Server) Run(ctx context.Context) error {
+	s.mu.Lock()
+	s.fields.warm()
+	s.mu.Unlock()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.cache.Run(ctx) })
+	g.Go(func() error { return s.bootstrap(ctx) })
+	g.Go(func() error { return s.watchStore(ctx) })
+	if s.o.AdvertiseAddress != "" {
+		g.Go(func() error { return s.advertise(ctx) })
+	}
+	g.Go(func() error {
+		<-ctx.Done()
+		s.endStreams()
+		return nil
+	})
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// endStreams tells watches to end, so that a stop does not wait for them.
+func (s *Server) endStreams() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopping {
+		s.stopping = true
+		close(s.shutdown)
+	}
+}
+
+// newScheme knows the kinds that are served, under every group version.
+func newScheme(list []*kinds.Kind) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, k := range list {
+		scheme.AddKnownTypeWithName(k.GVK, k.New())
+		if k.NewList != nil {
+			scheme.AddKnownTypeWithName(k.GVK.GroupVersion().WithKind(k.GVK.Kind+"List"), k.NewList())
+		}
+		metav1.AddToGroupVersion(scheme, k.GVK.GroupVersion())
+		for _, a := range k.Aliases {
+			scheme.AddKnownTypeWithName(a.GVK, a.New())
+			if a.NewList != nil {
+				scheme.AddKnownTypeWithName(a.GVK.GroupVersion().WithKind(a.GVK.Kind+"List"), a.NewList())
+			}
+			metav1.AddToGroupVersion(scheme, a.GVK.GroupVersion())
+		}
+	}
+	addSubresourceTypes(scheme)
+	return scheme
+}

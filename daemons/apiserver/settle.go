@@ -1,0 +1,270 @@
+package apiserver
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/kinds"
+)
+
+// Names are generated as upstream does: the base, cut to fit, and five characters.
+const (
+	maxName      = 63
+	randomLength = 5
+)
+
+// bear settles what a new object's metadata says, whatever the client sent.
+func (w *write) bear() error {
+	k := w.q.served.Kind
+	m, err := meta.Accessor(w.obj)
+	if err != nil {
+		return err
+	}
+	if m.GetName() == "" && m.GetGenerateName() != "" {
+		base := m.GetGenerateName()
+		m.SetName(base[:min(len(base), maxName-randomLength)] + rand.String(randomLength))
+	}
+	if m.GetUID() == "" || !w.applied || w.live == nil {
+		m.SetUID(uuid.NewUUID())
+	}
+	m.SetCreationTimestamp(metav1.Time{Time: w.s.o.Now().UTC().Truncate(time.Second)})
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	m.SetSelfLink("")
+	m.SetResourceVersion("")
+	m.SetGeneration(0)
+	if k.HasGeneration {
+		m.SetGeneration(1)
+	}
+	if k.PrepareCreate != nil {
+		k.PrepareCreate(w.obj)
+	}
+	return nil
+}
+
+// carryOver settles what of the stored object a change leaves as it is.
+func (w *write) carryOver() error {
+	k := w.q.served.Kind
+	m, err := meta.Accessor(w.obj)
+	if err != nil {
+		return err
+	}
+	old, err := meta.Accessor(w.old)
+	if err != nil {
+		return err
+	}
+	if uid := m.GetUID(); uid != "" && uid != old.GetUID() {
+		return apierrors.NewConflict(w.q.gr(), w.q.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+	}
+	m.SetUID(old.GetUID())
+	m.SetCreationTimestamp(old.GetCreationTimestamp())
+	m.SetGenerateName(old.GetGenerateName())
+	m.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	m.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	m.SetGeneration(old.GetGeneration())
+	m.SetSelfLink("")
+	switch w.subresource {
+	case "status":
+		w.obj = statusOnly(k, w.obj, w.old)
+		return nil
+	case part:
+		if k.HasGeneration && w.q.Subresource != "binding" && specChanged(k, w.obj, w.old) {
+			m.SetGeneration(old.GetGeneration() + 1)
+		}
+		return nil
+	}
+	if k.Status != nil {
+		k.Status.Copy(w.obj, w.old)
+	}
+	if k.PrepareUpdate != nil {
+		k.PrepareUpdate(w.obj, w.old)
+	}
+	if k.HasGeneration && specChanged(k, w.obj, w.old) {
+		m.SetGeneration(old.GetGeneration() + 1)
+	}
+	return nil
+}
+
+// statusOnly returns the stored object with the status of another, and what a write
+// to the status may change of metadata: labels, annotations, finalizers.
+func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
+	next := stored.DeepCopyObject()
+	if k.Status != nil {
+		k.Status.Copy(next, obj)
+	}
+	from, fromErr := meta.Accessor(obj)
+	to, toErr := meta.Accessor(next)
+	if fromErr == nil && toErr == nil {
+		to.SetLabels(from.GetLabels())
+		to.SetAnnotations(from.GetAnnotations())
+		to.SetFinalizers(from.GetFinalizers())
+		to.SetManagedFields(from.GetManagedFields())
+	}
+	return next
+}
+
+// specChanged says whether anything but metadata and status differs.
+func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
+	a, b := obj.DeepCopyObject(), old.DeepCopyObject()
+	if k.Status != nil {
+		k.Status.Copy(a, b)
+	}
+	for _, o := range []runtime.Object{a, b} {
+		o.GetObjectKind().SetGroupVersionKind(k.GVK)
+		if f := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta"); f.IsValid() {
+			f.SetZero()
+		}
+	}
+	return !equality.Semantic.DeepEqual(a, b)
+}
+
+// validate returns everything that is wrong with the write, at once.
+func (w *write) validate() error {
+	k := w.q.served.Kind
+	m, err := meta.Accessor(w.obj)
+	if err != nil {
+		return err
+	}
+	names := validation.ValidateNameFunc(validation.NameIsDNSSubdomain)
+	if k.NameErrors != nil {
+		names = k.NameErrors
+	}
+	path := field.NewPath("metadata")
+	var errs field.ErrorList
+	if w.old == nil {
+		errs = validation.ValidateObjectMetaAccessor(m, k.Namespaced, names, path)
+		if k.Validate != nil {
+			errs = append(errs, k.Validate(w.obj)...)
+		}
+	} else {
+		old, err := meta.Accessor(w.old)
+		if err != nil {
+			return err
+		}
+		m.SetResourceVersion(old.GetResourceVersion())
+		errs = validation.ValidateObjectMetaAccessorUpdate(m, old, path)
+		switch {
+		case w.subresource == "status":
+			if k.Status != nil && k.Status.Validate != nil {
+				errs = append(errs, k.Status.Validate(w.obj, w.old)...)
+			}
+		case w.subresource == part:
+			// Its handler took the part that it may change, and nothing else.
+			if w.q.Subresource == "ephemeralcontainers" && k.Validate != nil {
+				errs = append(errs, k.Validate(w.obj)...)
+			}
+		case k.ValidateUpdate != nil:
+			errs = append(errs, k.ValidateUpdate(w.obj, w.old)...)
+		case k.Validate != nil:
+			errs = append(errs, k.Validate(w.obj)...)
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
+	}
+	if k.Warnings != nil {
+		for _, text := range k.Warnings(w.obj) {
+			w.q.warn(text)
+		}
+	}
+	return nil
+}
+
+// ttl is how long what is written is kept; only events go by themselves.
+func (w *write) ttl() time.Duration {
+	if k := w.q.served.Kind; k.Resource == "events" {
+		return w.s.o.EventTTL
+	}
+	return 0
+}
+
+// released says whether an object under deletion is held by nothing any more.
+func (w *write) released() bool {
+	m, err := meta.Accessor(w.obj)
+	if err != nil || m.GetDeletionTimestamp() == nil || len(m.GetFinalizers()) > 0 {
+		return false
+	}
+	if grace := m.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
+		return false
+	}
+	if ns, ok := w.obj.(*corev1.Namespace); ok && len(ns.Spec.Finalizers) > 0 {
+		return false
+	}
+	return true
+}
+
+// own settles who manages which fields, unless apply has done so.
+func (w *write) own() error {
+	if w.applied {
+		return nil
+	}
+	live := w.old
+	if live == nil {
+		live = w.q.served.New()
+	}
+	obj, err := w.s.fields.update(w.q.served.Kind, w.q.Subresource, live, w.obj, w.manager)
+	if err != nil {
+		return err
+	}
+	w.obj = obj
+	return nil
+}
+
+// checkVersion compares the resource version that a client sent with what is stored.
+func checkVersion(q *request, sent, stored metav1.Object) error {
+	if v := sent.GetResourceVersion(); v != "" && v != "0" && v != stored.GetResourceVersion() {
+		return modified(q)
+	}
+	return nil
+}
+
+func modified(q *request) error {
+	return apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+}
+
+// place settles the namespace and, where the path has one, the name of a sent object.
+func place(q *request, m metav1.Object) error {
+	if q.served.Namespaced {
+		switch {
+		case m.GetNamespace() == "":
+			m.SetNamespace(q.Namespace)
+		case m.GetNamespace() != q.Namespace:
+			return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		}
+	} else if m.GetNamespace() != "" {
+		m.SetNamespace("")
+	}
+	if q.Name == "" {
+		return nil
+	}
+	switch {
+	case m.GetName() == "" && q.Verb != "update":
+		m.SetName(q.Name)
+	case m.GetName() == "":
+		return apierrors.NewBadRequest("name must be provided")
+	case m.GetName() != q.Name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), q.Name))
+	}
+	return nil
+}
+
+func uidOf(text *types.UID) string {
+	if text == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(*text))
+}

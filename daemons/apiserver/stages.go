@@ -1,0 +1,213 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// stages are what every request goes through, from top to bottom, until one of them
+// answers it or fails. Writes go through stages of their own after that, see write.go.
+func (s *Server) stages() []func(*request) error {
+	return []func(*request) error{
+		s.admitInFlight,
+		s.identify,
+		s.authorize,
+		s.negotiate,
+		s.answer,
+	}
+}
+
+// maxBody is how large a request may be, upstream's limit.
+const maxBody = 3 << 20
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rec := &recorder{ResponseWriter: w}
+	q := s.read(rec, r)
+	start := s.o.Now()
+	defer s.observed.done(q, rec, start)
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			s.log.Error("a request failed in an unexpected way", "method", r.Method, "path", r.URL.Path, "reason", p, "stack", string(debug.Stack()))
+			if rec.code == 0 {
+				s.fail(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says more")))
+			}
+		}
+	}()
+	rec.Header().Set("Cache-Control", "no-cache, private")
+	control := http.NewResponseController(w)
+	if q.long() {
+		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
+		_ = control.SetWriteDeadline(time.Time{})
+	} else {
+		ctx, cancel := context.WithTimeout(r.Context(), s.o.RequestTimeout)
+		defer cancel()
+		_ = control.SetReadDeadline(start.Add(s.o.RequestTimeout))
+		_ = control.SetWriteDeadline(start.Add(s.o.RequestTimeout + 5*time.Second))
+		q.http = r.WithContext(ctx)
+		q.http.Body = http.MaxBytesReader(rec, r.Body, maxBody)
+	}
+	for _, stage := range s.stages() {
+		if err := stage(q); errors.Is(err, errAnswered) {
+			break
+		} else if err != nil {
+			s.fail(q, err)
+			break
+		}
+	}
+	rec.release()
+}
+
+// errAnswered ends the stages of a request that has its answer.
+var errAnswered = errors.New("answered")
+
+// admitInFlight bounds how many requests are worked on at once. Watches and streams
+// are not counted, and health is always answered.
+func (s *Server) admitInFlight(q *request) error {
+	if q.long() || isHealth(q.Path) {
+		return nil
+	}
+	select {
+	case s.inFlight <- struct{}{}:
+		q.w.(*recorder).onRelease = func() { <-s.inFlight }
+		return nil
+	default:
+		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again later", 1)
+	}
+}
+
+// identify finds out who asks.
+func (s *Server) identify(q *request) error {
+	for _, a := range s.o.Authenticators {
+		user, ok, err := a.Authenticate(q.http)
+		if err != nil {
+			s.log.Debug("credentials refused", "path", q.Path, "err", err)
+			return apierrors.NewUnauthorized("Unauthorized")
+		}
+		if ok {
+			if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
+				user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
+			}
+			q.user = user
+			return nil
+		}
+	}
+	q.user = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
+	if len(s.o.Authenticators) == 0 || s.o.Anonymous && anonymousMay(q.Path) {
+		return nil
+	}
+	return apierrors.NewUnauthorized("Unauthorized")
+}
+
+// anonymousMay names the paths that need no credentials.
+func anonymousMay(path string) bool { return isHealth(path) || path == "/version" }
+
+func isHealth(path string) bool {
+	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
+		if path == p || strings.HasPrefix(path, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// authorize finds out whether the user may.
+func (s *Server) authorize(q *request) error {
+	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) {
+		return nil
+	}
+	return s.allowed(q.http.Context(), q.user, q.Request)
+}
+
+// allowed returns nil if the user may do what is asked, and the error to answer with
+// if not.
+func (s *Server) allowed(ctx context.Context, user api.User, r api.Request) error {
+	var reasons []string
+	for _, a := range s.o.Authorizers {
+		decision, reason, err := a.Authorize(ctx, user, r)
+		switch {
+		case err != nil:
+			reasons = append(reasons, err.Error())
+		case decision == api.Allow:
+			return nil
+		case reason != "":
+			reasons = append(reasons, reason)
+		}
+		if decision == api.Deny {
+			break
+		}
+	}
+	return forbidden(user, r, strings.Join(reasons, ", "))
+}
+
+func forbidden(user api.User, r api.Request, reason string) error {
+	var text string
+	if !r.Resource {
+		text = fmt.Sprintf("User %q cannot %s path %q", user.Name, r.Verb, r.Path)
+	} else {
+		resource := r.GroupVersionResource.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		text = fmt.Sprintf("User %q cannot %s resource %q in API group %q", user.Name, r.Verb, resource, r.Group)
+		if r.Namespace != "" {
+			text += fmt.Sprintf(" in the namespace %q", r.Namespace)
+		} else {
+			text += " at the cluster scope"
+		}
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	return apierrors.NewForbidden(r.GroupResource(), r.Name, errors.New(text))
+}
+
+// negotiate finds out what the client wants to read.
+func (s *Server) negotiate(q *request) error {
+	if !q.Resource || !q.known {
+		return nil
+	}
+	switch q.Subresource {
+	case "log", "exec", "attach", "portforward", "proxy":
+		return nil // the answer's type is not ours to choose
+	}
+	media, err := wire.Negotiate(q.http)
+	q.media = media
+	return err
+}
+
+// answer hands the request to who answers it.
+func (s *Server) answer(q *request) error {
+	switch {
+	case q.Resource && q.known:
+		return s.serveResource(q)
+	case q.Resource && q.Name == "" && q.Subresource == "" || q.Path == "/api" || strings.HasPrefix(q.Path, "/api/") || q.Path == "/apis" || strings.HasPrefix(q.Path, "/apis/"):
+		s.discovery.ServeHTTP(q.w, q.http)
+	case strings.HasPrefix(q.Path, "/openapi/"):
+		s.openapi.ServeHTTP(q.w, q.http)
+	case q.Path == "/version":
+		return writeVersion(q)
+	case isHealth(q.Path), q.Path == "/metrics":
+		s.own.ServeHTTP(q.w, q.http)
+	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.o.Profiling:
+		profile(q)
+	case q.Path == "/":
+		return s.writePaths(q)
+	default:
+		return pageNotFound()
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package apiserver
+
+import (
+	"slices"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// subresources are who answers them, besides status and scale, which a kind has by
+// declaring how they work.
+func (s *Server) subresources() map[string]func(*request) error {
+	return map[string]func(*request) error{
+		"binding":             s.bind,
+		"eviction":            s.evict,
+		"token":               s.token,
+		"approval":            s.object,
+		"finalize":            s.finalize,
+		"ephemeralcontainers": s.partial(ephemeralContainers),
+		"resize":              s.partial(resizes),
+		"log":                 s.kubeletStream,
+		"exec":                s.kubeletStream,
+		"attach":              s.kubeletStream,
+		"portforward":         s.kubeletStream,
+		"proxy":               s.proxy,
+	}
+}
+
+func (s *Server) serveSubresource(q *request) error {
+	if q.Name == "" {
+		return pageNotFound()
+	}
+	switch {
+	case q.Subresource == "status" && q.served.Status != nil:
+		return s.object(q)
+	case q.Subresource == "scale" && q.served.Scale != nil:
+		return s.scale(q)
+	case slices.Contains(q.served.Subresources, q.Subresource):
+		if handle := s.subresources()[q.Subresource]; handle != nil {
+			return handle(q)
+		}
+	}
+	return pageNotFound()
+}
+
+// object serves a subresource that is the whole object under other rules.
+func (s *Server) object(q *request) error {
+	switch q.Verb {
+	case "get":
+		return s.get(q)
+	case "update":
+		return s.update(q)
+	case "patch":
+		return s.patch(q)
+	}
+	return methodNotAllowed(q)
+}
+
+// addSubresourceTypes makes the scheme know what subresources are served as.
+func addSubresourceTypes(scheme *runtime.Scheme) {
+	scheme.AddKnownTypes(autoscalingv1.SchemeGroupVersion, &autoscalingv1.Scale{})
+	scheme.AddKnownTypes(policyv1.SchemeGroupVersion, &policyv1.Eviction{})
+	if !scheme.Recognizes(corev1.SchemeGroupVersion.WithKind("Binding")) {
+		scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Binding{})
+	}
+}
+
+// partial serves a subresource that changes a part of the object: take copies that part
+// into the stored one.
+func (s *Server) partial(take func(to, from runtime.Object)) func(*request) error {
+	return func(q *request) error {
+		if q.Verb == "get" {
+			return s.get(q)
+		}
+		if q.Verb != "update" && q.Verb != "patch" {
+			return methodNotAllowed(q)
+		}
+		w, err := s.newWrite(q)
+		if err != nil {
+			return err
+		}
+		next, err := s.sentOrPatched(q)
+		if err != nil {
+			return err
+		}
+		e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+			if live == nil {
+				return nil, apierrors.NewNotFound(q.gr(), q.Name)
+			}
+			sent, err := next(live)
+			if err != nil {
+				return nil, err
+			}
+			obj := live.DeepCopyObject()
+			take(obj, sent)
+			return obj, nil
+		})
+		if err != nil {
+			return err
+		}
+		return q.media.WriteEntry(q.w, 200, q.served, e, rowsOf(q))
+	}
+}
+
+// sentOrPatched returns what a PUT or PATCH wants the live object to be.
+func (s *Server) sentOrPatched(q *request) (func(live runtime.Object) (runtime.Object, error), error) {
+	if q.Verb == "patch" {
+		patchType, data, _, err := readPatch(q)
+		if err != nil {
+			return nil, err
+		}
+		return func(live runtime.Object) (runtime.Object, error) { return s.patched(q, live, patchType, data) }, nil
+	}
+	obj, err := s.sent(q)
+	if err != nil {
+		return nil, err
+	}
+	return func(live runtime.Object) (runtime.Object, error) {
+		sent, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, err
+		}
+		stored, err := meta.Accessor(live)
+		if err != nil {
+			return nil, err
+		}
+		return obj, checkVersion(q, sent, stored)
+	}, nil
+}
+
+func ephemeralContainers(to, from runtime.Object) {
+	pod, ok := to.(*corev1.Pod)
+	sent, also := from.(*corev1.Pod)
+	if ok && also {
+		pod.Spec.EphemeralContainers = sent.DeepCopy().Spec.EphemeralContainers
+	}
+}
+
+func resizes(to, from runtime.Object) {
+	pod, ok := to.(*corev1.Pod)
+	sent, also := from.(*corev1.Pod)
+	if !ok || !also {
+		return
+	}
+	sent = sent.DeepCopy()
+	for i := range pod.Spec.Containers {
+		for _, c := range sent.Spec.Containers {
+			if c.Name == pod.Spec.Containers[i].Name {
+				pod.Spec.Containers[i].Resources, pod.Spec.Containers[i].ResizePolicy = c.Resources, c.ResizePolicy
+			}
+		}
+	}
+}
+
+// token issues a token for a service account.
+func (s *Server) token(q *request) error {
+	if q.Verb != "create" || s.o.Token == nil {
+		return methodNotAllowed(q)
+	}
+	return s.issue(q)
+}
+
+// finalize changes a namespace's spec.finalizers, which hold it until it is empty.
+func (s *Server) finalize(q *request) error {
+	if q.Verb != "update" {
+		return methodNotAllowed(q)
+	}
+	return s.partial(func(to, from runtime.Object) {
+		ns, ok := to.(*corev1.Namespace)
+		sent, also := from.(*corev1.Namespace)
+		if ok && also {
+			ns.Spec.Finalizers = slices.Clone(sent.Spec.Finalizers)
+		}
+	})(q)
+}

@@ -1,0 +1,24 @@
+package apiserver
+
+import (
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+// issue answers serviceaccounts/token: who asks gets a token of the service account.
+func (s *Server) issue(q *request) error {
+	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
+	t := &authenticationv1.TokenRequest{}
+	if err := s.decode(q, kind, t); err != nil {
+		return err
+	}
+	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+		return err
+	}
+	answer, err := s.o.Token(q.http.Context(), q.user, q.Namespace, q.Name, t)
+	if err != nil {
+		return err
+	}
+	return q.media.WriteObject(q.w, http.StatusCreated, kind, answer)
+}

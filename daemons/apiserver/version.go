@@ -1,0 +1,71 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// These are set by the linker: -X clusterctl/daemons/apiserver.gitVersion=v1.37.2
+var (
+	gitVersion = "v1.37.2"
+	gitCommit  = "unknown"
+	buildDate  = "1970-01-01T00:00:00Z"
+)
+
+// Version is the API's version, as /version tells it.
+func Version() version.Info {
+	parts := strings.SplitN(strings.TrimPrefix(gitVersion, "v"), ".", 3)
+	info := version.Info{
+		GitVersion: gitVersion, GitCommit: gitCommit, GitTreeState: "clean", BuildDate: buildDate,
+		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if len(parts) > 1 {
+		info.Major, info.Minor = parts[0], parts[1]
+	}
+	return info
+}
+
+func writeVersion(q *request) error { return writeJSON(q, Version()) }
+
+func writeJSON(q *request, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	q.w.Header().Set("Content-Type", "application/json")
+	_, err = q.w.Write(append(data, '\n'))
+	return err
+}
+
+// writePaths answers / with what there is.
+func (s *Server) writePaths(q *request) error {
+	paths := []string{"/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	for gvr := range s.served {
+		if gvr.Group != "" {
+			paths = append(paths, "/apis/"+gvr.Group, "/apis/"+gvr.Group+"/"+gvr.Version)
+		}
+	}
+	slices.Sort(paths)
+	return writeJSON(q, map[string][]string{"paths": slices.Compact(paths)})
+}
+
+func profile(q *request) {
+	switch strings.TrimPrefix(q.Path, "/debug/pprof/") {
+	case "profile":
+		pprof.Profile(q.w, q.http)
+	case "trace":
+		pprof.Trace(q.w, q.http)
+	case "symbol":
+		pprof.Symbol(q.w, q.http)
+	case "cmdline":
+		http.Error(q.w, "not told", http.StatusNotFound)
+	default:
+		pprof.Index(q.w, q.http)
+	}
+}

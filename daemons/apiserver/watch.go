@@ -1,0 +1,255 @@
+package apiserver
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"clusterctl/daemons/apiserver/cache"
+)
+
+const (
+	bookmarkEvery = time.Minute
+	// A client that takes nothing for this long is let go: it holds a connection, not a queue.
+	stuckAfter = 30 * time.Second
+	// chunk is how many bytes are gathered before they are sent.
+	chunk = 32 << 10
+)
+
+// watcher is one watch: a cursor over the kind's log and how its events are sent.
+type watcher struct {
+	q         *request
+	sel       selection
+	rows      metav1.IncludeObjectPolicy
+	bookmarks bool
+	control   *http.ResponseController
+	buf       []byte
+	sent      bool // whether an event has gone out: a table's first one has the columns
+}
+
+// watch answers with events until the client goes, time is up or the log has run away
+// from it.
+func (s *Server) watch(q *request) error {
+	sel, err := selectionOf(q)
+	if err != nil {
+		return err
+	}
+	w := &watcher{
+		q: q, sel: sel, rows: rowsOf(q), control: http.NewResponseController(q.w),
+		bookmarks: isTrue(q.query.Get("allowWatchBookmarks")),
+	}
+	timeout, err := watchTimeout(q)
+	if err != nil {
+		return err
+	}
+	initial, err := initialEvents(q)
+	if err != nil {
+		return err
+	}
+	version := q.query.Get("resourceVersion")
+	start, err := s.watchFrom(q, version, initial)
+	if err != nil {
+		return err
+	}
+	var snapshot *cache.Snapshot
+	if initial {
+		snapshot = q.cache.Snapshot()
+		start = max(start, snapshot.Revision)
+	}
+	cursor, err := q.cache.Watch(sel.topic(q), start)
+	if err != nil {
+		return gone(err, start, max(1, q.cache.Revision()))
+	}
+	defer cursor.Close()
+	q.w.Header().Set("Content-Type", q.media.WatchContentType())
+	q.w.WriteHeader(http.StatusOK)
+	if snapshot != nil {
+		if err := w.begin(snapshot, start, isTrue(q.query.Get("sendInitialEvents"))); err != nil {
+			return nil
+		}
+	}
+	if w.flush() != nil {
+		return nil
+	}
+	w.follow(s, cursor, timeout)
+	return nil
+}
+
+// watchFrom returns the revision after which events are wanted.
+func (s *Server) watchFrom(q *request, version string, initial bool) (int64, error) {
+	if initial {
+		return s.fresh(q.http.Context(), version)
+	}
+	if version == "" || version == "0" {
+		return s.fresh(q.http.Context(), version)
+	}
+	revision, err := parseVersion(version)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.filled(q.http.Context()); err != nil {
+		return 0, err
+	}
+	// A revision that others have reached is on its way to us, too.
+	if _, err := s.reached(q.http.Context(), revision); err != nil {
+		return 0, err
+	}
+	return revision, nil
+}
+
+// initialEvents says whether the watch begins with what there is.
+func initialEvents(q *request) (bool, error) {
+	send, version, match := q.query.Get("sendInitialEvents"), q.query.Get("resourceVersion"), q.query.Get("resourceVersionMatch")
+	if send == "" {
+		if match != "" {
+			return false, apierrors.NewBadRequest("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+		}
+		return version == "" || version == "0", nil
+	}
+	if match != string(metav1.ResourceVersionMatchNotOlderThan) {
+		return false, apierrors.NewBadRequest("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+	}
+	return isTrue(send), nil
+}
+
+func watchTimeout(q *request) (time.Duration, error) {
+	if text := q.query.Get("timeoutSeconds"); text != "" && text != "0" {
+		seconds, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || seconds < 0 {
+			return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid timeoutSeconds %q", text))
+		}
+		return time.Duration(seconds) * time.Second, nil
+	}
+	// Spread, so that watches that began together do not end together.
+	return 30*time.Minute + rand.N(30*time.Minute), nil
+}
+
+func isTrue(text string) bool { return text == "true" || text == "1" }
+
+// topic is the narrowest log that has all events of a selection.
+func (sel *selection) topic(q *request) cache.Topic {
+	switch {
+	case sel.name != "" && (!q.served.Namespaced || sel.prefix != ""):
+		return cache.Topic{Key: sel.prefix + sel.name}
+	case sel.field > 0:
+		return cache.Topic{Field: sel.field, Value: sel.value}
+	case sel.prefix != "":
+		return cache.Topic{Namespace: sel.prefix[:len(sel.prefix)-1]}
+	}
+	return cache.Topic{}
+}
+
+// begin sends what there is.
+func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) error {
+	var err error
+	w.sel.each(w.q, snapshot, "", func(e *cache.Entry) bool {
+		err = w.append(watch.Added, e)
+		return err == nil
+	})
+	if err == nil && mark && w.bookmarks {
+		w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(revision, 10), true)
+	}
+	return err
+}
+
+// follow sends events as they come.
+func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration) {
+	end := time.NewTimer(timeout)
+	defer end.Stop()
+	bookmark := time.NewTicker(bookmarkEvery)
+	defer bookmark.Stop()
+	for {
+		reached := s.cache.Reached()
+		events, wake, err := cursor.Next()
+		if err != nil {
+			w.expire(reached)
+			return
+		}
+		if len(events) > 0 {
+			if w.send(events) != nil {
+				return
+			}
+			continue
+		}
+		select {
+		case <-wake:
+		case <-bookmark.C:
+			// Nothing was waiting when reached was read: the watch is that far.
+			if w.bookmarks {
+				w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(reached, 10), false)
+				if err != nil || w.flush() != nil {
+					return
+				}
+			}
+		case <-end.C:
+			return
+		case <-w.q.http.Context().Done():
+			return
+		case <-s.shutdown:
+			return
+		}
+	}
+}
+
+func (w *watcher) send(events []*cache.Event) error {
+	for _, e := range events {
+		before, after := w.sel.matches(e.Prev), w.sel.matches(e.Entry)
+		var err error
+		switch {
+		case before && after:
+			err = w.append(watch.Modified, e.Entry)
+		case after:
+			err = w.append(watch.Added, e.Entry)
+		case before:
+			err = w.append(watch.Deleted, e.Left())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.flush()
+}
+
+func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
+	var err error
+	w.buf, err = w.q.media.AppendEvent(w.buf, t, w.q.served, e, w.rows, !w.sent)
+	w.sent = true
+	if err == nil && len(w.buf) > chunk {
+		err = w.write()
+	}
+	return err
+}
+
+func (w *watcher) write() error {
+	_ = w.control.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every connection has deadlines
+	_, err := w.q.w.Write(w.buf)
+	w.buf = w.buf[:0]
+	return err
+}
+
+func (w *watcher) flush() error {
+	if len(w.buf) > 0 {
+		if err := w.write(); err != nil {
+			return err
+		}
+	}
+	if cap(w.buf) > 4*chunk {
+		w.buf = nil
+	}
+	return w.control.Flush()
+}
+
+// expire tells the client to list again.
+func (w *watcher) expire(reached int64) {
+	var err error
+	w.buf, err = w.q.media.AppendStatus(w.buf, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d", reached)).ErrStatus)
+	if err == nil {
+		_ = w.flush() // the client is told by the end of the stream as well
+	}
+}

@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"clusterctl/daemons/apiserver/cache"
+)
+
+// WatchContentType is the header of a stream of watch events.
+func (m Media) WatchContentType() string {
+	if m.Format == Protobuf {
+		return m.ContentType() + ";stream=watch"
+	}
+	return m.ContentType()
+}
+
+// AppendEvent appends a watch event about an entry. headings says whether a table
+// carries its columns: the first one of a stream does.
+func (m Media) AppendEvent(to []byte, t watch.EventType, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy, headings bool) ([]byte, error) {
+	if m.Format == Protobuf {
+		object, err := m.AppendEntry(nil, s, e, rows, headings)
+		if err != nil {
+			return to, err
+		}
+		return appendFrame(to, t, object)
+	}
+	to = append(to, `{"type":"`...)
+	to = append(to, t...)
+	to = append(to, `","object":`...)
+	to, err := m.AppendEntry(to, s, e, rows, headings)
+	return append(to, "}\n"...), err
+}
+
+// AppendStatus appends an error as a watch event.
+func (m Media) AppendStatus(to []byte, status metav1.Status) ([]byte, error) {
+	status.Kind, status.APIVersion = "Status", "v1"
+	if m.Format == Protobuf {
+		raw, err := status.Marshal()
+		if err != nil {
+			return to, err
+		}
+		return appendFrame(to, watch.Error, appendEnvelope(nil, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, raw))
+	}
+	return append(appendValue(append(to, `{"type":"ERROR","object":`...), status), "}\n"...), nil
+}
+
+// AppendBookmark appends an event that says how far the watch has come. initial marks
+// the end of the objects that there were at its start.
+func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool) ([]byte, error) {
+	meta := metav1.ObjectMeta{ResourceVersion: revision}
+	if initial {
+		meta.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	gvk := s.Version()
+	if m.As != "" && m.As != "Table" {
+		gvk = m.partialKind(false)
+	}
+	if m.Format == Protobuf {
+		// Metadata is field 1 of every object: this is an empty one of any kind.
+		raw, err := (&metav1.PartialObjectMetadata{ObjectMeta: meta}).Marshal()
+		if err != nil {
+			return to, err
+		}
+		return appendFrame(to, watch.Bookmark, appendEnvelope(nil, gvk, raw))
+	}
+	version, kind := gvk.ToAPIVersionAndKind()
+	object := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, kind, version)
+	object = append(appendValue(object, meta), '}')
+	to = append(to, `{"type":"BOOKMARK","object":`...)
+	if m.As == "Table" {
+		to = m.appendTableHead(to, s, revision, "", nil, false)
+		to = append(to, `{"cells":[],"object":`...)
+		to = append(to, object...)
+		to = append(to, "}]}"...)
+	} else {
+		to = append(to, object...)
+	}
+	return append(to, "}\n"...), nil
+}
+
+// appendFrame appends a protobuf watch event with its length before it.
+func appendFrame(to []byte, t watch.EventType, object []byte) ([]byte, error) {
+	event := metav1.WatchEvent{Type: string(t)}
+	event.Object.Raw = object
+	data, err := event.Marshal()
+	if err != nil {
+		return to, fmt.Errorf("encode a watch event: %w", err)
+	}
+	to = binary.BigEndian.AppendUint32(to, uint32(len(data)))
+	return append(to, data...), nil
+}

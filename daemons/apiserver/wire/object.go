@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/apiserver/cache"
+)
+
+// partialKind is the shape that only metadata takes.
+func (m Media) partialKind(list bool) schema.GroupVersionKind {
+	kind := "PartialObjectMetadata"
+	if list {
+		kind = "PartialObjectMetadataList"
+	}
+	return schema.GroupVersionKind{Group: metav1.GroupName, Version: m.Version, Kind: kind}
+}
+
+// AppendEntry appends one object as the client wants it. rows says how much of the
+// object a table's rows carry.
+func (m Media) AppendEntry(to []byte, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy, headings bool) ([]byte, error) {
+	switch {
+	case m.As == "Table":
+		to = m.appendTableHead(to, s, strconv.FormatInt(e.Revision, 10), "", nil, headings)
+		to, err := appendRow(to, m, s, e, rows)
+		return append(to, "]}"...), err
+	case m.As != "" && m.Format == Protobuf:
+		raw, err := rawMetadata(e)
+		return appendEnvelope(to, m.partialKind(false), raw), err
+	case m.As != "":
+		return m.appendPartial(to, e), nil
+	case m.Format == Protobuf:
+		raw, err := s.raw(e)
+		return appendEnvelope(to, s.Version(), raw), err
+	}
+	return s.AppendJSON(to, e)
+}
+
+func (m Media) appendPartial(to []byte, e *cache.Entry) []byte {
+	to = append(to, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`...)
+	to = append(to, m.Version...)
+	to = append(to, `","metadata":`...)
+	to = e.AppendMetadata(to)
+	return append(to, '}')
+}
+
+// WriteEntry answers with one object.
+func (m Media) WriteEntry(w http.ResponseWriter, code int, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy) error {
+	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
+		m.Format = JSON
+	}
+	data, err := m.AppendEntry(make([]byte, 0, len(e.JSON)+256), s, e, rows, true)
+	if err != nil {
+		return err
+	}
+	return m.send(w, code, data)
+}
+
+// WriteObject answers with an object that is not in the cache. A shape other than
+// the object's own is not made of it.
+func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	if m.Format == Protobuf {
+		if raw, err := Raw(obj); err == nil {
+			return m.send(w, code, appendEnvelope(nil, gvk, raw))
+		}
+		m.Format = JSON
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return fmt.Errorf("encode a %s: %w", gvk.Kind, err)
+	}
+	return m.send(w, code, data)
+}
+
+// send writes finished JSON or protobuf in the format asked for.
+func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
+	switch {
+	case m.Format == YAML:
+		text, err := yaml.JSONToYAML(data)
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		data = text
+	case m.Format == JSON && m.Pretty:
+		var out bytes.Buffer
+		if err := json.Indent(&out, data, "", "  "); err == nil {
+			data = append(out.Bytes(), '\n')
+		}
+	case m.Format == JSON:
+		data = append(data, '\n')
+	}
+	w.Header().Set("Content-Type", m.ContentType())
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(code)
+	_, err := w.Write(data)
+	return err
+}

@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/kinds"
+)
+
+// Served is a kind as it is served under one group version: its own, or an alias.
+type Served struct {
+	*kinds.Kind
+	Alias *kinds.Alias // nil: the kind's own group version
+}
+
+// Version returns the group, version and kind that clients see.
+func (s Served) Version() schema.GroupVersionKind {
+	if s.Alias != nil {
+		return s.Alias.GVK
+	}
+	return s.GVK
+}
+
+// Name returns the resource that clients see.
+func (s Served) Name() schema.GroupVersionResource {
+	name := s.Resource
+	if s.Alias != nil && s.Alias.Resource != "" {
+		name = s.Alias.Resource
+	}
+	return s.Version().GroupVersion().WithResource(name)
+}
+
+// Empty returns a new object of the version that clients see.
+func (s Served) Empty() runtime.Object {
+	if s.Alias != nil {
+		return s.Alias.New()
+	}
+	return s.New()
+}
+
+// Hub turns what a client sent into the stored version.
+func (s Served) Hub(obj runtime.Object) (runtime.Object, error) {
+	if s.Alias == nil {
+		return obj, nil
+	}
+	hub, err := s.Alias.ToHub(obj)
+	if err != nil {
+		return nil, fmt.Errorf("convert a %s: %w", s.Alias.GVK, err)
+	}
+	hub.GetObjectKind().SetGroupVersionKind(s.GVK)
+	return hub, nil
+}
+
+// View turns a stored object into what the client sees.
+func (s Served) View(hub runtime.Object) (runtime.Object, error) {
+	if s.Alias == nil {
+		return hub, nil
+	}
+	obj, err := s.Alias.FromHub(hub)
+	if err != nil {
+		return nil, fmt.Errorf("convert a %s to %s: %w", s.GVK.Kind, s.Alias.GVK, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(s.Alias.GVK)
+	return obj, nil
+}
+
+// AppendJSON appends an entry as clients see it.
+func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
+	if s.Alias == nil {
+		return e.AppendJSON(to), nil
+	}
+	data, err := e.Made(cache.AliasJSON, func(e *cache.Entry) ([]byte, error) {
+		obj, err := s.View(e.Object())
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(obj)
+	})
+	return append(to, data...), err
+}
+
+// marshaller is what types with a protobuf form have.
+type marshaller interface{ Marshal() ([]byte, error) }
+
+// raw returns the entry's protobuf message, without the envelope.
+func (s Served) raw(e *cache.Entry) ([]byte, error) {
+	form := cache.Protobuf
+	if s.Alias != nil {
+		form = cache.AliasProtobuf
+	}
+	return e.Made(form, func(e *cache.Entry) ([]byte, error) {
+		obj, err := s.View(e.Object())
+		if err != nil {
+			return nil, err
+		}
+		return Raw(obj)
+	})
+}
+
+func rawMetadata(e *cache.Entry) ([]byte, error) {
+	return e.Made(cache.ProtobufMetadata, func(e *cache.Entry) ([]byte, error) {
+		return partial(e).Marshal()
+	})
+}
+
+func partial(e *cache.Entry) *metav1.PartialObjectMetadata {
+	p := &metav1.PartialObjectMetadata{}
+	if m, ok := e.Object().(metav1.ObjectMetaAccessor); ok {
+		if meta, ok := m.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			p.ObjectMeta = *meta
+		}
+	}
+	return p
+}
+
+// Raw returns an object's protobuf message.
+func Raw(obj runtime.Object) ([]byte, error) {
+	m, ok := obj.(marshaller)
+	if !ok {
+		return nil, notAcceptable(fmt.Sprintf("%T has no protobuf form", obj))
+	}
+	return m.Marshal()
+}
+
+// HasProtobuf says whether the served version has a protobuf form.
+func (s Served) HasProtobuf() bool {
+	_, ok := s.Empty().(marshaller)
+	return ok
+}

@@ -1,0 +1,353 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/store"
+)
+
+// write is a write on its way through its stages.
+type write struct {
+	s *Server
+	q *request
+
+	operation   string // CREATE or UPDATE, as admission calls it
+	subresource string // whose rules hold; empty for the object itself
+	dryRun      bool
+	manager     string // of fields
+	applied     bool   // whether fields are owned already, by apply
+
+	live *cache.Entry   // what is stored; nil: nothing
+	old  runtime.Object // the same, decoded, not to be changed
+	obj  runtime.Object // what shall be stored
+
+	data []byte    // obj, encoded
+	more store.Txn // what is claimed and released in the same transaction
+}
+
+// creation and change are the stages of writes, from top to bottom. The request has
+// been decoded before, and the store is written after.
+var (
+	creation = []func(*write) error{
+		(*write).setDefaults,
+		(*write).own,
+		(*write).mutate,
+		(*write).setDefaults,
+		(*write).bear,
+		(*write).validate,
+		(*write).approve,
+		(*write).allocate,
+		(*write).encode,
+	}
+	change = []func(*write) error{
+		(*write).setDefaults,
+		(*write).own,
+		(*write).mutate,
+		(*write).setDefaults,
+		(*write).carryOver,
+		(*write).validate,
+		(*write).approve,
+		(*write).allocate,
+		(*write).encode,
+	}
+)
+
+// part is the subresource of writes whose handler takes a part of what was sent into
+// the stored object itself.
+const part = "part"
+
+// newWrite reads the options that writes have.
+func (s *Server) newWrite(q *request) (*write, error) {
+	w := &write{s: s, q: q, manager: q.query.Get("fieldManager")}
+	var err error
+	if w.dryRun, err = dryRun(q.query["dryRun"]); err != nil {
+		return nil, err
+	}
+	if len(w.manager) > 128 || strings.ContainsFunc(w.manager, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return nil, apierrors.NewBadRequest("invalid fieldManager: at most 128 printable characters")
+	}
+	if w.manager == "" {
+		w.manager, _, _ = strings.Cut(q.http.UserAgent(), "/")
+		if w.manager = w.manager[:min(len(w.manager), 128)]; w.manager == "" {
+			w.manager = "unknown"
+		}
+	}
+	switch q.Subresource {
+	case "status", "approval":
+		w.subresource = q.Subresource
+		if q.Subresource == "approval" {
+			w.subresource = "status"
+		}
+	case "binding", "ephemeralcontainers", "resize", "finalize":
+		w.subresource = part
+	}
+	return w, nil
+}
+
+func dryRun(values []string) (bool, error) {
+	for _, v := range values {
+		if v != metav1.DryRunAll {
+			return false, apierrors.NewBadRequest(fmt.Sprintf("invalid dryRun %q, only All is known", v))
+		}
+	}
+	return len(values) > 0, nil
+}
+
+func (w *write) through(stages []func(*write) error) error {
+	for _, stage := range stages {
+		if err := stage(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *write) setDefaults() error {
+	if w.q.served.Default != nil {
+		w.q.served.Default(w.obj)
+	}
+	return nil
+}
+
+// admission is the write as admission plugins see it.
+func (w *write) admission() *api.Admission {
+	return &api.Admission{
+		Operation: w.operation, User: w.q.user,
+		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
+		Namespace: w.q.Namespace, Name: w.name(),
+		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
+	}
+}
+
+func (w *write) name() string {
+	if m, err := meta.Accessor(w.obj); w.obj != nil && err == nil && m.GetName() != "" {
+		return m.GetName()
+	}
+	return w.q.Name
+}
+
+func (w *write) mutate() error {
+	a := w.admission()
+	for _, plugin := range w.s.o.Mutators {
+		if err := plugin.Admit(w.q.http.Context(), a); err != nil {
+			return err
+		}
+	}
+	w.obj = a.Object
+	return nil
+}
+
+// approve asks the validating plugins.
+func (w *write) approve() error {
+	a := w.admission()
+	for _, plugin := range w.s.o.Validators {
+		if err := plugin.Validate(w.q.http.Context(), a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *write) encode() error {
+	data, err := cache.Encode(w.q.served.Kind, w.obj)
+	w.data = data
+	return err
+}
+
+// key is the object's key in the store.
+func (w *write) key() string {
+	m, err := meta.Accessor(w.obj)
+	if w.obj == nil || err != nil {
+		return w.q.key()
+	}
+	if w.q.served.Namespaced {
+		return m.GetNamespace() + "/" + m.GetName()
+	}
+	return m.GetName()
+}
+
+// insert stores a new object.
+func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, error) {
+	w.operation = "CREATE"
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("read the metadata of a new %s: %w", w.q.served.GVK.Kind, err)
+	}
+	if m.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	generated := m.GetName() == "" && m.GetGenerateName() != ""
+	// A generated name may be taken: a few more are tried.
+	for attempt := 0; ; attempt++ {
+		w.obj, w.more = obj.DeepCopyObject(), store.Txn{}
+		if err := w.through(creation); err != nil {
+			return nil, err
+		}
+		e, taken, err := w.putNew(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case !taken:
+			return e, nil
+		case e != nil: // an address that somebody else got first
+			if attempt >= 16 {
+				return nil, apierrors.NewServerTimeout(w.q.gr(), "create", 1)
+			}
+			continue
+		case !generated:
+			return nil, apierrors.NewAlreadyExists(w.q.gr(), w.name())
+		case attempt >= 7:
+			return nil, apierrors.NewGenerateNameConflict(w.q.gr(), w.name(), 1)
+		}
+	}
+}
+
+// putNew puts the encoded object into the store unless its key or what it claims is
+// taken; an entry together with taken says that it was a claim.
+func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
+	k, key := w.q.served.Kind, w.key()
+	if w.dryRun {
+		there, err := w.s.stored(ctx, w.q, key)
+		if err != nil || there != nil {
+			return nil, there != nil, err
+		}
+		e, err = cache.NewEntry(k, key, w.data, 0, w.obj)
+		return e, false, err
+	}
+	full := w.s.cache.Key(k, key)
+	txn := w.more
+	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
+	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
+	r, err := w.s.o.Store.Commit(ctx, txn)
+	if err != nil {
+		return nil, false, unavailable(err)
+	}
+	if !r.Done {
+		if r.Current[0] == nil {
+			return &cache.Entry{}, true, nil
+		}
+		return nil, true, nil
+	}
+	e, err = cache.NewEntry(k, key, w.data, r.Revision, w.obj)
+	return e, false, err
+}
+
+// stored reads an object from the store itself.
+func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
+	kv, err := s.o.Store.Get(ctx, s.cache.Key(q.served.Kind, key))
+	if err != nil || kv == nil {
+		return nil, unavailable(err)
+	}
+	return cache.NewEntry(q.served.Kind, key, kv.Value, kv.Revision, nil)
+}
+
+// modify changes the object that the request names. next makes the new object of the
+// one that is stored, which it must not change. It is called again when somebody else
+// was faster. A missing object is an error unless next makes one of nil.
+func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runtime.Object, error)) (*cache.Entry, error) {
+	w.operation = "UPDATE"
+	key := w.q.key()
+	live, fresh := w.q.cache.Get(key), false
+	for ctx.Err() == nil {
+		if live == nil && !fresh {
+			var err error
+			if live, err = w.s.stored(ctx, w.q, key); err != nil {
+				return nil, err
+			}
+			fresh = true
+		}
+		e, lost, err := w.attempt(ctx, live, next)
+		switch {
+		case err == nil && !lost:
+			if e.Revision != live0(live) || fresh || w.dryRun {
+				return e, nil
+			}
+			// Nothing to change: good if what the cache has is still what is stored.
+		case err != nil && fresh:
+			return nil, err
+		}
+		// What was refused, or seemed needless, is judged again by what the store has.
+		again, readErr := w.s.stored(ctx, w.q, key)
+		if readErr != nil {
+			return nil, readErr
+		}
+		if !lost && live0(again) == live0(live) {
+			return e, err
+		}
+		live, fresh = again, true
+	}
+	return nil, ctx.Err()
+}
+
+func live0(e *cache.Entry) int64 {
+	if e == nil {
+		return 0
+	}
+	return e.Revision
+}
+
+// attempt makes one try, from one stored state. lost says that the store holds another.
+func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtime.Object) (runtime.Object, error)) (e *cache.Entry, lost bool, err error) {
+	w.live, w.old, w.more, w.applied = live, nil, store.Txn{}, false
+	if live != nil {
+		w.old = live.Object()
+	}
+	if w.obj, err = next(w.old); err != nil {
+		return nil, false, err
+	}
+	if live == nil {
+		w.operation = "CREATE"
+		if err := w.through(creation); err != nil {
+			return nil, false, err
+		}
+		e, lost, err = w.putNew(ctx)
+		return e, lost, err
+	}
+	w.operation = "UPDATE"
+	if err := w.through(change); err != nil {
+		return nil, false, err
+	}
+	return w.put(ctx)
+}
+
+// put writes the encoded object over the live one, or removes it when nothing holds
+// it any more.
+func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
+	k := w.q.served.Kind
+	full := w.s.cache.Key(k, w.live.Key)
+	txn := w.more
+	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
+	switch {
+	case w.released():
+		w.release(&txn)
+		txn.Deletes = append(txn.Deletes, full)
+	case bytes.Equal(w.data, w.live.JSON):
+		return w.live, false, nil
+	default:
+		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
+	}
+	if w.dryRun {
+		e, err = cache.NewEntry(k, w.live.Key, w.data, w.live.Revision, w.obj)
+		return e, false, err
+	}
+	r, err := w.s.o.Store.Commit(ctx, txn)
+	if err != nil {
+		return nil, false, unavailable(err)
+	}
+	if !r.Done {
+		return nil, true, nil
+	}
+	e, err = cache.NewEntry(k, w.live.Key, w.data, r.Revision, w.obj)
+	return e, false, err
+}
