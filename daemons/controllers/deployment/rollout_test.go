@@ -1,0 +1,143 @@
+package deployment
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+)
+
+func rolling(wanted int32, surge, unavailable intstr.IntOrString) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: 1},
+		Spec: appsv1.DeploymentSpec{Replicas: &wanted, Strategy: appsv1.DeploymentStrategy{
+			Type:          appsv1.RollingUpdateDeploymentStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
+		}},
+	}
+}
+
+func set1(name string, age int, replicas, available int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas},
+		Status:     appsv1.ReplicaSetStatus{Replicas: replicas, AvailableReplicas: available, ReadyReplicas: available},
+	}
+}
+
+func TestStepMovesWithinTheLimits(t *testing.T) { // S19
+	percent, zero, one := intstr.FromString("25%"), intstr.FromInt32(0), intstr.FromInt32(1)
+	for _, c := range []struct {
+		name string
+		d    *appsv1.Deployment
+		new  *appsv1.ReplicaSet
+		old  []*appsv1.ReplicaSet
+		want map[string]int32
+	}{
+		{"first start takes all at once", rolling(4, percent, percent), set1("new", 0, 0, 0), nil, map[string]int32{"new": 4}},
+		{"surge first", rolling(4, percent, percent), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"new": 1}},
+		{"then old ones may go", rolling(4, percent, percent), set1("new", 0, 1, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
+		{"without surge, old ones first", rolling(2, zero, one), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{"old": 1}},
+		{"without unavailability, wait for the new one", rolling(2, one, zero), set1("new", 0, 1, 0), []*appsv1.ReplicaSet{set1("old", 9, 2, 2)}, map[string]int32{}},
+		{"broken old ones go at once", rolling(4, one, zero), set1("new", 0, 1, 1), []*appsv1.ReplicaSet{set1("old", 9, 4, 3)}, map[string]int32{"old": 3}},
+		{"done", rolling(4, percent, percent), set1("new", 0, 4, 4), []*appsv1.ReplicaSet{set1("old", 9, 0, 0)}, map[string]int32{}},
+		{"too many new ones", rolling(2, percent, percent), set1("new", 0, 4, 4), nil, map[string]int32{"new": 2}},
+		{"zero and zero still moves", rolling(4, zero, zero), set1("new", 0, 0, 0), []*appsv1.ReplicaSet{set1("old", 9, 4, 4)}, map[string]int32{"old": 3}},
+	} {
+		got := map[string]int32{}
+		for set, n := range step(c.d, c.new, c.old) {
+			got[set.Name] = n
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Whatever the order in which pods become available, a rollout ends, never has more
+// pods than surge allows, and never plans below the least availability. S19
+func TestRolloutsEndWithinTheLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		wanted := rapid.Int32Range(0, 12).Draw(t, "wanted")
+		surgeN, unavailableN := rapid.Int32Range(0, 4).Draw(t, "surge"), rapid.Int32Range(0, 4).Draw(t, "unavailable")
+		d := rolling(wanted, intstr.FromInt32(surgeN), intstr.FromInt32(unavailableN))
+		surge, unavailable := limits(d)
+		newSet := set1("new", 0, 0, 0)
+		sets := []*appsv1.ReplicaSet{newSet, set1("old", 9, wanted, wanted), set1("older", 20, 0, 0)}
+		for range 200 {
+			for set, n := range step(d, newSet, sets[1:]) {
+				before := *set.Spec.Replicas
+				set.Spec.Replicas = ptr.To(n)
+				if n < before { // healthy pods go only when no others are left
+					set.Status.AvailableReplicas = min(set.Status.AvailableReplicas, n)
+				}
+			}
+			var total, available int32
+			for _, set := range sets {
+				total += *set.Spec.Replicas
+				available += set.Status.AvailableReplicas
+			}
+			if total > wanted+surge {
+				t.Fatalf("%d pods, with %d wanted and a surge of %d", total, wanted, surge)
+			}
+			if available < wanted-unavailable {
+				t.Fatalf("%d available, with %d wanted and %d allowed to be unavailable", available, wanted, unavailable)
+			}
+			for _, set := range sets {
+				if set.Status.AvailableReplicas < *set.Spec.Replicas && rapid.Bool().Draw(t, "comes up") {
+					set.Status.AvailableReplicas++
+				}
+			}
+			if *newSet.Spec.Replicas == wanted && *sets[1].Spec.Replicas == 0 {
+				return
+			}
+		}
+		t.Fatalf("the rollout did not end: new %d/%d, old %d", *newSet.Spec.Replicas, wanted, *sets[1].Spec.Replicas)
+	})
+}
+
+func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) { // S19
+	d := rolling(20, intstr.FromInt32(2), intstr.FromInt32(2))
+	sets := []*appsv1.ReplicaSet{set1("new", 0, 4, 4), set1("old", 9, 8, 8)}
+	next := proportional(d, sets, func(*appsv1.ReplicaSet) int32 { return 12 })
+	var total int32
+	for _, set := range sets {
+		n, changed := next[set]
+		if !changed {
+			n = *set.Spec.Replicas
+		}
+		total += n
+	}
+	if total != 22 || next[sets[1]] <= next[sets[0]] {
+		t.Errorf("new %d, old %d: want 22 in all, most of them old", next[sets[0]], next[sets[1]])
+	}
+}
+
+func TestRecreateAndFullProgressAreReported(t *testing.T) { // S19
+	now := time.Unix(5000, 0)
+	d := rolling(2, intstr.FromInt32(1), intstr.FromInt32(0))
+	d.Spec.ProgressDeadlineSeconds = ptr.To[int32](600)
+	newSet := set1("web-1", 0, 2, 2)
+	s := status(d, newSet, []*appsv1.ReplicaSet{newSet}, nil, now)
+	if c := find(s, appsv1.DeploymentProgressing); c == nil || c.Reason != "NewReplicaSetAvailable" {
+		t.Errorf("progressing: %+v", c)
+	}
+	if c := find(s, appsv1.DeploymentAvailable); c == nil || c.Status != "True" {
+		t.Errorf("available: %+v", c)
+	}
+	d.Status = s
+	d.Generation = 2
+	stuck := set1("web-2", 0, 2, 0)
+	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, nil, now.Add(time.Second))
+	d.Status = s
+	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, nil, now.Add(602*time.Second))
+	if c := find(s, appsv1.DeploymentProgressing); c.Reason != "ProgressDeadlineExceeded" {
+		t.Errorf("a stuck rollout: %+v", c)
+	}
+}

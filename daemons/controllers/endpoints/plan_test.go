@@ -1,0 +1,127 @@
+package endpoints
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+)
+
+func service() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "s"},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.5", Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{
+			{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("http")}}},
+	}
+}
+
+func pod(i int, ready bool) *corev1.Pod {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.244.%d.%d", i/250, i%250+2),
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
+	}
+}
+
+func noZone(string) string { return "" }
+
+func TestASliceFollowsItsPods(t *testing.T) { // S20
+	ready, waiting, leaving, finished := pod(1, true), pod(2, false), pod(3, true), pod(4, true)
+	leaving.DeletionTimestamp = &metav1.Time{}
+	finished.Status.Phase = corev1.PodSucceeded
+	c := Plan(service(), []*corev1.Pod{ready, waiting, leaving, finished}, nil, noZone)
+	if len(c.Create) != 1 || len(c.Update)+len(c.Delete) != 0 {
+		t.Fatalf("changes: %+v", c)
+	}
+	slice := c.Create[0]
+	if *slice.Ports[0].Port != 8080 || slice.Labels[discoveryv1.LabelServiceName] != "web" {
+		t.Errorf("slice: %+v", slice)
+	}
+	var got []string
+	for _, e := range slice.Endpoints {
+		got = append(got, fmt.Sprintf("%s ready=%v serving=%v terminating=%v", e.TargetRef.Name, *e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating))
+	}
+	want := "[web-1 ready=true serving=true terminating=false web-2 ready=false serving=false terminating=false web-3 ready=false serving=true terminating=true]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// Applying a plan and planning again finds nothing to do, every pod with an address is
+// in exactly one slice, and no slice is over its size. S20
+func TestPlansConverge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var slices []*discoveryv1.EndpointSlice
+		names := 0
+		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			var pods []*corev1.Pod
+			for i := range 300 {
+				if rapid.IntRange(0, 2).Draw(t, "there") > 0 {
+					pods = append(pods, pod(i, rapid.Bool().Draw(t, "ready")))
+				}
+			}
+			slices = apply(slices, Plan(service(), pods, slices, noZone), &names)
+			seen := map[string]int{}
+			for _, s := range slices {
+				if len(s.Endpoints) > sliceSize {
+					t.Fatalf("a slice of %d", len(s.Endpoints))
+				}
+				for _, e := range s.Endpoints {
+					seen[targetUID(e)]++
+				}
+			}
+			for _, p := range pods {
+				if seen[string(p.UID)] != 1 {
+					t.Fatalf("pod %s is in %d slices", p.Name, seen[string(p.UID)])
+				}
+			}
+			if len(seen) != len(pods) {
+				t.Fatalf("%d endpoints of %d pods", len(seen), len(pods))
+			}
+			if again := Plan(service(), pods, slices, noZone); len(again.Create)+len(again.Update)+len(again.Delete) > 0 {
+				t.Fatalf("a second plan changes: %d, %d, %v", len(again.Create), len(again.Update), again.Delete)
+			}
+		}
+	})
+}
+
+func apply(slices []*discoveryv1.EndpointSlice, c Changes, names *int) []*discoveryv1.EndpointSlice {
+	gone := map[string]bool{}
+	for _, name := range c.Delete {
+		gone[name] = true
+	}
+	for _, s := range c.Update {
+		gone[s.Name] = true
+	}
+	var out []*discoveryv1.EndpointSlice
+	for _, s := range slices {
+		if !gone[s.Name] {
+			out = append(out, s)
+		}
+	}
+	for _, s := range c.Create {
+		*names++
+		s.Name = fmt.Sprintf("%s%d", s.GenerateName, *names)
+		out = append(out, s)
+	}
+	return append(out, c.Update...)
+}
+
+func TestEndpointsGroupByPort(t *testing.T) { // S20
+	other := pod(2, true)
+	other.Spec.Containers[0].Ports[0].ContainerPort = 9090
+	subsets := Subsets(service(), []*corev1.Pod{pod(1, true), other, pod(3, false)})
+	if len(subsets) != 2 || subsets[0].Ports[0].Port != 8080 || len(subsets[0].NotReadyAddresses) != 1 || subsets[1].Ports[0].Port != 9090 {
+		t.Errorf("subsets: %+v", subsets)
+	}
+}

@@ -1,0 +1,39 @@
+package taint
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
+	added := time.Unix(1000, 0)
+	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TimeAdded: ptr.To(metav1.NewTime(added))}
+	tolerate := func(seconds *int64) corev1.Toleration {
+		return corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds}
+	}
+	for _, c := range []struct {
+		name        string
+		tolerations []corev1.Toleration
+		taints      []corev1.Taint
+		at          time.Time
+		evict       bool
+	}{
+		{"no taint", nil, nil, time.Time{}, false},
+		{"not tolerated: at once", nil, []corev1.Taint{unreachable}, time.Time{}, true},
+		{"tolerated for good", []corev1.Toleration{tolerate(nil)}, []corev1.Taint{unreachable}, time.Time{}, false},
+		{"tolerated for a while", []corev1.Toleration{tolerate(ptr.To[int64](300))}, []corev1.Taint{unreachable}, added.Add(300 * time.Second), true},
+		{"the shortest counts", []corev1.Toleration{tolerate(ptr.To[int64](300)), tolerate(nil), tolerate(ptr.To[int64](5))}, []corev1.Taint{unreachable}, added.Add(5 * time.Second), true},
+		{"zero is at once", []corev1.Toleration{tolerate(ptr.To[int64](0))}, []corev1.Taint{unreachable}, added, true},
+		{"a key of one's own", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, false},
+		{"another value", []corev1.Toleration{{Key: "x", Value: "a"}}, []corev1.Taint{{Key: "x", Value: "b", Effect: corev1.TaintEffectNoExecute}}, time.Time{}, true},
+	} {
+		at, evict := Deadline(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.tolerations}}, c.taints)
+		if evict != c.evict || !at.Equal(c.at) {
+			t.Errorf("%s: %v %v, want %v %v", c.name, at, evict, c.at, c.evict)
+		}
+	}
+}
