@@ -48,12 +48,13 @@ type Cgroups interface {
 // Options replace the kubelet's edges towards its machine. Zero fields mean the
 // real ones; a node that only pretends (package hollow) sets them all.
 type Options struct {
-	API     *rest.Config   // how to reach the API; nil reads the kubeconfig
-	Runtime cri.Service    // nil dials the configured endpoint
-	Mounter volume.Mounter // nil is the kernel
-	Cgroups Cgroups        // nil is the kernel's
-	Machine Machine        // nil measures this machine
-	LogRoot string         // directory of pods' logs; cri.LogRoot when empty
+	API     *rest.Config         // how to reach the API; nil reads the kubeconfig
+	Client  kubernetes.Interface // instead of a client made from API
+	Runtime cri.Service          // nil dials the configured endpoint
+	Mounter volume.Mounter       // nil is the kernel
+	Cgroups Cgroups              // nil is the kernel's
+	Machine Machine              // nil measures this machine
+	LogRoot string               // directory of pods' logs; cri.LogRoot when empty
 	// NoServer leaves out the HTTPS server and /healthz.
 	NoServer bool
 }
@@ -120,16 +121,11 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
 		logRoot: o.LogRoot, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
-	if k.api == nil {
-		if k.api, err = client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "kubelet"}); err != nil {
+	if k.client = o.Client; k.client == nil {
+		if err := k.connect(); err != nil {
 			return nil, err
 		}
 	}
-	clients, err := kubernetes.NewForConfig(k.api)
-	if err != nil {
-		return nil, fmt.Errorf("set up the API client: %w", err)
-	}
-	k.client = clients
 	if k.runtime == nil {
 		if k.runtime, err = cri.Dial(file.ContainerRuntimeEndpoint); err != nil {
 			return nil, err
@@ -164,6 +160,20 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k.pulls = newPuller(k.runtime)
 	k.metrics = newMetrics(env.Metrics)
 	return k, nil
+}
+
+// connect makes the client of the API.
+func (k *Kubelet) connect() (err error) {
+	if k.api == nil {
+		o := client.Options{Kubeconfig: k.cfg.Kubeconfig, APIServers: k.cfg.APIServers, UserAgent: "kubelet"}
+		if k.api, err = client.Config(o); err != nil {
+			return err
+		}
+	}
+	if k.client, err = kubernetes.NewForConfig(k.api); err != nil {
+		return fmt.Errorf("set up the API client: %w", err)
+	}
+	return nil
 }
 
 func nodeName(override string) (string, error) {

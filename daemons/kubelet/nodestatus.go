@@ -12,10 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/version"
 )
 
 // kubeletVersion is what nodes report: the Kubernetes release whose API this is.
-const kubeletVersion = "v1.37.2"
+const kubeletVersion = version.Kubernetes
 
 // measure fills in a node's status from what is so now. was is the status before,
 // of which conditions keep their transition times.

@@ -40,6 +40,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 		}
 	}
 	k.env.Log.Info("node registered", "node", k.name, "addresses", k.ips)
+	k.mirrors.sync(ctx, k.nodeRef())
 	leased := make(chan struct{})
 	go func() { defer close(leased); k.keepLease(ctx) }()
 	k.keepStatus(ctx)

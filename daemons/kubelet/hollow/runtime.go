@@ -1,0 +1,440 @@
+// Package hollow is a container runtime that only pretends: sandboxes have
+// addresses, containers run until they are stopped, and nothing is really started. A
+// kubelet over it is a hollow node: it behaves towards the API as a real one does,
+// without root, in any number per process. Package kubelet is the same over both.
+package hollow
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+)
+
+// Runtime pretends to be a container runtime. The zero value is ready to use, with
+// pods' addresses from 10.88.0.0/16.
+type Runtime struct {
+	// Pods is where sandboxes' addresses are from.
+	Pods netip.Prefix
+	// Exit returns how a container ends, with the code and after how long; ok false lets
+	// it run until it is stopped. Nil means that `exit N`, `true`, `false` and `sleep
+	// N` as a command mean what they say, and all else runs on.
+	Exit func(c *runtime.ContainerConfig) (after time.Duration, code int32, ok bool)
+	// Fail returns an error for a call that is to fail; nil means that none is.
+	Fail func(call string) error
+
+	mu         sync.Mutex
+	serial     int
+	sandboxes  map[string]*sandbox
+	containers map[string]*container
+	images     map[string]*runtime.Image
+	listeners  map[chan string]bool
+	calls      map[string]int
+}
+
+type sandbox struct {
+	id      string
+	config  *runtime.PodSandboxConfig
+	created time.Time
+	ready   bool
+	ip      string
+}
+
+type container struct {
+	id, sandbox string
+	config      *runtime.ContainerConfig
+	state       runtime.ContainerState
+	created     time.Time
+	started     time.Time
+	finished    time.Time
+	code        int32
+	reason      string
+	ended       chan struct{}
+	timer       *time.Timer
+}
+
+var _ cri.Service = (*Runtime)(nil)
+
+func notFound(what, id string) error { return status.Errorf(codes.NotFound, "%s %q not found", what, id) }
+
+// begin counts a call, and lets it fail when it is to.
+func (r *Runtime) begin(call string) error {
+	r.mu.Lock()
+	if r.calls == nil {
+		r.calls = map[string]int{}
+		r.sandboxes, r.containers = map[string]*sandbox{}, map[string]*container{}
+		r.images, r.listeners = map[string]*runtime.Image{}, map[chan string]bool{}
+	}
+	r.calls[call]++
+	fail := r.Fail
+	r.mu.Unlock()
+	if fail != nil {
+		return fail(call)
+	}
+	return nil
+}
+
+// Calls returns how often a call was made.
+func (r *Runtime) Calls(call string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[call]
+}
+
+func (r *Runtime) id() string {
+	r.serial++
+	return fmt.Sprintf("%064x", r.serial)
+}
+
+// tell tells the listeners of a pod's change. The caller holds mu.
+func (r *Runtime) tell(box *sandbox) {
+	if box == nil {
+		return
+	}
+	for l := range r.listeners {
+		select {
+		case l <- box.config.GetMetadata().GetUid():
+		default: // it will be asked again
+		}
+	}
+}
+
+// Close implements cri.Service.
+func (r *Runtime) Close() error { return nil }
+
+// Version implements cri.Runtime.
+func (r *Runtime) Version(context.Context) (*runtime.VersionResponse, error) {
+	if err := r.begin("Version"); err != nil {
+		return nil, err
+	}
+	return &runtime.VersionResponse{Version: "0.1.0", RuntimeName: "hollow", RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1"}, nil
+}
+
+// Status implements cri.Runtime.
+func (r *Runtime) Status(context.Context) (*runtime.RuntimeStatus, error) {
+	if err := r.begin("Status"); err != nil {
+		return nil, err
+	}
+	return &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}}, nil
+}
+
+// RunPodSandbox implements cri.Runtime.
+func (r *Runtime) RunPodSandbox(_ context.Context, config *runtime.PodSandboxConfig, _ string) (string, error) {
+	if err := r.begin("RunPodSandbox"); err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	box := &sandbox{id: r.id(), config: config, created: time.Now(), ready: true}
+	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtime.NamespaceMode_NODE {
+		pods := r.Pods
+		if !pods.IsValid() {
+			pods = netip.MustParsePrefix("10.88.0.0/16")
+		}
+		ip := pods.Masked().Addr()
+		for range r.serial%60000 + 1 {
+			ip = ip.Next()
+		}
+		box.ip = ip.String()
+	}
+	r.sandboxes[box.id] = box
+	r.tell(box)
+	return box.id, nil
+}
+
+// StopPodSandbox implements cri.Runtime.
+func (r *Runtime) StopPodSandbox(_ context.Context, id string) error {
+	if err := r.begin("StopPodSandbox"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	box := r.sandboxes[id]
+	if box == nil {
+		return nil
+	}
+	for _, c := range r.containers {
+		if c.sandbox == id {
+			r.end(c, 137, "Error")
+		}
+	}
+	box.ready = false
+	r.tell(box)
+	return nil
+}
+
+// RemovePodSandbox implements cri.Runtime.
+func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
+	if err := r.begin("RemovePodSandbox"); err != nil {
+		return err
+	}
+	if err := r.StopPodSandbox(ctx, id); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for cid, c := range r.containers {
+		if c.sandbox == id {
+			delete(r.containers, cid)
+		}
+	}
+	delete(r.sandboxes, id)
+	return nil
+}
+
+// PodSandboxStatus implements cri.Runtime.
+func (r *Runtime) PodSandboxStatus(_ context.Context, id string) (*runtime.PodSandboxStatus, error) {
+	if err := r.begin("PodSandboxStatus"); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	box := r.sandboxes[id]
+	if box == nil {
+		return nil, notFound("sandbox", id)
+	}
+	return &runtime.PodSandboxStatus{
+		Id: id, Metadata: box.config.Metadata, State: box.state(), CreatedAt: box.created.UnixNano(),
+		Network: &runtime.PodSandboxNetworkStatus{Ip: box.ip}, Labels: box.config.Labels, Annotations: box.config.Annotations,
+		Linux: &runtime.LinuxPodSandboxStatus{Namespaces: &runtime.Namespace{Options: box.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
+	}, nil
+}
+
+func (b *sandbox) state() runtime.PodSandboxState {
+	if b.ready {
+		return runtime.PodSandboxState_SANDBOX_READY
+	}
+	return runtime.PodSandboxState_SANDBOX_NOTREADY
+}
+
+func matches(labels, selector map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// ListPodSandbox implements cri.Runtime.
+func (r *Runtime) ListPodSandbox(_ context.Context, f *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error) {
+	if err := r.begin("ListPodSandbox"); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*runtime.PodSandbox
+	for _, b := range r.sandboxes {
+		if matches(b.config.Labels, f.GetLabelSelector()) && (f.GetState() == nil || f.State.State == b.state()) {
+			list = append(list, &runtime.PodSandbox{Id: b.id, Metadata: b.config.Metadata, State: b.state(), CreatedAt: b.created.UnixNano(),
+				Labels: b.config.Labels, Annotations: b.config.Annotations})
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Id < list[j].Id })
+	return list, nil
+}
+
+// CreateContainer implements cri.Runtime.
+func (r *Runtime) CreateContainer(_ context.Context, box string, config *runtime.ContainerConfig, _ *runtime.PodSandboxConfig) (string, error) {
+	if err := r.begin("CreateContainer"); err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.sandboxes[box]
+	if b == nil || !b.ready {
+		return "", notFound("ready sandbox", box)
+	}
+	c := &container{id: r.id(), sandbox: box, config: config, created: time.Now(), ended: make(chan struct{})}
+	r.containers[c.id] = c
+	r.tell(b)
+	return c.id, nil
+}
+
+// StartContainer implements cri.Runtime.
+func (r *Runtime) StartContainer(_ context.Context, id string) error {
+	if err := r.begin("StartContainer"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return notFound("container", id)
+	}
+	if c.state != runtime.ContainerState_CONTAINER_CREATED {
+		return status.Errorf(codes.FailedPrecondition, "container %q has been started before", id)
+	}
+	c.state, c.started = runtime.ContainerState_CONTAINER_RUNNING, time.Now()
+	r.writeLog(c, "started")
+	exit := r.Exit
+	if exit == nil {
+		exit = commandExit
+	}
+	if after, code, ok := exit(c.config); ok {
+		c.timer = time.AfterFunc(after, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.end(c, code, "")
+		})
+	}
+	r.tell(r.sandboxes[c.sandbox])
+	return nil
+}
+
+// commandExit understands the few commands that tests and demonstrations end by.
+func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
+	words := strings.Fields(strings.Join(append(append([]string{}, c.Command...), c.Args...), " "))
+	if len(words) > 1 && (words[0] == "sh" || words[0] == "/bin/sh") {
+		words = words[2:]
+	}
+	if len(words) == 0 {
+		return 0, 0, false
+	}
+	argument := 0.0
+	if len(words) > 1 {
+		argument, _ = strconv.ParseFloat(words[1], 64)
+	}
+	switch filepath.Base(words[0]) {
+	case "true":
+		return 0, 0, true
+	case "false":
+		return 0, 1, true
+	case "exit":
+		return 0, int32(argument), true
+	case "sleep":
+		return time.Duration(argument * float64(time.Second)), 0, argument > 0 && argument < 86400
+	}
+	return 0, 0, false
+}
+
+// end ends a container that runs. The caller holds mu.
+func (r *Runtime) end(c *container, code int32, reason string) {
+	if c.state != runtime.ContainerState_CONTAINER_RUNNING {
+		return
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.state, c.finished, c.code, c.reason = runtime.ContainerState_CONTAINER_EXITED, time.Now(), code, reason
+	if reason == "" && code != 0 {
+		c.reason = "Error"
+	} else if reason == "" {
+		c.reason = "Completed"
+	}
+	r.writeLog(c, fmt.Sprintf("ended with %d", code))
+	close(c.ended)
+	r.tell(r.sandboxes[c.sandbox])
+}
+
+// writeLog adds a line to a container's log, where there is a place for it.
+func (r *Runtime) writeLog(c *container, line string) {
+	box := r.sandboxes[c.sandbox]
+	if box == nil || box.config.LogDirectory == "" || c.config.LogPath == "" {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(box.config.LogDirectory, c.config.LogPath), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "%s stdout F hollow container %s\n", time.Now().UTC().Format(time.RFC3339Nano), line)
+}
+
+// Crash ends a running container of a pod as if its process had exited, and
+// reports whether there was one.
+func (r *Runtime) Crash(podName, containerName string, code int32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.containers {
+		if c.state == runtime.ContainerState_CONTAINER_RUNNING && c.config.Labels[cri.LabelPodName] == podName && c.config.GetMetadata().GetName() == containerName {
+			r.end(c, code, "")
+			return true
+		}
+	}
+	return false
+}
+
+// StopContainer implements cri.Runtime.
+func (r *Runtime) StopContainer(_ context.Context, id string, _ time.Duration) error {
+	if err := r.begin("StopContainer"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[id]; c != nil {
+		r.end(c, 0, "")
+	}
+	return nil
+}
+
+// RemoveContainer implements cri.Runtime.
+func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
+	if err := r.begin("RemoveContainer"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[id]; c != nil {
+		r.end(c, 137, "Error")
+		delete(r.containers, id)
+		r.tell(r.sandboxes[c.sandbox])
+	}
+	return nil
+}
+
+// ListContainers implements cri.Runtime.
+func (r *Runtime) ListContainers(_ context.Context, f *runtime.ContainerFilter) ([]*runtime.Container, error) {
+	if err := r.begin("ListContainers"); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*runtime.Container
+	for _, c := range r.containers {
+		if matches(c.config.Labels, f.GetLabelSelector()) {
+			list = append(list, &runtime.Container{Id: c.id, PodSandboxId: c.sandbox, Metadata: c.config.Metadata, Image: c.config.Image,
+				ImageRef: c.config.Image.GetImage(), ImageId: c.config.Image.GetImage(), State: c.state, CreatedAt: c.created.UnixNano(),
+				Labels: c.config.Labels, Annotations: c.config.Annotations})
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Id < list[j].Id })
+	return list, nil
+}
+
+// ContainerStatus implements cri.Runtime.
+func (r *Runtime) ContainerStatus(_ context.Context, id string) (*runtime.ContainerStatus, error) {
+	if err := r.begin("ContainerStatus"); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return nil, notFound("container", id)
+	}
+	s := &runtime.ContainerStatus{
+		Id: id, Metadata: c.config.Metadata, State: c.state, CreatedAt: c.created.UnixNano(),
+		Image: &runtime.ImageSpec{Image: c.config.Image.GetUserSpecifiedImage()}, ImageRef: c.config.Image.GetImage(), ImageId: c.config.Image.GetImage(),
+		ExitCode: c.code, Reason: c.reason, Labels: c.config.Labels, Annotations: c.config.Annotations, Mounts: c.config.Mounts, LogPath: c.config.LogPath,
+	}
+	if !c.started.IsZero() {
+		s.StartedAt = c.started.UnixNano()
+	}
+	if !c.finished.IsZero() {
+		s.FinishedAt = c.finished.UnixNano()
+	}
+	return s, nil
+}
