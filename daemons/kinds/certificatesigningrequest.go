@@ -3,7 +3,6 @@ package kinds
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,29 +31,14 @@ func certificateSigningRequests() *Kind {
 		}),
 		Columns: columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
 		Row:     row(signingRequestRow),
-		// The conditions that approve or deny come through approval alone.
-		Status: status(func(to, from *certificatesv1.CertificateSigningRequest) {
-			decided := decisions(to.Status.Conditions)
-			to.Status = *from.Status.DeepCopy()
-			rest := slices.DeleteFunc(to.Status.Conditions, isDecision)
-			to.Status.Conditions = append(decided, rest...)
-		}),
+		// Conditions that approve or deny come through approval alone, which admission sees to.
+		Status:       status(func(to, from *certificatesv1.CertificateSigningRequest) { to.Status = *from.Status.DeepCopy() }),
 		Subresources: []string{"approval"},
 	}
 }
 
 func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
 	return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
-}
-
-func decisions(list []certificatesv1.CertificateSigningRequestCondition) []certificatesv1.CertificateSigningRequestCondition {
-	var out []certificatesv1.CertificateSigningRequestCondition
-	for _, c := range list {
-		if isDecision(c) {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {

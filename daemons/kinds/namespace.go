@@ -16,15 +16,14 @@ func namespaces() *Kind {
 		NameErrors: dns1123LabelName,
 		Default:    does(defaultNamespace),
 		PrepareCreate: does(func(n *corev1.Namespace) {
+			defaultNamespace(n)
 			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 			if !oneOf(corev1.FinalizerKubernetes, n.Spec.Finalizers) {
 				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 			}
 		}),
-		// The finalizers change through the finalize subresource alone.
-		PrepareUpdate: updates(func(n, old *corev1.Namespace) {
-			n.Spec.Finalizers, n.Status = old.Spec.Finalizers, old.Status
-		}),
+		// The finalizers change through the finalize subresource alone, which admission sees to.
+		PrepareUpdate: updates(func(n, old *corev1.Namespace) { n.Status = old.Status }),
 		ValidateUpdate: compares(func(n, old *corev1.Namespace) field.ErrorList {
 			name := field.NewPath("metadata", "labels").Key(corev1.LabelMetadataName)
 			if n.Labels[corev1.LabelMetadataName] != n.Name {

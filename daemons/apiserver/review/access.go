@@ -161,4 +161,3 @@ func selfSubjectRules(rules Ruler) Handler {
 		return r, nil
 	}
 }
-

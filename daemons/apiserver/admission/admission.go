@@ -1,0 +1,83 @@
+// Package admission is the API server's plugins that change or refuse writes after
+// authorization: each file is one, named as upstream names it. They look at what is
+// stored and change nothing but the object at hand.
+package admission
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/authz"
+	"clusterctl/daemons/config"
+)
+
+// All returns the plugins in order: what changes objects, and then what refuses
+// them. may decides where a plugin demands a right of its own.
+func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.Mutator, []api.Validator, error) {
+	security, err := newPodSecurity(objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
+	nodes, priorities, certificates := &nodeRestriction{objects}, &priority{objects}, &certificate{may}
+	return []api.Mutator{
+			lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
+			&runtimeClass{objects}, certificates,
+		}, []api.Validator{
+			lifecycle, ranges, accounts, nodes, security, priorities, certificates,
+			authz.NewEscalation(objects, may), &resourceQuota{objects},
+		}, nil
+}
+
+// resource is what a plugin looks at, such as {"", "pods"}.
+type resource = schema.GroupResource
+
+var (
+	podsGR            = resource{Resource: "pods"}
+	nodesGR           = resource{Resource: "nodes"}
+	namespacesGR      = resource{Resource: "namespaces"}
+	serviceAccountsGR = resource{Resource: "serviceaccounts"}
+	limitRangesGR     = resource{Resource: "limitranges"}
+	resourceQuotasGR  = resource{Resource: "resourcequotas"}
+	claimsGR          = resource{Resource: "persistentvolumeclaims"}
+)
+
+// forbidden is the refusal that says why.
+func forbidden(a *api.Admission, err error) error {
+	return apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, err)
+}
+
+// is says whether the write is that operation on that resource itself.
+func is(a *api.Admission, operation string, r resource) bool {
+	return a.Operation == operation && a.Subresource == "" && a.Resource.GroupResource() == r
+}
+
+// Something that was made a moment ago, perhaps through another API server, may not
+// have reached this one's cache: it is waited for a little before it is missed.
+const lookEvery = 5 * time.Millisecond
+
+func await(ctx context.Context, objects api.Objects, r resource, namespace, name string, patience time.Duration) (runtime.Object, bool) {
+	obj, ok := objects.Get(r, namespace, name)
+	if ok {
+		return obj, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return objects.Get(r, namespace, name)
+		case <-tick.C:
+			if obj, ok := objects.Get(r, namespace, name); ok {
+				return obj, true
+			}
+		}
+	}
+}

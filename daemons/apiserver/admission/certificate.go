@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// certificate notes who asks for a certificate, and lets only those approve and sign
+// who may do so for the signer.
+type certificate struct{ may api.Authorizer }
+
+var certificateRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
+
+// Admit writes down the requester, whatever the client said, and keeps decisions out
+// of writes that are not for deciding.
+func (p *certificate) Admit(_ context.Context, a *api.Admission) error {
+	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return nil
+	}
+	old, _ := a.Old.(*certificatesv1.CertificateSigningRequest)
+	switch {
+	case is(a, "CREATE", certificateRequestsGR):
+		c.Spec.Username, c.Spec.UID, c.Spec.Groups, c.Spec.Extra = a.User.Name, a.User.UID, a.User.Groups, nil
+		for k, v := range a.User.Extra {
+			if c.Spec.Extra == nil {
+				c.Spec.Extra = map[string]certificatesv1.ExtraValue{}
+			}
+			c.Spec.Extra[k] = v
+		}
+	case a.Subresource == "status" && old != nil:
+		c.Status.Conditions = append(decisions(old, true), decisions(c, false)...)
+	}
+	return nil
+}
+
+// decisions returns the conditions that approve or deny, or the others.
+func decisions(c *certificatesv1.CertificateSigningRequest, wanted bool) []certificatesv1.CertificateSigningRequestCondition {
+	var out []certificatesv1.CertificateSigningRequestCondition
+	for _, cond := range c.Status.Conditions {
+		if wanted == (cond.Type == certificatesv1.CertificateApproved || cond.Type == certificatesv1.CertificateDenied) {
+			out = append(out, cond)
+		}
+	}
+	return out
+}
+
+// Validate demands the verbs approve and sign on the signer.
+func (p *certificate) Validate(ctx context.Context, a *api.Admission) error {
+	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return nil
+	}
+	old, _ := a.Old.(*certificatesv1.CertificateSigningRequest)
+	switch {
+	case is(a, "CREATE", certificateRequestsGR):
+		if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && asksFor(c.Spec.Request, api.GroupMasters) {
+			return forbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters))
+		}
+	case a.Subresource == "approval":
+		if !p.signer(ctx, a, "approve", c.Spec.SignerName) {
+			return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
+		}
+	case a.Subresource == "status" && old != nil:
+		if equality.Semantic.DeepEqual(c.Status, old.Status) {
+			return nil
+		}
+		if !p.signer(ctx, a, "sign", c.Spec.SignerName) {
+			return forbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", c.Spec.SignerName))
+		}
+	}
+	return nil
+}
+
+// signer asks for the signer itself, and for all signers of its domain.
+func (p *certificate) signer(ctx context.Context, a *api.Admission, verb, name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	for _, n := range []string{name, domain + "/*"} {
+		d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+			Verb: verb, Resource: true, Name: n,
+			GroupVersionResource: schema.GroupVersionResource{Group: certificatesv1.GroupName, Version: "*", Resource: "signers"},
+		})
+		if err == nil && d == api.Allow {
+			return true
+		}
+	}
+	return false
+}
+
+func asksFor(request []byte, organization string) bool {
+	block, _ := pem.Decode(request)
+	if block == nil {
+		return false
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	return err == nil && slices.Contains(csr.Subject.Organization, organization)
+}

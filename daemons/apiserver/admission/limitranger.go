@@ -1,0 +1,197 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"clusterctl/daemons/api"
+)
+
+// limitRanger fills in the requests and limits that a namespace gives containers, and
+// refuses what is outside its bounds.
+type limitRanger struct{ objects api.Objects }
+
+const limitRangerAnnotation = "kubernetes.io/limit-ranger"
+
+func (p *limitRanger) ranges(namespace string) []*corev1.LimitRange {
+	var out []*corev1.LimitRange
+	for _, obj := range p.objects.List(limitRangesGR, namespace) {
+		out = append(out, obj.(*corev1.LimitRange))
+	}
+	slices.SortFunc(out, func(a, b *corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Admit gives containers the defaults that they lack.
+func (p *limitRanger) Admit(_ context.Context, a *api.Admission) error {
+	if !is(a, "CREATE", podsGR) {
+		return nil
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	var set []string
+	for _, r := range p.ranges(a.Namespace) {
+		for _, limit := range r.Spec.Limits {
+			if limit.Type != corev1.LimitTypeContainer {
+				continue
+			}
+			for i := range pod.Spec.InitContainers {
+				set = append(set, fill(&pod.Spec.InitContainers[i], limit, "init container")...)
+			}
+			for i := range pod.Spec.Containers {
+				set = append(set, fill(&pod.Spec.Containers[i], limit, "container")...)
+			}
+		}
+	}
+	if len(set) > 0 {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[limitRangerAnnotation] = "LimitRanger plugin set: " + strings.Join(set, "; ")
+	}
+	return nil
+}
+
+func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []string {
+	var said []string
+	add := func(list *corev1.ResourceList, defaults corev1.ResourceList, word string) {
+		var names []string
+		for name, q := range defaults {
+			if _, ok := (*list)[name]; ok {
+				continue
+			}
+			if *list == nil {
+				*list = corev1.ResourceList{}
+			}
+			(*list)[name] = q.DeepCopy()
+			names = append(names, string(name))
+		}
+		if len(names) > 0 {
+			slices.Sort(names)
+			said = append(said, fmt.Sprintf("%s %s for %s %s", strings.Join(names, ", "), word, noun, c.Name))
+		}
+	}
+	// A limit without a request is a request of as much, before any default request.
+	for name, q := range c.Resources.Limits {
+		if _, ok := c.Resources.Requests[name]; !ok {
+			if c.Resources.Requests == nil {
+				c.Resources.Requests = corev1.ResourceList{}
+			}
+			c.Resources.Requests[name] = q.DeepCopy()
+		}
+	}
+	add(&c.Resources.Requests, limit.DefaultRequest, "request")
+	add(&c.Resources.Limits, limit.Default, "limit")
+	return said
+}
+
+// Validate refuses pods and claims outside the bounds, with all reasons at once.
+func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
+	var errs []error
+	switch {
+	case is(a, "CREATE", podsGR):
+		pod, ok := a.Object.(*corev1.Pod)
+		if !ok {
+			return nil
+		}
+		for _, r := range p.ranges(a.Namespace) {
+			for _, limit := range r.Spec.Limits {
+				errs = append(errs, bounds(pod, limit)...)
+			}
+		}
+	case is(a, "CREATE", claimsGR) || is(a, "UPDATE", claimsGR):
+		claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
+		if !ok {
+			return nil
+		}
+		for _, r := range p.ranges(a.Namespace) {
+			for _, limit := range r.Spec.Limits {
+				if limit.Type == corev1.LimitTypePersistentVolumeClaim {
+					errs = append(errs, between(string(limit.Type), limit, claim.Spec.Resources.Requests, claim.Spec.Resources.Requests)...)
+				}
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return forbidden(a, utilerrors.NewAggregate(errs))
+	}
+	return nil
+}
+
+func bounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
+	var errs []error
+	switch limit.Type {
+	case corev1.LimitTypeContainer:
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			errs = append(errs, between(string(limit.Type), limit, c.Resources.Requests, c.Resources.Limits)...)
+		}
+	case corev1.LimitTypePod:
+		errs = between(string(limit.Type), limit,
+			resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
+	}
+	return errs
+}
+
+// between compares requests with minima, limits with maxima, and the two with each other.
+func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.ResourceList) []error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, name := range sorted(limit.Min) {
+		least := limit.Min[name]
+		request, hasRequest := requests[name]
+		most, hasLimit := limits[name]
+		switch {
+		case !hasRequest:
+			refuse("minimum %s usage per %s is %s.  No request is specified", name, noun, least.String())
+		case request.Cmp(least) < 0:
+			refuse("minimum %s usage per %s is %s, but request is %s", name, noun, least.String(), request.String())
+		case hasLimit && most.Cmp(least) < 0:
+			refuse("minimum %s usage per %s is %s, but limit is %s", name, noun, least.String(), most.String())
+		}
+	}
+	for _, name := range sorted(limit.Max) {
+		top := limit.Max[name]
+		request, hasRequest := requests[name]
+		most, hasLimit := limits[name]
+		switch {
+		case !hasLimit:
+			refuse("maximum %s usage per %s is %s.  No limit is specified", name, noun, top.String())
+		case most.Cmp(top) > 0:
+			refuse("maximum %s usage per %s is %s, but limit is %s", name, noun, top.String(), most.String())
+		case hasRequest && request.Cmp(top) > 0:
+			refuse("maximum %s usage per %s is %s, but request is %s", name, noun, top.String(), request.String())
+		}
+	}
+	for _, name := range sorted(limit.MaxLimitRequestRatio) {
+		ratio := limit.MaxLimitRequestRatio[name]
+		request, most := requests[name], limits[name]
+		switch {
+		case request.IsZero():
+			refuse("%s max limit to request ratio per %s is %s, but no request is specified or request is 0", name, noun, ratio.String())
+		case most.IsZero():
+			refuse("%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0", name, noun, ratio.String())
+		default:
+			if got := float64(most.MilliValue()) / float64(request.MilliValue()); got > float64(ratio.MilliValue())/1000 {
+				refuse("%s max limit to request ratio per %s is %s, but provided ratio is %f", name, noun, ratio.String(), got)
+			}
+		}
+	}
+	return errs
+}
+
+func sorted(list corev1.ResourceList) []corev1.ResourceName {
+	names := make([]corev1.ResourceName, 0, len(list))
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api"
+)
+
+// namespaceLifecycle keeps what is made in namespaces that are there and staying, and
+// keeps the cluster's own namespaces.
+type namespaceLifecycle struct{ objects api.Objects }
+
+var immortal = map[string]bool{metav1.NamespaceDefault: true, metav1.NamespaceSystem: true, metav1.NamespacePublic: true}
+
+const namespacePatience = 200 * time.Millisecond
+
+// Admit keeps a namespace's finalizers out of ordinary updates.
+func (p *namespaceLifecycle) Admit(_ context.Context, a *api.Admission) error {
+	if is(a, "UPDATE", namespacesGR) {
+		ns, ok := a.Object.(*corev1.Namespace)
+		old, also := a.Old.(*corev1.Namespace)
+		if ok && also {
+			ns.Spec.Finalizers = append([]corev1.FinalizerName(nil), old.Spec.Finalizers...)
+		}
+	}
+	return nil
+}
+
+// Validate refuses creations where there is no lasting namespace for them.
+func (p *namespaceLifecycle) Validate(ctx context.Context, a *api.Admission) error {
+	if a.Resource.GroupResource() == namespacesGR {
+		if a.Operation == "DELETE" && immortal[a.Name] {
+			return forbidden(a, errors.New("this namespace may not be deleted"))
+		}
+		return nil
+	}
+	if a.Operation != "CREATE" || a.Namespace == "" || a.Resource.GroupResource() == (resource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}) {
+		return nil
+	}
+	obj, ok := await(ctx, p.objects, namespacesGR, "", a.Namespace, namespacePatience)
+	if !ok {
+		return apierrors.NewNotFound(namespacesGR, a.Namespace)
+	}
+	if ns := obj.(*corev1.Namespace); ns.Status.Phase != corev1.NamespaceTerminating && ns.DeletionTimestamp == nil {
+		return nil
+	}
+	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace), Field: "metadata.namespace",
+	})
+	return err
+}

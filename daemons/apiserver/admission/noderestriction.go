@@ -1,0 +1,223 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/authz"
+)
+
+// nodeRestriction holds a kubelet to its own node, its own pods and its own lease.
+type nodeRestriction struct{ objects api.Objects }
+
+// Validate looks at writes of nodes only.
+func (p *nodeRestriction) Validate(_ context.Context, a *api.Admission) error {
+	node, ok := authz.NodeName(a.User)
+	if !ok {
+		return nil
+	}
+	var err error
+	switch a.Resource.GroupResource() {
+	case podsGR:
+		err = p.pod(node, a)
+	case nodesGR:
+		err = p.node(node, a)
+	case serviceAccountsGR:
+		if a.Subresource == "token" {
+			err = p.token(node, a)
+		}
+	case resource{Group: coordinationv1.GroupName, Resource: "leases"}:
+		switch {
+		case a.Namespace != corev1.NamespaceNodeLease:
+			err = fmt.Errorf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+		case a.Name != node:
+			err = fmt.Errorf("can only access node lease with the same name as the requesting node")
+		}
+	case resource{Group: "storage.k8s.io", Resource: "csinodes"}:
+		if a.Name != node {
+			err = fmt.Errorf("can only access CSINode with the same name as the requesting node")
+		}
+	}
+	if err != nil {
+		return forbidden(a, err)
+	}
+	return nil
+}
+
+func (p *nodeRestriction) pod(node string, a *api.Admission) error {
+	switch {
+	case a.Subresource == "status" && a.Operation == "UPDATE":
+		old, ok := a.Old.(*corev1.Pod)
+		if !ok || old.Spec.NodeName != node {
+			return fmt.Errorf("node %q can only update pod status for pods with spec.nodeName set to itself", node)
+		}
+		if pod, ok := a.Object.(*corev1.Pod); ok && !equality.Semantic.DeepEqual(pod.Labels, old.Labels) {
+			return fmt.Errorf("node %q cannot update labels through pod status", node)
+		}
+		return nil
+	case a.Subresource == "eviction":
+		return p.ownPod(node, a, "evict")
+	case a.Subresource != "":
+		return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.Subresource)
+	case a.Operation == "CREATE":
+		return mirrorPod(node, a)
+	case a.Operation == "DELETE":
+		return p.ownPod(node, a, "delete")
+	default:
+		return fmt.Errorf("unexpected operation %q, node %q can only create and delete mirror pods", a.Operation, node)
+	}
+}
+
+func (p *nodeRestriction) ownPod(node string, a *api.Admission, verb string) error {
+	obj, ok := p.objects.Get(podsGR, a.Namespace, a.Name)
+	if !ok {
+		return nil // what is not there is said by whoever looks for it
+	}
+	if obj.(*corev1.Pod).Spec.NodeName != node {
+		return fmt.Errorf("node %q can only %s pods with spec.nodeName set to itself", node, verb)
+	}
+	return nil
+}
+
+// mirrorPod lets a kubelet show its static pods and make no others.
+func mirrorPod(node string, a *api.Admission) error {
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok {
+		return fmt.Errorf("unexpected type %T", a.Object)
+	}
+	switch {
+	case !mirror(pod):
+		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+	case pod.Spec.NodeName != node:
+		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
+	case pod.Spec.ServiceAccountName != "":
+		return fmt.Errorf("node %q can not create pods that reference a service account", node)
+	}
+	for _, o := range pod.OwnerReferences {
+		if o.APIVersion != "v1" || o.Kind != "Node" || o.Name != node {
+			return fmt.Errorf("node %q can only create pods with an owner reference set to itself", node)
+		}
+		if o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion {
+			return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.Secret != nil:
+			return fmt.Errorf("node %q can not create pods that reference secrets", node)
+		case v.ConfigMap != nil:
+			return fmt.Errorf("node %q can not create pods that reference configmaps", node)
+		case v.PersistentVolumeClaim != nil:
+			return fmt.Errorf("node %q can not create pods that reference persistentvolumeclaims", node)
+		case v.Projected != nil:
+			return fmt.Errorf("node %q can not create pods that reference projected volumes", node)
+		}
+	}
+	return nil
+}
+
+func (p *nodeRestriction) node(node string, a *api.Admission) error {
+	if a.Name != node {
+		return fmt.Errorf("node %q is not allowed to modify node %q", node, a.Name)
+	}
+	is, ok := a.Object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	switch a.Operation {
+	case "CREATE":
+		if bad := restricted(is.Labels, nil); len(bad) > 0 {
+			return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
+		}
+	case "UPDATE":
+		was, ok := a.Old.(*corev1.Node)
+		if !ok {
+			return nil
+		}
+		if bad := restricted(is.Labels, was.Labels); len(bad) > 0 {
+			return fmt.Errorf("is not allowed to modify labels: %s", strings.Join(bad, ", "))
+		}
+		if !equality.Semantic.DeepEqual(is.Spec.Taints, was.Spec.Taints) {
+			return fmt.Errorf("node %q is not allowed to modify taints", node)
+		}
+		if !sameOwners(is.OwnerReferences, was.OwnerReferences) {
+			return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
+		}
+	}
+	return nil
+}
+
+func sameOwners(a, b []metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// ownLabels are those of Kubernetes' own domains that a kubelet may set.
+var ownLabels = []string{
+	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable,
+	corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+}
+
+// restricted returns the labels that were changed and are not a kubelet's to change.
+func restricted(is, was map[string]string) []string {
+	var bad []string
+	look := func(key string) {
+		domain, _, ok := strings.Cut(key, "/")
+		if !ok {
+			return
+		}
+		in := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
+		switch {
+		case in(corev1.LabelNamespaceNodeRestriction):
+		case !in("kubernetes.io") && !in("k8s.io"), slices.Contains(ownLabels, key),
+			in(corev1.LabelNamespaceSuffixKubelet), in(corev1.LabelNamespaceSuffixNode):
+			return
+		}
+		bad = append(bad, key)
+	}
+	for key, v := range is {
+		if old, ok := was[key]; !ok || old != v {
+			look(key)
+		}
+	}
+	for key := range was {
+		if _, ok := is[key]; !ok {
+			look(key)
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// token lets a kubelet have tokens for the pods on it, bound to them.
+func (p *nodeRestriction) token(node string, a *api.Admission) error {
+	req, ok := a.Object.(*authenticationv1.TokenRequest)
+	if !ok {
+		return fmt.Errorf("unexpected type %T", a.Object)
+	}
+	to := req.Spec.BoundObjectRef
+	switch {
+	case to == nil || to.APIVersion != "v1" || to.Kind != "Pod" || to.Name == "":
+		return fmt.Errorf("node requested token not bound to a pod")
+	case to.UID == "":
+		return fmt.Errorf("node requested token with a pod binding without a uid")
+	}
+	obj, ok := p.objects.Get(podsGR, a.Namespace, to.Name)
+	if !ok {
+		return fmt.Errorf("node requested token bound to a pod that does not exist")
+	}
+	switch pod := obj.(*corev1.Pod); {
+	case pod.UID != to.UID:
+		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", to.UID)
+	case pod.Spec.NodeName != node:
+		return fmt.Errorf("node requested token bound to a pod scheduled on a different node")
+	}
+	return nil
+}

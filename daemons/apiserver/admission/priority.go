@@ -1,0 +1,100 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/kinds"
+)
+
+// priority turns a pod's priority class into the number that the scheduler and the
+// kubelet go by.
+type priority struct{ objects api.Objects }
+
+var priorityClassesGR = resource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
+
+// SystemPriorityClasses are the classes that every cluster has.
+func SystemPriorityClasses() []runtime.Object {
+	class := func(name, description string) runtime.Object {
+		return &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: kinds.SystemPriorities[name], Description: description,
+		}
+	}
+	return []runtime.Object{
+		class("system-cluster-critical", "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+		class("system-node-critical", "Used for system critical pods that must not be moved from their current node."),
+	}
+}
+
+// Admit sets priority and preemption policy, and refuses a client that sets others.
+func (p *priority) Admit(_ context.Context, a *api.Admission) error {
+	if !is(a, "CREATE", podsGR) {
+		return nil
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	name, value, policy := pod.Spec.PriorityClassName, int32(0), corev1.PreemptLowerPriority
+	switch class, found := p.class(name); {
+	case found:
+		value, name = class.Value, class.Name
+		if class.PreemptionPolicy != nil {
+			policy = *class.PreemptionPolicy
+		}
+	case name != "":
+		number, builtin := kinds.SystemPriorities[name]
+		if !builtin {
+			return forbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
+		}
+		value = number
+	}
+	if set := pod.Spec.Priority; set != nil && *set != value {
+		return forbidden(a, fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *set, value))
+	}
+	if set := pod.Spec.PreemptionPolicy; set != nil && *set != policy {
+		return forbidden(a, fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *set, policy))
+	}
+	pod.Spec.PriorityClassName, pod.Spec.Priority, pod.Spec.PreemptionPolicy = name, &value, &policy
+	return nil
+}
+
+// class returns the named class; without a name the one that is everybody's default,
+// the lowest if there are several.
+func (p *priority) class(name string) (*schedulingv1.PriorityClass, bool) {
+	if name != "" {
+		obj, ok := p.objects.Get(priorityClassesGR, "", name)
+		if !ok {
+			return nil, false
+		}
+		return obj.(*schedulingv1.PriorityClass), true
+	}
+	var best *schedulingv1.PriorityClass
+	for _, obj := range p.objects.List(priorityClassesGR, "") {
+		if c := obj.(*schedulingv1.PriorityClass); c.GlobalDefault && (best == nil || c.Value < best.Value) {
+			best = c
+		}
+	}
+	return best, best != nil
+}
+
+// Validate refuses a second default class.
+func (p *priority) Validate(_ context.Context, a *api.Admission) error {
+	if !is(a, "CREATE", priorityClassesGR) && !is(a, "UPDATE", priorityClassesGR) {
+		return nil
+	}
+	class, ok := a.Object.(*schedulingv1.PriorityClass)
+	if !ok || !class.GlobalDefault {
+		return nil
+	}
+	if other, found := p.class(""); found && other.Name != class.Name {
+		return forbidden(a, fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", other.Name))
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"clusterctl/daemons/api"
+)
+
+// serviceAccount gives every pod an account, and the account's token, the cluster's CA
+// and the namespace as files.
+type serviceAccount struct{ objects api.Objects }
+
+const (
+	defaultAccount = "default"
+	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenVolume    = "kube-api-access-"
+	tokenSeconds   = int64(3607)
+	rootCA         = "kube-root-ca.crt"
+
+	// A new namespace gets its default account from a controller: the first pod in
+	// it should not lose that race.
+	accountPatience = time.Second
+)
+
+// Admit settles the account and mounts what belongs to it.
+func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
+	if !is(a, "CREATE", podsGR) {
+		return nil
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok || mirror(pod) {
+		return nil
+	}
+	if pod.Spec.ServiceAccountName == "" {
+		pod.Spec.ServiceAccountName = defaultAccount
+	}
+	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
+	obj, ok := await(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, accountPatience)
+	if !ok {
+		return forbidden(a, fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found", a.Namespace, pod.Spec.ServiceAccountName, pod.Spec.ServiceAccountName))
+	}
+	account := obj.(*corev1.ServiceAccount)
+	if wantsToken(pod, account) {
+		mountToken(pod)
+	}
+	if len(pod.Spec.ImagePullSecrets) == 0 {
+		pod.Spec.ImagePullSecrets = append([]corev1.LocalObjectReference(nil), account.ImagePullSecrets...)
+	}
+	return nil
+}
+
+// Validate refuses mirror pods that use the API's objects: they are no secret to
+// whoever writes the manifest on the machine.
+func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
+	if !is(a, "CREATE", podsGR) {
+		return nil
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok || !mirror(pod) {
+		return nil
+	}
+	if pod.Spec.ServiceAccountName != "" {
+		return forbidden(a, fmt.Errorf("a mirror pod may not reference service accounts"))
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret != nil {
+			return forbidden(a, fmt.Errorf("a mirror pod may not reference secrets"))
+		}
+		if v.Projected != nil {
+			for _, s := range v.Projected.Sources {
+				if s.ServiceAccountToken != nil {
+					return forbidden(a, fmt.Errorf("a mirror pod may not use ServiceAccountToken volume projections"))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func mirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
+
+func wantsToken(pod *corev1.Pod, account *corev1.ServiceAccount) bool {
+	if pod.Spec.AutomountServiceAccountToken != nil {
+		return *pod.Spec.AutomountServiceAccountToken
+	}
+	return account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken
+}
+
+// mountToken mounts the account's files in every container that has nothing there.
+func mountToken(pod *corev1.Pod) {
+	name := ""
+	for _, v := range pod.Spec.Volumes {
+		if strings.HasPrefix(v.Name, tokenVolume) {
+			name = v.Name
+		}
+	}
+	fresh := name == ""
+	if fresh {
+		name = tokenVolume + rand.String(5)
+	}
+	mounted := false
+	mount := func(list []corev1.Container) {
+		for i := range list {
+			if mountsAt(&list[i], tokenMountPath) {
+				continue
+			}
+			list[i].VolumeMounts = append(list[i].VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath})
+			mounted = true
+		}
+	}
+	mount(pod.Spec.InitContainers)
+	mount(pod.Spec.Containers)
+	if fresh && mounted {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenFiles()}})
+	}
+}
+
+func mountsAt(c *corev1.Container, path string) bool {
+	for _, m := range c.VolumeMounts {
+		if m.MountPath == path {
+			return true
+		}
+	}
+	return false
+}
+
+func tokenFiles() *corev1.ProjectedVolumeSource {
+	mode, seconds := corev1.ProjectedVolumeSourceDefaultMode, tokenSeconds
+	return &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: &seconds}},
+		{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: rootCA},
+			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+		}},
+		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+			Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+		}}}},
+	}}
+}

@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/api"
+)
+
+// tolerations lets every pod stay for five minutes on a node that has fallen silent.
+type tolerations struct{}
+
+const defaultTolerationSeconds = int64(300)
+
+// Admit adds what the pod does not say itself.
+func (tolerations) Admit(_ context.Context, a *api.Admission) error {
+	if a.Resource.GroupResource() != podsGR || a.Subresource != "" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
+		return nil
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		if tolerates(pod, key) {
+			continue
+		}
+		seconds := defaultTolerationSeconds
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+		})
+	}
+	return nil
+}
+
+func tolerates(pod *corev1.Pod, key string) bool {
+	for _, t := range pod.Spec.Tolerations {
+		if (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// taintNodes keeps pods from a new node until it has said that it is ready.
+type taintNodes struct{}
+
+// Admit taints a node at birth; the node controller takes the taint away.
+func (taintNodes) Admit(_ context.Context, a *api.Admission) error {
+	if !is(a, "CREATE", nodesGR) {
+		return nil
+	}
+	node, ok := a.Object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	for _, t := range node.Spec.Taints {
+		if t.Key == corev1.TaintNodeNotReady && t.Effect == corev1.TaintEffectNoSchedule {
+			return nil
+		}
+	}
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	return nil
+}
