@@ -92,6 +92,9 @@ func (s *Server) update(q *request) error {
 
 // review answers the creation of a kind that is not stored.
 func (s *Server) review(q *request) error {
+	if q.served.Resource == "bindings" {
+		return s.bindings(q)
+	}
 	handle := s.o.Reviews[q.served.GR()]
 	if handle == nil {
 		return methodNotAllowed(q)

@@ -5,12 +5,10 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/apiserver"
-	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -18,8 +16,6 @@ import (
 	"clusterctl/daemons/store/memory"
 	"clusterctl/daemons/store/storetest"
 )
-
-var _ = cache.ErrExpired
 
 // start serves over a store until the test ends, and returns how clients reach it.
 func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.Config {
@@ -49,13 +45,7 @@ func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.C
 		web.CloseClientConnections()
 		web.Close()
 	})
-	deadline := time.Now().Add(20 * time.Second)
-	for o.Env.Health.Err(true) != nil {
-		if time.Now().After(deadline) {
-			t.Fatalf("not ready: %v", o.Env.Health.Err(true))
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	wait(t, func() error { return o.Env.Health.Err(true) })
 	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
 }
 

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/alloc"
@@ -44,12 +43,11 @@ type Server struct {
 	observed  *observed
 	inFlight  chan struct{}
 
-	fields fieldManagers
-
-	mu        sync.Mutex // guards what follows
-	stopping  bool
-	shutdown  chan struct{} // closed when watches and streams should end
-	converter func() managedfields.TypeConverter
+	fields    fieldManagers
+	kubelets  transports
+	plain     *http.Transport // to pods and services
+	endStream sync.Once
+	shutdown  chan struct{} // closed when watches should end
 }
 
 // New returns a server. Nothing runs until Run is called.
@@ -79,7 +77,7 @@ func New(o Options) (*Server, error) {
 		served:   map[schema.GroupVersionResource]wire.Served{},
 		own:      o.Env.Handler(),
 		inFlight: make(chan struct{}, o.MaxInFlight),
-		shutdown: make(chan struct{}),
+		shutdown: make(chan struct{}), plain: newPlain(),
 	}
 	for _, k := range o.Kinds {
 		hub := wire.Served{Kind: k}
@@ -119,10 +117,11 @@ func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 // Run keeps the cache current and does what the server has to do by itself, until ctx
 // ends.
 func (s *Server) Run(ctx context.Context) error {
-	s.mu.Lock()
-	s.fields.warm()
-	s.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		s.fields.warm()
+		return nil
+	})
 	g.Go(func() error { return s.cache.Run(ctx) })
 	g.Go(func() error { return s.bootstrap(ctx) })
 	g.Go(func() error { return s.watchStore(ctx) })
@@ -131,23 +130,14 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		<-ctx.Done()
-		s.endStreams()
+		// Watches end, so that a stop does not wait for them.
+		s.endStream.Do(func() { close(s.shutdown) })
 		return nil
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
-}
-
-// endStreams tells watches to end, so that a stop does not wait for them.
-func (s *Server) endStreams() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopping {
-		s.stopping = true
-		close(s.shutdown)
-	}
 }
 
 // newScheme knows the kinds that are served, under every group version.

@@ -1,0 +1,183 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"clusterctl/daemons/store"
+)
+
+// A server is an endpoint of the service kubernetes while its lease key is there: it
+// writes the key again long before it ends.
+const (
+	presenceTTL   = 15 * time.Second
+	presenceEvery = 5 * time.Second
+	kubernetes    = "kubernetes"
+)
+
+// advertise keeps this server, and drops those that died, among the endpoints of the
+// service kubernetes. On a clean stop it takes itself away.
+func (s *Server) advertise(ctx context.Context) error {
+	if err := s.cache.WaitFor(ctx, 1); err != nil {
+		return nil
+	}
+	tick := time.NewTicker(presenceEvery)
+	defer tick.Stop()
+	retry := make(<-chan time.Time)
+	for {
+		if err := s.announce(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("keep the service kubernetes", "err", err)
+			retry = time.After(500 * time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			if err := s.withdraw(last); err != nil {
+				s.log.Warn("leave the service kubernetes", "err", err)
+			}
+			return nil
+		case <-tick.C:
+		case <-retry:
+		}
+	}
+}
+
+func (s *Server) presenceKey() string {
+	return s.o.Prefix + "/masterleases/" + s.o.AdvertiseAddress
+}
+
+func (s *Server) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, presenceEvery)
+	defer cancel()
+	data, err := json.Marshal(map[string]int{"port": s.o.AdvertisePort})
+	if err != nil {
+		return err
+	}
+	if _, err := s.o.Store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.presenceKey(), Value: data, TTL: presenceTTL}}}); err != nil {
+		return fmt.Errorf("say that this server is there: %w", err)
+	}
+	if err := s.ensureService(ctx); err != nil {
+		return err
+	}
+	return s.publish(ctx)
+}
+
+func (s *Server) withdraw(ctx context.Context) error {
+	if _, err := s.o.Store.Commit(ctx, store.Txn{Deletes: []string{s.presenceKey()}}); err != nil {
+		return err
+	}
+	return s.publish(ctx)
+}
+
+// ensureService makes the service, at the first address of the service network.
+func (s *Server) ensureService(ctx context.Context) error {
+	if s.services == nil {
+		return nil
+	}
+	single := corev1.IPFamilyPolicySingleStack
+	return s.ensure(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: kubernetes, Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.services.First(), ClusterIPs: []string{s.services.First()},
+			IPFamilyPolicy: &single, SessionAffinity: corev1.ServiceAffinityNone,
+			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt(s.o.AdvertisePort)}},
+		},
+	})
+}
+
+// presence returns the addresses of the servers that are there, in order.
+func (s *Server) presence(ctx context.Context) ([]string, error) {
+	prefix := s.o.Prefix + "/masterleases/"
+	kvs, _, _, err := s.o.Store.Range(ctx, prefix, "", 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("see which servers are there: %w", err)
+	}
+	addresses := []string{}
+	for _, kv := range kvs {
+		addresses = append(addresses, kv.Key[len(prefix):])
+	}
+	slices.Sort(addresses)
+	return addresses, nil
+}
+
+// publish writes the endpoints. Servers that do so at once write the same.
+func (s *Server) publish(ctx context.Context) error {
+	addresses, err := s.presence(ctx)
+	if err != nil {
+		return err
+	}
+	endpoints := &corev1.Endpoints{ //nolint:staticcheck // clients read them still
+		ObjectMeta: metav1.ObjectMeta{Name: kubernetes, Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
+	}
+	https, tcp, port, yes := "https", corev1.ProtocolTCP, int32(s.o.AdvertisePort), true
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: kubernetes, Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{discoveryv1.LabelServiceName: kubernetes}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &https, Protocol: &tcp, Port: &port}},
+	}
+	if addr, err := netip.ParseAddr(s.o.AdvertiseAddress); err == nil && addr.Is6() {
+		slice.AddressType = discoveryv1.AddressTypeIPv6
+	}
+	if len(addresses) > 0 {
+		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: https, Protocol: tcp, Port: port}}} //nolint:staticcheck // as above
+		for _, a := range addresses {
+			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a}) //nolint:staticcheck // as above
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
+		}
+		endpoints.Subsets = append(endpoints.Subsets, subset)
+	}
+	return s.overwrite(ctx, endpoints, func(live runtime.Object) runtime.Object {
+		next := live.DeepCopyObject().(*corev1.Endpoints) //nolint:staticcheck // as above
+		next.Subsets = endpoints.Subsets
+		return next
+	}, slice, func(live runtime.Object) runtime.Object {
+		next := live.DeepCopyObject().(*discoveryv1.EndpointSlice)
+		next.Endpoints, next.Ports = slice.Endpoints, slice.Ports
+		return next
+	})
+}
+
+func (s *Server) overwrite(ctx context.Context, endpoints runtime.Object, first func(runtime.Object) runtime.Object, slice runtime.Object, second func(runtime.Object) runtime.Object) error {
+	for _, one := range []struct {
+		gvr schema.GroupVersionResource
+		obj runtime.Object
+		set func(runtime.Object) runtime.Object
+	}{
+		{corev1.SchemeGroupVersion.WithResource("endpoints"), endpoints, first},
+		{discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), slice, second},
+	} {
+		if _, ok := s.served[one.gvr]; !ok {
+			continue
+		}
+		q := s.internal(ctx, one.gvr, metav1.NamespaceDefault, kubernetes)
+		w := &write{s: s, q: q, manager: manager}
+		_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+			if live == nil {
+				return one.obj.DeepCopyObject(), nil
+			}
+			return one.set(live), nil
+		})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("write the %s of the service kubernetes: %w", one.gvr.Resource, err)
+		}
+	}
+	return nil
+}

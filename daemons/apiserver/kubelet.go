@@ -1,0 +1,211 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kubeletPort is where kubelets serve unless their Node says otherwise.
+const kubeletPort = 10250
+
+// kubeletPaths are the kubelet's names for pods' subresources.
+var kubeletPaths = map[string]string{"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}
+
+// kubeletParameters are the kubelet's names for what exec and attach are asked with.
+var kubeletParameters = map[string]string{"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+
+// kubeletStream hands logs, exec, attach and port-forward to the pod's kubelet. What
+// follows an upgrade is passed on as it is.
+func (s *Server) kubeletStream(q *request) error {
+	if q.Verb != "get" && (q.Verb != "create" || q.Subresource == "log") {
+		return methodNotAllowed(q)
+	}
+	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+		return err
+	}
+	e := q.cache.Get(q.key())
+	if e == nil {
+		return apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	pod, ok := e.Object().(*corev1.Pod)
+	if !ok {
+		return pageNotFound()
+	}
+	path := "/" + kubeletPaths[q.Subresource] + "/" + url.PathEscape(pod.Namespace) + "/" + url.PathEscape(pod.Name)
+	query := q.http.URL.Query()
+	if q.Subresource != "portforward" {
+		container, err := containerOf(pod, query.Get("container"))
+		if err != nil {
+			return err
+		}
+		path += "/" + url.PathEscape(container)
+		query.Del("container")
+	}
+	if pod.Spec.NodeName == "" {
+		if q.Subresource == "log" {
+			q.w.Header().Set("Content-Type", "text/plain")
+			q.w.WriteHeader(http.StatusOK)
+			return nil
+		}
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
+	}
+	if q.Subresource == "exec" || q.Subresource == "attach" {
+		query = forKubelet(query)
+	}
+	target, transport, err := s.kubelet(pod.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	target.Path, target.RawQuery = path, query.Encode()
+	s.forward(q, target, transport, q.Subresource == "log")
+	return nil
+}
+
+func forKubelet(query url.Values) url.Values {
+	out := url.Values{"command": query["command"]}
+	for ours, theirs := range kubeletParameters {
+		if isTrue(query.Get(ours)) {
+			out.Set(theirs, "1")
+		}
+	}
+	return out
+}
+
+// containerOf finds the container that is meant: the only one, if none is named.
+func containerOf(pod *corev1.Pod, name string) (string, error) {
+	var names, all []string
+	for _, c := range pod.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	all = append(all, names...)
+	for _, c := range pod.Spec.InitContainers {
+		all = append(all, c.Name)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		all = append(all, c.Name)
+	}
+	if name == "" {
+		if len(names) == 1 {
+			return names[0], nil
+		}
+		return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", pod.Name, names))
+	}
+	for _, have := range all {
+		if have == name {
+			return name, nil
+		}
+	}
+	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
+}
+
+// kubelet returns where a node's kubelet is and how to speak to it: its certificate
+// must be for the node's name.
+func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
+	if s.o.KubeletTLS == nil {
+		return nil, nil, apierrors.NewServiceUnavailable("this server has no credentials towards kubelets")
+	}
+	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "nodes"}, "", node)
+	n, is := obj.(*corev1.Node)
+	if !ok || !is {
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, node)
+	}
+	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	if port == 0 {
+		port = kubeletPort
+	}
+	host, err := nodeAddress(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, s.kubelets.of(s.o.KubeletTLS, node), nil
+}
+
+// nodeAddress prefers the addresses as kubeadm tells upstream to.
+func nodeAddress(n *corev1.Node) (string, error) {
+	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS, corev1.NodeHostName} {
+		for _, a := range n.Status.Addresses {
+			if a.Type == want && a.Address != "" {
+				return a.Address, nil
+			}
+		}
+	}
+	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has no address yet", n.Name))
+}
+
+// forward passes a request on and its answer back; a connection that is upgraded
+// becomes a tunnel. With explain, errors of plain text become API errors.
+func (s *Server) forward(q *request, target *url.URL, transport http.RoundTripper, explain bool) {
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: nil,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			*r.Out.URL = *target
+			r.Out.Host = ""
+			r.SetXForwarded()
+			// Who asks has been decided here, and is nobody's business behind.
+			r.Out.Header.Del("Authorization")
+			for name := range r.Out.Header {
+				if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") {
+					r.Out.Header.Del(name)
+				}
+			}
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			if q.http.Context().Err() == nil {
+				s.fail(q, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
+			}
+		},
+	}
+	if explain {
+		proxy.ModifyResponse = explained
+	}
+	proxy.ServeHTTP(q.w, q.http)
+}
+
+// explained turns a kubelet's refusal into an API error.
+func explained(r *http.Response) error {
+	if r.StatusCode < 400 {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, 4096))
+	if err != nil {
+		return err
+	}
+	_ = r.Body.Close()
+	st := apierrors.NewGenericServerResponse(r.StatusCode, "get", schema.GroupResource{Resource: "pods/log"}, "", strings.TrimSpace(string(text)), 0, true).ErrStatus
+	st.Message = strings.TrimSpace(string(text))
+	data := encodeStatus(st)
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	r.ContentLength = int64(len(data))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Length", strconv.Itoa(len(data)))
+	return nil
+}
+
+// dialTimeout bounds how long a connection may take to come about.
+const dialTimeout = 5 * time.Second
+
+func newTransport(config *tls.Config) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, addr)
+		},
+		TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout,
+		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // upgrades need HTTP/1.1
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
+	}
+}

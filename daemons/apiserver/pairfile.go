@@ -1,0 +1,55 @@
+package apiserver
+
+import (
+	"crypto/tls"
+	"os"
+	"sync"
+	"time"
+)
+
+// pairFile is a certificate and its key in files that may be replaced while the server
+// runs: a rotated certificate needs no restart.
+type pairFile struct {
+	cert, key string
+
+	mu     sync.Mutex
+	pair   *tls.Certificate
+	stamp  time.Time
+	looked time.Time
+}
+
+// lookEvery is how often the files are looked at, at most.
+const lookEvery = 10 * time.Second
+
+func newPairFile(cert, key string) (*pairFile, error) {
+	p := &pairFile{cert: cert, key: key}
+	_, err := p.get()
+	return p, err
+}
+
+// get returns the newest pair that could be read.
+func (p *pairFile) get() (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.pair != nil && now.Sub(p.looked) < lookEvery {
+		return p.pair, nil
+	}
+	p.looked = now
+	info, err := os.Stat(p.cert)
+	if err == nil && p.pair != nil && info.ModTime().Equal(p.stamp) {
+		return p.pair, nil
+	}
+	pair, loadErr := tls.LoadX509KeyPair(p.cert, p.key)
+	if loadErr != nil {
+		if p.pair != nil {
+			return p.pair, nil // half replaced: the next look will find both
+		}
+		return nil, loadErr
+	}
+	p.pair = &pair
+	if err == nil {
+		p.stamp = info.ModTime()
+	}
+	return p.pair, nil
+}

@@ -1,0 +1,186 @@
+package apiserver
+
+import (
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// proxy passes a request on to a node, a pod or a service.
+func (s *Server) proxy(q *request) error {
+	if _, err := s.fresh(q.http.Context(), ""); err != nil {
+		return err
+	}
+	if q.rest == "" && q.http.Method == http.MethodGet && q.http.Header.Get("Upgrade") == "" {
+		// Relative links need the slash.
+		http.Redirect(q.w, q.http, q.http.URL.Path+"/"+query(q), http.StatusMovedPermanently)
+		return nil
+	}
+	scheme, name, port, err := splitName(q.Name)
+	if err != nil {
+		return err
+	}
+	var target *url.URL
+	var transport http.RoundTripper = s.plain
+	switch q.served.Resource {
+	case "nodes":
+		target, transport, err = s.nodeTarget(scheme, name, port)
+	case "pods":
+		target, err = s.podTarget(q, scheme, name, port)
+	case "services":
+		target, err = s.serviceTarget(q, scheme, name, port)
+	default:
+		return pageNotFound()
+	}
+	if err != nil {
+		return err
+	}
+	target.Path, target.RawQuery = q.rest, q.http.URL.RawQuery
+	s.forward(q, target, transport, false)
+	return nil
+}
+
+func query(q *request) string {
+	if q.http.URL.RawQuery == "" {
+		return ""
+	}
+	return "?" + q.http.URL.RawQuery
+}
+
+// newPlain is the way to pods, whose certificates nobody vouches for.
+func newPlain() *http.Transport {
+	return newTransport(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // as upstream: a pod's certificate has no known issuer
+}
+
+// splitName reads [scheme:]name[:port].
+func splitName(text string) (scheme, name, port string, err error) {
+	parts := strings.Split(text, ":")
+	switch {
+	case len(parts) == 1:
+		return "http", parts[0], "", nil
+	case len(parts) == 2:
+		return "http", parts[0], parts[1], nil
+	case len(parts) == 3 && (parts[0] == "http" || parts[0] == "https" || parts[0] == ""):
+		if parts[0] == "" {
+			parts[0] = "http"
+		}
+		return parts[0], parts[1], parts[2], nil
+	}
+	return "", "", "", apierrors.NewBadRequest(fmt.Sprintf("invalid proxy request %q", text))
+}
+
+func (s *Server) nodeTarget(scheme, name, port string) (*url.URL, http.RoundTripper, error) {
+	target, transport, err := s.kubelet(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if port != "" && port != target.Port() {
+		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(target.Hostname(), port)}, s.plain, nil
+	}
+	return target, transport, nil
+}
+
+func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, error) {
+	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "pods"}, q.Namespace, name)
+	pod, is := obj.(*corev1.Pod)
+	if !ok || !is {
+		return nil, apierrors.NewNotFound(q.gr(), name)
+	}
+	if port == "" {
+		for _, c := range pod.Spec.Containers {
+			if len(c.Ports) > 0 {
+				port = strconv.Itoa(int(c.Ports[0].ContainerPort))
+				break
+			}
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name != "" && p.Name == port {
+				port = strconv.Itoa(int(p.ContainerPort))
+			}
+		}
+	}
+	return podURL(scheme, pod.Status.PodIP, port)
+}
+
+// podURL refuses addresses that are the server's own or its network's.
+func podURL(scheme, ip, port string) (*url.URL, error) {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return nil, apierrors.NewServiceUnavailable("the pod has no address yet")
+	}
+	if addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() || addr.IsInterfaceLocalMulticast() || addr.IsUnspecified() {
+		return nil, apierrors.NewBadRequest("address not allowed")
+	}
+	if port == "" {
+		port = "80"
+		if scheme == "https" {
+			port = "443"
+		}
+	}
+	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(ip, port)}, nil
+}
+
+// serviceTarget picks one of a service's ready endpoints.
+func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL, error) {
+	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
+	svc, is := obj.(*corev1.Service)
+	if !ok || !is {
+		return nil, apierrors.NewNotFound(q.gr(), name)
+	}
+	portName := port
+	found := port == "" && len(svc.Spec.Ports) == 1
+	if found {
+		portName = svc.Spec.Ports[0].Name
+	}
+	for _, p := range svc.Spec.Ports {
+		if port != "" && (p.Name == port || strconv.Itoa(int(p.Port)) == port) {
+			portName, found = p.Name, true
+		}
+	}
+	if !found {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", port, name))
+	}
+	var targets []*url.URL
+	for _, obj := range s.Objects().List(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, q.Namespace) {
+		slice, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok || slice.Labels[discoveryv1.LabelServiceName] != name {
+			continue
+		}
+		targets = append(targets, readyTargets(slice, scheme, portName)...)
+	}
+	if len(targets) == 0 {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", name))
+	}
+	return targets[rand.IntN(len(targets))], nil
+}
+
+func readyTargets(slice *discoveryv1.EndpointSlice, scheme, portName string) []*url.URL {
+	var out []*url.URL
+	for _, p := range slice.Ports {
+		if p.Port == nil || p.Name != nil && *p.Name != portName || p.Name == nil && portName != "" {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready || len(e.Addresses) == 0 {
+				continue
+			}
+			if u, err := podURL(scheme, e.Addresses[0], strconv.Itoa(int(*p.Port))); err == nil {
+				out = append(out, u)
+			}
+		}
+	}
+	return out
+}

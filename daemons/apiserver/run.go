@@ -1,0 +1,173 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/admission"
+	"clusterctl/daemons/apiserver/authn"
+	"clusterctl/daemons/apiserver/authz"
+	"clusterctl/daemons/apiserver/review"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd"
+)
+
+// grace is how long open requests may take to finish when the server stops.
+const grace = 20 * time.Second
+
+// Run is the daemon kube-apiserver: it serves what cfg says until ctx ends.
+func Run(ctx context.Context, cfg config.APIServer, env run.Env) error {
+	s, err := etcd.Open(etcd.Config{Endpoints: cfg.EtcdServers, CAFile: cfg.EtcdCAFile, CertFile: cfg.EtcdCertFile, KeyFile: cfg.EtcdKeyFile})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // nothing is lost: writes have been answered
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(cfg.BindAddress, strconv.Itoa(cfg.SecurePort)))
+	if err != nil {
+		return fmt.Errorf("serve the API on %s port %d: %w", cfg.BindAddress, cfg.SecurePort, err)
+	}
+	return Serve(ctx, cfg, s, ln, env)
+}
+
+// Serve is Run over a store and a listener that are there already.
+func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.Listener, env run.Env) error {
+	if addr, ok := ln.Addr().(*net.TCPAddr); ok && cfg.SecurePort == 0 {
+		cfg.SecurePort = addr.Port
+	}
+	server, err := Assemble(cfg, s, env)
+	if err != nil {
+		_ = ln.Close() // the reason why is the first error
+		return err
+	}
+	tlsConfig, err := serving(cfg)
+	if err != nil {
+		_ = ln.Close() // as above
+		return err
+	}
+	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", gitVersion)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return server.Run(ctx) })
+	g.Go(func() error { return run.Serve(ctx, ln, server, tlsConfig, grace, env.Log) })
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Assemble puts a server together as cfg says: who may ask, what is admitted and what
+// every cluster has.
+func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
+	kubelet, err := towardsKubelets(cfg)
+	if err != nil {
+		return nil, err
+	}
+	server, err := New(Options{
+		Kinds: kinds.All(), Store: s, Env: env, Prefix: cfg.EtcdPrefix, Anonymous: cfg.AnonymousAuth,
+		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
+		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet,
+		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
+		Bootstrap: append(authz.Defaults(), admission.SystemPriorityClasses()...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	who, err := authn.New(cfg, server.Objects(), nil)
+	if err != nil {
+		return nil, err
+	}
+	may, err := authz.New(cfg.AuthorizationMode, server.Objects())
+	if err != nil {
+		return nil, err
+	}
+	mutators, validators, err := admission.All(cfg, server.Objects(), may)
+	if err != nil {
+		return nil, err
+	}
+	server.Wire(func(o *Options) {
+		o.Authenticators = []api.Authenticator{who}
+		o.Authorizers = []api.Authorizer{may}
+		o.Mutators, o.Validators = mutators, validators
+		o.Reviews = map[schema.GroupResource]Review{}
+		var verifier review.Verifier
+		if tokens := who.Tokens(); tokens != nil {
+			verifier, o.Token = tokens, tokens.Issue
+		}
+		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), verifier) {
+			o.Reviews[gr] = handle
+		}
+	})
+	return server, nil
+}
+
+// advertised is the address at which the cluster reaches this server: as said, or the
+// one that it serves on, or the one that routes lead out from.
+func advertised(cfg config.APIServer) string {
+	if cfg.AdvertiseAddress != "" {
+		return cfg.AdvertiseAddress
+	}
+	if addr, err := netip.ParseAddr(cfg.BindAddress); err == nil && !addr.IsUnspecified() {
+		return addr.String()
+	}
+	// Nothing is sent: connecting a UDP socket only asks the routing table.
+	conn, err := net.Dial("udp", "192.0.2.1:9")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = conn.Close() }() // nothing was sent
+	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// serving is the server's side of TLS. Client certificates are asked for, and judged
+// by the authenticators.
+func serving(cfg config.APIServer) (*tls.Config, error) {
+	pair, err := newPairFile(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the serving certificate: %w", err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.get() },
+	}, nil
+}
+
+// towardsKubelets is the client's side of TLS towards kubelets; nil without a CA.
+func towardsKubelets(cfg config.APIServer) (*tls.Config, error) {
+	if cfg.KubeletCertificateAuthority == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(cfg.KubeletCertificateAuthority)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of kubelets: %w", err)
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}
+	if !out.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("read the CA of kubelets: no certificate in %s", cfg.KubeletCertificateAuthority)
+	}
+	if cfg.KubeletClientCertificate != "" {
+		pair, err := newPairFile(cfg.KubeletClientCertificate, cfg.KubeletClientKey)
+		if err != nil {
+			return nil, fmt.Errorf("read the client certificate towards kubelets: %w", err)
+		}
+		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.get() }
+	}
+	return out, nil
+}

@@ -1,0 +1,144 @@
+package apiserver_test
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/memory"
+)
+
+// cluster is a server as the daemon runs it, with certificates in files.
+type cluster struct {
+	t    testing.TB
+	ca   certs.Pair
+	addr string
+	stop func()
+}
+
+func file(t testing.TB, dir, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func serve(t testing.TB, s store.Store) *cluster {
+	t.Helper()
+	dir, now := t.TempDir(), time.Now()
+	ca, err := certs.NewCA("kubernetes", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := certs.Issue(ca, certs.APIServer("cluster.local", "10.96.0.1", nil), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.DefaultAPIServer()
+	cfg.SecurePort, cfg.AdvertiseAddress = 0, "10.1.2.3"
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file(t, dir, "s.crt", leaf.Cert), file(t, dir, "s.key", leaf.Key)
+	cfg.ClientCAFile = file(t, dir, "ca.crt", ca.Cert)
+	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
+	cfg.ServiceAccountSigningKeyFile = file(t, dir, "sa.key", private)
+	cfg.ServiceAccountKeyFiles = []string{file(t, dir, "sa.pub", public)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- apiserver.Serve(ctx, cfg, s, ln, env) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	wait(t, func() error { return env.Health.Err(true) })
+	return &cluster{t: t, ca: ca, addr: ln.Addr().String(), stop: stop}
+}
+
+// wait returns when a condition has no error any more.
+func wait(t testing.TB, condition func() error) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain: %v", err)
+		}
+	}
+}
+
+func (c *cluster) as(r certs.Request) *rest.Config {
+	c.t.Helper()
+	r.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	pair, err := certs.Issue(c.ca, r, time.Now())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &rest.Config{Host: "https://" + c.addr, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+}
+
+func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s)
+	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	ctx := context.Background()
+	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+		if _, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	wait(t, func() error {
+		_, err := client.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	svc, err := client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil || svc.Spec.ClusterIP != "10.96.0.1" {
+		t.Errorf("service kubernetes: %+v, %v", svc, err)
+	}
+	roles, err := client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil || len(roles.Items) < 20 {
+		t.Errorf("%d default roles, %v", len(roles.Items), err)
+	}
+	endpoints, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // clients read them still
+	if err != nil || len(endpoints.Subsets) != 1 || endpoints.Subsets[0].Addresses[0].IP != "10.1.2.3" {
+		t.Errorf("endpoints: %+v, %v", endpoints, err)
+	}
+}
