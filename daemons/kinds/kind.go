@@ -61,10 +61,6 @@ type Kind struct {
 	Validate       func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
 
-	// ValidateParts replaces ValidateUpdate for writes through a subresource that
-	// changes a part of the object: ephemeralcontainers and resize of pods.
-	ValidateParts map[string]func(obj, old runtime.Object) field.ErrorList
-
 	// Warnings returns deprecations and doubts for the Warning header.
 	Warnings func(obj runtime.Object) []string
 

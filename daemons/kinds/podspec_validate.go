@@ -1,22 +1,166 @@
 package kinds
 
 import (
+	"math"
+	"net"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func validatePod(pod *corev1.Pod) field.ErrorList {
 	return validatePodSpec(&pod.Spec, field.NewPath("spec"))
 }
+
+// validatePodTemplate is for every kind that makes pods.
 func validatePodTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	return validatePodSpec(&t.Spec, path.Child("spec"))
-}
-func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList { return validatePod(pod) }
-func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
-	if len(spec.Containers) == 0 {
-		return field.ErrorList{field.Required(path.Child("containers"), "")}
+	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
+	errs = append(errs, validatePodSpec(&t.Spec, path.Child("spec"))...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
-	return nil
+	return errs
 }
-func validateService(s *corev1.Service) field.ErrorList            { return nil }
-func validateServiceUpdate(s, old *corev1.Service) field.ErrorList { return nil }
+
+func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	volumes, errs := validateVolumes(spec.Volumes, path.Child("volumes"))
+	errs = append(errs, validateContainers(spec, volumes, path)...)
+	errs = append(errs, supported(spec.RestartPolicy, []corev1.RestartPolicy{
+		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever,
+	}, path.Child("restartPolicy"))...)
+	errs = append(errs, validateDNS(spec, path)...)
+	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
+	errs = append(errs, validatePodSecurityContext(spec.SecurityContext, path.Child("securityContext"))...)
+	if spec.Affinity != nil {
+		errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"))...)
+	}
+	errs = append(errs, validateTolerations(spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateSpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
+	for _, name := range []struct {
+		field, v string
+		check    func(string) []string
+	}{
+		{"serviceAccountName", spec.ServiceAccountName, validation.IsDNS1123Subdomain},
+		{"nodeName", spec.NodeName, validation.IsDNS1123Subdomain},
+		{"hostname", spec.Hostname, validation.IsDNS1123Label},
+		{"subdomain", spec.Subdomain, validation.IsDNS1123Label},
+		{"priorityClassName", spec.PriorityClassName, validation.IsDNS1123Subdomain},
+		{"schedulerName", spec.SchedulerName, validation.IsDNS1123Subdomain},
+		{"runtimeClassName", value(spec.RuntimeClassName), validation.IsDNS1123Subdomain},
+	} {
+		if name.v != "" {
+			errs = append(errs, invalid(path.Child(name.field), name.v, name.check(name.v))...)
+		}
+	}
+	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
+		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *s, validation.InclusiveRangeError(1, math.MaxInt32)))
+	}
+	if s := spec.TerminationGracePeriodSeconds; s != nil {
+		errs = append(errs, notNegative(*s, path.Child("terminationGracePeriodSeconds"))...)
+	}
+	for i, s := range spec.ImagePullSecrets {
+		if s.Name == "" {
+			errs = append(errs, field.Required(path.Child("imagePullSecrets").Index(i).Child("name"), ""))
+		}
+	}
+	for i, alias := range spec.HostAliases {
+		at := path.Child("hostAliases").Index(i)
+		if net.ParseIP(alias.IP) == nil {
+			errs = append(errs, field.Invalid(at.Child("ip"), alias.IP, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+		}
+		for j, name := range alias.Hostnames {
+			errs = append(errs, dns1123Subdomain(name, at.Child("hostnames").Index(j))...)
+		}
+	}
+	seen := map[string]bool{}
+	for i, gate := range spec.SchedulingGates {
+		at := path.Child("schedulingGates").Index(i)
+		errs = append(errs, metavalidation.ValidateLabelName(gate.Name, at.Child("name"))...)
+		if seen[gate.Name] {
+			errs = append(errs, field.Duplicate(at, gate.Name))
+		}
+		seen[gate.Name] = true
+	}
+	if len(spec.SchedulingGates) > 0 && spec.NodeName != "" {
+		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
+	return errs
+}
+
+func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	errs := supported(spec.DNSPolicy, []corev1.DNSPolicy{
+		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone,
+	}, path.Child("dnsPolicy"))
+	at := path.Child("dnsConfig")
+	if spec.DNSPolicy == corev1.DNSNone && (spec.DNSConfig == nil || len(spec.DNSConfig.Nameservers) == 0) {
+		errs = append(errs, field.Required(at.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+	}
+	if spec.DNSConfig == nil {
+		return errs
+	}
+	if n := spec.DNSConfig.Nameservers; len(n) > 3 {
+		errs = append(errs, field.Invalid(at.Child("nameservers"), n, "must not have more than 3 nameservers"))
+	}
+	for i, ns := range spec.DNSConfig.Nameservers {
+		if net.ParseIP(ns) == nil {
+			errs = append(errs, field.Invalid(at.Child("nameservers").Index(i), ns, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+		}
+	}
+	for i, search := range spec.DNSConfig.Searches {
+		if search != "." {
+			errs = append(errs, dns1123Subdomain(strings.TrimSuffix(search, "."), at.Child("searches").Index(i))...)
+		}
+	}
+	for i, o := range spec.DNSConfig.Options {
+		if o.Name == "" {
+			errs = append(errs, field.Required(at.Child("options").Index(i), "must not be empty"))
+		}
+	}
+	return errs
+}
+
+func validatePodSecurityContext(s *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	id := func(v *int64, name string) {
+		if v != nil && (*v < 0 || *v > math.MaxInt32) {
+			errs = append(errs, field.Invalid(path.Child(name), *v, validation.InclusiveRangeError(0, math.MaxInt32)))
+		}
+	}
+	id(s.RunAsUser, "runAsUser")
+	id(s.RunAsGroup, "runAsGroup")
+	id(s.FSGroup, "fsGroup")
+	for i := range s.SupplementalGroups {
+		id(&s.SupplementalGroups[i], "supplementalGroups")
+	}
+	seen := map[string]bool{}
+	for i, sysctl := range s.Sysctls {
+		at := path.Child("sysctls").Index(i).Child("name")
+		if sysctl.Name == "" {
+			errs = append(errs, field.Required(at, ""))
+		} else if seen[sysctl.Name] {
+			errs = append(errs, field.Duplicate(at, sysctl.Name))
+		}
+		seen[sysctl.Name] = true
+	}
+	return append(errs, validateSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
+}
+
+func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	if p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil {
+		return field.ErrorList{field.Required(path.Child("localhostProfile"), "must be set when seccomp type is Localhost")}
+	}
+	return supported(p.Type, []corev1.SeccompProfileType{
+		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined,
+	}, path.Child("type"))
+}

@@ -79,40 +79,6 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
-// prepareServiceUpdate keeps what was allocated and what the client did not
-// mention: addresses, and the node ports of ports that stay.
-func prepareServiceUpdate(s, old *corev1.Service) {
-	s.Status = old.Status
-	wants := func(t corev1.ServiceType) bool { return t != corev1.ServiceTypeExternalName }
-	if wants(s.Spec.Type) && wants(old.Spec.Type) && s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
-		s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, append([]string(nil), old.Spec.ClusterIPs...)
-	}
-	if wants(s.Spec.Type) && wants(old.Spec.Type) {
-		if s.Spec.IPFamilyPolicy == nil {
-			s.Spec.IPFamilyPolicy = old.Spec.IPFamilyPolicy
-		}
-		if len(s.Spec.IPFamilies) == 0 {
-			s.Spec.IPFamilies = append([]corev1.IPFamily(nil), old.Spec.IPFamilies...)
-		}
-	}
-	nodePorts := func(t corev1.ServiceType) bool {
-		return t == corev1.ServiceTypeNodePort || t == corev1.ServiceTypeLoadBalancer
-	}
-	if !nodePorts(s.Spec.Type) || !nodePorts(old.Spec.Type) {
-		return
-	}
-	for i := range s.Spec.Ports {
-		for _, p := range old.Spec.Ports {
-			if s.Spec.Ports[i].NodePort == 0 && p.Port == s.Spec.Ports[i].Port && p.Protocol == s.Spec.Ports[i].Protocol {
-				s.Spec.Ports[i].NodePort = p.NodePort
-			}
-		}
-	}
-	if s.Spec.HealthCheckNodePort == 0 && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		s.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
-	}
-}
-
 func serviceRow(s *corev1.Service) []any {
 	ip := none
 	if len(s.Spec.ClusterIPs) > 0 {

@@ -1,0 +1,169 @@
+package kinds
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func validateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, t := range list {
+		at := path.Index(i)
+		if t.Key != "" {
+			errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
+		} else if t.Operator != corev1.TolerationOpExists {
+			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+		}
+		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+		}
+		switch t.Operator {
+		case corev1.TolerationOpEqual, "":
+			errs = append(errs, labelValue(t.Value, at.Child("operator"))...)
+		case corev1.TolerationOpExists:
+			if t.Value != "" {
+				errs = append(errs, field.Invalid(at.Child("operator"), t, "value must be empty when `operator` is 'Exists'"))
+			}
+		case corev1.TolerationOpLt, corev1.TolerationOpGt:
+			if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be an integer when `operator` is 'Lt' or 'Gt'"))
+			}
+		default:
+			errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+		}
+		if t.Effect != "" {
+			errs = append(errs, supported(t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, at.Child("effect"))...)
+		}
+	}
+	return errs
+}
+
+func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if n := a.NodeAffinity; n != nil {
+		at := path.Child("nodeAffinity")
+		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
+			terms := at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+			if len(r.NodeSelectorTerms) == 0 {
+				errs = append(errs, field.Required(terms, "must have at least one node selector term"))
+			}
+			for i, t := range r.NodeSelectorTerms {
+				errs = append(errs, validateNodeTerm(t, terms.Index(i))...)
+			}
+		}
+		for i, p := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+			one := at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+			errs = append(errs, weight(p.Weight, one.Child("weight"))...)
+			errs = append(errs, validateNodeTerm(p.Preference, one.Child("preference"))...)
+		}
+	}
+	if p := a.PodAffinity; p != nil {
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
+	}
+	return errs
+}
+
+func weight(n int32, path *field.Path) field.ErrorList {
+	if n < 1 || n > 100 {
+		return field.ErrorList{field.Invalid(path, n, "must be in the range 1-100")}
+	}
+	return nil
+}
+
+func validateNodeTerm(t corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, r := range t.MatchExpressions {
+		at := path.Child("matchExpressions").Index(i)
+		errs = append(errs, metavalidation.ValidateLabelName(r.Key, at.Child("key"))...)
+		switch r.Operator {
+		case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
+			if len(r.Values) == 0 {
+				errs = append(errs, field.Required(at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+			}
+		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+			if len(r.Values) > 0 {
+				errs = append(errs, field.Forbidden(at.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+			}
+		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+			if len(r.Values) != 1 {
+				errs = append(errs, field.Required(at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+			}
+		default:
+			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
+		}
+	}
+	for i, r := range t.MatchFields {
+		at := path.Child("matchFields").Index(i)
+		if r.Key != metav1.ObjectNameField {
+			errs = append(errs, field.Invalid(at.Child("key"), r.Key, "not a valid field selector key"))
+		}
+		if len(r.Values) != 1 {
+			errs = append(errs, field.Required(at.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+		}
+	}
+	return errs
+}
+
+func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, t := range required {
+		errs = append(errs, validatePodTerm(t, path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
+	}
+	for i, t := range preferred {
+		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+		errs = append(errs, weight(t.Weight, at.Child("weight"))...)
+		errs = append(errs, validatePodTerm(t.PodAffinityTerm, at.Child("podAffinityTerm"))...)
+	}
+	return errs
+}
+
+func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabelSelector(t.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, path.Child("labelSelector"))
+	errs = append(errs, metavalidation.ValidateLabelSelector(t.NamespaceSelector, metavalidation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)
+	for i, ns := range t.Namespaces {
+		errs = append(errs, dns1123Label(ns, path.Child("namespaces").Index(i))...)
+	}
+	if t.TopologyKey == "" {
+		return append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
+	}
+	return append(errs, metavalidation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
+}
+
+func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, c := range list {
+		at := path.Index(i)
+		if c.MaxSkew <= 0 {
+			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, "must be greater than zero"))
+		}
+		if c.TopologyKey == "" {
+			errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
+		} else {
+			errs = append(errs, metavalidation.ValidateLabelName(c.TopologyKey, at.Child("topologyKey"))...)
+		}
+		errs = append(errs, supported(c.WhenUnsatisfiable, []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}, at.Child("whenUnsatisfiable"))...)
+		if id := c.TopologyKey + "/" + string(c.WhenUnsatisfiable); seen[id] {
+			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), "{"+c.TopologyKey+", "+string(c.WhenUnsatisfiable)+"}"))
+		} else {
+			seen[id] = true
+		}
+		if c.MinDomains != nil {
+			if *c.MinDomains <= 0 {
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
+			}
+			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(c.WhenUnsatisfiable)))
+			}
+		}
+		errs = append(errs, metavalidation.ValidateLabelSelector(c.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
+	}
+	return errs
+}

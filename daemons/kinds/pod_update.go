@@ -1,0 +1,95 @@
+package kinds
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const podUpdateText = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// validatePodUpdate lets images, deadlines, tolerations and scheduling gates change:
+// what else a pod is was promised to those that run it.
+func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	if len(pod.Spec.Containers) != len(old.Spec.Containers) || len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
+		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
+	}
+	var errs field.ErrorList
+	for i, c := range pod.Spec.Containers {
+		if c.Image == "" {
+			errs = append(errs, field.Required(path.Child("containers").Index(i).Child("image"), ""))
+		}
+	}
+	errs = append(errs, validateDeadline(pod, old, path.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, onlyMoreTolerations(pod.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
+	gates := path.Child("schedulingGates")
+	for i, gate := range pod.Spec.SchedulingGates {
+		if !slices.Contains(old.Spec.SchedulingGates, gate) {
+			errs = append(errs, field.Forbidden(gates.Index(i), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	is, was := pod.Spec.DeepCopy(), &old.Spec
+	for i := range is.Containers {
+		is.Containers[i].Image = was.Containers[i].Image
+	}
+	for i := range is.InitContainers {
+		is.InitContainers[i].Image = was.InitContainers[i].Image
+	}
+	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations, was.SchedulingGates
+	if value(was.TerminationGracePeriodSeconds) < 0 && value(is.TerminationGracePeriodSeconds) == 1 {
+		is.TerminationGracePeriodSeconds = was.TerminationGracePeriodSeconds
+	}
+	if len(was.SchedulingGates) > 0 {
+		// A pod that nobody has looked at yet may still be steered, more narrowly.
+		if narrower(is.NodeSelector, was.NodeSelector) {
+			is.NodeSelector = was.NodeSelector
+		}
+		is.Affinity = was.Affinity
+	}
+	if !equality.Semantic.DeepEqual(is, was) {
+		errs = append(errs, field.Forbidden(path, podUpdateText))
+	}
+	return errs
+}
+
+func narrower(is, was map[string]string) bool {
+	for k, v := range was {
+		if is[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func validateDeadline(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
+	is, was := pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
+	switch {
+	case is != nil && *is < 0:
+		return notNegative(*is, path)
+	case is != nil && was != nil && *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
+	case is == nil && was != nil:
+		return field.ErrorList{field.Invalid(path, nil, "must not update from a positive integer to nil value")}
+	}
+	return nil
+}
+
+// onlyMoreTolerations lets tolerations be added, and their time be changed.
+func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
+	for _, old := range was {
+		kept := slices.ContainsFunc(is, func(t corev1.Toleration) bool {
+			t.TolerationSeconds, old.TolerationSeconds = nil, nil
+			return t == old
+		})
+		if !kept {
+			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return validateTolerations(is, path)
+}

@@ -1,0 +1,134 @@
+package kinds
+
+import (
+	"fmt"
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxAffinitySeconds is a day.
+const maxAffinitySeconds = 86400
+
+func headless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
+
+func validateService(s *corev1.Service) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := supported(s.Spec.Type, []corev1.ServiceType{
+		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort,
+	}, path.Child("type"))
+	if len(s.Spec.Ports) == 0 && !headless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
+		errs = append(errs, field.Required(path.Child("ports"), ""))
+	}
+	switch {
+	case s.Spec.Type == corev1.ServiceTypeExternalName && s.Spec.ExternalName == "":
+		errs = append(errs, field.Required(path.Child("externalName"), ""))
+	case s.Spec.Type == corev1.ServiceTypeExternalName:
+		if s.Spec.ClusterIP != "" {
+			errs = append(errs, field.Forbidden(path.Child("clusterIP"), "may not be set when `type` is ExternalName"))
+		}
+		errs = append(errs, dns1123Subdomain(s.Spec.ExternalName, path.Child("externalName"))...)
+	case headless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
+	case s.Spec.ClusterIP != "" && !headless(s) && net.ParseIP(s.Spec.ClusterIP) == nil:
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+	}
+	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
+	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
+	errs = append(errs, supported(s.Spec.SessionAffinity, []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone}, path.Child("sessionAffinity"))...)
+	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
+		if n := value(c.ClientIP.TimeoutSeconds); n <= 0 || n > maxAffinitySeconds {
+			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), n, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds)))
+		}
+	}
+	for i, ip := range s.Spec.ExternalIPs {
+		if net.ParseIP(ip) == nil {
+			errs = append(errs, field.Invalid(path.Child("externalIPs").Index(i), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+		}
+	}
+	return append(errs, validateTraffic(s, path)...)
+}
+
+func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if p := s.Spec.ExternalTrafficPolicy; p != "" {
+		if s.Spec.Type != corev1.ServiceTypeNodePort && s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0 {
+			errs = append(errs, field.Invalid(path.Child("externalTrafficPolicy"), p, "may only be set for externally-accessible services"))
+		}
+		errs = append(errs, supported(p, []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal}, path.Child("externalTrafficPolicy"))...)
+	}
+	if p := s.Spec.InternalTrafficPolicy; p != nil {
+		errs = append(errs, supported(*p, []corev1.ServiceInternalTrafficPolicy{corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal}, path.Child("internalTrafficPolicy"))...)
+	}
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		if len(s.Spec.LoadBalancerSourceRanges) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("LoadBalancerSourceRanges"), "may only be used when `type` is 'LoadBalancer'"))
+		}
+		if s.Spec.AllocateLoadBalancerNodePorts != nil {
+			errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
+		}
+		if s.Spec.LoadBalancerClass != nil {
+			errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"))
+		}
+	}
+	return errs
+}
+
+func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names, pairs, nodePorts := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i, p := range s.Spec.Ports {
+		where := at.Index(i)
+		if p.Name == "" && len(s.Spec.Ports) > 1 {
+			errs = append(errs, field.Required(where.Child("name"), ""))
+		} else if p.Name != "" {
+			errs = append(errs, dns1123Label(p.Name, where.Child("name"))...)
+			if names[p.Name] {
+				errs = append(errs, field.Duplicate(where.Child("name"), p.Name))
+			}
+			names[p.Name] = true
+		}
+		errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
+		errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
+		if p.TargetPort.Type == intstr.String {
+			errs = append(errs, invalid(where.Child("targetPort"), p.TargetPort.StrVal, validation.IsValidPortName(p.TargetPort.StrVal))...)
+		} else {
+			errs = append(errs, portNumber(int(p.TargetPort.IntVal), where.Child("targetPort"))...)
+		}
+		pair := fmt.Sprintf("%s/%d", p.Protocol, p.Port)
+		if pairs[pair] {
+			errs = append(errs, field.Duplicate(where, corev1.ServicePort{Port: p.Port, Protocol: p.Protocol}))
+		}
+		pairs[pair] = true
+		if p.NodePort == 0 {
+			continue
+		}
+		if s.Spec.Type == corev1.ServiceTypeClusterIP || s.Spec.Type == corev1.ServiceTypeExternalName {
+			errs = append(errs, field.Forbidden(where.Child("nodePort"), fmt.Sprintf("may not be used when `type` is '%s'", s.Spec.Type)))
+		}
+		pair = fmt.Sprintf("%s/%d", p.Protocol, p.NodePort)
+		if nodePorts[pair] {
+			errs = append(errs, field.Duplicate(where.Child("nodePort"), p.NodePort))
+		}
+		nodePorts[pair] = true
+	}
+	return errs
+}
+
+// validateServiceUpdate keeps a service's address for as long as it has one.
+func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
+	errs := validateService(s)
+	stays := s.Spec.Type != corev1.ServiceTypeExternalName && old.Spec.Type != corev1.ServiceTypeExternalName
+	if stays && old.Spec.ClusterIP != "" && s.Spec.ClusterIP != old.Spec.ClusterIP {
+		ips := s.Spec.ClusterIPs
+		if len(ips) == 0 {
+			ips = []string{s.Spec.ClusterIP}
+		}
+		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), ips, "may not change once set"))
+	}
+	return errs
+}

@@ -1,0 +1,196 @@
+package kinds
+
+import (
+	"path"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateVolumes returns the volumes' names, which mounts refer to.
+func validateVolumes(volumes []corev1.Volume, at *field.Path) (map[string]bool, field.ErrorList) {
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i := range volumes {
+		v, where := &volumes[i], at.Index(i)
+		switch {
+		case v.Name == "":
+			errs = append(errs, field.Required(where.Child("name"), ""))
+		case names[v.Name]:
+			errs = append(errs, field.Duplicate(where.Child("name"), v.Name))
+		default:
+			errs = append(errs, dns1123Label(v.Name, where.Child("name"))...)
+			names[v.Name] = true
+		}
+		errs = append(errs, validateVolumeSource(&v.VolumeSource, where)...)
+	}
+	return names, errs
+}
+
+func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch n := set(v); {
+	case n == 0:
+		errs = append(errs, field.Required(at, "must specify a volume type"))
+	case n > 1:
+		errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
+	}
+	if e := v.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
+		errs = append(errs, field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"))
+	}
+	if h := v.HostPath; h != nil {
+		if h.Path == "" {
+			errs = append(errs, field.Required(at.Child("hostPath", "path"), ""))
+		} else {
+			errs = append(errs, noBacksteps(h.Path, at.Child("hostPath", "path"))...)
+		}
+		if types := []corev1.HostPathType{
+			corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
+			corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev,
+		}; h.Type != nil && !slices.Contains(types, *h.Type) {
+			errs = append(errs, field.NotSupported(at.Child("hostPath", "type"), *h.Type, types))
+		}
+	}
+	if s := v.Secret; s != nil {
+		if s.SecretName == "" {
+			errs = append(errs, field.Required(at.Child("secret", "secretName"), ""))
+		}
+		errs = append(errs, fileMode(s.DefaultMode, at.Child("secret", "defaultMode"))...)
+		errs = append(errs, keysToPaths(s.Items, at.Child("secret", "items"))...)
+	}
+	if c := v.ConfigMap; c != nil {
+		if c.Name == "" {
+			errs = append(errs, field.Required(at.Child("configMap", "name"), ""))
+		}
+		errs = append(errs, fileMode(c.DefaultMode, at.Child("configMap", "defaultMode"))...)
+		errs = append(errs, keysToPaths(c.Items, at.Child("configMap", "items"))...)
+	}
+	if c := v.PersistentVolumeClaim; c != nil && c.ClaimName == "" {
+		errs = append(errs, field.Required(at.Child("persistentVolumeClaim", "claimName"), ""))
+	}
+	if d := v.DownwardAPI; d != nil {
+		errs = append(errs, fileMode(d.DefaultMode, at.Child("downwardAPI", "defaultMode"))...)
+		errs = append(errs, downwardFiles(d.Items, at.Child("downwardAPI", "items"))...)
+	}
+	if e := v.Ephemeral; e != nil {
+		if e.VolumeClaimTemplate == nil {
+			errs = append(errs, field.Required(at.Child("ephemeral", "volumeClaimTemplate"), ""))
+		} else {
+			errs = append(errs, validateClaimSpec(&e.VolumeClaimTemplate.Spec, at.Child("ephemeral", "volumeClaimTemplate", "spec"))...)
+		}
+	}
+	if n := v.NFS; n != nil {
+		if n.Server == "" {
+			errs = append(errs, field.Required(at.Child("nfs", "server"), ""))
+		}
+		if !path.IsAbs(n.Path) {
+			errs = append(errs, field.Invalid(at.Child("nfs", "path"), n.Path, "must be an absolute path"))
+		}
+	}
+	if c := v.CSI; c != nil && c.Driver == "" {
+		errs = append(errs, field.Required(at.Child("csi", "driver"), ""))
+	}
+	if v.Projected != nil {
+		errs = append(errs, validateProjected(v.Projected, at.Child("projected"))...)
+	}
+	return errs
+}
+
+// set counts the fields that are there: exactly one of a source's should be.
+func set(source any) int {
+	v, n := reflect.ValueOf(source).Elem(), 0
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			n++
+		}
+	}
+	return n
+}
+
+func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
+	errs := fileMode(p.DefaultMode, at.Child("defaultMode"))
+	for i := range p.Sources {
+		s, where := &p.Sources[i], at.Child("sources").Index(i)
+		if set(s) > 1 {
+			errs = append(errs, field.Forbidden(where, "may not specify more than 1 volume type"))
+		}
+		switch {
+		case s.Secret != nil:
+			if s.Secret.Name == "" {
+				errs = append(errs, field.Required(where.Child("secret", "name"), ""))
+			}
+			errs = append(errs, keysToPaths(s.Secret.Items, where.Child("secret", "items"))...)
+		case s.ConfigMap != nil:
+			if s.ConfigMap.Name == "" {
+				errs = append(errs, field.Required(where.Child("configMap", "name"), ""))
+			}
+			errs = append(errs, keysToPaths(s.ConfigMap.Items, where.Child("configMap", "items"))...)
+		case s.DownwardAPI != nil:
+			errs = append(errs, downwardFiles(s.DownwardAPI.Items, where.Child("downwardAPI", "items"))...)
+		case s.ServiceAccountToken != nil:
+			token := where.Child("serviceAccountToken")
+			if n := value(s.ServiceAccountToken.ExpirationSeconds); n < 600 {
+				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n, "may not specify a duration less than 10 minutes"))
+			} else if n > 1<<32 {
+				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n, "may not specify a duration larger than 2^32 seconds"))
+			}
+			if s.ServiceAccountToken.Path == "" {
+				errs = append(errs, field.Required(token.Child("path"), ""))
+			} else {
+				errs = append(errs, descending(s.ServiceAccountToken.Path, token.Child("path"))...)
+			}
+		}
+	}
+	return errs
+}
+
+func fileMode(mode *int32, at *field.Path) field.ErrorList {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		return field.ErrorList{field.Invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+	}
+	return nil
+}
+
+func keysToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, item := range items {
+		where := at.Index(i)
+		if item.Key == "" {
+			errs = append(errs, field.Required(where.Child("key"), ""))
+		} else {
+			errs = append(errs, invalid(where.Child("key"), item.Key, validation.IsConfigMapKey(item.Key))...)
+		}
+		if item.Path == "" {
+			errs = append(errs, field.Required(where.Child("path"), ""))
+		} else {
+			errs = append(errs, descending(item.Path, where.Child("path"))...)
+		}
+		errs = append(errs, fileMode(item.Mode, where.Child("mode"))...)
+	}
+	return errs
+}
+
+func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, item := range items {
+		where := at.Index(i)
+		if item.Path == "" {
+			errs = append(errs, field.Required(where.Child("path"), ""))
+		} else {
+			errs = append(errs, descending(item.Path, where.Child("path"))...)
+		}
+		switch {
+		case item.FieldRef != nil && item.ResourceFieldRef != nil:
+			errs = append(errs, field.Invalid(where, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+		case item.FieldRef == nil && item.ResourceFieldRef == nil:
+			errs = append(errs, field.Required(where, "one of fieldRef and resourceFieldRef is required"))
+		case item.ResourceFieldRef != nil && item.ResourceFieldRef.ContainerName == "":
+			errs = append(errs, field.Required(where.Child("resourceFieldRef", "containerName"), ""))
+		}
+		errs = append(errs, fileMode(item.Mode, where.Child("mode"))...)
+	}
+	return errs
+}
