@@ -16,13 +16,17 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, newRoot())
+	root := linked(os.Args[0])
+	if root == nil {
+		root = newRoot()
+	}
+	code := execute(ctx, root)
 	stop()
 	os.Exit(code)
 }
 
-// run executes a command and returns the exit code: what went wrong is on stderr.
-func run(ctx context.Context, root *cobra.Command) int {
+// execute runs a command and returns the exit code: what went wrong is on stderr.
+func execute(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	var code exitCode
 	switch {
@@ -53,7 +57,14 @@ func newRoot() *cobra.Command {
 		newValidate(),
 		newFmt(),
 		newConsole(),
+		newPlan(),
+		newApply(),
+		newDestroy(),
+		newShow(),
+		newOutput(),
+		newKubeconfig(),
 		newVersion(),
+		newAgent(),
 	)
 	return root
 }

@@ -1,0 +1,80 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+)
+
+// RenewBefore is how long before its end a leaf is issued anew. A leaf that is to
+// live for less than twice that is renewed at half its life.
+const RenewBefore = 30 * 24 * time.Hour
+
+// Due says why a leaf must be issued anew, or "" when it is what r asks for, signed
+// by ca, and good for a while.
+func Due(p Pair, ca []byte, r Request, now time.Time) string {
+	cert, err := ParseCert(p.Cert)
+	if err != nil {
+		return "cannot be read"
+	}
+	key, err := ParseKey(p.Key)
+	if err != nil {
+		return "its key cannot be read"
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil || !bytes.Equal(public, cert.RawSubjectPublicKeyInfo) {
+		return "its key is another's"
+	}
+	authority, err := ParseCert(ca)
+	if err != nil {
+		return "its CA cannot be read"
+	}
+	if cert.CheckSignatureFrom(authority) != nil {
+		return "signed by another CA"
+	}
+	if reason := differs(cert, r); reason != "" {
+		return reason
+	}
+	life := cert.NotAfter.Sub(cert.NotBefore)
+	switch left := cert.NotAfter.Sub(now); {
+	case left <= 0:
+		return "expired on " + cert.NotAfter.UTC().Format(time.DateOnly)
+	case left < min(RenewBefore, life/2) && cert.NotAfter.Before(authority.NotAfter):
+		return "expires on " + cert.NotAfter.UTC().Format(time.DateOnly)
+	}
+	return ""
+}
+
+func differs(cert *x509.Certificate, r Request) string {
+	if cert.Subject.CommonName != r.CommonName || !slices.Equal(cert.Subject.Organization, r.Organizations) {
+		return fmt.Sprintf("is for %s, should be for %s", cert.Subject.CommonName, r.CommonName)
+	}
+	if !slices.Equal(cert.ExtKeyUsage, r.Usages) {
+		return "has other usages"
+	}
+	has, wants := map[string]bool{}, map[string]bool{}
+	for _, ip := range cert.IPAddresses {
+		has[ip.String()] = true
+	}
+	for _, name := range cert.DNSNames {
+		has[name] = true
+	}
+	for _, h := range r.Hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			h = ip.String()
+		}
+		wants[h] = true
+		if !has[h] {
+			return "does not name " + h
+		}
+	}
+	for h := range has {
+		if !wants[h] {
+			return "still names " + h
+		}
+	}
+	return ""
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/provision/agent"
+	"clusterctl/provision/host/local"
+)
+
+// newAgent is the verb that runs on machines, started over SSH.
+func newAgent() *cobra.Command {
+	return &cobra.Command{
+		Use:    "agent",
+		Short:  "Answer the requests of a clusterctl on the other end of an SSH connection",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			h := &local.Host{}
+			defer h.Close()
+			return agent.Serve(c.Context(), h, os.Stdin, os.Stdout)
+		},
+	}
+}

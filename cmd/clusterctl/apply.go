@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"clusterctl/hcl/load"
+	"clusterctl/provision/plan"
+)
+
+func newApply() *cobra.Command   { return applyCommand(false) }
+func newDestroy() *cobra.Command { return applyCommand(true) }
+
+func applyCommand(destroy bool) *cobra.Command {
+	var flags runFlags
+	var approve bool
+	c := &cobra.Command{
+		Use:   "apply [FOLDER|FILE|PLAN]",
+		Short: "Make the machines and what runs on them as declared",
+		Args:  cobra.MaximumNArgs(1),
+	}
+	if destroy {
+		c.Use, c.Short = "destroy [FOLDER|FILE]", "Take the cluster away and clean its machines"
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		saved, err := readSaved(args)
+		if err != nil {
+			return err
+		}
+		if saved != nil {
+			args, destroy = nil, saved.Destroy
+			if saved.Path != "" {
+				args = []string{saved.Path}
+			}
+			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets, saved.Excludes
+		}
+		configuration, err := flags.load(c, args)
+		if err != nil {
+			return err
+		}
+		return flags.apply(c, configuration, destroy, approve, saved)
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
+	return c
+}
+
+// apply plans, asks, and does it, under the lock.
+func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, destroy, approve bool, saved *plan.Saved) error {
+	store, err := f.store(configuration)
+	if err != nil {
+		return err
+	}
+	lock, err := f.lock(c.Context(), store)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }()
+	out := c.OutOrStdout()
+	start := time.Now()
+	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
+	prepared, err := f.prepare(c.Context(), configuration, destroy, progress.say)
+	if err != nil {
+		return err
+	}
+	defer prepared.Close()
+	if saved != nil {
+		if err := saved.Check(prepared.State.Serial, prepared.Plan); err != nil {
+			return err
+		}
+	}
+	if err := f.show(out, configuration.Cluster, prepared.Plan); err != nil {
+		return err
+	}
+	if prepared.Plan.Empty() && !prepared.Plan.Pending {
+		return f.outputs(c, configuration)
+	}
+	if saved == nil && !approve {
+		if err := ask(c, destroy); err != nil {
+			return err
+		}
+	}
+	if err := prepared.Apply(c.Context()); err != nil {
+		return fmt.Errorf("%w\n\nWhat was done stays; run again to go on from there", err)
+	}
+	if !f.json {
+		fmt.Fprintf(out, "\n%s in %.1f s.\n", done(prepared.Plan, destroy), time.Since(start).Seconds())
+	}
+	if destroy {
+		return nil
+	}
+	return f.outputs(c, configuration)
+}
+
+func done(p *plan.Plan, destroy bool) string {
+	if destroy {
+		return "Destroyed"
+	}
+	var parts []string
+	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}} {
+		machines, objects := p.Count(a.action)
+		parts = append(parts, fmt.Sprintf("%d machines and %d objects %s", machines, objects, a.word))
+	}
+	return "Applied: " + strings.Join(parts, ", ")
+}
+
+func ask(c *cobra.Command, destroy bool) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return errors.New("nobody is there to approve: add -auto-approve, or save the plan with plan -out and apply that")
+	}
+	question := "Do this?"
+	if destroy {
+		question = "Take everything away? There is no way back."
+	}
+	fmt.Fprintf(c.OutOrStdout(), "\n%s Only 'yes' is taken: ", question)
+	line, err := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(line) != "yes" {
+		return errors.New("not approved; nothing was changed")
+	}
+	return nil
+}
+
+// readSaved reads args[0] as a saved plan when it is one.
+func readSaved(args []string) (*plan.Saved, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	info, err := os.Stat(args[0])
+	if err != nil || info.IsDir() || strings.HasSuffix(args[0], load.Extension) {
+		return nil, nil
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return nil, err
+	}
+	var saved plan.Saved
+	if err := json.Unmarshal(text, &saved); err != nil || saved.Plan == nil {
+		return nil, fmt.Errorf("%s is neither a configuration (a folder or a %s file) nor a saved plan", args[0], load.Extension)
+	}
+	return &saved, nil
+}
+
+func mask(text string, secrets []string) string {
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, "(sensitive)")
+	}
+	return text
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/hcl/load"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host/ssh"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+	"clusterctl/provision/workload"
+)
+
+// runFlags are the flags of verbs that go to machines.
+type runFlags struct {
+	configFlags
+	acceptNewHostKeys bool
+	parallelism       int
+	lockTimeout       time.Duration
+	sshTimeout        time.Duration
+	targets           []string
+	excludes          []string
+	json              bool
+	stateDir          string
+}
+
+func (f *runFlags) add(c *cobra.Command) {
+	f.configFlags.add(c)
+	c.Flags().BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
+	c.Flags().IntVar(&f.parallelism, "parallelism", 32, "how many machines are worked on at a time")
+	c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
+	c.Flags().DurationVar(&f.sshTimeout, "ssh-timeout", 15*time.Second, "how long logging in to a machine may take")
+	c.Flags().StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], workload.web; can be repeated")
+	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
+	c.Flags().BoolVar(&f.json, "json", false, "events and results as JSON, one a line")
+	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
+}
+
+// store returns where a configuration's state is.
+func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
+	keyFile, err := state.DefaultKeyFile()
+	if err != nil {
+		return state.Store{}, err
+	}
+	dir := f.stateDir
+	if dir == "" {
+		dir = filepath.Join(c.Dir, state.Folder)
+	}
+	return state.Store{Dir: dir, Sealer: state.Sealer{Passphrase: os.Getenv(state.PassphraseEnv), KeyFile: keyFile}}, nil
+}
+
+// engine wires everything that a run needs.
+func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engine, error) {
+	store, err := f.store(c)
+	if err != nil {
+		return nil, err
+	}
+	files, err := openBundle()
+	if err != nil {
+		return nil, err
+	}
+	return &run.Engine{
+		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
+		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes,
+		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
+	}, nil
+}
+
+func openBundle() (*bundle.Bundle, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	if executable, err = filepath.EvalSymlinks(executable); err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("find your cache folder: %w", err)
+	}
+	return bundle.Open(executable, filepath.Join(cache, "clusterctl"))
+}
+
+// uname names architectures as machines do.
+var uname = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
+// dial logs in and starts the agent.
+func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bundle) (run.Agent, error) {
+	client, err := ssh.Dial(ctx, m, f.sshOptions())
+	if err != nil {
+		return nil, err
+	}
+	program, err := files.File(bundle.Clusterctl)
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	stream, err := client.Start(ctx, ssh.Program{
+		Digest: program.Digest, Arch: uname[runtime.GOARCH],
+		Gzip: func(ctx context.Context) (io.ReadCloser, error) { return files.Gzip(ctx, program) },
+	})
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return agent.NewClient(&session{ReadWriteCloser: stream, client: client}), nil
+}
+
+func (f *runFlags) sshOptions() ssh.Options {
+	return ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout}
+}
+
+// session closes the login with the agent.
+type session struct {
+	io.ReadWriteCloser
+	client *ssh.Client
+}
+
+func (s *session) Close() error {
+	err := s.ReadWriteCloser.Close()
+	_ = s.client.Close()
+	return err
+}
+
+// toolCertificate is how long the tool's own certificate lives: it is made for every run.
+const toolCertificate = 24 * time.Hour
+
+// connectLive prepares to speak with the API as the tool.
+func connectLive(s *state.State, c *config.Cluster) (run.Cluster, error) { return connect(s, c) }
+
+func connect(s *state.State, c *config.Cluster) (*workload.Live, error) {
+	request := certs.SuperAdmin()
+	request.Lifetime = toolCertificate
+	pair, err := certs.Issue(s.CA(certs.ClusterCA), request, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return workload.Connect(apiServers(c), s.CAs[certs.ClusterCA], pair)
+}
+
+func apiServers(c *config.Cluster) (list []string) {
+	for _, m := range c.ControlPlane() {
+		list = append(list, net.JoinHostPort(m.IP.String(), "6443"))
+	}
+	return list
+}
+
+// lock takes the state's lock for a run.
+func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, error) {
+	who, _ := os.Hostname()
+	who = fmt.Sprintf("%s, process %d", who, os.Getpid())
+	if user := os.Getenv("USER"); user != "" {
+		who = user + "@" + who
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
+	defer cancel()
+	return state.Acquire(ctx, store.Dir, who)
+}

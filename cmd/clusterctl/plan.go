@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"clusterctl/hcl/config"
+	"clusterctl/hcl/load"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/workload"
+)
+
+func newPlan() *cobra.Command {
+	var flags runFlags
+	var out string
+	var destroy, detailed bool
+	c := &cobra.Command{
+		Use:   "plan [FOLDER|FILE]",
+		Short: "Show what apply would do, and change nothing",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			configuration, err := flags.load(c, args)
+			if err != nil {
+				return err
+			}
+			prepared, err := flags.prepare(c.Context(), configuration, destroy, nil)
+			if err != nil {
+				return err
+			}
+			defer prepared.Close()
+			if err := flags.show(c.OutOrStdout(), configuration.Cluster, prepared.Plan); err != nil {
+				return err
+			}
+			if out != "" {
+				if err := flags.save(out, args, destroy, prepared); err != nil {
+					return err
+				}
+			}
+			if detailed && (!prepared.Plan.Empty() || prepared.Plan.Pending) {
+				return exitCode(2)
+			}
+			return nil
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVar(&out, "out", "", "save the plan in a `file` that apply takes")
+	c.Flags().BoolVar(&destroy, "destroy", false, "plan to take everything away")
+	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when there is")
+	return c
+}
+
+// prepare connects and checks.
+func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy bool, say func(run.Event)) (*run.Prepared, error) {
+	if _, err := workload.Objects(c.Cluster); err != nil {
+		return nil, err
+	}
+	engine, err := f.engine(c, say)
+	if err != nil {
+		return nil, err
+	}
+	engine.Destroy = destroy
+	return engine.Prepare(ctx)
+}
+
+// show writes a plan for people, or as JSON.
+func (f *runFlags) show(w io.Writer, c *config.Cluster, p *plan.Plan) error {
+	if f.json {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, mask(string(text), c.Secrets))
+		return err
+	}
+	color := false
+	if file, ok := w.(*os.File); ok {
+		color = !f.noColor && term.IsTerminal(int(file.Fd()))
+	}
+	return p.Print(w, plan.Style{Color: color, Secrets: c.Secrets})
+}
+
+func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
+	saved := plan.Saved{
+		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
+		Targets: f.targets, Excludes: f.excludes, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan,
+	}
+	if len(args) > 0 {
+		saved.Path = args[0]
+	}
+	text, err := json.MarshalIndent(saved, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("save the plan: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/provision/plan"
+)
+
+func newShow() *cobra.Command {
+	var flags runFlags
+	c := &cobra.Command{
+		Use:   "show [PLAN|FOLDER|FILE]",
+		Short: "Show a saved plan, or what a configuration declares once it is evaluated",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			saved, err := readSaved(args)
+			if err != nil {
+				return err
+			}
+			if saved != nil && !flags.json {
+				return saved.Plan.Print(c.OutOrStdout(), plan.Style{})
+			}
+			var value any = saved
+			var secrets []string
+			if saved == nil {
+				configuration, err := flags.load(c, args)
+				if err != nil {
+					return err
+				}
+				secrets = configuration.Cluster.Secrets
+				copied := *configuration.Cluster
+				copied.Secrets = nil
+				value = copied
+			}
+			text, err := json.MarshalIndent(value, "", "  ")
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), mask(string(text), secrets))
+			return nil
+		},
+	}
+	flags.configFlags.add(c)
+	c.Flags().BoolVar(&flags.json, "json", false, "as JSON")
+	return c
+}

@@ -1,0 +1,140 @@
+// Command etcd is a member of the cluster's store: the embedded etcd server with the
+// flags of daemons/config.Etcd. It has a main of its own because the server would
+// double the size of every other program.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
+)
+
+func main() {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := serve(ctx, os.Args[1:], log)
+	stop()
+	if err != nil {
+		log.Error("etcd ends", "err", err)
+		os.Exit(1)
+	}
+}
+
+// startTimeout is how long a member may take to reach the others: longer than
+// anything that a person would wait for, since the others may start much later.
+const startTimeout = 10 * time.Minute
+
+func serve(ctx context.Context, args []string, log *slog.Logger) error {
+	var cfg config.Etcd
+	flags := config.Flags("etcd", &cfg)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	embedded, err := embedConfig(cfg)
+	if err != nil {
+		return err
+	}
+	server, err := embed.StartEtcd(embedded)
+	if err != nil {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	defer server.Close()
+
+	health := &run.Health{}
+	ready := make(chan struct{})
+	health.Ready("member", func() error {
+		select {
+		case <-ready:
+			return nil
+		default:
+			return fmt.Errorf("not yet part of a quorum")
+		}
+	})
+	notified := make(chan struct{})
+	notifyCtx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		<-notified
+	}()
+	go func() {
+		defer close(notified)
+		run.Notify(notifyCtx, health)
+	}()
+	wait := time.NewTimer(startTimeout)
+	defer wait.Stop()
+	joined := server.Server.ReadyNotify()
+	for {
+		select {
+		case <-joined:
+			log.Info("etcd is ready", "name", cfg.Name, "data", cfg.DataDir)
+			close(ready)
+			joined = nil
+			wait.Stop()
+		case err := <-server.Err():
+			return fmt.Errorf("serve: %w", err)
+		case <-server.Server.StopNotify():
+			return fmt.Errorf("the member was removed from the cluster")
+		case <-wait.C:
+			return fmt.Errorf("no quorum within %s", startTimeout)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// embedConfig turns the flags into the embedded server's configuration.
+func embedConfig(cfg config.Etcd) (*embed.Config, error) {
+	out := embed.NewConfig()
+	out.Name, out.Dir = cfg.Name, cfg.DataDir
+	out.LogLevel, out.LogOutputs = "warn", []string{"stderr"}
+	for _, u := range []struct {
+		texts []string
+		into  *[]url.URL
+	}{
+		{cfg.ListenClientURLs, &out.ListenClientUrls}, {cfg.AdvertiseClientURLs, &out.AdvertiseClientUrls},
+		{cfg.ListenPeerURLs, &out.ListenPeerUrls}, {cfg.InitialAdvertisePeerURLs, &out.AdvertisePeerUrls},
+		{cfg.ListenMetricsURLs, &out.ListenMetricsUrls},
+	} {
+		if len(u.texts) == 0 {
+			continue
+		}
+		*u.into = nil
+		for _, text := range u.texts {
+			parsed, err := url.Parse(text)
+			if err != nil {
+				return nil, fmt.Errorf("read URL %q: %w", text, err)
+			}
+			*u.into = append(*u.into, *parsed)
+		}
+	}
+	if out.InitialCluster = cfg.InitialCluster; out.InitialCluster == "" {
+		out.InitialCluster = out.InitialClusterFromName(out.Name)
+	}
+	if cfg.InitialClusterState != "" {
+		out.ClusterState = cfg.InitialClusterState
+	}
+	if cfg.InitialClusterToken != "" {
+		out.InitialClusterToken = cfg.InitialClusterToken
+	}
+	out.ClientTLSInfo = transport.TLSInfo{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, TrustedCAFile: cfg.TrustedCAFile, ClientCertAuth: cfg.ClientCertAuth}
+	out.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, TrustedCAFile: cfg.PeerTrustedCAFile, ClientCertAuth: cfg.PeerClientCertAuth}
+	out.QuotaBackendBytes = int64(cfg.QuotaBackendBytes)
+	if out.QuotaBackendBytes == 0 {
+		out.QuotaBackendBytes = 8 << 30
+	}
+	// The API server compacts to what its watch caches need; this is the safety net.
+	out.AutoCompactionMode, out.AutoCompactionRetention = "periodic", "30m"
+	out.UnsafeNoFsync = cfg.UnsafeNoFsync
+	return out, out.Validate()
+}

@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
+)
+
+// Client asks an agent. It is for one goroutine at a time. A context that ends closes the
+// connection: the agent then stops between two steps.
+type Client struct {
+	conn io.ReadWriteCloser
+	in   *bufio.Reader
+}
+
+// NewClient speaks over a connection.
+func NewClient(conn io.ReadWriteCloser) *Client {
+	return &Client{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
+}
+
+// Close ends the conversation.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Facts asks what the machine is.
+func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
+	a, err := c.ask(ctx, request{Op: opFacts}, nil)
+	if err != nil {
+		return host.Facts{}, fmt.Errorf("look at the machine: %w", err)
+	}
+	if a.Facts == nil {
+		return host.Facts{}, errors.New("look at the machine: no facts in the answer")
+	}
+	return *a.Facts, nil
+}
+
+// Check has all steps checked.
+func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, error) {
+	packed, err := step.Pack(steps)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.ask(ctx, request{Op: opCheck, Steps: packed}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Changes) != len(steps) {
+		return nil, fmt.Errorf("%d changes for %d steps: the agent is of another release", len(a.Changes), len(steps))
+	}
+	return a.Changes, nil
+}
+
+// Apply has all steps applied that differ; progress is told of each.
+func (c *Client) Apply(ctx context.Context, steps []step.Step, progress func(Progress)) error {
+	packed, err := step.Pack(steps)
+	if err != nil {
+		return err
+	}
+	_, err = c.ask(ctx, request{Op: opApply, Steps: packed}, progress)
+	return err
+}
+
+// Send sends a file, whose content is compressed with zstd.
+func (c *Client) Send(ctx context.Context, digest, name string, compressed io.Reader) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+	defer stop()
+	if err := writeJSON(c.conn, frameRequest, request{Op: opSend, Digest: digest, Name: name}); err != nil {
+		return fmt.Errorf("send %s: %w", name, err)
+	}
+	piece := make([]byte, 256<<10)
+	for {
+		n, err := io.ReadFull(compressed, piece)
+		if n > 0 {
+			if err := writeFrame(c.conn, frameData, piece[:n]); err != nil {
+				return fmt.Errorf("send %s: %w", name, err)
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	if err := writeFrame(c.conn, frameData, nil); err != nil {
+		return fmt.Errorf("send %s: %w", name, err)
+	}
+	if _, err := c.wait(nil); err != nil {
+		return fmt.Errorf("send %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Client) ask(ctx context.Context, q request, progress func(Progress)) (answer, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+	defer stop()
+	if err := writeJSON(c.conn, frameRequest, q); err != nil {
+		return answer{}, lost(ctx, err)
+	}
+	a, err := c.wait(progress)
+	if err != nil && ctx.Err() != nil {
+		return a, ctx.Err()
+	}
+	return a, err
+}
+
+func (c *Client) wait(progress func(Progress)) (answer, error) {
+	for {
+		kind, payload, err := readFrame(c.in)
+		if err != nil {
+			return answer{}, lost(context.Background(), err)
+		}
+		switch kind {
+		case frameProgress:
+			var p Progress
+			if err := json.Unmarshal(payload, &p); err != nil {
+				return answer{}, fmt.Errorf("read the agent's progress: %w", err)
+			}
+			if progress != nil {
+				progress(p)
+			}
+		case frameAnswer:
+			var a answer
+			if err := json.Unmarshal(payload, &a); err != nil {
+				return answer{}, fmt.Errorf("read the agent's answer: %w", err)
+			}
+			if a.Error != "" {
+				return a, errors.New(a.Error)
+			}
+			return a, nil
+		default:
+			return answer{}, fmt.Errorf("frame of kind %q from the agent", kind)
+		}
+	}
+}
+
+// ErrLost is that the connection to the agent ended; what was asked can be asked again.
+var ErrLost = errors.New("the connection to the machine was lost")
+
+func lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}

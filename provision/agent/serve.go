@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
+)
+
+// Serve answers requests until the other side closes the connection: the agent's whole life.
+func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
+	in := bufio.NewReaderSize(r, 1<<20)
+	out := &lockedWriter{w: w}
+	for {
+		kind, payload, err := readFrame(in)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		var q request
+		if kind != frameRequest {
+			return fmt.Errorf("frame of kind %q where a request was due", kind)
+		}
+		if err := json.Unmarshal(payload, &q); err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		a, err := handle(ctx, h, q, in, out)
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if err := writeJSON(out, frameAnswer, a); err != nil {
+			return fmt.Errorf("answer %s: %w", q.Op, err)
+		}
+	}
+}
+
+func handle(ctx context.Context, h host.Host, q request, in io.Reader, out io.Writer) (answer, error) {
+	switch q.Op {
+	case opFacts:
+		f, err := h.Facts(ctx)
+		return answer{Facts: &f}, err
+	case opSend:
+		return answer{}, receive(h, q, in)
+	case opCheck, opApply:
+		steps, err := step.Unpack(q.Steps)
+		if err != nil {
+			return answer{}, err
+		}
+		if q.Op == opCheck {
+			changes, err := step.Check(ctx, h, steps)
+			return answer{Changes: changes}, err
+		}
+		return answer{}, step.Apply(ctx, h, steps, func(i int, c step.Change) {
+			_ = writeJSON(out, frameProgress, Progress{i, c})
+		})
+	}
+	return answer{}, fmt.Errorf("unknown request %q", q.Op)
+}
+
+var (
+	digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+)
+
+// receive takes a file in, to the end even when something is wrong, so that the
+// conversation can go on.
+func receive(h host.Host, q request, in io.Reader) error {
+	pieces := &pieceReader{in: in}
+	defer func() { _, _ = io.Copy(io.Discard, pieces) }()
+	if !digestForm.MatchString(q.Digest) || !nameForm.MatchString(q.Name) {
+		return fmt.Errorf("%q is no name for a file of digest %q", q.Name, q.Digest)
+	}
+	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	sum := sha256.New()
+	dir := path.Join(host.Library, q.Digest)
+	temporary := path.Join(dir, ".incoming")
+	if err := h.WriteFile(temporary, io.TeeReader(z, sum), 0o755, 0, 0); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != q.Digest {
+		_ = h.RemoveAll(dir)
+		return fmt.Errorf("%s arrived damaged: its digest is %s, not %s", q.Name, got, q.Digest)
+	}
+	return h.Rename(temporary, path.Join(dir, q.Name))
+}
+
+// pieceReader is the content of the data frames up to the empty one.
+type pieceReader struct {
+	in   io.Reader
+	rest []byte
+	done bool
+}
+
+func (p *pieceReader) Read(b []byte) (int, error) {
+	for len(p.rest) == 0 {
+		if p.done {
+			return 0, io.EOF
+		}
+		kind, payload, err := readFrame(p.in)
+		if err != nil {
+			p.done = true
+			return 0, err
+		}
+		if kind != frameData || len(payload) == 0 {
+			p.done = true
+			continue
+		}
+		p.rest = payload
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

@@ -1,0 +1,197 @@
+// Package bundle is what a release brings to machines: the programs beside the
+// running one, their digests, and their compressed form, kept in a cache. Where the
+// programs go on a machine is provision/role's business.
+package bundle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"clusterctl/provision/image"
+)
+
+// Names of the programs that machines get.
+const (
+	Clusterctl = "clusterctl"
+	Etcd       = "etcd"
+	Containerd = "containerd"
+	Shim       = "containerd-shim-runc-v2"
+	Runc       = "runc"
+	Pause      = "pause"
+)
+
+// CNI are the pod network's plugins.
+var CNI = []string{"bridge", "host-local", "loopback", "portmap"}
+
+// PauseReference is the image of the containers that hold pods' namespaces.
+const PauseReference = "clusterctl.local/pause:1"
+
+// File is a file that can be sent.
+type File struct {
+	Name   string
+	Path   string // on this machine
+	Digest string // sha256, hex
+	Size   int64
+}
+
+// Bundle is a release's files.
+type Bundle struct {
+	cache string
+	files map[string]File
+
+	mu     sync.Mutex
+	sums   map[string]sum // by path, as remembered
+	making map[string]*sync.Mutex
+}
+
+type sum struct {
+	Size   int64  `json:"size"`
+	Time   int64  `json:"time"`
+	Digest string `json:"digest"`
+}
+
+// Open finds the bundle beside the program at executable. Compressed forms and
+// digests are kept in the cache folder.
+func Open(executable, cache string) (*Bundle, error) {
+	b := &Bundle{cache: cache, files: map[string]File{}, sums: map[string]sum{}, making: map[string]*sync.Mutex{}}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return nil, fmt.Errorf("make the cache: %w", err)
+	}
+	if text, err := os.ReadFile(b.sumsPath()); err == nil {
+		_ = json.Unmarshal(text, &b.sums) // a damaged cache is made anew
+	}
+	dir := filepath.Dir(executable)
+	if err := b.add(Clusterctl, executable); err != nil {
+		return nil, err
+	}
+	for _, name := range append([]string{Etcd, Containerd, Shim, Runc, Pause}, CNI...) {
+		for _, path := range []string{filepath.Join(dir, name), filepath.Join(dir, "cni", name)} {
+			if _, err := os.Stat(path); err == nil {
+				if err := b.add(name, path); err != nil {
+					return nil, err
+				}
+				break
+			}
+		}
+	}
+	if err := b.addPause(); err != nil {
+		return nil, err
+	}
+	return b, b.remember()
+}
+
+// File returns a file by its name.
+func (b *Bundle) File(name string) (File, error) {
+	f, ok := b.files[name]
+	if !ok {
+		return File{}, fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", name)
+	}
+	return f, nil
+}
+
+// Add takes in a file that is not the release's own, as an image archive.
+func (b *Bundle) Add(name, path string) (File, error) {
+	if err := b.add(name, path); err != nil {
+		return File{}, err
+	}
+	return b.files[name], b.remember()
+}
+
+// ByDigest returns a file by the sha256 of its content.
+func (b *Bundle) ByDigest(digest string) (File, bool) {
+	for _, f := range b.files {
+		if f.Digest == digest {
+			return f, true
+		}
+	}
+	return File{}, false
+}
+
+func (b *Bundle) sumsPath() string { return filepath.Join(b.cache, "digests.json") }
+
+func (b *Bundle) add(name, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	known, ok := b.sums[path]
+	if !ok || known.Size != info.Size() || known.Time != info.ModTime().UnixNano() {
+		digest, err := digestOf(path)
+		if err != nil {
+			return err
+		}
+		known = sum{Size: info.Size(), Time: info.ModTime().UnixNano(), Digest: digest}
+		b.sums[path] = known
+	}
+	b.files[name] = File{Name: name, Path: path, Digest: known.Digest, Size: known.Size}
+	return nil
+}
+
+// addPause makes the pause image's archive from the program.
+func (b *Bundle) addPause() error {
+	program, ok := b.files[Pause]
+	if !ok {
+		return nil // said when a role asks for it
+	}
+	path := filepath.Join(b.cache, "pause-"+program.Digest[:16]+".tar")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		content, err := os.ReadFile(program.Path)
+		if err != nil {
+			return err
+		}
+		archive, err := image.Write(runtime.GOARCH, []string{"/pause"}, image.File{Path: "/pause", Mode: 0o755, Content: content})
+		if err != nil {
+			return fmt.Errorf("make the pause image: %w", err)
+		}
+		if err := replace(path, archive); err != nil {
+			return err
+		}
+	}
+	return b.add(PauseReference, path)
+}
+
+func (b *Bundle) remember() error {
+	text, err := json.Marshal(b.sums)
+	if err != nil {
+		return err
+	}
+	return replace(b.sumsPath(), text)
+}
+
+func replace(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write(content)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func digestOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

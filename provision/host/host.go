@@ -1,0 +1,130 @@
+// Package host is what a machine can be asked while it is provisioned: files, units,
+// facts and commands. local answers on the machine itself (inside the agent), hostfake
+// behaves like a machine in memory, and ssh is how the agent is reached. What should
+// be on a machine is provision/role's business.
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// Host is a machine. Its methods are called on the machine.
+type Host interface {
+	Files
+	Units
+	// Facts looks at the machine.
+	Facts(ctx context.Context) (Facts, error)
+	// Run runs a program and returns what it wrote; on failure the error has it.
+	Run(ctx context.Context, name string, args ...string) ([]byte, error)
+	// Open reads a file too large to be held.
+	Open(path string) (io.ReadCloser, error)
+	// ImportImage gives the container runtime an image from an OCI archive, under a name.
+	ImportImage(ctx context.Context, name string, archive io.Reader) error
+	// HasImage reports whether the container runtime has an image of that name.
+	HasImage(ctx context.Context, name string) (bool, error)
+	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
+	Containers(ctx context.Context) (int, error)
+	StopContainers(ctx context.Context) error
+	// Etcd returns the store, as its clients on this machine reach it.
+	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
+}
+
+// Info is what is known of a file without reading it.
+type Info struct {
+	Mode     fs.FileMode // type and permissions
+	UID, GID int
+	Size     int64
+	Target   string // of a symbolic link
+}
+
+// Files are a machine's files. A missing one is fs.ErrNotExist.
+type Files interface {
+	Stat(path string) (Info, error) // of the link itself
+	ReadFile(path string) ([]byte, error)
+	// WriteFile replaces a file in one move: a reader sees the old or the new content.
+	WriteFile(path string, content io.Reader, mode fs.FileMode, uid, gid int) error
+	Chmod(path string, mode fs.FileMode, uid, gid int) error
+	Mkdir(path string, mode fs.FileMode) error // with parents
+	Symlink(target, path string) error         // replaces what is there in one move
+	Rename(from, to string) error
+	RemoveAll(path string) error
+	List(dir string) ([]string, error) // names, sorted
+}
+
+// Units are systemd's.
+type Units interface {
+	Unit(ctx context.Context, name string) (Unit, error) // zero when there is none
+	Reload(ctx context.Context) error                    // reads unit files again
+	Enable(ctx context.Context, name string) error
+	Disable(ctx context.Context, name string) error
+	// Start, Restart and Stop return when the unit is there: a unit that says when it
+	// is ready has said so.
+	Start(ctx context.Context, name string) error
+	Restart(ctx context.Context, name string) error
+	Stop(ctx context.Context, name string) error
+}
+
+// Unit is the state of a unit.
+type Unit struct {
+	Active      string // active, inactive, failed, activating…
+	Enabled     bool
+	NeedsReload bool   // its file changed since systemd read it
+	Fragment    string // path of its file
+}
+
+// Facts are what differs between machines and matters to what is put on them.
+type Facts struct {
+	Hostname     string            `json:"hostname"`
+	OS           string            `json:"os"`
+	Kernel       string            `json:"kernel"`
+	Arch         string            `json:"arch"`
+	CPUs         int               `json:"cpus"`
+	Memory       int64             `json:"memory"` // bytes
+	Systemd      string            `json:"systemd"`
+	CgroupV2     bool              `json:"cgroupV2"`
+	OOMAdjust    bool              `json:"oomAdjust"`    // CAP_SYS_RESOURCE
+	Root         bool              `json:"root"`         // user id 0
+	EtcdData     bool              `json:"etcdData"`     // an etcd member has run here
+	SysctlFrozen []string          `json:"sysctlFrozen"` // settings that cannot be written here
+	Sysctl       map[string]string `json:"sysctl"`
+	CertExpiry   time.Time         `json:"certExpiry"` // of the certificate in /etc/kubernetes/pki that ends first
+	Addresses    []string          `json:"addresses"`
+	Missing      []string          `json:"missing"` // kernel features that are needed and absent
+}
+
+// Etcd is the store's membership.
+type Etcd interface {
+	Members(ctx context.Context) ([]Member, error)
+	AddLearner(ctx context.Context, peerURL string) error
+	Promote(ctx context.Context, id uint64) error
+	Remove(ctx context.Context, id uint64) error
+	Close() error
+}
+
+// Member is a member of the store. One that has not started yet has no name.
+type Member struct {
+	ID      uint64
+	Name    string
+	PeerURL string
+	Learner bool
+}
+
+// ErrUnit is that a unit did not become what was asked; the error's text has the journal's last lines.
+var ErrUnit = errors.New("unit failed")
+
+// Sysctls are the kernel settings that nodes need, with the values that they need.
+var Sysctls = map[string]string{
+	"net.ipv4.ip_forward":       "1",
+	"vm.overcommit_memory":      "1",
+	"kernel.panic":              "10",
+	"kernel.panic_on_oops":      "1",
+	"kernel.keys.root_maxkeys":  "1000000",
+	"kernel.keys.root_maxbytes": "25000000",
+}
+
+// Library is where sent files are kept: Library/DIGEST/NAME.
+const Library = "/usr/local/lib/clusterctl"

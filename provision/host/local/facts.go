@@ -1,0 +1,131 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/provision/host"
+)
+
+const capSysResource = 24
+
+// Facts looks at this machine.
+func (h *Host) Facts(context.Context) (host.Facts, error) {
+	f := host.Facts{Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0, OS: release(), Sysctl: map[string]string{}}
+	f.Hostname, _ = os.Hostname()
+	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		f.Kernel = strings.TrimSpace(string(text))
+	}
+	f.Memory = memory()
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	f.CgroupV2 = err == nil
+	f.OOMAdjust = capabilities()&(1<<capSysResource) != 0
+	if names, err := os.ReadDir("/var/lib/etcd/member"); err == nil && len(names) > 0 {
+		f.EtcdData = true
+	}
+	f.CertExpiry = expiry("/etc/kubernetes/pki")
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		f.Missing = append(f.Missing, "systemd")
+	}
+	for name := range host.Sysctls {
+		path := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.SysctlFrozen = append(f.SysctlFrozen, name)
+			continue
+		}
+		f.Sysctl[name] = strings.TrimSpace(string(text))
+		if syscall.Access(path, 2) != nil { // W_OK, which knows of read-only mounts
+			f.SysctlFrozen = append(f.SysctlFrozen, name)
+		}
+	}
+	if addresses, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() {
+				f.Addresses = append(f.Addresses, n.IP.String())
+			}
+		}
+	}
+	return f, nil
+}
+
+func release() string {
+	values := map[string]string{}
+	f, err := os.Open("/etc/os-release")
+	if err != nil {
+		return runtime.GOOS
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if k, v, ok := strings.Cut(lines.Text(), "="); ok {
+			values[k] = strings.Trim(v, `"`)
+		}
+	}
+	return strings.TrimSpace(values["ID"] + " " + values["VERSION_ID"])
+}
+
+func memory() int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "MemTotal:" {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// capabilities returns the effective set of this process.
+func capabilities() uint64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			set, _ := strconv.ParseUint(strings.TrimSpace(rest), 16, 64)
+			return set
+		}
+	}
+	return 0
+}
+
+func readAll(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+// expiry returns when the first of the leaf certificates in a folder ends.
+func expiry(dir string) (first time.Time) {
+	for _, pattern := range []string{"*.crt", "*/*.crt"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			continue
+		}
+		for _, p := range paths {
+			text, err := os.ReadFile(p)
+			if err != nil {
+				continue
+			}
+			if cert, err := certs.ParseCert(text); err == nil && !cert.IsCA && (first.IsZero() || cert.NotAfter.Before(first)) {
+				first = cert.NotAfter
+			}
+		}
+	}
+	return first
+}

@@ -1,0 +1,203 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"clusterctl/provision/host"
+)
+
+// Program is this very program, as it is brought to machines.
+type Program struct {
+	Digest string                                       // sha256, hex
+	Arch   string                                       // as uname -m says
+	Gzip   func(context.Context) (io.ReadCloser, error) // its content, compressed
+}
+
+// probe is one command that finds out everything that starting the agent depends on.
+const probe = `LC_ALL=C; id -u; uname -m; uname -s; if [ "$(id -u)" = 0 ]; then echo root; elif ! command -v sudo >/dev/null; then echo nosudo; elif sudo -n true 2>/dev/null; then echo nopass; else echo pass; fi; if [ -x %s ]; then echo there; else echo absent; fi`
+
+// Start starts the agent on the machine, bringing the program there first when it
+// is not. The connection that it returns is the agent's standard input and output.
+func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, error) {
+	path := host.Library + "/" + p.Digest + "/clusterctl"
+	out, err := c.output(ctx, fmt.Sprintf(probe, path), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the login works but runs no command: %w", ErrLogin, err)
+	}
+	found := strings.Fields(string(out))
+	if len(found) != 5 {
+		return nil, fmt.Errorf("%w: the machine's shell says more than it was asked: %q", ErrLogin, first(string(out)))
+	}
+	if found[2] != "Linux" || found[1] != p.Arch {
+		return nil, fmt.Errorf("the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture", found[2], found[1], p.Arch)
+	}
+	prefix, input, err := c.root(found[3])
+	if err != nil {
+		return nil, err
+	}
+	if found[4] == "absent" {
+		if err := c.ship(ctx, p, path, prefix, input); err != nil {
+			return nil, err
+		}
+	}
+	return c.start(ctx, prefix+path+" agent", input)
+}
+
+// root returns what goes before a command to run it as root, and what to write to its
+// input before anything else.
+func (c *Client) root(sudo string) (prefix, input string, err error) {
+	switch sudo {
+	case "root":
+		return "", "", nil
+	case "nopass":
+		return "sudo -n ", "", nil
+	case "nosudo":
+		return "", "", fmt.Errorf("%w: user %s is not root and the machine has no sudo: log in as root (ssh { user = \"root\" }) or install sudo", ErrRoot, c.Target.User)
+	}
+	if c.machine.SSH.SudoPasswordEnv == "" {
+		return "", "", fmt.Errorf("%w: sudo asks %s for a password: name the environment variable that holds it in the machine's ssh block (sudo_password_env = \"…\"), or allow sudo without one", ErrRoot, c.Target.User)
+	}
+	password := c.getenv(c.machine.SSH.SudoPasswordEnv)
+	if password == "" {
+		return "", "", fmt.Errorf("%w: the environment variable %s, named by sudo_password_env, is empty", ErrRoot, c.machine.SSH.SudoPasswordEnv)
+	}
+	// sudo reads one line byte by byte and leaves the rest of the input to the command.
+	prefix, input = "sudo -S -k -p '' ", password+"\n"
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	if _, err := c.output(ctx, prefix+"true", strings.NewReader(input)); err != nil {
+		return "", "", fmt.Errorf("%w: sudo does not let %s: %w. Check the password in %s and the machine's sudoers", ErrRoot, c.Target.User, err, c.machine.SSH.SudoPasswordEnv)
+	}
+	return prefix, input, nil
+}
+
+// ship sends the program. A run that is cut off leaves a file that the next one overwrites.
+func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string) error {
+	content, err := p.Gzip(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }()
+	dir := path[:strings.LastIndexByte(path, '/')]
+	script := fmt.Sprintf(`set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`, dir, p.Digest, path)
+	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), content)); err != nil {
+		return fmt.Errorf("bring clusterctl to the machine: %w", err)
+	}
+	return nil
+}
+
+// output runs a command and returns its standard output.
+func (c *Client) output(ctx context.Context, command string, input io.Reader) ([]byte, error) {
+	session, err := c.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = session.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
+	defer stop()
+	var stdout, stderr bytes.Buffer
+	session.Stdin, session.Stdout, session.Stderr = input, &stdout, &stderr
+	if err := session.Run(command); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if text := first(stderr.String()); text != "" {
+			return nil, errors.New(text)
+		}
+		return nil, err
+	}
+	return stdout.Bytes(), nil
+}
+
+// start runs the agent.
+func (c *Client) start(ctx context.Context, command, input string) (io.ReadWriteCloser, error) {
+	session, err := c.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{session: session}
+	session.Stderr = &s.stderr
+	if s.in, err = session.StdinPipe(); err == nil {
+		s.out, err = session.StdoutPipe()
+	}
+	if err == nil {
+		err = session.Start(command)
+	}
+	if err == nil {
+		_, err = io.WriteString(s.in, input)
+	}
+	if err != nil {
+		_ = session.Close()
+		return nil, fmt.Errorf("start the agent: %w", err)
+	}
+	return s, ctx.Err()
+}
+
+// stream is the agent's input and output. When the agent ends on its own, reading says
+// what it wrote to its standard error.
+type stream struct {
+	session *ssh.Session
+	in      io.WriteCloser
+	out     io.Reader
+	stderr  limited
+	once    sync.Once
+}
+
+func (s *stream) Write(b []byte) (int, error) { return s.in.Write(b) }
+
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.out.Read(b)
+	if errors.Is(err, io.EOF) {
+		if text := s.stderr.String(); text != "" {
+			return n, fmt.Errorf("the agent ended: %s", text)
+		}
+	}
+	return n, err
+}
+
+// Close ends the agent's input, at which it ends.
+func (s *stream) Close() error {
+	var err error
+	s.once.Do(func() {
+		_ = s.in.Close()
+		err = s.session.Close()
+	})
+	return err
+}
+
+// limited keeps the first few kilobytes of what is written to it.
+type limited struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := 4096 - l.buf.Len(); room > 0 {
+		l.buf.Write(b[:min(room, len(b))])
+	}
+	return len(b), nil
+}
+
+func (l *limited) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(l.buf.String())
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func first(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

@@ -1,0 +1,111 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+)
+
+// Members decides how members of the store that have not started yet will: the first
+// ones together, later ones by joining those that are there. gone names members
+// that are removed before.
+func Members(c *config.Cluster, s *state.State, gone []string) {
+	for _, name := range gone {
+		delete(s.Etcd, name)
+	}
+	list := map[string]string{} // name to peer URL
+	for name := range s.Etcd {
+		for _, m := range s.Machines {
+			if m.Machine.Name == name {
+				list[name] = role.PeerURL(m.Machine)
+			}
+		}
+	}
+	existing := len(s.Etcd) > 0
+	var fresh []config.Machine
+	for _, m := range role.EtcdMachines(c) {
+		if _, ok := s.Etcd[m.Name]; !ok {
+			fresh = append(fresh, m)
+			if !existing {
+				list[m.Name] = role.PeerURL(m)
+			}
+		}
+	}
+	for _, m := range fresh {
+		list[m.Name] = role.PeerURL(m) // each joins those before it
+		s.Etcd[m.Name] = state.Member{InitialCluster: initialCluster(list), Existing: existing}
+	}
+}
+
+func initialCluster(list map[string]string) string {
+	var parts []string
+	for name, url := range list {
+		parts = append(parts, name+"="+url)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
+}
+
+// Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a
+// run before anything is changed; warnings are said.
+func Preflight(m config.Machine, f host.Facts, s *state.State) (errs, warnings []string) {
+	if len(f.Missing) > 0 {
+		errs = append(errs, fmt.Sprintf("lacks %s, which clusterctl builds upon", strings.Join(f.Missing, ", ")))
+	}
+	if !f.Root {
+		errs = append(errs, "the agent does not run as root")
+	}
+	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
+		errs = append(errs, fmt.Sprintf("does not have the address %s that is declared for it; it has %s. If you log in at another address, put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", ")))
+	}
+	if _, ours := s.Etcd[m.Name]; f.EtcdData && !ours {
+		errs = append(errs, "has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or move /var/lib/etcd away")
+	}
+	if m.Has(config.RoleNode) {
+		for _, name := range f.SysctlFrozen {
+			if f.Sysctl[name] != host.Sysctls[name] {
+				warnings = append(warnings, fmt.Sprintf("%s: the kernel setting %s cannot be written there (it is %q, wanted %q); it is left as it is.", m.Address, name, f.Sysctl[name], host.Sysctls[name]))
+			}
+		}
+	}
+	return errs, warnings
+}
+
+// Describe says what a machine is, in a few words.
+func Describe(f host.Facts) string {
+	return fmt.Sprintf("%s, %d cpu, %d GiB", f.OS, f.CPUs, (f.Memory+(1<<29))>>30)
+}
+
+// EtcdLine explains the number of members.
+func EtcdLine(c *config.Cluster) string {
+	n, control := c.Etcd.Members, len(c.ControlPlane())
+	if n == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("etcd: %d members, survives the loss of %d.", n, (n-1)/2)
+	if n == 1 {
+		text = "etcd: 1 member, does not survive its loss."
+	}
+	if control > n {
+		text += fmt.Sprintf(" (%d control-plane machines; an even or larger number of members would not survive more.)", control)
+	}
+	return text
+}
+
+// CertificateLine says when the next certificate ends.
+func CertificateLine(next, now time.Time) string {
+	if next.IsZero() {
+		return ""
+	}
+	days := int(next.Sub(now).Hours() / 24)
+	if days < 0 {
+		return fmt.Sprintf("Certificates: one expired %d days ago.", -days)
+	}
+	return fmt.Sprintf("Certificates: the next expires in %d days.", days)
+}

@@ -1,0 +1,123 @@
+// Package plan is what a run would do, as a value that people read, programs read, and
+// that can be saved: per machine the changes that its steps found, per object the
+// fields that differ. It decides nothing about machines itself: provision/role says
+// what should be, the machines' answers say what is, provision/run brings both here.
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"clusterctl/provision/step"
+)
+
+// Actions on machines and objects.
+const (
+	Create = "create"
+	Change = "change"
+	Remove = "remove"
+	None   = ""
+)
+
+// Plan is everything that would be done.
+type Plan struct {
+	Cluster      string    `json:"cluster"`
+	Machines     []Machine `json:"machines"`
+	Objects      []Object  `json:"objects"`
+	Etcd         string    `json:"etcd,omitempty"`         // how many members, and what that survives
+	Certificates string    `json:"certificates,omitempty"` // when the next one ends
+	Warnings     []string  `json:"warnings,omitempty"`
+	Pending      bool      `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
+}
+
+// Machine is what would be done to a machine.
+type Machine struct {
+	Address string        `json:"address"`
+	Action  string        `json:"action,omitempty"`
+	Note    string        `json:"note,omitempty"`
+	Changes []step.Change `json:"changes,omitempty"`
+}
+
+// Object is what would be done to an API object.
+type Object struct {
+	Address string   `json:"address"` // workload.web, object.v1.ConfigMap.motd
+	Kind    string   `json:"kind"`
+	Name    string   `json:"name"` // namespace/name
+	Action  string   `json:"action,omitempty"`
+	Note    string   `json:"note,omitempty"`
+	Diff    []string `json:"diff,omitempty"`
+}
+
+// Empty reports whether nothing would be done.
+func (p *Plan) Empty() bool {
+	for _, m := range p.Machines {
+		if m.Action != None {
+			return false
+		}
+	}
+	for _, o := range p.Objects {
+		if o.Action != None {
+			return false
+		}
+	}
+	return true
+}
+
+// Count counts machines and objects by action.
+func (p *Plan) Count(action string) (machines, objects int) {
+	for _, m := range p.Machines {
+		if m.Action == action {
+			machines++
+		}
+	}
+	for _, o := range p.Objects {
+		if o.Action == action {
+			objects++
+		}
+	}
+	return machines, objects
+}
+
+// Fingerprint is the same for plans that would do the same.
+func (p *Plan) Fingerprint() string {
+	copied := *p
+	copied.Certificates, copied.Warnings = "", nil // they change with time, not with what is done
+	text, err := json.Marshal(copied)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Saved is a plan in a file: what was shown, and what it was made from.
+type Saved struct {
+	Format      int      `json:"format"`
+	Path        string   `json:"path"` // of the configuration
+	Vars        []string `json:"vars"`
+	VarFiles    []string `json:"varFiles"`
+	Destroy     bool     `json:"destroy,omitempty"`
+	Targets     []string `json:"targets,omitempty"`
+	Excludes    []string `json:"excludes,omitempty"`
+	Serial      int64    `json:"serial"` // of the state
+	Fingerprint string   `json:"fingerprint"`
+	Plan        *Plan    `json:"plan"`
+}
+
+// SavedFormat is the format of saved plans that this release reads and writes.
+const SavedFormat = 1
+
+// Check says why a saved plan may not be applied to the world as it is now.
+func (s *Saved) Check(serial int64, now *Plan) error {
+	switch {
+	case s.Format != SavedFormat:
+		return fmt.Errorf("the plan was saved in format %d, this release knows format %d: plan again", s.Format, SavedFormat)
+	case s.Serial != serial:
+		return fmt.Errorf("another run has changed the cluster since the plan was saved (state %d, now %d): plan again", s.Serial, serial)
+	case s.Fingerprint != now.Fingerprint():
+		return fmt.Errorf("the world has moved on since the plan was saved: what would be done now is something else. Plan again")
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"clusterctl/provision/step"
+)
+
+// Style is how a plan is written.
+type Style struct {
+	Color   bool
+	Secrets []string // never shown
+	Verbose bool     // list every file of a machine that is created
+}
+
+// Print writes a plan for people.
+func (p *Plan) Print(w io.Writer, s Style) error {
+	out := &strings.Builder{}
+	for _, m := range p.Machines {
+		if m.Action == None {
+			continue
+		}
+		heading(out, s, m.Address, m.Action, m.Note)
+		changes := m.Changes
+		if m.Action == Create && !s.Verbose {
+			changes = fold(changes)
+		}
+		for _, c := range changes {
+			line(out, s, c.Action, fmt.Sprintf("%-8s %s", c.Kind, note(c.Name, c.Note)))
+			for _, d := range c.Diff {
+				out.WriteString("      " + d + "\n")
+			}
+		}
+	}
+	for _, o := range p.Objects {
+		if o.Action == None {
+			continue
+		}
+		heading(out, s, o.Address, o.Action, o.Note)
+		line(out, s, signs[o.Action], o.Kind+" "+o.Name)
+		for _, d := range o.Diff {
+			out.WriteString("      " + d + "\n")
+		}
+	}
+	if out.Len() > 0 {
+		out.WriteString("\n")
+	}
+	for _, warning := range p.Warnings {
+		out.WriteString("Note: " + warning + "\n")
+	}
+	var facts []string
+	for _, f := range []string{p.Etcd, p.Certificates} {
+		if f != "" {
+			facts = append(facts, f)
+		}
+	}
+	if len(facts) > 0 {
+		out.WriteString(strings.Join(facts, " ") + "\n")
+	}
+	out.WriteString(p.Summary() + "\n")
+	text := out.String()
+	for _, secret := range s.Secrets {
+		text = strings.ReplaceAll(text, secret, "(sensitive)")
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// Summary is the last line.
+func (p *Plan) Summary() string {
+	if p.Empty() && !p.Pending {
+		return "No changes. The machines and what runs on them are as declared."
+	}
+	var parts []string
+	for _, a := range []string{Create, Change, Remove} {
+		n, _ := p.Count(a)
+		parts = append(parts, fmt.Sprintf("%d to %s", n, a))
+	}
+	text := "Plan: " + strings.Join(parts, ", ")
+	parts = nil
+	for _, a := range []string{Create, Change, Remove} {
+		if _, n := p.Count(a); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
+		}
+	}
+	if len(parts) > 0 {
+		text += "; objects: " + strings.Join(parts, ", ")
+	}
+	return text + "."
+}
+
+var (
+	signs  = map[string]string{Create: "+", Change: "~", Remove: "-"}
+	colors = map[string]string{"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m"}
+)
+
+func heading(out *strings.Builder, s Style, address, action, note string) {
+	label := address
+	if s.Color {
+		label = "\x1b[1m" + address + "\x1b[0m"
+	}
+	fmt.Fprintf(out, "%s%s  %-8s  %s\n", label, strings.Repeat(" ", max(0, 30-len(address))), action, note)
+}
+
+func line(out *strings.Builder, s Style, sign, text string) {
+	if s.Color {
+		sign = colors[sign] + sign + "\x1b[0m"
+	}
+	fmt.Fprintf(out, "  %s %s\n", sign, strings.TrimRight(text, " "))
+}
+
+func note(name, note string) string {
+	if note == "" {
+		return name
+	}
+	return strings.TrimSpace(name + "  " + note)
+}
+
+// fold joins the changes of one kind to a line: what a new machine gets is long and
+// much the same everywhere.
+func fold(changes []step.Change) []step.Change {
+	const most = 4
+	var order []string
+	byKind := map[string][]step.Change{}
+	for _, c := range changes {
+		key := c.Action + c.Kind
+		if byKind[key] == nil {
+			order = append(order, key)
+		}
+		byKind[key] = append(byKind[key], c)
+	}
+	var folded []step.Change
+	for _, key := range order {
+		list := byKind[key]
+		if len(list) == 1 {
+			folded = append(folded, list[0])
+			continue
+		}
+		c := step.Change{Action: list[0].Action, Kind: list[0].Kind}
+		var names []string
+		for i, e := range list {
+			c.Bytes += e.Bytes
+			if i < most {
+				names = append(names, e.Name)
+			}
+		}
+		if len(list) > most {
+			names = append(names, fmt.Sprintf("and %d more", len(list)-most))
+		}
+		c.Name = strings.Join(names, ", ")
+		if list[0].Kind == "unit" && list[0].Note != "" {
+			c.Note = list[0].Note
+		}
+		if c.Bytes > 0 {
+			c.Note = fmt.Sprintf("%d MB to send", (c.Bytes+999_999)/1_000_000)
+		}
+		folded = append(folded, c)
+	}
+	return folded
+}

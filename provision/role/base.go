@@ -1,0 +1,36 @@
+package role
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
+)
+
+// Daemons are the names by which clusterctl is a daemon.
+var Daemons = []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-network", "kube-proxy", "kube-dns"}
+
+// base is what every machine has: the program and the kernel's settings. A setting that cannot
+// be written here (in a container, say) is left out, and said by preflight.
+func base(b *builder) {
+	b.program(bundle.Clusterctl, bin(bundle.Clusterctl))
+	b.add(&step.Directory{Path: Kubernetes}, &step.Directory{Path: step.Markers})
+	if !b.node() {
+		return
+	}
+	text := []string{"# written by clusterctl"}
+	for _, name := range slices.Sorted(maps.Keys(host.Sysctls)) {
+		text = append(text, name+" = "+host.Sysctls[name])
+		if !slices.Contains(b.Facts.SysctlFrozen, name) {
+			b.add(&step.Sysctl{Name: name, Value: host.Sysctls[name]})
+		}
+	}
+	b.file("/etc/sysctl.d/90-kubernetes.conf", lines(text...))
+}
+
+func directory(path string, mode fs.FileMode) step.Step {
+	return &step.Directory{Path: path, Mode: mode}
+}

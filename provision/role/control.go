@@ -1,0 +1,135 @@
+package role
+
+import (
+	"net"
+	"slices"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	hcl "clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/step"
+)
+
+const etcdData = "/var/lib/etcd"
+
+func clientURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.String(), "2379") }
+
+// PeerURL is where other members reach a machine's.
+func PeerURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.String(), "2380") }
+
+// Store says how the store is reached from a control-plane machine, leaving out the members named.
+func Store(c *hcl.Cluster, without ...string) step.Store {
+	s := step.Store{CA: PKI + "/etcd/ca.crt", Cert: PKI + "/etcd/healthcheck-client.crt", Key: PKI + "/etcd/healthcheck-client.key"}
+	for _, m := range EtcdMachines(c) {
+		if !slices.Contains(without, m.Name) {
+			s.Endpoints = append(s.Endpoints, clientURL(m))
+		}
+	}
+	return s
+}
+
+// etcd is a member of the store.
+func etcd(b *builder) {
+	m := b.Machine
+	started := b.State.Etcd[m.Name]
+	cfg := config.Etcd{
+		Name: m.Name, DataDir: etcdData,
+		ListenClientURLs: []string{"https://127.0.0.1:2379", clientURL(m)}, AdvertiseClientURLs: []string{clientURL(m)},
+		ListenPeerURLs: []string{PeerURL(m)}, InitialAdvertisePeerURLs: []string{PeerURL(m)},
+		InitialCluster: started.InitialCluster, InitialClusterState: "new", InitialClusterToken: b.State.Token,
+		TrustedCAFile: PKI + "/etcd/ca.crt", ClientCertAuth: true, PeerTrustedCAFile: PKI + "/etcd/ca.crt", PeerClientCertAuth: true,
+		ListenMetricsURLs: []string{"http://127.0.0.1:2381"},
+	}
+	if started.Existing {
+		cfg.InitialClusterState = "existing"
+	}
+	hosts := []string{m.IP.String()}
+	cfg.CertFile, cfg.KeyFile = b.certificate("etcd/server", certs.EtcdCA, certs.EtcdServer(m.Name, hosts))
+	cfg.PeerCertFile, cfg.PeerKeyFile = b.certificate("etcd/peer", certs.EtcdCA, certs.EtcdPeer(m.Name, hosts))
+	b.certificate("etcd/healthcheck-client", certs.EtcdCA, certs.EtcdHealthcheckClient())
+	b.add(&step.Directory{Path: etcdData, Mode: 0o700})
+	program := b.program(bundle.Etcd, bin(bundle.Etcd))
+	if started.Existing {
+		b.run(&step.EtcdJoin{Store: Store(b.Cluster, m.Name), Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData + "/member"})
+	}
+	b.unit(service{
+		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
+		exec:    append([]string{program}, config.Args(&cfg, &config.Etcd{})...),
+		reads:   []string{cfg.CertFile, cfg.PeerCertFile, cfg.TrustedCAFile},
+		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confined...),
+	})
+	if started.Existing {
+		b.run(&step.EtcdVote{Store: Store(b.Cluster), Name: m.Name})
+	}
+}
+
+// apiServer is the cluster's front door.
+func apiServer(b *builder) {
+	m, def := b.Machine, config.DefaultAPIServer()
+	cfg := def
+	if !b.etcd() { // a machine without a member still keeps the tool's credentials towards the store
+		b.certificate("etcd/healthcheck-client", certs.EtcdCA, certs.EtcdHealthcheckClient())
+	}
+	cfg.AdvertiseAddress = m.IP.String()
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("apiserver", certs.ClusterCA, certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)))
+	cfg.ClientCAFile = PKI + "/ca.crt"
+	cfg.EtcdServers = b.etcdServers()
+	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
+	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.certificate("apiserver-etcd-client", certs.EtcdCA, certs.APIServerEtcdClient())
+	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate("apiserver-kubelet-client", certs.ClusterCA, certs.APIServerKubeletClient())
+	cfg.ServiceAccountIssuer = "https://kubernetes.default.svc." + b.Cluster.Domain
+	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{PKI + "/sa.pub"}, PKI+"/sa.key"
+	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{"front-proxy-client"}
+	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate("front-proxy-client", certs.FrontProxyCA, certs.FrontProxyClient())
+	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
+	b.unit(service{
+		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
+		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
+		reads:   []string{cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile},
+		options: append([]string{"CapabilityBoundingSet="}, confined...),
+	})
+}
+
+// etcdServers are the members' URLs, this machine's own first.
+func (b *builder) etcdServers() []string {
+	var list []string
+	for _, m := range EtcdMachines(b.Cluster) {
+		if m.Name == b.Machine.Name {
+			list = append([]string{"https://127.0.0.1:2379"}, list...)
+		} else {
+			list = append(list, clientURL(m))
+		}
+	}
+	return list
+}
+
+// controllers are the scheduler and the controllers.
+func controllers(b *builder) {
+	def := config.DefaultScheduler()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("scheduler", certs.Daemon("kube-scheduler")), b.apiServers()
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("kube-scheduler", certs.ClusterCA, certs.DaemonServer("kube-scheduler", nil))
+	cfg.ClientCAFile = PKI + "/ca.crt"
+	b.unit(service{
+		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true, beside: true,
+		exec:    append([]string{b.daemon("kube-scheduler")}, config.Args(&cfg, &def)...),
+		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile},
+		options: append([]string{"CapabilityBoundingSet="}, confined...),
+	})
+	managerDef := config.DefaultControllerManager()
+	manager := managerDef
+	manager.Kubeconfig, manager.APIServers = b.kubeconfig("controller-manager", certs.Daemon("kube-controller-manager")), b.apiServers()
+	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate("kube-controller-manager", certs.ClusterCA, certs.DaemonServer("kube-controller-manager", nil))
+	manager.ClientCAFile, manager.RootCAFile = PKI+"/ca.crt", PKI+"/ca.crt"
+	manager.ClusterCIDR = texts(b.Cluster.PodCIDRs)
+	manager.ServiceAccountPrivateKeyFile = PKI + "/sa.key"
+	manager.ClusterSigningCertFile, manager.ClusterSigningKeyFile = PKI+"/ca.crt", PKI+"/ca.key"
+	b.unit(service{
+		name: "kube-controller-manager", description: "Kubernetes controllers", after: "kube-apiserver.service", watchdog: true, beside: true,
+		exec:    append([]string{b.daemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
+		reads:   []string{manager.Kubeconfig, manager.TLSCertFile, manager.ClientCAFile, manager.ServiceAccountPrivateKeyFile},
+		options: append([]string{"CapabilityBoundingSet="}, confined...),
+	})
+}

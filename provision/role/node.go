@@ -1,0 +1,104 @@
+package role
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+)
+
+const kubeletConfig = "/var/lib/kubelet/config.yaml"
+
+// node is what runs pods: the kubelet, the pod network, the proxy.
+func node(b *builder) {
+	kubelet(b)
+	networkDef := config.DefaultNetwork()
+	network := networkDef
+	network.Kubeconfig, network.APIServers = b.kubeconfig("network", certs.Daemon("kube-network")), b.apiServers()
+	network.HostnameOverride, network.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
+	b.unit(service{
+		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
+		exec: append([]string{b.daemon("kube-network")}, config.Args(&network, &networkDef)...), reads: []string{network.Kubeconfig},
+	})
+	proxyDef := config.DefaultProxy()
+	proxy := proxyDef
+	proxy.Kubeconfig, proxy.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
+	proxy.HostnameOverride, proxy.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
+	b.unit(service{
+		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true,
+		exec: append([]string{b.daemon("kube-proxy")}, config.Args(&proxy, &proxyDef)...), reads: []string{proxy.Kubeconfig},
+	})
+}
+
+func kubelet(b *builder) {
+	m, def := b.Machine, config.DefaultKubelet()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("kubelet", certs.Node(m.Name)), b.apiServers()
+	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, []string{m.IP.String()}
+	cfg.NodeLabels, cfg.CNIBinDir = ownLabels(m.Labels), b.cniBin()
+
+	file := config.DefaultKubeletFile()
+	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, []string{m.IP.String()}))
+	file.Authentication.X509.ClientCAFile = PKI + "/ca.crt"
+	file.StaticPodPath = Kubernetes + "/manifests"
+	file.ClusterDNS, file.ClusterDomain = []string{b.Cluster.ServiceIP(10).String()}, b.Cluster.Domain
+	file.CgroupRoot = m.Kubelet.CgroupRoot
+	if m.Kubelet.MaxPods > 0 {
+		file.MaxPods = m.Kubelet.MaxPods
+	}
+	file.SystemReserved, file.KubeReserved = m.Kubelet.SystemReserved, m.Kubelet.KubeReserved
+	if len(m.Kubelet.EvictionHard) > 0 {
+		file.EvictionHard = m.Kubelet.EvictionHard
+	}
+	for _, t := range m.Taints {
+		file.RegisterWithTaints = append(file.RegisterWithTaints, config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	text, err := yaml.Marshal(file)
+	if err != nil && b.err == nil {
+		b.err = fmt.Errorf("write the kubelet's configuration: %w", err)
+	}
+	b.file(kubeletConfig, string(text))
+	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
+	b.unit(service{
+		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true,
+		exec:    append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
+		reads:   []string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile},
+		options: []string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},
+	})
+}
+
+// ownLabels leaves out the labels that a node may not give itself; they are applied
+// through the API once it is there.
+func ownLabels(labels map[string]string) map[string]string {
+	own := map[string]string{}
+	for k, v := range labels {
+		domain, _, qualified := strings.Cut(k, "/")
+		reserved := qualified && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io"))
+		switch {
+		case !reserved, domain == "topology.kubernetes.io", domain == "node.kubernetes.io", domain == "kubelet.kubernetes.io":
+			own[k] = v
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return own
+}
+
+// dns answers for the cluster's names on the machine's own address, so that a
+// resolver on its loopback is left alone.
+func dns(b *builder) {
+	def := config.DefaultDNS()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("dns", certs.Daemon("kube-dns")), b.apiServers()
+	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
+	b.unit(service{
+		name: "kube-dns", description: "Kubernetes cluster DNS", watchdog: true, beside: true,
+		exec: append([]string{b.daemon("kube-dns")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+		options: append([]string{"CapabilityBoundingSet=CAP_NET_BIND_SERVICE"}, confined...),
+	})
+}

@@ -1,0 +1,60 @@
+package role
+
+import (
+	"net"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/step"
+)
+
+// Kubernetes is the folder of everything that the cluster's daemons are told.
+const Kubernetes = "/etc/kubernetes"
+
+// PKI is where certificates are, laid as kubeadm lays them.
+const PKI = Kubernetes + "/pki"
+
+// pki lays the authorities. Nodes get the cluster's certificate, the control plane all with their keys.
+func pki(b *builder) {
+	b.add(&step.Directory{Path: PKI, Mode: 0o755})
+	b.file(PKI+"/ca.crt", string(b.State.CAs[certs.ClusterCA]))
+	if !b.controlPlane() {
+		return
+	}
+	for _, name := range []string{certs.EtcdCA, certs.FrontProxyCA} {
+		b.file(PKI+"/"+name+".crt", string(b.State.CAs[name]))
+	}
+	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
+		b.secret(PKI+"/"+name+".key", b.State.Keys.CAs[name])
+	}
+	b.secret(PKI+"/sa.key", b.State.Keys.ServiceAccount)
+	b.file(PKI+"/sa.pub", string(b.State.Keys.ServicePublic))
+	b.kubeconfig("admin", certs.Admin())
+	b.kubeconfig("super-admin", certs.SuperAdmin())
+}
+
+// certificate adds a leaf at PKI/name and returns the paths of certificate and key.
+func (b *builder) certificate(name, ca string, r certs.Request) (cert, key string) {
+	path := PKI + "/" + name
+	b.add(&step.Certificate{Path: path, CA: ca, CACert: b.State.CAs[ca], Request: r})
+	return path + ".crt", path + ".key"
+}
+
+// kubeconfig adds /etc/kubernetes/NAME.conf and returns its path.
+func (b *builder) kubeconfig(name string, r certs.Request) string {
+	path := Kubernetes + "/" + name + ".conf"
+	b.add(&step.Kubeconfig{
+		Path: path, Cluster: b.Cluster.Name, Server: b.server(),
+		CA: certs.ClusterCA, CACert: b.State.CAs[certs.ClusterCA], Request: r,
+	})
+	return path
+}
+
+// apiHosts are the names and addresses under which this machine's API server is reached.
+func apiHosts(c *config.Cluster, m config.Machine) []string {
+	hosts := []string{m.Name, m.IP.String()}
+	if host, _, err := net.SplitHostPort(c.Endpoint); err == nil && host != m.IP.String() && host != m.Name {
+		hosts = append(hosts, host)
+	}
+	return hosts
+}

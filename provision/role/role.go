@@ -1,0 +1,191 @@
+// Package role says what makes a machine what it is: for every role an ordered list of
+// steps, a pure function of the configuration, the machine's facts, the authorities and
+// the bundle. What steps do is provision/step's; when they are walked, provision/run's.
+package role
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// Input is everything that decides what goes on a machine.
+type Input struct {
+	Cluster *config.Cluster
+	Machine config.Machine
+	Facts   host.Facts
+	State   *state.State // authorities, and how etcd members started
+	Files   Files
+}
+
+// Files finds the bundle's files.
+type Files interface {
+	File(name string) (bundle.File, error)
+}
+
+// part is a piece of a machine that is there when the machine has one of its roles.
+type part struct {
+	name  string
+	has   func(Input) bool
+	steps func(*builder)
+	units []string // removed where the part is not
+}
+
+// parts is every machine from top to bottom: the order is the order of the steps.
+var parts = []part{
+	{"base", always, base, nil},
+	{"pki", always, pki, nil},
+	{"etcd", Input.etcd, etcd, []string{"etcd"}},
+	{"api-server", Input.controlPlane, apiServer, []string{"kube-apiserver"}},
+	{"runtime", Input.node, runtime, nil},
+	{"images", Input.node, images, nil},
+	{"controllers", Input.controlPlane, controllers, []string{"kube-scheduler", "kube-controller-manager"}},
+	{"node", Input.node, node, []string{"kubelet", "kube-network", "kube-proxy"}},
+	{"dns", Input.dns, dns, []string{"kube-dns"}},
+}
+
+// Steps returns the steps of a machine in order.
+func Steps(in Input) ([]step.Step, error) {
+	b := &builder{Input: in}
+	for _, p := range parts {
+		if p.has(in) {
+			p.steps(b)
+			continue
+		}
+		for _, u := range p.units {
+			b.add(&step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
+		}
+	}
+	return append(b.files, b.late...), b.err
+}
+
+// Clean returns the steps that take everything away again from a machine.
+func Clean() []step.Step {
+	var list []step.Step
+	for _, p := range slices.Backward(parts) {
+		for _, u := range slices.Backward(p.units) {
+			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
+		}
+	}
+	list = append(list, &step.NoPods{}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"})
+	for _, path := range []string{
+		Kubernetes, "/var/lib/etcd", "/var/lib/kubelet", "/etc/cni/net.d", "/etc/containerd/config.toml", "/var/lib/containerd", "/run/containerd", "/var/log/pods",
+		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/clusterctl",
+	} {
+		list = append(list, &step.Absent{Path: path})
+	}
+	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc}, Daemons...), bundle.Clusterctl) {
+		list = append(list, &step.Absent{Path: bin(name)})
+	}
+	return append(list, &step.Absent{Path: host.Library})
+}
+
+func always(Input) bool                   { return true }
+func (in Input) controlPlane() bool       { return in.Machine.Has(config.RoleControlPlane) }
+func (in Input) node() bool               { return in.Machine.Has(config.RoleNode) }
+func (in Input) etcd() bool               { return slices.ContainsFunc(EtcdMachines(in.Cluster), in.is) }
+func (in Input) dns() bool                { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
+func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
+
+// EtcdMachines are the machines with a member of the store: the first of the control plane.
+func EtcdMachines(c *config.Cluster) []config.Machine {
+	control := c.ControlPlane()
+	return control[:min(c.Etcd.Members, len(control))]
+}
+
+// enoughDNS is how many machines answer for the cluster's names when the control
+// plane alone has fewer.
+const enoughDNS = 2
+
+// DNSMachines are the machines that answer for the cluster's names: the control
+// plane's, and nodes until there are two.
+func DNSMachines(c *config.Cluster) []config.Machine {
+	list := c.ControlPlane()
+	for _, m := range c.Machines {
+		if len(list) < enoughDNS && !m.Has(config.RoleControlPlane) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// builder collects steps. Files come first and units late, so that a machine has
+// everything before the first unit starts.
+type builder struct {
+	Input
+	files []step.Step
+	late  []step.Step
+	err   error
+}
+
+func (b *builder) add(steps ...step.Step) { b.files = append(b.files, steps...) }
+func (b *builder) run(steps ...step.Step) { b.late = append(b.late, steps...) }
+
+// file adds a file and returns its path.
+func (b *builder) file(path, content string) string {
+	b.add(&step.File{Path: path, Content: []byte(content)})
+	return path
+}
+
+// secret adds a file that only root may read and nobody sees in a plan.
+func (b *builder) secret(path string, content []byte) string {
+	b.add(&step.File{Path: path, Content: content, Mode: 0o600, Secret: true})
+	return path
+}
+
+// bin is where programs are linked.
+func bin(name string) string { return "/usr/local/bin/" + name }
+
+// program adds a program of the bundle and returns the path of its link.
+func (b *builder) program(name, link string) string {
+	f, err := b.Files.File(name)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	b.add(&step.Binary{Name: name, Digest: f.Digest, Size: f.Size, Link: link})
+	return link
+}
+
+// daemon adds the link by which clusterctl is a daemon.
+func (b *builder) daemon(name string) string {
+	f, err := b.Files.File(bundle.Clusterctl)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	b.add(&step.Symlink{Path: bin(name), Target: host.Library + "/" + f.Digest + "/" + bundle.Clusterctl})
+	return bin(name)
+}
+
+// apiServers is host:port of every API server, this machine's own first.
+func (b *builder) apiServers() []string {
+	var list []string
+	for _, m := range b.Cluster.ControlPlane() {
+		address := net.JoinHostPort(m.IP.String(), "6443")
+		if m.Name == b.Machine.Name {
+			list = append([]string{address}, list...)
+		} else {
+			list = append(list, address)
+		}
+	}
+	return list
+}
+
+// server is the URL in the kubeconfigs of this machine's daemons.
+func (b *builder) server() string { return "https://" + b.apiServers()[0] }
+
+func texts[T fmt.Stringer](list []T) []string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.String())
+	}
+	return out
+}
+
+func lines(list ...string) string { return strings.Join(list, "\n") + "\n" }

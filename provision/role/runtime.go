@@ -1,0 +1,112 @@
+package role
+
+import (
+	"fmt"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/step"
+)
+
+const containerdConfig = "/etc/containerd/config.toml"
+
+// cniBin is where the pod network's plugins are.
+func (in Input) cniBin() string {
+	if in.Cluster.Runtime.Source == config.RuntimeDistribution {
+		return "/usr/lib/cni"
+	}
+	return "/opt/cni/bin"
+}
+
+// runtime is containerd with what belongs to it: the bundle's, or the distribution's.
+func runtime(b *builder) {
+	b.add(&step.Directory{Path: "/etc/cni/net.d"})
+	if b.Cluster.Runtime.Source == config.RuntimeDistribution {
+		for _, name := range []string{"containerd", "runc", "containernetworking-plugins"} {
+			b.add(&step.Package{Name: name})
+		}
+		path := b.file(containerdConfig, containerdV2(b))
+		b.run(&step.Unit{Name: "containerd.service", Files: []string{path}})
+		return
+	}
+	program := b.program(bundle.Containerd, bin(bundle.Containerd))
+	shim := b.program(bundle.Shim, bin(bundle.Shim))
+	runc := b.program(bundle.Runc, bin(bundle.Runc))
+	for _, name := range bundle.CNI {
+		b.program(name, b.cniBin()+"/"+name)
+	}
+	path := b.file(containerdConfig, containerdV3(b))
+	b.unit(service{
+		name: "containerd", description: "containerd, the container runtime",
+		exec:  []string{program, "--config", containerdConfig},
+		reads: []string{path, shim, runc},
+		options: []string{
+			// The shim is found by PATH: a distribution's older one must not come first.
+			"Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "LimitNPROC=infinity", "TasksMax=infinity",
+		},
+	})
+}
+
+// containerdV3 is containerd 2's configuration.
+func containerdV3(b *builder) string {
+	return lines(
+		"# written by clusterctl",
+		"version = 3",
+		`disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]`,
+		"",
+		"[plugins.'io.containerd.cri.v1.images'.pinned_images]",
+		fmt.Sprintf("sandbox = %q", bundle.PauseReference),
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime']",
+		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.OOMAdjust),
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime'.cni]",
+		fmt.Sprintf("bin_dirs = [%q]", b.cniBin()),
+		`conf_dir = "/etc/cni/net.d"`,
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]",
+		`runtime_type = "io.containerd.runc.v2"`,
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]",
+		"SystemdCgroup = false",
+	)
+}
+
+// containerdV2 is containerd 1's configuration, which distributions have.
+func containerdV2(b *builder) string {
+	return lines(
+		"# written by clusterctl",
+		"version = 2",
+		"",
+		`[plugins."io.containerd.grpc.v1.cri"]`,
+		fmt.Sprintf("sandbox_image = %q", bundle.PauseReference),
+		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.OOMAdjust),
+		"",
+		`[plugins."io.containerd.grpc.v1.cri".cni]`,
+		fmt.Sprintf("bin_dir = %q", b.cniBin()),
+		`conf_dir = "/etc/cni/net.d"`,
+		"",
+		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]`,
+		`runtime_type = "io.containerd.runc.v2"`,
+		"",
+		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]`,
+		"SystemdCgroup = false",
+	)
+}
+
+// images are the images that come without a registry.
+func images(b *builder) {
+	pause, err := b.Files.File(bundle.PauseReference)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	b.run(&step.Image{Reference: bundle.PauseReference, Digest: pause.Digest, Size: pause.Size})
+	for _, i := range b.Cluster.Images {
+		f, err := b.Files.File(i.Reference)
+		if err != nil && b.err == nil {
+			b.err = err
+		}
+		b.run(&step.Image{Reference: i.Reference, Digest: f.Digest, Size: f.Size})
+	}
+}

@@ -1,0 +1,57 @@
+package role
+
+import (
+	"strings"
+
+	"clusterctl/provision/step"
+)
+
+// service is what differs between the units.
+type service struct {
+	name        string
+	description string
+	after       string   // units to start after
+	exec        []string // program and arguments
+	reads       []string // files whose change restarts it, besides the unit and the program
+	watchdog    bool     // it tells systemd that it is alive
+	options     []string // of [Service]
+	beside      bool     // may start together with its neighbours
+}
+
+// confined is what a daemon that only speaks over the network can do without.
+var confined = []string{
+	"NoNewPrivileges=yes", "ProtectSystem=full", "ProtectHome=yes", "PrivateTmp=yes", "ProtectControlGroups=yes",
+	"ProtectKernelModules=yes", "ProtectKernelTunables=yes", "RestrictSUIDSGID=yes", "RestrictRealtime=yes", "LockPersonality=yes",
+	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
+}
+
+// unit adds a unit's file and, after all files, that it runs with them.
+func (b *builder) unit(s service) {
+	text := []string{
+		"# written by clusterctl: changes made here are put back by the next apply",
+		"[Unit]", "Description=" + s.description, "Documentation=https://kubernetes.io/docs/",
+		"Wants=network-online.target", "After=network-online.target " + s.after,
+		"StartLimitIntervalSec=0", "",
+		"[Service]", "Type=notify", "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
+		"Restart=always", "RestartSec=1", "TimeoutStartSec=180", "LimitNOFILE=1048576",
+	}
+	if s.watchdog {
+		text = append(text, "WatchdogSec=60")
+	}
+	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
+	path := b.file(step.UnitDir+s.name+".service", lines(text...))
+	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside})
+}
+
+// escape keeps systemd from reading its own signs into arguments.
+func escape(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		s = strings.NewReplacer(`%`, `%%`, `$`, `$$`).Replace(s)
+		if strings.ContainsAny(s, " \t\"'\\") {
+			s = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+		}
+		out[i] = s
+	}
+	return out
+}

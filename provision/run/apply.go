@@ -1,0 +1,309 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// Apply does what the plan says. The state is written as soon as anything in it is
+// true, so that a run that is cut off can be run again.
+func (p *Prepared) Apply(ctx context.Context) error {
+	if p.Plan.Empty() && !p.Plan.Pending {
+		return nil
+	}
+	e := p.engine
+	if e.Destroy {
+		return p.destroy(ctx)
+	}
+	for _, m := range p.machines {
+		if m.action == plan.Create {
+			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine}
+		}
+	}
+	if err := e.Store.Write(p.State); err != nil {
+		return err
+	}
+	// Files go everywhere at once: they change nothing until a link points to them.
+	active := p.with(plan.Create, plan.Change)
+	if err := p.each(ctx, active, p.send); err != nil {
+		return err
+	}
+	var control, nodes []*machine
+	for _, m := range active {
+		if m.Has(config.RoleControlPlane) && !p.fresh {
+			control = append(control, m)
+		} else {
+			nodes = append(nodes, m)
+		}
+	}
+	removed := p.with(plan.Remove)
+	if err := p.leave(ctx, removed, true); err != nil {
+		return err
+	}
+	// The control plane of a cluster that is there changes strictly one by one, each
+	// being ready again before the next.
+	for _, m := range control {
+		if err := p.each(ctx, []*machine{m}, p.converge); err != nil {
+			return err
+		}
+	}
+	if err := p.each(ctx, nodes, p.converge); err != nil {
+		return err
+	}
+	if err := p.reconcile(ctx); err != nil {
+		return err
+	}
+	for _, m := range removed {
+		if err := p.each(ctx, []*machine{m}, p.remove); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Prepared) with(actions ...string) (list []*machine) {
+	for _, m := range p.machines {
+		if slices.Contains(actions, m.action) && m.action != plan.None {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// send brings the files that a machine's steps need.
+func (p *Prepared) send(ctx context.Context, m *machine) error {
+	for i, c := range m.changes {
+		if c.Needs == "" {
+			continue
+		}
+		f, ok := p.engine.Bundle.ByDigest(c.Needs)
+		if !ok {
+			return fmt.Errorf("%s needs a file of digest %s that the bundle does not have", m.steps[i].Label(), c.Needs)
+		}
+		name := f.Name
+		if _, image := m.steps[i].(*step.Image); image {
+			name = "image.tar"
+		}
+		p.engine.say(Event{Kind: EventSend, Machine: m.Address, Message: fmt.Sprintf("%s, %d MB", c.Name, (c.Bytes+999_999)/1_000_000)})
+		if err := p.sendOne(ctx, m, f.Digest, name, func() (io.ReadCloser, error) { return p.engine.Bundle.Zstd(f) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Prepared) sendOne(ctx context.Context, m *machine, digest, name string, open func() (io.ReadCloser, error)) error {
+	content, err := open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }()
+	return m.agent.Send(ctx, digest, name, content)
+}
+
+const attempts = 3
+
+// converge has a machine's steps applied. A lost connection is made again and the
+// same steps are walked again: those that are done find nothing to do.
+func (p *Prepared) converge(ctx context.Context, m *machine) error {
+	for attempt := 1; ; attempt++ {
+		err := p.issue(m)
+		if err == nil {
+			err = m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
+				c := done.Change
+				p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+			})
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, agent.ErrLost) || attempt == attempts || ctx.Err() != nil {
+			p.engine.say(Event{Kind: EventFailed, Machine: m.Address, Message: err.Error()})
+			return err
+		}
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})
+		if err := p.again(ctx, m, attempt); err != nil {
+			return err
+		}
+	}
+	p.engine.say(Event{Kind: EventDone, Machine: m.Address})
+	return p.joined(m)
+}
+
+// again connects anew, after a pause that grows.
+func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
+	_ = m.agent.Close()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(attempt) * time.Second):
+	}
+	if err := p.reach(ctx, m); err != nil {
+		return err
+	}
+	if err := p.checkOne(ctx, m); err != nil {
+		return err
+	}
+	return p.send(ctx, m)
+}
+
+// issue gives steps the certificates that they will need.
+func (p *Prepared) issue(m *machine) error {
+	for i, s := range m.steps {
+		issuer, ok := s.(step.Issuer)
+		if !ok || m.changes[i].Action == "" {
+			continue
+		}
+		name, request := issuer.Wants()
+		pair, err := certs.Issue(p.State.CA(name), request, p.engine.now())
+		if err != nil {
+			return err
+		}
+		issuer.Give(pair)
+	}
+	return nil
+}
+
+var writing sync.Mutex // of a state, by machines that are done at the same time
+
+func (p *Prepared) joined(m *machine) error {
+	writing.Lock()
+	defer writing.Unlock()
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true}
+	return p.engine.Store.Write(p.State)
+}
+
+func (p *Prepared) forget(m *machine) error {
+	writing.Lock()
+	defer writing.Unlock()
+	delete(p.State.Machines, m.Address)
+	delete(p.State.Etcd, m.Name)
+	return p.engine.Store.Write(p.State)
+}
+
+// leave takes removed machines' members out of the store, asked through a machine of the control
+// plane that stays. Members of dead machines leave before new ones join, so that
+// the majority is of those that are there.
+func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) error {
+	for _, m := range removed {
+		if !m.Has(config.RoleControlPlane) || (m.dead != nil) != dead {
+			continue
+		}
+		through := p.survivor()
+		if through == nil {
+			return fmt.Errorf("%s: no machine of the control plane is left to ask", m.Address)
+		}
+		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.unstarted()...), Name: m.Name}}, nil); err != nil {
+			return fmt.Errorf("%s: %w", m.Address, err)
+		}
+	}
+	return nil
+}
+
+// survivor returns a machine of the control plane that was there and stays.
+func (p *Prepared) survivor() *machine {
+	for _, m := range p.machines {
+		if m.agent != nil && m.Has(config.RoleControlPlane) && (m.action == plan.None || m.action == plan.Change || p.State.Machines[m.Address].Joined && m.action != plan.Remove) {
+			return m
+		}
+	}
+	return nil
+}
+
+// unstarted names the members that are not there yet.
+func (p *Prepared) unstarted() (names []string) {
+	for _, m := range p.machines {
+		if m.action == plan.Create && !p.State.Machines[m.Address].Joined {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+const drainTimeout = 5 * time.Minute
+
+// remove takes one machine out: its pods move, its member leaves, it is cleaned.
+func (p *Prepared) remove(ctx context.Context, m *machine) error {
+	if m.Has(config.RoleNode) {
+		drain, cancel := context.WithTimeout(ctx, drainTimeout)
+		defer cancel()
+		if m.dead == nil {
+			if err := p.live.Drain(drain, m.Name); err != nil {
+				return fmt.Errorf("drain: %w", err)
+			}
+		}
+	}
+	if err := p.leave(ctx, []*machine{m}, false); err != nil {
+		return err
+	}
+	if m.dead == nil {
+		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
+			c := done.Change
+			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+		}); err != nil {
+			return fmt.Errorf("clean: %w", err)
+		}
+	}
+	if m.Has(config.RoleNode) {
+		if err := p.live.Forget(ctx, m.Name); err != nil {
+			return fmt.Errorf("forget the node: %w", err)
+		}
+	}
+	p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
+	return p.forget(m)
+}
+
+const reconcileTimeout = 10 * time.Minute
+
+// reconcile brings the objects in and remembers them.
+func (p *Prepared) reconcile(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	applied, err := p.live.Apply(ctx, p.engine.Config, p.State.Objects, func(o plan.Object) {
+		p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
+		if p.Plan.Pending && o.Action != plan.None {
+			p.Plan.Objects = append(p.Plan.Objects, o)
+		}
+	})
+	if applied != nil && !slices.Equal(applied, p.State.Objects) {
+		p.State.Objects = applied
+		if writeErr := p.engine.Store.Write(p.State); err == nil {
+			err = writeErr
+		}
+	}
+	return err
+}
+
+// destroy cleans all machines at once and forgets the cluster.
+func (p *Prepared) destroy(ctx context.Context) error {
+	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if m.dead != nil {
+			return fmt.Errorf("it is not cleaned: %w", m.dead)
+		}
+		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
+			c := done.Change
+			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+		}); err != nil {
+			return err
+		}
+		p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
+		return p.forget(m)
+	})
+	if err != nil || len(p.State.Machines) > 0 {
+		return err
+	}
+	return p.engine.Store.Remove()
+}

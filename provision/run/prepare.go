@@ -1,0 +1,301 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// Prepared is a plan with the open connections to carry it out.
+type Prepared struct {
+	Plan  *plan.Plan
+	State *state.State
+
+	engine   *Engine
+	machines []*machine
+	fresh    bool // there is no cluster yet
+	live     Cluster
+}
+
+// machine is one machine during a run.
+type machine struct {
+	config.Machine
+	agent   Agent
+	facts   host.Facts
+	steps   []step.Step
+	changes []step.Change
+	action  string
+	dead    error // removed, and not reached
+}
+
+// Close ends all connections.
+func (p *Prepared) Close() {
+	for _, m := range p.machines {
+		if m.agent != nil {
+			_ = m.agent.Close()
+		}
+	}
+}
+
+// Prepare connects to every machine and has everything checked. Nothing is changed. What keeps
+// any machine from being as declared is an error that names all of them.
+func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
+	s, err := e.Store.Read()
+	if err != nil {
+		return nil, err
+	}
+	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{Cluster: e.Config.Name}}
+	if s == nil {
+		if p.State, err = state.New(e.Config.Name, e.authorities); err != nil {
+			return nil, err
+		}
+	}
+	if p.State.Cluster != e.Config.Name {
+		return nil, fmt.Errorf("the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; declare the new one in a folder of its own", e.Store.Dir, p.State.Cluster, e.Config.Name)
+	}
+	for _, i := range e.Config.Images {
+		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
+			return nil, fmt.Errorf("image.%s: %w", i.Name, err)
+		}
+	}
+	p.fresh = len(p.State.Etcd) == 0
+	p.choose()
+	if err := p.connect(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
+	if !e.Destroy {
+		var gone []string
+		for _, m := range p.machines {
+			if m.dead != nil {
+				gone = append(gone, m.Name)
+			}
+		}
+		plan.Members(e.Config, p.State, gone)
+	}
+	if err := p.check(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
+	p.summarize()
+	if err := p.compare(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// choose lists the machines: those declared, and those that once were.
+func (p *Prepared) choose() {
+	e := p.engine
+	declared := map[string]bool{}
+	for _, m := range e.Config.Machines {
+		declared[m.Address] = true
+		if e.selected(m.Address) {
+			action := plan.Change
+			if e.Destroy {
+				action = plan.Remove
+			} else if !p.State.Machines[m.Address].Joined {
+				action = plan.Create
+			}
+			p.machines = append(p.machines, &machine{Machine: m, action: action})
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
+		if !declared[address] && e.selected(address) {
+			p.machines = append(p.machines, &machine{Machine: p.State.Machines[address].Machine, action: plan.Remove})
+		}
+	}
+}
+
+// selected applies -target and -exclude: machine.node names all of its instances.
+func (e *Engine) selected(address string) bool {
+	match := func(list []string) bool {
+		return slices.ContainsFunc(list, func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") })
+	}
+	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
+}
+
+// each does something with machines at the same time, and returns all errors.
+func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Context, *machine) error) error {
+	var mu sync.Mutex
+	var errs []error
+	var g errgroup.Group
+	g.SetLimit(p.engine.parallelism())
+	for _, m := range list {
+		g.Go(func() error {
+			if err := do(ctx, m); err != nil {
+				mu.Lock()
+				errs = append(errs, fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err))
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+const factsTimeout = 30 * time.Second
+
+func (p *Prepared) connect(ctx context.Context) error {
+	var mu sync.Mutex
+	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		err := p.reach(ctx, m)
+		if err != nil && m.action == plan.Remove {
+			m.dead = err // the cluster is rid of it without it
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if m.action == plan.Remove {
+			return nil
+		}
+		errs, warnings := plan.Preflight(m.Machine, m.facts, p.State)
+		mu.Lock()
+		p.Plan.Warnings = append(p.Plan.Warnings, warnings...)
+		mu.Unlock()
+		if len(errs) > 0 {
+			return errors.New(strings.Join(errs, "; "))
+		}
+		return nil
+	})
+	slices.Sort(p.Plan.Warnings)
+	return err
+}
+
+func (p *Prepared) reach(ctx context.Context, m *machine) error {
+	a, err := p.engine.Dial(ctx, m.Machine)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+	defer cancel()
+	if m.facts, err = a.Facts(ctx); err != nil {
+		_ = a.Close()
+		return err
+	}
+	m.agent = a
+	p.engine.say(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
+	return nil
+}
+
+const checkTimeout = 2 * time.Minute
+
+// check has every machine's steps checked.
+func (p *Prepared) check(ctx context.Context) error {
+	return p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if m.dead != nil {
+			return nil
+		}
+		return p.checkOne(ctx, m)
+	})
+}
+
+func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
+	var err error
+	if m.action == plan.Remove {
+		m.steps = role.Clean()
+	} else if m.steps, err = role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	m.changes, err = m.agent.Check(ctx, m.steps)
+	return err
+}
+
+// summarize turns what the checks found into the plan.
+func (p *Prepared) summarize() {
+	var next time.Time
+	for _, m := range p.machines {
+		entry := plan.Machine{Address: m.Address, Action: m.action, Note: plan.Describe(m.facts)}
+		for _, c := range m.changes {
+			if c.Action != "" {
+				entry.Changes = append(entry.Changes, c)
+			}
+		}
+		switch {
+		case m.dead != nil:
+			entry.Note = "not reachable: the cluster is rid of it without it (" + m.dead.Error() + ")"
+		case m.action == plan.Remove:
+			entry.Note = "drain, then clean"
+			if p.engine.Destroy {
+				entry.Note = "clean"
+			}
+		case len(entry.Changes) == 0 && p.State.Machines[m.Address].Joined:
+			entry.Action = plan.None
+		case m.action == plan.Change:
+			entry.Note = restarts(entry.Changes)
+		}
+		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+		m.action = entry.Action
+		p.Plan.Machines = append(p.Plan.Machines, entry)
+	}
+	if !p.engine.Destroy {
+		p.Plan.Etcd = plan.EtcdLine(p.engine.Config)
+		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
+	}
+}
+
+func restarts(changes []step.Change) string {
+	var units []string
+	for _, c := range changes {
+		if c.Kind == "unit" {
+			units = append(units, strings.TrimSuffix(c.Name, ".service"))
+		}
+	}
+	if len(units) == 0 {
+		return "no restart"
+	}
+	return "restart " + strings.Join(units, ", ")
+}
+
+// compare looks at the objects, when there is a cluster to look at.
+func (p *Prepared) compare(ctx context.Context) error {
+	if p.engine.Destroy {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	live, err := p.engine.Live(p.State, p.engine.Config)
+	if err != nil {
+		return err
+	}
+	p.live = live
+	if p.fresh {
+		p.Plan.Pending = true
+		return nil
+	}
+	objects, err := live.Plan(ctx, p.engine.Config, p.State.Objects)
+	if err != nil {
+		// Certificates are renewed, and daemons repaired, also when the API is down.
+		p.Plan.Pending = true
+		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf("the API does not answer, so objects are compared after the machines: %v", err))
+		return nil
+	}
+	for _, o := range objects {
+		if p.engine.selected(o.Address) {
+			p.Plan.Objects = append(p.Plan.Objects, o)
+		}
+	}
+	return nil
+}

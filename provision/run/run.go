@@ -1,0 +1,111 @@
+// Package run brings machines to what is declared: it connects to all of them at once,
+// has their agents check everything, shows that as a plan, and walks it: in parallel
+// where that is safe, one after the other where it is not. It decides nothing about
+// single files; those are provision/role's.
+package run
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// Agent is a machine's agent.
+type Agent interface {
+	Facts(ctx context.Context) (host.Facts, error)
+	Check(ctx context.Context, steps []step.Step) ([]step.Change, error)
+	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
+	Send(ctx context.Context, digest, name string, compressed io.Reader) error
+	Close() error
+}
+
+// Cluster is the live cluster, as far as a run needs it.
+type Cluster interface {
+	// Plan compares what is declared with what is there. prune are objects applied before.
+	Plan(ctx context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, error)
+	// Apply brings it in, prunes, and waits until it works. It returns what is now applied.
+	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
+	// Drain moves a node's pods away.
+	Drain(ctx context.Context, node string) error
+	// Forget removes a node's object.
+	Forget(ctx context.Context, node string) error
+}
+
+// Engine runs. All fields but those marked are required.
+type Engine struct {
+	Config      *config.Cluster
+	Store       state.Store
+	Bundle      *bundle.Bundle
+	Dial        func(ctx context.Context, m config.Machine) (Agent, error)
+	Live        func(s *state.State, c *config.Cluster) (Cluster, error)
+	Say         func(Event)      // optional
+	Parallelism int              // machines at a time; zero means 32
+	Destroy     bool             // take everything away
+	Targets     []string         // only these machines and workloads, when any
+	Excludes    []string         // not these
+	Now         func() time.Time // nil means time.Now
+}
+
+// Kinds of events.
+const (
+	EventConnect = "connect" // a machine is reached
+	EventSend    = "send"    // a file goes to a machine
+	EventStep    = "step"    // a step was applied
+	EventDone    = "done"    // a machine is as declared
+	EventObject  = "object"  // an object was applied or works
+	EventFailed  = "failed"
+	EventNote    = "note"
+)
+
+// Event is something that a run did.
+type Event struct {
+	Time    time.Time    `json:"time"`
+	Kind    string       `json:"kind"`
+	Machine string       `json:"machine,omitempty"` // address
+	Change  *step.Change `json:"change,omitempty"`
+	Object  *plan.Object `json:"object,omitempty"`
+	Message string       `json:"message,omitempty"`
+}
+
+func (e *Engine) say(ev Event) {
+	if e.Say != nil {
+		ev.Time = e.now()
+		e.Say(ev)
+	}
+}
+
+func (e *Engine) now() time.Time {
+	if e.Now != nil {
+		return e.Now()
+	}
+	return time.Now()
+}
+
+func (e *Engine) parallelism() int {
+	if e.Parallelism > 0 {
+		return e.Parallelism
+	}
+	return 32
+}
+
+// authorities makes a new cluster's.
+func (e *Engine) authorities() (map[string]certs.Pair, error) {
+	pairs := map[string]certs.Pair{}
+	for name, commonName := range certs.CommonNames {
+		p, err := certs.NewCA(commonName, 0, e.now())
+		if err != nil {
+			return nil, err
+		}
+		pairs[name] = p
+	}
+	return pairs, nil
+}

@@ -1,0 +1,167 @@
+// Package state is what must outlive a run and is nowhere else: which machines were
+// made part of the cluster and how they are reached, the authorities' keys
+// (encrypted), how etcd's members first started, and which objects were applied. It
+// lives in a folder beside the configuration.
+package state
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+)
+
+// Folder is the state's folder, beside the configuration.
+const Folder = ".clusterctl"
+
+const formatVersion = 1
+
+// State is a cluster's state.
+type State struct {
+	Version  int                `json:"version"`
+	Serial   int64              `json:"serial"` // goes up with every write
+	Cluster  string             `json:"cluster"`
+	Token    string             `json:"token"` // keeps etcd clusters apart
+	Machines map[string]Machine `json:"machines"`
+	Etcd     map[string]Member  `json:"etcd"`    // by machine name
+	Objects  []Object           `json:"objects"` // applied, so to be pruned when no longer declared
+	CAs      map[string][]byte  `json:"cas"`     // certificates, PEM
+	Sealed   []byte             `json:"sealed"`  // keys, encrypted with age
+
+	Keys Keys `json:"-"` // what Sealed holds
+}
+
+// Machine is a machine as last applied.
+type Machine struct {
+	Machine config.Machine `json:"machine"`
+	Joined  bool           `json:"joined"` // everything was applied once
+}
+
+// Member is how an etcd member first started; what it was told then it is told ever after.
+type Member struct {
+	InitialCluster string `json:"initialCluster"`
+	Existing       bool   `json:"existing"`
+}
+
+// Object is an API object that was applied.
+type Object struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	Address    string `json:"address"`
+}
+
+// Keys are the secrets of the cluster.
+type Keys struct {
+	CAs            map[string][]byte `json:"cas"` // private keys, PEM
+	ServiceAccount []byte            `json:"serviceAccount"`
+	ServicePublic  []byte            `json:"servicePublic"`
+}
+
+// CA returns an authority.
+func (s *State) CA(name string) certs.Pair {
+	return certs.Pair{Cert: s.CAs[name], Key: s.Keys.CAs[name]}
+}
+
+// New returns the state of a cluster that is not there yet.
+func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*State, error) {
+	s := &State{Version: formatVersion, Cluster: cluster, Machines: map[string]Machine{}, Etcd: map[string]Member{}, CAs: map[string][]byte{}}
+	s.Keys.CAs = map[string][]byte{}
+	token := make([]byte, 8)
+	if _, err := rand.Read(token); err != nil {
+		return nil, err
+	}
+	s.Token = hex.EncodeToString(token)
+	pairs, err := authorities()
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range pairs {
+		s.CAs[name], s.Keys.CAs[name] = p.Cert, p.Key
+	}
+	s.Keys.ServiceAccount, s.Keys.ServicePublic, err = certs.NewKey()
+	return s, err
+}
+
+// Store keeps the state in a folder.
+type Store struct {
+	Dir    string
+	Sealer Sealer
+}
+
+// Read returns the state, nil when there is none.
+func (s Store) Read() (*State, error) {
+	text, err := os.ReadFile(s.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the state: %w", err)
+	}
+	var state State
+	if err := json.Unmarshal(text, &state); err != nil {
+		return nil, fmt.Errorf("read the state %s: %w", s.path(), err)
+	}
+	if state.Version != formatVersion {
+		return nil, fmt.Errorf("the state %s has format %d, this clusterctl knows format %d", s.path(), state.Version, formatVersion)
+	}
+	plain, err := s.Sealer.Open(state.Sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open the keys in %s: %w", s.path(), err)
+	}
+	if err := json.Unmarshal(plain, &state.Keys); err != nil {
+		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)
+	}
+	return &state, nil
+}
+
+// Write keeps the state. A reader sees the old or the new one.
+func (s Store) Write(state *State) error {
+	plain, err := json.Marshal(state.Keys)
+	if err != nil {
+		return err
+	}
+	if state.Sealed, err = s.Sealer.Seal(plain); err != nil {
+		return fmt.Errorf("seal the keys: %w", err)
+	}
+	state.Serial++
+	text, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the state's folder: %w", err)
+	}
+	f, err := os.CreateTemp(s.Dir, ".state-*")
+	if err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write(append(text, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), s.path())
+	}
+	if err != nil {
+		return fmt.Errorf("write the state: %w", err)
+	}
+	return nil
+}
+
+// Remove forgets the state of a cluster that is no more.
+func (s Store) Remove() error { return os.Remove(s.path()) }
+
+func (s Store) path() string { return filepath.Join(s.Dir, "state.json") }

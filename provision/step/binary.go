@@ -1,0 +1,95 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"clusterctl/provision/host"
+)
+
+// Binary is a program that is sent when its digest is not there, and a link to it.
+type Binary struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"` // sha256, hex
+	Size   int64  `json:"size"`
+	Link   string `json:"link"`
+}
+
+// Label names the program.
+func (s *Binary) Label() string { return "binary " + s.Name }
+
+// Target is where the program itself is.
+func (s *Binary) Target() string { return path.Join(host.Library, s.Digest, s.Name) }
+
+// Check looks for the program and the link.
+func (s *Binary) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
+	c := Change{Kind: "binary", Name: s.Name}
+	link, err := (&Symlink{Path: s.Link, Target: s.Target()}).Check(ctx, h, w)
+	if err != nil {
+		return Change{}, err
+	}
+	c.Action = link.Action
+	info, err := h.Stat(s.Target())
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Size != s.Size:
+		c.Needs, c.Bytes = s.Digest, s.Size
+		if c.Action == "" {
+			c.Action = Create
+		}
+	case err != nil:
+		return Change{}, err
+	}
+	if c.Action == "" {
+		return Change{}, nil
+	}
+	return c, nil
+}
+
+// Apply moves the link; the program has been sent before.
+func (s *Binary) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	if _, err := h.Stat(s.Target()); err != nil {
+		return fmt.Errorf("%s was not sent: %w", s.Name, err)
+	}
+	return h.Symlink(s.Target(), s.Link)
+}
+
+// Image is a container image that the runtime has without a registry.
+type Image struct {
+	Reference string `json:"reference"`
+	Digest    string `json:"digest"` // of the archive
+	Size      int64  `json:"size"`
+}
+
+// Label names the image.
+func (s *Image) Label() string { return "image " + s.Reference }
+
+func (s *Image) archive() string { return path.Join(host.Library, s.Digest, "image.tar") }
+
+// Check asks the runtime.
+func (s *Image) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	has, err := h.HasImage(ctx, s.Reference)
+	if err != nil || has {
+		return Change{}, err
+	}
+	c := Change{Action: Create, Kind: "image", Name: s.Reference}
+	if _, err := h.Stat(s.archive()); err != nil {
+		c.Needs, c.Bytes = s.Digest, s.Size
+	}
+	return c, nil
+}
+
+// Apply imports the archive and removes it.
+func (s *Image) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	f, err := h.Open(s.archive())
+	if err != nil {
+		return fmt.Errorf("the archive of %s was not sent: %w", s.Reference, err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := h.ImportImage(ctx, s.Reference, f); err != nil {
+		return err
+	}
+	return h.RemoveAll(path.Dir(s.archive()))
+}

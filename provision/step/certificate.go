@@ -1,0 +1,160 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/certs"
+	"clusterctl/provision/host"
+)
+
+// Certificate is a leaf certificate and its key at Path.crt and Path.key. It is
+// issued anew when it is not what is asked for, or due. The key is made by who
+// applies, sent, and kept nowhere else.
+type Certificate struct {
+	Path    string        `json:"path"`
+	CA      string        `json:"ca"`     // name of the authority
+	CACert  []byte        `json:"caCert"` // its certificate
+	Request certs.Request `json:"request"`
+	Pair    *certs.Pair   `json:"pair,omitempty"` // given before it is applied
+}
+
+// Label names the certificate.
+func (s *Certificate) Label() string { return "certificate " + s.Path + ".crt" }
+
+// Wants says what to issue.
+func (s *Certificate) Wants() (string, certs.Request) { return s.CA, s.Request }
+
+// Give hands it over.
+func (s *Certificate) Give(p certs.Pair) { s.Pair = &p }
+
+// Check reads the certificate and its key.
+func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	c := Change{Kind: "file", Name: s.Path + ".crt"}
+	cert, err := h.ReadFile(s.Path + ".crt")
+	if errors.Is(err, fs.ErrNotExist) {
+		c.Action = Create
+		w.Touch(c.Name)
+		return c, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	key, err := h.ReadFile(s.Path + ".key")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Change{}, err
+	}
+	if reason := certs.Due(certs.Pair{Cert: cert, Key: key}, s.CACert, s.Request, time.Now()); reason != "" {
+		w.Touch(c.Name)
+		c.Action, c.Note = Update, reason
+		return c, nil
+	}
+	info, err := h.Stat(s.Path + ".key")
+	if err != nil {
+		return Change{}, err
+	}
+	if note := permissions(info, 0o600); note != "" {
+		c.Action, c.Name, c.Note = Update, s.Path+".key", note
+		return c, nil
+	}
+	return Change{}, nil
+}
+
+// Apply writes the pair, the key first: a daemon that reads in between sees a
+// mismatch and tries again.
+func (s *Certificate) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	if s.Pair == nil {
+		return errors.New("no certificate was issued for it: it changed after the plan, run again")
+	}
+	if err := h.WriteFile(s.Path+".key", bytes.NewReader(s.Pair.Key), 0o600, 0, 0); err != nil {
+		return err
+	}
+	return h.WriteFile(s.Path+".crt", bytes.NewReader(s.Pair.Cert), 0o600, 0, 0)
+}
+
+// Kubeconfig is a kubeconfig with a certificate in it.
+type Kubeconfig struct {
+	Path    string        `json:"path"`
+	Cluster string        `json:"cluster"`
+	Server  string        `json:"server"`
+	CA      string        `json:"ca"`
+	CACert  []byte        `json:"caCert"`
+	Request certs.Request `json:"request"`
+	Pair    *certs.Pair   `json:"pair,omitempty"`
+}
+
+// Label names the file.
+func (s *Kubeconfig) Label() string { return "kubeconfig " + s.Path }
+
+// Wants says what to issue.
+func (s *Kubeconfig) Wants() (string, certs.Request) { return s.CA, s.Request }
+
+// Give hands it over.
+func (s *Kubeconfig) Give(p certs.Pair) { s.Pair = &p }
+
+// Check reads the kubeconfig and the certificate in it.
+func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	c := Change{Kind: "file", Name: s.Path}
+	text, err := h.ReadFile(s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.Action = Create
+		w.Touch(s.Path)
+		return c, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	if c.Note = s.differs(text); c.Note != "" {
+		c.Action = Update
+		w.Touch(s.Path)
+		return c, nil
+	}
+	info, err := h.Stat(s.Path)
+	if err != nil {
+		return Change{}, err
+	}
+	if c.Note = permissions(info, 0o600); c.Note != "" {
+		c.Action = Update
+		return c, nil
+	}
+	return Change{}, nil
+}
+
+func (s *Kubeconfig) differs(text []byte) string {
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		return "cannot be read"
+	}
+	current, ok := config.Contexts[config.CurrentContext]
+	if !ok {
+		return "has no current context"
+	}
+	cluster, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
+	switch {
+	case cluster == nil || user == nil:
+		return "has no cluster or no user"
+	case cluster.Server != s.Server:
+		return fmt.Sprintf("server %s, should be %s", cluster.Server, s.Server)
+	case !bytes.Equal(bytes.TrimSpace(cluster.CertificateAuthorityData), bytes.TrimSpace(s.CACert)):
+		return "another CA"
+	}
+	return certs.Due(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Request, time.Now())
+}
+
+// Apply writes the kubeconfig.
+func (s *Kubeconfig) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	if s.Pair == nil {
+		return errors.New("no certificate was issued for it: it changed after the plan, run again")
+	}
+	text, err := certs.Kubeconfig(s.Cluster, s.Server, s.Request.CommonName, s.CACert, *s.Pair)
+	if err != nil {
+		return err
+	}
+	return h.WriteFile(s.Path, bytes.NewReader(text), 0o600, 0, 0)
+}

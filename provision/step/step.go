@@ -1,0 +1,138 @@
+// Package step has the primitives that machines are provisioned with. A step's Check
+// changes nothing and says what differs; its Apply removes the difference and can
+// be repeated. Steps are plain values that travel to the machine and are walked there.
+// Which steps make a machine what it is, provision/role says.
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"clusterctl/certs"
+	"clusterctl/provision/host"
+)
+
+// Step is one thing that is to be so on a machine.
+type Step interface {
+	// Label says what it is about, for messages: "file /etc/hosts".
+	Label() string
+	// Check says what differs: the zero Change when nothing does.
+	Check(ctx context.Context, h host.Host, w *Walk) (Change, error)
+	// Apply removes the difference. It is only called when Check has found one.
+	Apply(ctx context.Context, h host.Host, w *Walk) error
+}
+
+// Change is what a step would do, for people and for the plan.
+type Change struct {
+	Action string   `json:"action,omitempty"` // + ~ -, empty when nothing differs
+	Kind   string   `json:"kind,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Note   string   `json:"note,omitempty"`
+	Diff   []string `json:"diff,omitempty"`
+	Needs  string   `json:"needs,omitempty"` // digest of a file to be sent first
+	Bytes  int64    `json:"bytes,omitempty"` // of that file
+}
+
+// Actions of changes.
+const (
+	Create = "+"
+	Update = "~"
+	Delete = "-"
+)
+
+// Walk is what the steps of one walk tell each other.
+type Walk struct {
+	changed map[string]bool // paths that differ (or differed, when applying)
+}
+
+// Touch records that a path's content changes in this walk.
+func (w *Walk) Touch(path string) {
+	if w.changed == nil {
+		w.changed = map[string]bool{}
+	}
+	w.changed[path] = true
+}
+
+// Touched returns the paths among those given that change in this walk.
+func (w *Walk) Touched(paths []string) (list []string) {
+	for _, p := range paths {
+		if w.changed[p] {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Kinds is every kind of step, by the name that it travels under.
+var Kinds = map[string]func() Step{
+	"file":        func() Step { return &File{} },
+	"directory":   func() Step { return &Directory{} },
+	"symlink":     func() Step { return &Symlink{} },
+	"absent":      func() Step { return &Absent{} },
+	"binary":      func() Step { return &Binary{} },
+	"certificate": func() Step { return &Certificate{} },
+	"kubeconfig":  func() Step { return &Kubeconfig{} },
+	"unit":        func() Step { return &Unit{} },
+	"no-unit":     func() Step { return &NoUnit{} },
+	"sysctl":      func() Step { return &Sysctl{} },
+	"image":       func() Step { return &Image{} },
+	"package":     func() Step { return &Package{} },
+	"no-pods":     func() Step { return &NoPods{} },
+	"etcd-join":   func() Step { return &EtcdJoin{} },
+	"etcd-vote":   func() Step { return &EtcdVote{} },
+	"etcd-leave":  func() Step { return &EtcdLeave{} },
+}
+
+// Envelope is a step on its way.
+type Envelope struct {
+	Kind string          `json:"kind"`
+	Step json.RawMessage `json:"step"`
+}
+
+// Pack prepares steps for the way.
+func Pack(steps []Step) ([]Envelope, error) {
+	list := make([]Envelope, 0, len(steps))
+	for _, s := range steps {
+		kind := ""
+		for k, make := range Kinds {
+			if fmt.Sprintf("%T", make()) == fmt.Sprintf("%T", s) {
+				kind = k
+			}
+		}
+		if kind == "" {
+			return nil, fmt.Errorf("step %s is of a kind that cannot travel", s.Label())
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("pack step %s: %w", s.Label(), err)
+		}
+		list = append(list, Envelope{kind, text})
+	}
+	return list, nil
+}
+
+// Unpack is Pack's inverse.
+func Unpack(list []Envelope) ([]Step, error) {
+	steps := make([]Step, 0, len(list))
+	for _, e := range list {
+		make, ok := Kinds[e.Kind]
+		if !ok {
+			return nil, fmt.Errorf("unknown kind of step %q", e.Kind)
+		}
+		s := make()
+		if err := json.Unmarshal(e.Step, s); err != nil {
+			return nil, fmt.Errorf("unpack a step of kind %s: %w", e.Kind, err)
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// Issuer is a step that needs a certificate before it can be applied.
+type Issuer interface {
+	// Wants returns the authority's name and what the certificate should say.
+	Wants() (ca string, r certs.Request)
+	// Give hands the certificate over.
+	Give(certs.Pair)
+}

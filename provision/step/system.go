@@ -1,0 +1,82 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// Sysctl is a kernel setting, now and after a restart (by a file that a File step
+// writes). One that cannot be written here is a preflight finding, not this step.
+type Sysctl struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Label names the setting.
+func (s *Sysctl) Label() string { return "sysctl " + s.Name }
+
+func (s *Sysctl) path() string {
+	return path.Join("/proc/sys", strings.ReplaceAll(s.Name, ".", "/"))
+}
+
+// Check reads it.
+func (s *Sysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	text, err := h.ReadFile(s.path())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Change{}, err
+	}
+	now := strings.TrimSpace(string(text))
+	if now == s.Value {
+		return Change{}, nil
+	}
+	return Change{Action: Update, Kind: "sysctl", Name: s.Name, Diff: []string{"- " + now, "+ " + s.Value}}, nil
+}
+
+// Apply sets it.
+func (s *Sysctl) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	_, err := h.Run(ctx, "sysctl", "-q", "-w", s.Name+"="+s.Value)
+	return err
+}
+
+// Package is that a package of the distribution is installed.
+type Package struct {
+	Name string `json:"name"`
+}
+
+// Label names the package.
+func (s *Package) Label() string { return "package " + s.Name }
+
+// Check asks the package manager.
+func (s *Package) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err := h.Stat("/usr/bin/dpkg-query"); err != nil {
+		return Change{}, fmt.Errorf("only Debian and its relatives are known to have packages: use runtime { source = \"bundle\" }: %w", err)
+	}
+	out, err := h.Run(ctx, "dpkg-query", "-W", "-f=${Status}", s.Name)
+	if err == nil && strings.HasPrefix(string(out), "install ok installed") {
+		return Change{}, nil
+	}
+	return Change{Action: Create, Kind: "package", Name: s.Name}, nil
+}
+
+// Apply installs it.
+func (s *Package) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if _, err := h.Run(ctx, "apt-get", "install", "-y", "--no-install-recommends", s.Name); err == nil {
+		return nil
+	}
+	if _, err := h.Run(ctx, "apt-get", "update"); err != nil {
+		return err
+	}
+	_, err := h.Run(ctx, "apt-get", "install", "-y", "--no-install-recommends", s.Name)
+	return err
+}

@@ -1,0 +1,196 @@
+package step
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// Unit is that a systemd unit is enabled and runs with the files as they are now.
+type Unit struct {
+	Name    string        `json:"name"`
+	Files   []string      `json:"files"`             // a change of any of them restarts it; the unit's own file among them
+	Beside  bool          `json:"beside,omitempty"`  // may be started together with its neighbours in the list
+	Timeout time.Duration `json:"timeout,omitempty"` // until it is ready; zero means two minutes
+}
+
+// Markers is where it is written down which content of its files a unit was started with.
+const Markers = "/var/lib/clusterctl/units"
+
+// Label names the unit.
+func (s *Unit) Label() string { return "unit " + s.Name }
+
+func (s *Unit) marker() string { return path.Join(Markers, s.Name) }
+
+// Check compares the unit's state, and its files with those that it was started with.
+func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
+	u, err := h.Unit(ctx, s.Name)
+	if err != nil {
+		return Change{}, err
+	}
+	c := Change{Kind: "unit", Name: s.Name}
+	switch {
+	case u.Fragment == "":
+		c.Action, c.Note = Create, "start"
+		return c, nil
+	case u.Active != "active":
+		c.Action, c.Note = Update, "start, it is "+u.Active
+		return c, nil
+	case !u.Enabled:
+		c.Action, c.Note = Update, "enable"
+	}
+	if touched := w.Touched(s.Files); len(touched) > 0 {
+		c.Action, c.Note = Update, "restart, for "+names(touched)
+		return c, nil
+	}
+	digest, err := s.digest(h)
+	if err != nil {
+		return Change{}, err
+	}
+	if marked, err := h.ReadFile(s.marker()); err != nil || strings.TrimSpace(string(marked)) != digest {
+		c.Action, c.Note = Update, "restart, its files changed since it was started"
+		return c, nil
+	}
+	if u.NeedsReload {
+		c.Action, c.Note = Update, "restart, its unit file changed"
+	}
+	if c.Action == "" {
+		return Change{}, nil
+	}
+	return c, nil
+}
+
+func names(paths []string) string {
+	const most = 3
+	var list []string
+	for i, p := range paths {
+		if i == most {
+			list = append(list, fmt.Sprintf("and %d more", len(paths)-most))
+			break
+		}
+		list = append(list, path.Base(p))
+	}
+	return strings.Join(list, ", ")
+}
+
+// digest is of everything that the unit reads when it starts.
+func (s *Unit) digest(h host.Host) (string, error) {
+	sum := sha256.New()
+	for _, p := range s.Files {
+		info, err := h.Stat(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(sum, "%s absent\n", p)
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		content := []byte(info.Target) // a link's target has its digest in its name
+		if info.Target == "" {
+			if content, err = h.ReadFile(p); err != nil {
+				return "", err
+			}
+		}
+		fmt.Fprintf(sum, "%s %d\n", p, len(content))
+		_, _ = sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Apply enables the unit and starts it, or starts it anew, and waits for it.
+func (s *Unit) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = 2 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	digest, err := s.digest(h)
+	if err != nil {
+		return err
+	}
+	if err := h.Enable(ctx, s.Name); err != nil {
+		return fmt.Errorf("enable %s: %w", s.Name, err)
+	}
+	u, err := h.Unit(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	if u.Active == "active" {
+		err = h.Restart(ctx, s.Name)
+	} else {
+		err = h.Start(ctx, s.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return h.WriteFile(s.marker(), strings.NewReader(digest+"\n"), 0o644, 0, 0)
+}
+
+// NoUnit is that a unit of ours is not there.
+type NoUnit struct {
+	Name string `json:"name"`
+	Path string `json:"path"` // of its file
+}
+
+// Label names the unit.
+func (s *NoUnit) Label() string { return "no unit " + s.Name }
+
+// Check looks for the unit's file.
+func (s *NoUnit) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	_, err := h.Stat(s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Change{}, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{Action: Delete, Kind: "unit", Name: s.Name, Note: "stop"}, nil
+}
+
+// Apply stops the unit and removes its file.
+func (s *NoUnit) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := h.Stop(ctx, s.Name); err != nil {
+		return err
+	}
+	if err := h.Disable(ctx, s.Name); err != nil {
+		return err
+	}
+	if err := h.RemoveAll(path.Join(Markers, s.Name)); err != nil {
+		return err
+	}
+	if err := h.RemoveAll(s.Path); err != nil {
+		return err
+	}
+	return h.Reload(ctx)
+}
+
+// NoPods is that no container runs.
+type NoPods struct{}
+
+// Label says so.
+func (s *NoPods) Label() string { return "no pods" }
+
+// Check counts the runtime's containers.
+func (s *NoPods) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	n, err := h.Containers(ctx)
+	if err != nil || n == 0 {
+		return Change{}, err
+	}
+	return Change{Action: Delete, Kind: "pods", Note: fmt.Sprintf("stop %d containers", n)}, nil
+}
+
+// Apply ends them.
+func (s *NoPods) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	return h.StopContainers(ctx)
+}

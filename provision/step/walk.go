@@ -1,0 +1,86 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"clusterctl/provision/host"
+)
+
+// Check looks at all steps and returns a Change for each, the zero one where nothing differs.
+func Check(ctx context.Context, h host.Host, steps []Step) ([]Change, error) {
+	w := &Walk{}
+	changes := make([]Change, len(steps))
+	for i, s := range steps {
+		c, err := s.Check(ctx, h, w)
+		if err != nil {
+			return nil, fmt.Errorf("check %s: %w", s.Label(), err)
+		}
+		changes[i] = c
+	}
+	return changes, nil
+}
+
+// Apply walks the steps, applies those that differ, and tells done of each. It stops
+// at the first that fails.
+func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, c Change)) error {
+	w := &Walk{}
+	reload := false
+	for i := 0; i < len(steps); i++ {
+		// systemd reads changed unit files again once, before the next unit.
+		if _, unit := steps[i].(*Unit); unit && reload {
+			if err := h.Reload(ctx); err != nil {
+				return fmt.Errorf("have systemd read its units again: %w", err)
+			}
+			reload = false
+		}
+		group := together(steps, i)
+		g, groupCtx := errgroup.WithContext(ctx)
+		for j := i; j < i+group; j++ {
+			s := steps[j]
+			c, err := s.Check(ctx, h, w)
+			if err != nil {
+				return fmt.Errorf("check %s: %w", s.Label(), err)
+			}
+			if c.Action == "" {
+				continue
+			}
+			if c.Kind == "file" && strings.HasPrefix(c.Name, UnitDir) {
+				reload = true
+			}
+			g.Go(func() error {
+				if err := s.Apply(groupCtx, h, w); err != nil {
+					return fmt.Errorf("%s: %w", s.Label(), err)
+				}
+				done(j, c)
+				return nil
+			})
+			if group == 1 {
+				break
+			}
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		i += group - 1
+	}
+	return nil
+}
+
+// UnitDir is where unit files are.
+const UnitDir = "/etc/systemd/system/"
+
+// together returns how many steps from i on may be applied at the same time.
+func together(steps []Step, i int) int {
+	n := 0
+	for _, s := range steps[i:] {
+		if u, ok := s.(*Unit); !ok || !u.Beside {
+			break
+		}
+		n++
+	}
+	return max(n, 1)
+}

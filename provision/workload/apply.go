@@ -1,0 +1,263 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// parallel is how many objects are looked at at a time.
+const parallel = 16
+
+// Plan compares all objects with the live ones by what a dry run of applying them gives.
+func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, error) {
+	desired, err := Objects(c)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]plan.Object, len(desired))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, d := range desired {
+		g.Go(func() error {
+			var err error
+			entries[i], err = l.compare(gctx, d)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, o := range obsolete(desired, before) {
+		live, err := l.get(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil {
+			entries = append(entries, plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "no longer declared"})
+		}
+	}
+	return entries, nil
+}
+
+// compare returns what applying an object would change.
+func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
+	o := plan.Object{Address: d.Address, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
+	live, err := l.get(ctx, d.reference())
+	if err != nil {
+		return o, err
+	}
+	if live == nil {
+		o.Action = plan.Create
+		return o, nil
+	}
+	client, err := l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace())
+	if err != nil {
+		return o, err
+	}
+	result, err := client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return o, fmt.Errorf("%s: compare %s %s: %w", d.Address, o.Kind, o.Name, err)
+	}
+	if o.Diff = Diff(live, result); len(o.Diff) > 0 {
+		o.Action, o.Note = plan.Change, consequence(o, live, result)
+	}
+	return o, nil
+}
+
+// consequence says what a change leads to.
+func consequence(o plan.Object, before, after *unstructured.Unstructured) string {
+	if o.Kind != "Deployment" {
+		return ""
+	}
+	for _, line := range o.Diff {
+		if strings.HasPrefix(line, "spec.template.") {
+			n, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas")
+			return fmt.Sprintf("roll %d pods", n)
+		}
+	}
+	was, _, _ := unstructured.NestedInt64(before.Object, "spec", "replicas")
+	now, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas")
+	if was != now {
+		return fmt.Sprintf("scale from %d to %d", was, now)
+	}
+	return ""
+}
+
+func fullName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// get returns a live object, nil when there is none or no such kind.
+func (l *Live) get(ctx context.Context, o state.Object) (*unstructured.Unstructured, error) {
+	client, err := l.client(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind), o.Namespace)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.Get(ctx, o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: look at %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
+	}
+	return live, nil
+}
+
+func (l *Live) client(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, err
+	}
+	resource := l.dynamic.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return resource, nil
+	}
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return resource.Namespace(namespace), nil
+}
+
+// obsolete are the objects that were applied and are no longer declared.
+func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
+	for _, o := range before {
+		if !slices.ContainsFunc(desired, func(d Desired) bool {
+			r := d.reference()
+			return r.Kind == o.Kind && r.Namespace == o.Namespace && r.Name == o.Name && group(r.APIVersion) == group(o.APIVersion)
+		}) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func group(apiVersion string) string {
+	g, _, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		return ""
+	}
+	return g
+}
+
+// startup is how long a cluster that has just started may refuse what it will soon accept.
+const startup = 30 * time.Second
+
+// Apply brings everything in, in order, prunes, and waits.
+func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+	desired, err := Objects(c)
+	if err != nil {
+		return nil, err
+	}
+	var applied []state.Object
+	kept := func() []state.Object { // what is there whatever happens: done so far, and what was before
+		list := slices.Clone(applied)
+		for _, o := range before {
+			if !slices.Contains(list, o) {
+				list = append(list, o)
+			}
+		}
+		return list
+	}
+	for _, d := range desired {
+		o, err := l.applyOne(ctx, d)
+		if err != nil {
+			return kept(), err
+		}
+		if !d.Keep {
+			applied = append(applied, d.reference())
+		}
+		if o.Action != plan.None {
+			say(o)
+		}
+	}
+	for _, o := range obsolete(desired, before) {
+		removed, err := l.prune(ctx, o)
+		if err != nil {
+			return kept(), err
+		}
+		if removed {
+			say(plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "removed"})
+		}
+	}
+	return applied, l.wait(ctx, desired, say)
+}
+
+// applyOne applies an object unless a dry run says that nothing would change, so
+// that a run with nothing to do writes nothing.
+func (l *Live) applyOne(ctx context.Context, d Desired) (plan.Object, error) {
+	deadline := time.Now().Add(startup)
+	pause := 100 * time.Millisecond
+	for {
+		o, err := l.compare(ctx, d)
+		if err == nil && o.Action != plan.None {
+			var client dynamic.ResourceInterface
+			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
+				_, err = client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true})
+			}
+		}
+		if err == nil {
+			return o, nil
+		}
+		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
+			return o, fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
+		}
+		l.mapper.Reset() // a kind may have been defined a moment ago
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// soon reports whether an error may pass by itself: the cluster starts, or a
+// controller has not done its part yet.
+func soon(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // the connection, or a kind that is not served yet
+	}
+	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
+		apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
+}
+
+// prune deletes an object that is still ours.
+func (l *Live) prune(ctx context.Context, o state.Object) (bool, error) {
+	live, err := l.get(ctx, o)
+	if err != nil || live == nil || live.GetLabels()[ManagedByLabel] != Manager || live.GetDeletionTimestamp() != nil {
+		return false, err
+	}
+	client, err := l.client(live.GroupVersionKind(), o.Namespace)
+	if err != nil {
+		return false, err
+	}
+	background, uid := metav1.DeletePropagationBackground, live.GetUID()
+	err = client.Delete(ctx, o.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("%s: remove %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
+	}
+	return true, nil
+}

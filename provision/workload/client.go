@@ -1,0 +1,82 @@
+// Package workload reconciles what is declared to run with the live cluster: workloads,
+// objects and manifests, and the few objects that the cluster's own daemons need.
+// It speaks server-side apply, so that every field has one owner; it prunes what it once
+// applied and is no longer declared, and waits until what it applied works. Machines are
+// not its business, but for draining and forgetting a node.
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"clusterctl/certs"
+	"clusterctl/provision/run"
+)
+
+// Manager is the field manager of everything that is applied.
+const Manager = "clusterctl"
+
+// Live is a cluster's API.
+type Live struct {
+	rest    *rest.Config
+	dynamic dynamic.Interface
+	mapper  meta.ResettableRESTMapper
+}
+
+var _ run.Cluster = (*Live)(nil)
+
+// Connect prepares to speak with the first of the servers (host:port) that answers.
+// Nothing is sent yet.
+func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
+	if len(servers) == 0 {
+		return nil, errors.New("no machine has the control-plane role")
+	}
+	cfg := &rest.Config{
+		Host:            "https://" + servers[0],
+		TLSClientConfig: rest.TLSClientConfig{ServerName: "kubernetes", CAData: ca, CertData: pair.Cert, KeyData: pair.Key},
+		QPS:             -1, UserAgent: "clusterctl",
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, servers) },
+		// A request that hangs is given up; watches are not used here.
+		Timeout: 30 * time.Second,
+	}
+	cfg.WarningHandler = rest.NoWarnings{}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
+	}
+	d, err := dynamic.NewForConfigAndClient(cfg, client)
+	if err != nil {
+		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+	if err != nil {
+		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
+	}
+	return &Live{rest: cfg, dynamic: d, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}, nil
+}
+
+// REST returns how the API is reached, for other clients.
+func (l *Live) REST() *rest.Config { return rest.CopyConfig(l.rest) }
+
+// dial tries every server in turn.
+func dial(ctx context.Context, network string, servers []string) (net.Conn, error) {
+	var errs []error
+	for _, s := range servers {
+		conn, err := (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}).DialContext(ctx, network, s)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}

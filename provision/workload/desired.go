@@ -1,0 +1,167 @@
+package workload
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
+)
+
+// ManagedBy marks what was applied from here; only that is pruned.
+const (
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	NameLabel      = "app.kubernetes.io/name"
+)
+
+// Desired is an object as declared.
+type Desired struct {
+	Address string
+	Object  *unstructured.Unstructured
+	Keep    bool // never pruned: others may depend on it
+}
+
+func (d Desired) reference() state.Object {
+	return state.Object{APIVersion: d.Object.GetAPIVersion(), Kind: d.Object.GetKind(), Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Address: d.Address}
+}
+
+// Objects returns everything that is to be there, in the order in which it is applied.
+func Objects(c *config.Cluster) ([]Desired, error) {
+	list, err := base(c)
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[string]bool{}
+	var declared []Desired
+	for _, o := range c.Objects {
+		d := Desired{Address: o.Address, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
+		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
+			namespaces[d.Object.GetName()] = true
+		}
+		declared = append(declared, d)
+	}
+	for _, w := range c.Workloads {
+		objects, err := ofWorkload(w)
+		if err != nil {
+			return nil, fmt.Errorf("workload.%s: %w", w.Name, err)
+		}
+		declared = append(declared, objects...)
+	}
+	for _, ns := range wanted(declared) {
+		if !namespaces[ns] {
+			list = append(list, Desired{Address: "namespace." + ns, Keep: true, Object: &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns},
+			}}})
+		}
+	}
+	list = append(list, declared...)
+	for _, d := range list {
+		labels := d.Object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if d.Object.GetKind() != "Node" && labels[ManagedByLabel] == "" {
+			labels[ManagedByLabel] = Manager
+			d.Object.SetLabels(labels)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Desired) int { return cmp.Compare(rank(a.Object.GetKind()), rank(b.Object.GetKind())) })
+	return list, nil
+}
+
+// wanted are the namespaces that objects need and that are not there from the start.
+func wanted(list []Desired) []string {
+	found := map[string]bool{}
+	for _, d := range list {
+		switch ns := d.Object.GetNamespace(); ns {
+		case "", "default", "kube-system", "kube-public", "kube-node-lease":
+		default:
+			found[ns] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// rank puts first what others need.
+func rank(kind string) int {
+	order := []string{"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ConfigMap", "Secret"}
+	if i := slices.Index(order, kind); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// toObject turns a typed object into the fields that it sets.
+func toObject(address string, typed any) (Desired, error) {
+	text, err := json.Marshal(typed)
+	if err != nil {
+		return Desired{}, err
+	}
+	content := map[string]any{}
+	if err := json.Unmarshal(text, &content); err != nil {
+		return Desired{}, err
+	}
+	delete(content, "status")
+	prune(content)
+	return Desired{Address: address, Object: &unstructured.Unstructured{Object: jsonNumbers(content).(map[string]any)}}, nil
+}
+
+// prune takes out what typed structs write for fields that nobody set.
+func prune(v map[string]any) {
+	for k, e := range v {
+		switch e := e.(type) {
+		case nil:
+			delete(v, k)
+		case map[string]any:
+			if prune(e); k == "metadata" {
+				delete(e, "creationTimestamp")
+			}
+			if len(e) == 0 && (k == "resources" || k == "strategy") {
+				delete(v, k)
+			}
+		case []any:
+			for _, item := range e {
+				if m, ok := item.(map[string]any); ok {
+					prune(m)
+				}
+			}
+		}
+	}
+}
+
+// jsonNumbers turns whole numbers into int64, as API machinery wants them.
+func jsonNumbers(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if v == float64(int64(v)) {
+			return int64(v)
+		}
+	case int:
+		return int64(v)
+	case map[string]any:
+		for k, e := range v {
+			v[k] = jsonNumbers(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = jsonNumbers(e)
+		}
+	}
+	return v
+}
+
+func digest(m map[string]string) string {
+	sum := sha256.New()
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(sum, "%q=%q\n", k, m[k])
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}

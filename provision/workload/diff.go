@@ -1,0 +1,93 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sort"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Diff returns a line for every field that differs, "path: old → new". What the
+// server keeps for itself is left out, and secrets are not shown.
+func Diff(before, after *unstructured.Unstructured) []string {
+	a, b := before.DeepCopy().Object, after.DeepCopy().Object
+	for _, o := range []map[string]any{a, b} {
+		delete(o, "status")
+		if m, ok := o["metadata"].(map[string]any); ok {
+			for _, k := range []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"} {
+				delete(m, k)
+			}
+		}
+	}
+	var lines []string
+	walk("", a, b, func(path string, old, new any) {
+		if after.GetKind() == "Secret" && (len(path) > 4 && path[:4] == "data" || len(path) > 10 && path[:10] == "stringData") {
+			lines = append(lines, path+": (sensitive)")
+			return
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s → %s", path, show(old), show(new)))
+	})
+	sort.Strings(lines)
+	return lines
+}
+
+func walk(path string, a, b any, differs func(path string, old, new any)) {
+	if reflect.DeepEqual(a, b) {
+		return
+	}
+	left, leftMap := a.(map[string]any)
+	right, rightMap := b.(map[string]any)
+	if leftMap && rightMap {
+		keys := maps.Clone(left)
+		maps.Copy(keys, right)
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			walk(join(path, k), left[k], right[k], differs)
+		}
+		return
+	}
+	leftList, ok1 := a.([]any)
+	rightList, ok2 := b.([]any)
+	if ok1 && ok2 && len(leftList) == len(rightList) {
+		for i := range leftList {
+			walk(path+"["+label(rightList[i], i)+"]", leftList[i], rightList[i], differs)
+		}
+		return
+	}
+	differs(path, a, b)
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// label names an element of a list by its name where it has one.
+func label(v any, i int) string {
+	if m, ok := v.(map[string]any); ok {
+		if name, ok := m["name"].(string); ok {
+			return name
+		}
+	}
+	return fmt.Sprint(i)
+}
+
+func show(v any) string {
+	if v == nil {
+		return "(none)"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	const most = 120
+	if len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(text)
+}

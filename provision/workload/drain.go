@@ -1,0 +1,104 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var (
+	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	pods  = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+)
+
+// Drain keeps new pods from a node and evicts those that are there, as fast as their disruption
+// budgets let it. Pods of daemon sets and static pods stay, as with kubectl drain.
+func (l *Live) Drain(ctx context.Context, node string) error {
+	_, err := l.dynamic.Resource(nodes).Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{FieldManager: Manager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cordon %s: %w", node, err)
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left, reason, err := l.evict(ctx, node)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d pods are still on %s: %s", left, node, reason)
+		}
+	}
+}
+
+// evict asks every pod that can go to go, and returns how many are left.
+func (l *Live) evict(ctx context.Context, node string) (left int, reason string, err error) {
+	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return 0, "", fmt.Errorf("list the pods of %s: %w", node, err)
+	}
+	reason = "they are ending"
+	for _, item := range list.Items {
+		if stays(&item) {
+			continue
+		}
+		left++
+		if item.GetDeletionTimestamp() != nil {
+			continue
+		}
+		eviction, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policyv1.Eviction{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+			ObjectMeta: metav1.ObjectMeta{Name: item.GetName(), Namespace: item.GetNamespace()},
+		})
+		if err != nil {
+			return left, "", err
+		}
+		_, err = l.dynamic.Resource(pods).Namespace(item.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: eviction}, metav1.CreateOptions{}, "eviction")
+		switch {
+		case apierrors.IsTooManyRequests(err):
+			reason = err.Error() // a budget says: not now
+		case err != nil && !apierrors.IsNotFound(err):
+			return left, "", fmt.Errorf("evict %s: %w", fullName(item.GetNamespace(), item.GetName()), err)
+		}
+	}
+	return left, reason, nil
+}
+
+func stays(pod *unstructured.Unstructured) bool {
+	if _, static := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]; static {
+		return true
+	}
+	for _, o := range pod.GetOwnerReferences() {
+		if o.Kind == "DaemonSet" && o.Controller != nil && *o.Controller {
+			return true
+		}
+	}
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+}
+
+// Forget deletes a node's object; its pods go with it.
+func (l *Live) Forget(ctx context.Context, node string) error {
+	err := l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"clusterctl/provision/plan"
+)
+
+// Times of waiting for health.
+const (
+	healthTimeout = 5 * time.Minute
+	healthLook    = 150 * time.Millisecond
+)
+
+// wait returns when everything that has replicas has them.
+func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object)) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	tick := time.NewTicker(healthLook)
+	defer tick.Stop()
+	for _, d := range desired {
+		kind := d.Object.GetKind()
+		if kind != "Deployment" && kind != "StatefulSet" && kind != "DaemonSet" {
+			continue
+		}
+		o := plan.Object{Address: d.Address, Kind: kind, Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
+		for said := ""; ; {
+			live, err := l.get(ctx, d.reference())
+			missing := "is not there"
+			if err != nil {
+				missing = err.Error()
+			} else if live != nil {
+				missing = Unhealthy(live)
+			}
+			if missing == "" {
+				break
+			}
+			if missing != said {
+				said = missing
+				o.Note = missing
+				say(o)
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s: %s %s does not become healthy: %s. See kubectl describe, and kubectl get events, in its namespace", d.Address, kind, o.Name, missing)
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}
+
+// Unhealthy says what a Deployment, StatefulSet or DaemonSet is still waiting for.
+func Unhealthy(live *unstructured.Unstructured) string {
+	number := func(fields ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(live.Object, fields...)
+		return n
+	}
+	if number("status", "observedGeneration") < live.GetGeneration() {
+		return "not yet seen by its controller"
+	}
+	want, updated, available := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "availableReplicas")
+	switch live.GetKind() {
+	case "DaemonSet":
+		want, updated, available = number("status", "desiredNumberScheduled"), number("status", "updatedNumberScheduled"), number("status", "numberAvailable")
+	default:
+		if _, set, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !set {
+			want = 1
+		}
+	}
+	switch {
+	case updated < want:
+		return fmt.Sprintf("%d of %d pods are of the new version", updated, want)
+	case live.GetKind() == "Deployment" && number("status", "replicas") > updated:
+		return fmt.Sprintf("%d old pods are still there", number("status", "replicas")-updated)
+	case available < want:
+		return fmt.Sprintf("%d of %d pods are available", available, want)
+	}
+	return ""
+}
