@@ -134,6 +134,9 @@ type DNS struct {
 	Kubeconfig    string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
 	APIServers    []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
 	BindAddress   string   `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
+	NodeName      string   `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP        string   `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
+	ServiceName   string   `flag:"service-name" help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
 	ClusterDomain string   `flag:"cluster-domain" help:"domain of the cluster's names"`
 	Upstream      []string `flag:"upstream" help:"servers for all other names; those of /etc/resolv.conf when empty"`
 	HealthAddress string   `flag:"health-address" help:"host:port to serve health and metrics on"`
@@ -141,7 +144,7 @@ type DNS struct {
 
 // DefaultDNS returns the documented defaults.
 func DefaultDNS() DNS {
-	return DNS{BindAddress: "0.0.0.0:53", ClusterDomain: "cluster.local", HealthAddress: "127.0.0.1:9153"}
+	return DNS{BindAddress: "0.0.0.0:53", ServiceName: "kube-system/kube-dns", ClusterDomain: "cluster.local", HealthAddress: "127.0.0.1:9153"}
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

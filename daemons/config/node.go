@@ -135,6 +135,7 @@ type Network struct {
 	HostnameOverride string   `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses: what leaves them is masqueraded"`
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
+	MTU              int      `flag:"mtu" help:"largest packet between pods, bytes; that of the node's own interface when 0"`
 	HealthAddress    string   `flag:"health-address" help:"host:port of health and metrics"`
 }
 

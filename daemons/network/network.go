@@ -1,0 +1,234 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
+)
+
+const (
+	confName = "10-clusterctl.conflist"
+	callTime = 15 * time.Second
+	// recheck is how often the machine is looked at although the API tells nothing new:
+	// somebody may have flushed its routes.
+	recheck = time.Minute
+)
+
+// daemon is the network daemon of one machine.
+type daemon struct {
+	cfg      config.Network
+	env      run.Env
+	name     string
+	clusters []netip.Prefix
+	client   kubernetes.Interface
+	nodes    corelisters.NodeLister
+	done     atomic.Bool // the network is there
+	wake     chan struct{}
+	routes   prometheus.Gauge
+}
+
+// Run keeps this machine's part of the pod network until ctx ends. What it made
+// stays: pods go on.
+func Run(ctx context.Context, cfg config.Network, env run.Env) error {
+	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, wake: make(chan struct{}, 1)}
+	if d.name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find the node's name: %w", err)
+		}
+		d.name = strings.ToLower(host)
+	}
+	for _, s := range cfg.ClusterCIDR {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return fmt.Errorf("cluster CIDR: %w", err)
+		}
+		d.clusters = append(d.clusters, p.Masked())
+	}
+	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "network"})
+	if err != nil {
+		return err
+	}
+	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
+		return fmt.Errorf("set up the API client: %w", err)
+	}
+	d.routes = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_routes", Help: "Routes to other nodes' pods."})
+	env.Metrics.MustRegister(d.routes)
+	env.Health.Ready("network", func() error {
+		if !d.done.Load() {
+			return errors.New("the node's pod network is not there yet")
+		}
+		return nil
+	})
+	g, ctx := errgroup.WithContext(ctx)
+	if cfg.HealthAddress != "" {
+		ln, err := net.Listen("tcp", cfg.HealthAddress)
+		if err != nil {
+			return fmt.Errorf("listen for health checks: %w", err)
+		}
+		g.Go(func() error { return run.Serve(ctx, ln, env.Handler(), nil, time.Second, env.Log) })
+	}
+	g.Go(func() error { return d.run(ctx) })
+	return g.Wait()
+}
+
+func (d *daemon) run(ctx context.Context) error {
+	if err := forward(); err != nil {
+		return err
+	}
+	if err := masquerade(d.clusters); err != nil {
+		return err
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean))
+	nodes := factory.Core().V1().Nodes()
+	d.nodes = nodes.Lister()
+	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { d.poke() },
+		DeleteFunc: func(any) { d.poke() },
+		UpdateFunc: func(was, is any) {
+			if matters(was.(*corev1.Node), is.(*corev1.Node)) {
+				d.poke()
+			}
+		},
+	}); err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), nodes.Informer().HasSynced) {
+		return nil
+	}
+	retry := 200 * time.Millisecond
+	for ctx.Err() == nil {
+		wait := recheck
+		if err := d.sync(ctx); err != nil {
+			d.env.Log.Warn("set up the pod network", "error", err)
+			wait, retry = retry, min(2*retry, 10*time.Second)
+		} else {
+			retry = 200 * time.Millisecond
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+	return nil
+}
+
+// lean keeps of a node what the daemon reads.
+func lean(o any) (any, error) {
+	if n, ok := o.(*corev1.Node); ok {
+		n.ManagedFields, n.Annotations = nil, nil
+		n.Status.Images, n.Status.VolumesAttached = nil, nil
+	}
+	return o, nil
+}
+
+// matters reports whether an update of a node is news for routes or condition.
+func matters(was, is *corev1.Node) bool {
+	return !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.PodCIDR != is.Spec.PodCIDR ||
+		!slices.Equal(was.Status.Addresses, is.Status.Addresses) || available(was) != available(is)
+}
+
+func (d *daemon) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sync makes this machine's network what the nodes say.
+func (d *daemon) sync(ctx context.Context) error {
+	nodes, err := d.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	plan := Make(d.name, nodes)
+	if len(plan.PodCIDRs) == 0 {
+		d.env.Log.Debug("waiting for the node's pod network", "node", d.name)
+		return nil
+	}
+	self, err := d.nodes.Get(d.name)
+	if err != nil {
+		return err
+	}
+	mtu := d.cfg.MTU
+	if ip, ok := internalIP(self, true); ok && mtu == 0 {
+		mtu = mtuOf(ip)
+	}
+	conf, err := Conflist(plan.PodCIDRs, mtu)
+	if err != nil {
+		return err
+	}
+	if err := setRoutes(plan.Routes); err != nil {
+		// Pods of this node can run all the same.
+		d.env.Log.Warn("routes to other nodes are missing", "error", err)
+		defer time.AfterFunc(5*time.Second, d.poke)
+	}
+	d.routes.Set(float64(len(plan.Routes)))
+	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
+		return err
+	}
+	if !available(self) {
+		if err := d.report(ctx); err != nil {
+			return err
+		}
+		d.env.Log.Info("pod network is there", "node", d.name, "pods", plan.PodCIDRs, "routes", len(plan.Routes))
+	}
+	d.done.Store(true)
+	return nil
+}
+
+func available(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeNetworkUnavailable {
+			return c.Status == corev1.ConditionFalse
+		}
+	}
+	return false
+}
+
+// report says on the Node that its network is there.
+func (d *daemon) report(ctx context.Context) error {
+	now := metav1.Now()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated",
+		Message: "pod network and routes to the other nodes are set up", LastHeartbeatTime: now, LastTransitionTime: now,
+	}}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	if _, err := d.client.CoreV1().Nodes().Patch(ctx, d.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("report that the network of node %s is there: %w", d.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+// Package network joins the pod networks of all machines: it writes this machine's
+// CNI configuration, keeps a route to every other node's pods, has pods' packets to
+// the outside leave under the node's address, and then says that the node's network is
+// there. Addresses of pods are the CNI plugins' business, services the proxy's.
+package network
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Route leads to the pods of another node.
+type Route struct {
+	To  netip.Prefix // the pods
+	Via netip.Addr   // the node
+}
+
+// Plan is what this machine's network should be.
+type Plan struct {
+	PodCIDRs []netip.Prefix // of this node's pods
+	Routes   []Route        // sorted
+}
+
+// Make works out the plan of one node from all nodes. A node without an address or
+// a pod network is left out, as is one that claims what is another's.
+func Make(self string, nodes []*corev1.Node) Plan {
+	var p Plan
+	taken := map[netip.Prefix]bool{}
+	nodes = slices.Clone(nodes)
+	// Of two nodes that claim the same network the older one has it.
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	for _, n := range nodes {
+		if n.Name == self {
+			p.PodCIDRs = podCIDRs(n)
+			for _, c := range p.PodCIDRs {
+				taken[c] = true
+			}
+		}
+	}
+	for _, n := range nodes {
+		if n.Name == self {
+			continue
+		}
+		for _, to := range podCIDRs(n) {
+			via, ok := internalIP(n, to.Addr().Is4())
+			if !ok || taken[to] {
+				continue
+			}
+			taken[to] = true
+			p.Routes = append(p.Routes, Route{to, via})
+		}
+	}
+	slices.SortFunc(p.Routes, func(a, b Route) int { return a.To.Addr().Compare(b.To.Addr()) })
+	return p
+}
+
+func podCIDRs(n *corev1.Node) []netip.Prefix {
+	list := n.Spec.PodCIDRs
+	if len(list) == 0 && n.Spec.PodCIDR != "" {
+		list = []string{n.Spec.PodCIDR}
+	}
+	var prefixes []netip.Prefix
+	for _, s := range list {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			prefixes = append(prefixes, p.Masked())
+		}
+	}
+	return prefixes
+}
+
+func internalIP(n *corev1.Node, v4 bool) (netip.Addr, bool) {
+	for _, a := range n.Status.Addresses {
+		if a.Type != corev1.NodeInternalIP {
+			continue
+		}
+		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() == v4 {
+			return ip, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// Diff returns what has to be added to and removed from the routes that there are.
+// A route that leads another way is replaced by adding it.
+func Diff(have, want []Route) (add, remove []Route) {
+	wanted := map[netip.Prefix]netip.Addr{}
+	for _, r := range want {
+		wanted[r.To] = r.Via
+		if !slices.Contains(have, r) {
+			add = append(add, r)
+		}
+	}
+	for _, r := range have {
+		if _, ok := wanted[r.To]; !ok {
+			remove = append(remove, r)
+		}
+	}
+	return add, remove
+}
+
+// Bridge is the interface that this node's pods are on.
+const Bridge = "cni0"
+
+// Conflist renders the CNI configuration of a node: a bridge that is the pods'
+// gateway, addresses from the node's networks, and host ports.
+func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("render the CNI configuration: the node has no pod network")
+	}
+	type object = map[string]any
+	var ranges [][]object
+	var routes []object
+	for _, p := range pods {
+		ranges = append(ranges, []object{{"subnet": p.String()}})
+		dst := "0.0.0.0/0"
+		if p.Addr().Is6() {
+			dst = "::/0"
+		}
+		routes = append(routes, object{"dst": dst})
+	}
+	bridge := object{
+		"type": "bridge", "bridge": Bridge, "isGateway": true, "isDefaultGateway": false, "hairpinMode": true,
+		"ipam": object{"type": "host-local", "ranges": ranges, "routes": routes},
+	}
+	if mtu > 0 {
+		bridge["mtu"] = mtu
+	}
+	out, err := json.MarshalIndent(object{
+		"cniVersion": "1.0.0", "name": "clusterctl",
+		"plugins": []object{bridge, {"type": "portmap", "capabilities": object{"portMappings": true}}},
+	}, "", "  ")
+	return append(out, '\n'), err
+}
