@@ -1,9 +1,157 @@
+// Package openapi describes what is served in the OpenAPI formats: version 2 as JSON
+// and protobuf, version 3 as one document for each group version. The schemas are
+// made of the kinds' Go types when somebody first asks.
 package openapi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
+	"sync"
+
+	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/kinds"
 )
 
-func New([]*kinds.Kind) http.Handler { return http.NotFoundHandler() }
+// Handler answers /openapi/v2 and /openapi/v3.
+type Handler struct {
+	v2      func() (document, error)
+	v2proto func() (document, error)
+	index   func() (document, error)
+	v3      map[string]func() (document, error) // by path after /openapi/v3/
+}
+
+type document struct {
+	data []byte
+	hash string
+}
+
+func finish(v any) (document, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return document{}, fmt.Errorf("encode an OpenAPI document: %w", err)
+	}
+	return hashed(data), nil
+}
+
+func hashed(data []byte) document {
+	sum := sha256.Sum256(data)
+	return document{data, strings.ToUpper(hex.EncodeToString(sum[:]))}
+}
+
+// New returns the documents of a list of kinds.
+func New(list []*kinds.Kind) *Handler {
+	all := resources(list)
+	h := &Handler{v3: map[string]func() (document, error){}}
+	byVersion := map[schema.GroupVersion][]resource{}
+	for _, r := range all {
+		gv := r.gvk.GroupVersion()
+		byVersion[gv] = append(byVersion[gv], r)
+	}
+	for gv, some := range byVersion {
+		h.v3[strings.TrimPrefix(base(gv), "/")] = sync.OnceValues(func() (document, error) { return version3(some) })
+	}
+	h.v2 = sync.OnceValues(func() (document, error) { return version2(all) })
+	h.v2proto = sync.OnceValues(func() (document, error) {
+		plain, err := h.v2()
+		if err != nil {
+			return plain, err
+		}
+		parsed, err := openapi_v2.ParseDocument(plain.data)
+		if err != nil {
+			return document{}, fmt.Errorf("read the OpenAPI document: %w", err)
+		}
+		data, err := proto.Marshal(parsed)
+		return document{data, plain.hash}, err
+	})
+	h.index = sync.OnceValues(h.list)
+	return h
+}
+
+var info = object{"title": "Kubernetes", "version": "unversioned"}
+
+func version3(list []resource) (document, error) {
+	s := newSchemas(true)
+	s.register(list)
+	paths := object{}
+	for _, r := range list {
+		s.paths(paths, r)
+	}
+	return finish(object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": s.all}})
+}
+
+func version2(list []resource) (document, error) {
+	s := newSchemas(false)
+	s.register(list)
+	paths := object{}
+	for _, r := range list {
+		s.paths(paths, r)
+	}
+	return finish(object{"swagger": "2.0", "info": info, "paths": paths, "definitions": s.all})
+}
+
+// list is the index of version 3: the hash in an address changes with its document,
+// so that clients may keep what they have.
+func (h *Handler) list() (document, error) {
+	paths := object{}
+	for path, get := range h.v3 {
+		d, err := get()
+		if err != nil {
+			return d, err
+		}
+		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + d.hash}
+	}
+	return finish(object{"paths": paths})
+}
+
+const (
+	protoAsked = "proto-openapi.spec.v2"
+	protoType  = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+)
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	get, kind := h.v2, "application/json"
+	accept := r.Header.Get("Accept")
+	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
+	case path == "/openapi/v2":
+		w.Header().Add("Vary", "Accept")
+		if strings.Contains(accept, protoAsked) {
+			get, kind = h.v2proto, protoType
+		}
+	case path == "/openapi/v3":
+		get = h.index
+	default:
+		found, ok := h.v3[strings.TrimPrefix(path, "/openapi/v3/")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if accept != "" && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") {
+			http.Error(w, "only application/json is served", http.StatusNotAcceptable)
+			return
+		}
+		get = found
+	}
+	d, err := get()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("ETag", `"`+d.hash+`"`)
+	if asked := r.URL.Query().Get("hash"); asked == d.hash {
+		w.Header().Set("Cache-Control", "public, immutable")
+	}
+	if r.Header.Get("If-None-Match") == `"`+d.hash+`"` {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write(d.data) // the client is gone, or has it
+}

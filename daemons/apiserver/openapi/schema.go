@@ -1,0 +1,218 @@
+package openapi
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// object is a JSON object of a document.
+type object = map[string]any
+
+// schemas are made of Go types by reflection: names and required fields from json
+// tags, descriptions from SwaggerDoc, merge rules from patch tags.
+type schemas struct {
+	prefix string // of references
+	v3     bool
+	all    object
+	kinds  map[reflect.Type][]schema.GroupVersionKind
+}
+
+func newSchemas(v3 bool) *schemas {
+	s := &schemas{prefix: "#/definitions/", v3: v3, all: object{}, kinds: map[reflect.Type][]schema.GroupVersionKind{}}
+	if v3 {
+		s.prefix = "#/components/schemas/"
+	}
+	return s
+}
+
+// Interfaces that types describe themselves by.
+type (
+	named     interface{ OpenAPIModelName() string }
+	typed     interface{ OpenAPISchemaType() []string }
+	formatted interface{ OpenAPISchemaFormat() string }
+	oneOf     interface{ OpenAPIV3OneOfTypes() []string }
+	swagger   interface{ SwaggerDoc() map[string]string }
+)
+
+// name is a type's name among the schemas: its package's path turned around.
+func name(t reflect.Type) string {
+	if n, ok := reflect.Zero(t).Interface().(named); ok {
+		return n.OpenAPIModelName()
+	}
+	host, rest, _ := strings.Cut(t.PkgPath(), "/")
+	parts := strings.Split(host, ".")
+	slices.Reverse(parts)
+	return strings.Join(parts, ".") + "." + strings.ReplaceAll(rest, "/", ".") + "." + t.Name()
+}
+
+// reference returns the schema of a type as a field has it.
+func (s *schemas) reference(t reflect.Type) object {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return object{"type": "string", "format": "date-time"}
+	}
+	_, known := reflect.Zero(t).Interface().(typed)
+	if t.Kind() == reflect.Struct || known {
+		n := s.define(t)
+		return object{"$ref": s.prefix + n}
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint32, reflect.Uint:
+		return object{"type": "integer", "format": "int64"}
+	case reflect.Int32, reflect.Int16, reflect.Int8, reflect.Uint8, reflect.Uint16:
+		return object{"type": "integer", "format": "int32"}
+	case reflect.Float32, reflect.Float64:
+		return object{"type": "number", "format": "double"}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return object{"type": "string", "format": "byte"}
+		}
+		return object{"type": "array", "items": s.item(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": s.item(t.Elem())}
+	}
+	return object{"type": "object"}
+}
+
+// item is a reference where nothing stands beside it.
+func (s *schemas) item(t reflect.Type) object {
+	out := s.reference(t)
+	if s.v3 {
+		if ref, ok := out["$ref"]; ok {
+			return object{"allOf": []object{{"$ref": ref}}, "default": object{}}
+		}
+	}
+	return out
+}
+
+// define makes the schema of a named type, once, and returns its name.
+func (s *schemas) define(t reflect.Type) string {
+	n := name(t)
+	if _, ok := s.all[n]; ok {
+		return n
+	}
+	out := object{}
+	s.all[n] = out // before its fields, which may lead back
+	zero := reflect.Zero(t).Interface()
+	if d, ok := zero.(swagger); ok {
+		if text := d.SwaggerDoc()[""]; text != "" {
+			out["description"] = text
+		}
+	}
+	switch self, ok := zero.(typed); {
+	case ok:
+		s.own(out, self, zero)
+	case t.Kind() == reflect.Struct:
+		out["type"] = "object"
+		properties, required := object{}, []string{}
+		s.fields(t, properties, &required)
+		if len(properties) > 0 {
+			out["properties"] = properties
+		}
+		if len(required) > 0 {
+			slices.Sort(required)
+			out["required"] = required
+		}
+	}
+	if kinds := s.kinds[t]; len(kinds) > 0 {
+		out[extension] = gvks(kinds)
+	}
+	return n
+}
+
+// own is the schema of a type that encodes itself.
+func (s *schemas) own(out object, self typed, zero any) {
+	kinds := self.OpenAPISchemaType()
+	format := ""
+	if f, ok := zero.(formatted); ok {
+		format = f.OpenAPISchemaFormat()
+	}
+	if o, ok := zero.(oneOf); ok && s.v3 {
+		var any []object
+		for _, kind := range o.OpenAPIV3OneOfTypes() {
+			any = append(any, object{"type": kind})
+		}
+		out["oneOf"] = any
+	} else if len(kinds) > 0 {
+		out["type"] = kinds[0]
+	}
+	if format != "" {
+		out["format"] = format
+	}
+}
+
+// fields adds the fields of a struct, those of inlined ones among them.
+func (s *schemas) fields(t reflect.Type, properties object, required *[]string) {
+	var docs map[string]string
+	if d, ok := reflect.Zero(t).Interface().(swagger); ok {
+		docs = d.SwaggerDoc()
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if tag == "-" || f.PkgPath != "" && !f.Anonymous {
+			continue
+		}
+		if tag == "" {
+			inner := f.Type
+			for inner.Kind() == reflect.Pointer {
+				inner = inner.Elem()
+			}
+			if f.Anonymous && inner.Kind() == reflect.Struct {
+				s.fields(inner, properties, required)
+			}
+			continue
+		}
+		property := s.reference(f.Type)
+		if ref, ok := property["$ref"]; ok && s.v3 {
+			property = object{"allOf": []object{{"$ref": ref}}}
+		}
+		if text := docs[tag]; text != "" {
+			property["description"] = text
+		}
+		if strategy := f.Tag.Get("patchStrategy"); strategy != "" {
+			property["x-kubernetes-patch-strategy"] = strategy
+		}
+		if key := f.Tag.Get("patchMergeKey"); key != "" {
+			property["x-kubernetes-patch-merge-key"] = key
+		}
+		properties[tag] = property
+		if demanded(f.Type, options) {
+			*required = append(*required, tag)
+		}
+	}
+}
+
+// demanded says whether a field must be there. Tags do not tell it of lists and maps,
+// which are null as well where they are not left out.
+func demanded(t reflect.Type, options string) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		return false
+	}
+	return !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
+}
+
+const extension = "x-kubernetes-group-version-kind"
+
+func gvks(list []schema.GroupVersionKind) []object {
+	var out []object
+	for _, k := range list {
+		out = append(out, gvk(k))
+	}
+	return out
+}
+
+func gvk(k schema.GroupVersionKind) object {
+	return object{"group": k.Group, "version": k.Version, "kind": k.Kind}
+}
