@@ -32,6 +32,7 @@ type sshBlock struct {
 	Port            *int   `hcl:"port,optional"`
 	Key             string `hcl:"key,optional"`
 	Jump            string `hcl:"jump,optional"`
+	KnownHosts      string `hcl:"known_hosts,optional"`
 	PasswordEnv     string `hcl:"password_env,optional"`
 	SudoPasswordEnv string `hcl:"sudo_password_env,optional"`
 }
@@ -125,6 +126,9 @@ func decodeOneMachine(x *Context, b *hcl.Block, body hcl.Body, i instance) (conf
 		m.SSH = config.SSH{Host: s.Host, User: s.User, Port: deref(s.Port, m.SSH.Port), Jump: s.Jump, PasswordEnv: s.PasswordEnv, SudoPasswordEnv: s.SudoPasswordEnv}
 		if s.Key != "" {
 			m.SSH.Key = x.Path(s.Key)
+		}
+		if s.KnownHosts != "" {
+			m.SSH.KnownHosts = x.Path(s.KnownHosts)
 		}
 	}
 	if m.SSH.Port < 0 || m.SSH.Port > 65535 {

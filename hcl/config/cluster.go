@@ -7,10 +7,12 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"clusterctl/daemons/version"
 )
 
 // KubernetesVersion is the version of Kubernetes whose API this release serves.
-const KubernetesVersion = "v1.37.2"
+const KubernetesVersion = version.Kubernetes
 
 // Cluster is everything that a configuration declares.
 type Cluster struct {

@@ -40,6 +40,7 @@ type SSH struct {
 	Port            int
 	Key             string // path of a private key
 	Jump            string // [user@]host[:port] to go through
+	KnownHosts      string // path of a file of host keys
 	PasswordEnv     string // environment variable with the login password
 	SudoPasswordEnv string // environment variable with sudo's password
 }

@@ -75,7 +75,9 @@ func Resolve(m config.Machine, home string) (Target, error) {
 		}
 	}
 	t.KnownHosts = []string{filepath.Join(home, ".ssh", "known_hosts")}
-	if k := settings["userknownhostsfile"]; len(k) > 0 {
+	if m.SSH.KnownHosts != "" {
+		t.KnownHosts = []string{m.SSH.KnownHosts}
+	} else if k := settings["userknownhostsfile"]; len(k) > 0 {
 		t.KnownHosts = nil
 		for _, f := range strings.Fields(k[0]) {
 			t.KnownHosts = append(t.KnownHosts, expand(f, home))
