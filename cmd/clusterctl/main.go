@@ -64,6 +64,8 @@ func newRoot() *cobra.Command {
 		newOutput(),
 		newKubeconfig(),
 		newVersion(),
+		newDaemon(),
+		newDev(),
 		newAgent(),
 	)
 	return root

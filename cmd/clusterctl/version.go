@@ -2,15 +2,11 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"clusterctl/hcl/config"
+	"clusterctl/daemons/version"
 )
-
-// version is set by the linker for a release.
-var version = "dev"
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
@@ -18,15 +14,7 @@ func newVersion() *cobra.Command {
 		Short: "Say which release this is and which Kubernetes it brings",
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
-			revision := ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = " (" + s.Value[:min(12, len(s.Value))] + ")"
-					}
-				}
-			}
-			fmt.Fprintf(c.OutOrStdout(), "clusterctl %s%s, Kubernetes %s\n", version, revision, config.KubernetesVersion)
+			fmt.Fprintf(c.OutOrStdout(), "clusterctl %s, Kubernetes %s\n", version.Version, version.Kubernetes)
 		},
 	}
 }

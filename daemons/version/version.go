@@ -5,4 +5,4 @@ package version
 var Version = "dev"
 
 // Kubernetes is the API version that clients see at /version and on nodes.
-const Kubernetes = "v1.37.0"
+const Kubernetes = "v1.37.2"

@@ -22,12 +22,12 @@ import (
 
 const usage = `Usage: lab [-name NAME] COMMAND
 
-  up [N | NAME…]        make and boot N machines (m1, m2, …), or machines of these names
+  up [N | NAME…]        make and boot N machines (m1, m2, …), or those named; NAME=ADDRESS chooses the address
   down                  end them and remove all traces
   list                  names, addresses
   ssh MACHINE [LINE]    a shell, or one command line, as root
   exec COMMAND [ARG…]   run a command of this host in the lab's network
-  env                   shell settings for ssh and clusterctl: eval "$(lab env)"
+  home                  a home directory whose .ssh reaches the machines: HOME=$(lab home) lab exec clusterctl …
   cut MACHINE           take a machine off the network
   heal MACHINE          put it back
   kill MACHINE          cut a machine's power; its disk is kept
@@ -72,8 +72,8 @@ func run(ctx context.Context, name string, args []string) error {
 			fmt.Println(m.Name, m.Address)
 		}
 		return nil
-	case "env":
-		fmt.Printf("export LAB_KEY=%s LAB_KNOWN_HOSTS=%s\n", lab.Key(), lab.KnownHosts())
+	case "home":
+		fmt.Println(lab.Home())
 		return nil
 	case "exec":
 		if len(args) == 0 {

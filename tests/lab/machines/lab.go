@@ -24,7 +24,7 @@ import (
 // Options says what lab to bring up.
 type Options struct {
 	Name     string    // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
-	Machines []string  // names, each at most 11 characters; they get 10.99.0.11 and following addresses
+	Machines []string  // name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given
 	Log      io.Writer // progress; nil means none
 }
 
@@ -88,7 +88,7 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 			err = errors.Join(err, lab.Down(context.WithoutCancel(ctx)))
 		}
 	}()
-	if err := os.MkdirAll(lab.dir(), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(lab.Home(), ".ssh"), 0o700); err != nil {
 		return nil, err
 	}
 	if err := lab.makeKeys(); err != nil {
@@ -101,13 +101,16 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	for range 10 {
 		address = address.Next()
 	}
-	for _, name := range o.Machines {
-		m := &Machine{lab: lab, Name: name, Address: address.String()}
+	for _, entry := range o.Machines {
+		name, given, ok := strings.Cut(entry, "=")
+		m := &Machine{lab: lab, Name: name, Address: given}
+		if !ok {
+			m.Address, address = address.String(), address.Next()
+		}
 		lab.Machines = append(lab.Machines, m)
 		if err := m.create(base); err != nil {
 			return nil, fmt.Errorf("create machine %s: %w", name, err)
 		}
-		address = address.Next()
 	}
 	if err := lab.save(); err != nil {
 		return nil, err
@@ -168,10 +171,14 @@ func (l *Lab) Machine(name string) *Machine {
 
 // Key is the path of the private SSH key that every machine accepts for root, for
 // admin (who may sudo with the password "admin") and for guest (who may not).
-func (l *Lab) Key() string { return filepath.Join(l.dir(), "id_ed25519") }
+func (l *Lab) Key() string { return filepath.Join(l.Home(), ".ssh", "id_ed25519") }
 
 // KnownHosts is the path of a known_hosts file with every machine's key.
-func (l *Lab) KnownHosts() string { return filepath.Join(l.dir(), "known_hosts") }
+func (l *Lab) KnownHosts() string { return filepath.Join(l.Home(), ".ssh", "known_hosts") }
+
+// Home is a home directory with that key and those hosts, for programs that look
+// there by themselves.
+func (l *Lab) Home() string { return filepath.Join(l.dir(), "home") }
 
 // Command is exec.CommandContext in the lab's network.
 func (l *Lab) Command(ctx context.Context, name string, args ...string) *exec.Cmd {

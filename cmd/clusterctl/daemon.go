@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers"
+	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/version"
+)
+
+// daemon is one of the cluster's daemons: its flags, set on the configuration that
+// start then runs with.
+type daemon struct {
+	name, short string
+	make        func() (cfg any, start func(context.Context, run.Env) error)
+}
+
+// daemons is every daemon, by the name that ps, systemctl and journalctl show.
+var daemons = []daemon{
+	{"kube-apiserver", "serve the Kubernetes API from etcd", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultAPIServer()
+		return &cfg, func(ctx context.Context, env run.Env) error { return apiserver.Run(ctx, cfg, env) }
+	}},
+	{"kube-controller-manager", "run the controllers", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultControllerManager()
+		return &cfg, func(ctx context.Context, env run.Env) error { return controllers.Run(ctx, cfg, env) }
+	}},
+	{"kubelet", "run the pods of this node", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultKubelet()
+		return &cfg, func(ctx context.Context, env run.Env) error {
+			file, err := kubeletFile(cfg.Config)
+			if err != nil {
+				return err
+			}
+			return kubelet.Run(ctx, cfg, file, env)
+		}
+	}},
+}
+
+// newDaemon returns the verb that runs a daemon in the foreground. The binary does the
+// same when it is called by a link of a daemon's name.
+func newDaemon() *cobra.Command {
+	cmd := &cobra.Command{Use: "daemon NAME", Short: "Run one of the cluster's daemons in the foreground", Hidden: true}
+	for _, d := range daemons {
+		cmd.AddCommand(d.command(d.name))
+	}
+	return cmd
+}
+
+// linked returns the command of the daemon whose name the binary was called by, or nil.
+func linked(arg0 string) *cobra.Command {
+	for _, d := range daemons {
+		if filepath.Base(arg0) == d.name {
+			return d.command(d.name)
+		}
+	}
+	return nil
+}
+
+func (d daemon) command(use string) *cobra.Command {
+	cfg, start := d.make()
+	var verbosity int
+	cmd := &cobra.Command{
+		Use: use, Short: d.short, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " + version.Version + ")",
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), d.name, verbosity, start)
+		},
+	}
+	cmd.Flags().AddFlagSet(config.Flags(d.name, cfg))
+	cmd.Flags().AddFlagSet(pflag.NewFlagSet(d.name, pflag.ContinueOnError))
+	cmd.Flags().IntVarP(&verbosity, "v", "v", 2, "how much to log: 2 is usual, 4 adds details")
+	return cmd
+}
+
+// serve runs a daemon until the context ends, telling systemd how it is.
+func serve(ctx context.Context, name string, verbosity int, start func(context.Context, run.Env) error) error {
+	log := newLog(verbosity).With("daemon", name)
+	klog.SetSlogLogger(log)
+	env := run.NewEnv(log)
+	// The notifier outlives the daemon's own stop, to tell of it.
+	var wg sync.WaitGroup
+	notify, stop := context.WithCancel(ctx)
+	wg.Go(func() { run.Notify(notify, env.Health) })
+	log.Info("starting", "version", version.Version)
+	err := start(ctx, env)
+	stop()
+	wg.Wait()
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		log.Info("stopped")
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+func newLog(verbosity int) *slog.Logger {
+	level := slog.LevelInfo
+	if verbosity >= 4 {
+		level = slog.LevelDebug
+	}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey && len(groups) == 0 && os.Getenv("JOURNAL_STREAM") != "" {
+			return slog.Attr{} // the journal has the time
+		}
+		return a
+	}}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// kubeletFile reads a KubeletConfiguration over the defaults; a field that is not
+// known is an error.
+func kubeletFile(path string) (config.KubeletFile, error) {
+	file := config.DefaultKubeletFile()
+	if path == "" {
+		return file, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return file, fmt.Errorf("read the kubelet's configuration: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return file, fmt.Errorf("read the kubelet's configuration %s: %w", path, err)
+	}
+	return file, nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers"
+	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/run"
+)
+
+// dev is a cluster in one process, with etcd beside it.
+type dev struct {
+	nodes      int
+	data       string
+	port       int
+	kubeconfig string
+	verbosity  int
+
+	files devFiles
+	log   *slog.Logger
+}
+
+func newDev() *cobra.Command {
+	d := &dev{}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a cluster of pretended nodes in one process, to develop against or to try the API",
+		Long: `Runs etcd, and in this process the API server, scheduler, controllers and a number
+of nodes whose containers are only pretended. It needs no root. The kubeconfig is
+written below the data directory; interrupt it to end everything.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
+	}
+	cmd.Flags().IntVar(&d.nodes, "nodes", 1, "number of nodes")
+	cmd.Flags().StringVar(&d.data, "data", "", "directory of all state, kept; a temporary one that is removed when empty")
+	cmd.Flags().IntVar(&d.port, "port", 0, "port of the API server; a free one when 0")
+	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig when empty")
+	cmd.Flags().IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 details")
+	return cmd
+}
+
+func (d *dev) run(cmd *cobra.Command) (err error) {
+	started := time.Now()
+	if d.nodes < 0 || d.nodes > 5000 {
+		return fmt.Errorf("--nodes %d: between 0 and 5000", d.nodes)
+	}
+	if d.data == "" {
+		if d.data, err = os.MkdirTemp("", "clusterctl-dev-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(d.data)) }()
+	}
+	d.log = newLog(d.verbosity)
+	if d.verbosity == 0 {
+		d.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
+	}
+	klog.SetSlogLogger(d.log)
+	if d.port == 0 {
+		if d.port, err = freePort(); err != nil {
+			return err
+		}
+	}
+	if d.files, err = writeDevFiles(d.data, d.port, d.kubeconfig); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(cmd.Context())
+	etcdURL, err := d.startEtcd(ctx, g)
+	if err != nil {
+		return err
+	}
+	api := run.NewEnv(d.log.With("daemon", "kube-apiserver"))
+	g.Go(func() error { return apiserver.Run(ctx, d.apiServer(etcdURL), api) })
+	g.Go(func() error {
+		if err := waitReady(ctx, api.Health); err != nil {
+			return err
+		}
+		d.startRest(ctx, g)
+		fmt.Fprintf(cmd.OutOrStdout(), "Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n",
+			d.port, time.Since(started).Milliseconds(), d.nodes, d.files.admin)
+		return nil
+	})
+	err = g.Wait()
+	if cmd.Context().Err() != nil {
+		return nil // interrupted, as meant
+	}
+	return err
+}
+
+func (d *dev) apiServer(etcdURL string) config.APIServer {
+	cfg := config.DefaultAPIServer()
+	f := d.files
+	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", "127.0.0.1", d.port
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path("apiserver.crt"), f.path("apiserver.key"), f.path("ca.crt")
+	cfg.EtcdServers = []string{etcdURL}
+	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path("etcd-ca.crt"), f.path("apiserver-etcd-client.crt"), f.path("apiserver-etcd-client.key")
+	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{f.path("sa.pub")}, f.path("sa.key")
+	return cfg
+}
+
+// startRest starts everything that needs the API.
+func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error {
+		cfg := config.DefaultControllerManager()
+		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, false, d.files.path("ca.crt")
+		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
+		return controllers.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")))
+	})
+	pods := netip.MustParseAddr("10.128.0.0")
+	for i := range d.nodes {
+		name := "node-" + strconv.Itoa(i+1)
+		network := netip.PrefixFrom(pods, 24)
+		for range 256 {
+			pods = pods.Next()
+		}
+		g.Go(func() error {
+			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
+			kubeconfig, err := d.files.node(name)
+			if err != nil {
+				return err
+			}
+			cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir = kubeconfig, name, filepath.Join(d.data, "nodes", name)
+			cfg.NodeIP = []string{"127.0.0.1"}
+			return kubelet.RunWith(ctx, cfg, file, run.NewEnv(d.log.With("daemon", "kubelet", "node", name)),
+				kubelet.Hollow(name, 8, 32<<30, network, filepath.Join(cfg.RootDir, "logs")))
+		})
+	}
+}
+
+// startEtcd runs the bundle's etcd as a child that ends with this process.
+func (d *dev) startEtcd(ctx context.Context, g *errgroup.Group) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(filepath.Dir(self), "etcd")
+	if _, err := os.Stat(binary); err != nil {
+		return "", fmt.Errorf("etcd is not beside %s: run `make build`: %w", self, err)
+	}
+	client, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	peer, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	clientURL, peerURL := fmt.Sprintf("https://127.0.0.1:%d", client), fmt.Sprintf("https://127.0.0.1:%d", peer)
+	f := d.files
+	cfg := config.Etcd{
+		Name: "dev", DataDir: filepath.Join(d.data, "etcd"),
+		ListenClientURLs: []string{clientURL}, AdvertiseClientURLs: []string{clientURL},
+		ListenPeerURLs: []string{peerURL}, InitialAdvertisePeerURLs: []string{peerURL}, InitialCluster: "dev=" + peerURL, InitialClusterState: "new",
+		CertFile: f.path("etcd.crt"), KeyFile: f.path("etcd.key"), TrustedCAFile: f.path("etcd-ca.crt"), ClientCertAuth: true,
+		PeerCertFile: f.path("etcd.crt"), PeerKeyFile: f.path("etcd.key"), PeerTrustedCAFile: f.path("etcd-ca.crt"), PeerClientCertAuth: true,
+		UnsafeNoFsync: true,
+	}
+	out, err := os.OpenFile(filepath.Join(d.data, "etcd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, binary, config.Args(&cfg, &config.Etcd{})...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	g.Go(func() error {
+		defer out.Close()
+		if err := cmd.Run(); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("etcd ended: %w; see %s", err, out.Name())
+		}
+		return nil
+	})
+	return clientURL, nil
+}
+
+func waitReady(ctx context.Context, h *run.Health) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := h.Err(true)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the API server did not get ready: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func freePort() (int, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,181 @@
+// Package cluster brings a configuration up on a lab of machines with the real
+// binaries, for the demo, the end-to-end tests and the benchmarks.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"clusterctl/tests/lab/machines"
+)
+
+// Cluster is a lab, a configuration for it, and the programs to work on it.
+type Cluster struct {
+	Lab     *machines.Lab
+	Folder  string // the configuration
+	Bundle  string // where clusterctl and kubectl are
+	Kubectl string // path of the kubectl in use
+}
+
+// Options says what to bring up.
+type Options struct {
+	Name     string
+	Machines []string          // as machines.Options
+	Files    map[string]string // the configuration: names to contents
+	Log      io.Writer
+}
+
+// New boots the machines and lays the configuration, and applies nothing.
+func New(ctx context.Context, o Options) (*Cluster, error) {
+	bundle, err := Bundle()
+	if err != nil {
+		return nil, err
+	}
+	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Lab: lab, Folder: filepath.Join(lab.Home(), "cluster"), Bundle: bundle, Kubectl: filepath.Join(bundle, "kubectl")}
+	for name, content := range o.Files {
+		if err := c.Write(name, content); err != nil {
+			return nil, errors.Join(err, lab.Down(context.WithoutCancel(ctx)))
+		}
+	}
+	return c, nil
+}
+
+// Open returns a cluster that an earlier process made.
+func Open(name string) (*Cluster, error) {
+	bundle, err := Bundle()
+	if err != nil {
+		return nil, err
+	}
+	lab, err := machines.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Lab: lab, Folder: filepath.Join(lab.Home(), "cluster"), Bundle: bundle, Kubectl: filepath.Join(bundle, "kubectl")}, nil
+}
+
+// Bundle is the directory of the binaries: CLUSTERCTL_BUNDLE, or bin/ of the
+// repository that the working directory is in.
+func Bundle() (string, error) {
+	if dir := os.Getenv("CLUSTERCTL_BUNDLE"); dir != "" {
+		return dir, nil
+	}
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin")
+	if _, err := os.Stat(filepath.Join(dir, "clusterctl")); err != nil {
+		return "", fmt.Errorf("the bundle is not built: run make build: %w", err)
+	}
+	return dir, nil
+}
+
+// Root is the repository that the working directory is in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not inside the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Write puts a file into the configuration.
+func (c *Cluster) Write(name, content string) error {
+	path := filepath.Join(c.Folder, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(content), 0o600)
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig, once Apply has been run.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Lab.Home(), "kubeconfig") }
+
+// Ctl is clusterctl in the lab's network, in the configuration's folder.
+func (c *Cluster) Ctl(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := c.Lab.Command(ctx, filepath.Join(c.Bundle, "clusterctl"), args...)
+	cmd.Dir, cmd.Env = c.Folder, c.env()
+	return cmd
+}
+
+// Kube is kubectl in the lab's network, as the administrator.
+func (c *Cluster) Kube(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := c.Lab.Command(ctx, c.Kubectl, args...)
+	cmd.Dir, cmd.Env = c.Folder, c.env()
+	return cmd
+}
+
+func (c *Cluster) env() []string {
+	var out []string
+	for _, e := range os.Environ() {
+		if key, _, _ := strings.Cut(e, "="); key != "HOME" && key != "KUBECONFIG" && !strings.HasPrefix(key, "XDG_") && key != "SSH_AUTH_SOCK" {
+			out = append(out, e)
+		}
+	}
+	return append(out, "HOME="+c.Lab.Home(), "KUBECONFIG="+c.Kubeconfig())
+}
+
+// Apply brings the cluster to what the configuration says, and writes the kubeconfig.
+func (c *Cluster) Apply(ctx context.Context, out io.Writer) error {
+	apply := c.Ctl(ctx, "apply", "--auto-approve")
+	apply.Stdout, apply.Stderr = out, out
+	if err := apply.Run(); err != nil {
+		return fmt.Errorf("clusterctl apply: %w", err)
+	}
+	var text bytes.Buffer
+	kubeconfig := c.Ctl(ctx, "kubeconfig")
+	kubeconfig.Stdout, kubeconfig.Stderr = &text, out
+	if err := kubeconfig.Run(); err != nil {
+		return fmt.Errorf("clusterctl kubeconfig: %w", err)
+	}
+	return os.WriteFile(c.Kubeconfig(), text.Bytes(), 0o600)
+}
+
+// Output runs a command and returns what it printed; an error has what it said on stderr.
+func Output(cmd *exec.Cmd) (string, error) {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return string(out), nil
+}
+
+// Eventually runs try until it returns nil, and returns its last error when that takes
+// longer than limit.
+func Eventually(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

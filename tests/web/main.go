@@ -1,0 +1,54 @@
+// Command web is the workload of the demo and the tests: it says on every path which
+// host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func main() {
+	address := flag.String("listen", ":8080", "where to listen")
+	flag.Parse()
+	host, _ := os.Hostname()
+	var unready atomic.Bool
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		fmt.Fprintf(w, "%s serves %s%s\n", host, client, greeting())
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if unready.Load() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("POST /ready/{is}", func(_ http.ResponseWriter, r *http.Request) { unready.Store(r.PathValue("is") != "true") })
+	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		<-stop
+		_ = server.Close()
+	}()
+	fmt.Println("listening on", *address)
+	if err := server.ListenAndServe(); err != http.ErrServerClosed {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func greeting() string {
+	if g := os.Getenv("GREETING"); g != "" {
+		return ": " + g
+	}
+	return ""
+}
