@@ -19,6 +19,7 @@ func main() {
 	root := linked(os.Args[0])
 	if root == nil {
 		root = newRoot()
+		root.SetArgs(long(os.Args[1:]))
 	}
 	code := execute(ctx, root)
 	stop()
