@@ -15,9 +15,7 @@ func (s *Server) serveResource(q *request) error {
 		return pageNotFound()
 	}
 	if !q.served.Namespaced {
-		// The path of a namespace itself carries its name twice over.
-		defer func(namespace string) { q.Namespace = namespace }(q.Namespace)
-		q.Namespace = ""
+		q.Namespace = "" // the path of a namespace itself carries its name twice over
 	}
 	if q.Subresource != "" {
 		return s.serveSubresource(q)
@@ -29,6 +27,9 @@ func (s *Server) serveResource(q *request) error {
 		return s.review(q)
 	}
 	if q.served.Verbs != nil && !slices.Contains(q.served.Verbs, q.Verb) {
+		return methodNotAllowed(q)
+	}
+	if q.Name == "" && (q.Verb == "update" || q.Verb == "patch") {
 		return methodNotAllowed(q)
 	}
 	switch q.Verb {

@@ -49,6 +49,8 @@ func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.C
 	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
 }
 
+type apiserverOptions = apiserver.Options
+
 // stores are those that the tests run over.
 var stores = map[string]func(t testing.TB) store.Store{
 	"memory": func(t testing.TB) store.Store {

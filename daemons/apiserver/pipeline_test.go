@@ -1,0 +1,108 @@
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver"
+)
+
+// stage is every part of the pipeline in one, refusing what is named after it.
+type stage struct{ order []string }
+
+func (s *stage) Authenticate(r *http.Request) (api.User, bool, error) {
+	switch r.Header.Get("Authorization") {
+	case "":
+		return api.User{}, false, nil
+	case "Bearer good":
+		return api.User{Name: "jane"}, true, nil
+	}
+	return api.User{}, false, errors.New("unknown token")
+}
+
+func (s *stage) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	if r.GroupVersionResource.Resource == "secrets" {
+		return api.NoOpinion, "", nil
+	}
+	return api.Allow, "", nil
+}
+
+func (s *stage) Admit(_ context.Context, a *api.Admission) error {
+	s.order = append(s.order, "admit")
+	if m, ok := a.Object.(*corev1.ConfigMap); ok {
+		m.Labels = map[string]string{"mutated": "yes"}
+	}
+	if a.Name == "refused-by-mutator" {
+		return apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, errors.New("mutators say no"))
+	}
+	return nil
+}
+
+func (s *stage) Validate(_ context.Context, a *api.Admission) error {
+	s.order = append(s.order, "validate")
+	if a.Name == "refused-by-validator" {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.Name, errors.New("validators say no"))
+	}
+	return nil
+}
+
+func TestEveryStageRefusesWithItsOwnStatusS12(t *testing.T) {
+	s := &stage{}
+	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
+		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{s}, []api.Authorizer{s}, true
+		o.Mutators, o.Validators = []api.Mutator{s}, []api.Validator{s}
+	})
+	ctx := bounded(t)
+	nobody, wrong := *cfg, *cfg
+	wrong.BearerToken = "bad"
+	cfg.BearerToken = "good"
+	for name, c := range map[string]*kubernetes.Clientset{"nobody": kubernetes.NewForConfigOrDie(&nobody), "wrong": kubernetes.NewForConfigOrDie(&wrong)} {
+		if _, err := c.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, path := range []string{"/livez", "/readyz", "/healthz", "/version"} {
+		if answer, _ := raw(t, &nobody, "GET", path, "", nil); answer.StatusCode != 200 {
+			t.Errorf("%s for anybody: %d", path, answer.StatusCode)
+		}
+	}
+	if answer, _ := raw(t, &nobody, "GET", "/metrics", "", nil); answer.StatusCode != 401 {
+		t.Errorf("metrics for anybody: %d", answer.StatusCode)
+	}
+	client := kubernetes.NewForConfigOrDie(cfg)
+	_, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || err.Error() != `secrets is forbidden: User "jane" cannot list resource "secrets" in API group "" in the namespace "default"` {
+		t.Errorf("not allowed: %v", err)
+	}
+	maps := client.CoreV1().ConfigMaps("default")
+	for _, name := range []string{"refused-by-mutator", "refused-by-validator"} {
+		if _, err := maps.Create(ctx, configMap(name), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.order = nil
+	if _, err := maps.Create(ctx, configMap("Invalid_"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("invalid: %v", err)
+	}
+	if len(s.order) != 1 || s.order[0] != "admit" {
+		t.Errorf("an invalid object went through %v", s.order)
+	}
+	s.order = nil
+	made, err := maps.Create(ctx, configMap("good"), metav1.CreateOptions{})
+	if err != nil || made.Labels["mutated"] != "yes" || len(s.order) != 2 || s.order[0] != "admit" {
+		t.Errorf("created %+v through %v: %v", made, s.order, err)
+	}
+	list, err := maps.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		t.Errorf("what was refused is stored: %v, %v", list, err)
+	}
+}
