@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
@@ -63,6 +64,9 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 
 // engine wires everything that a run needs.
 func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engine, error) {
+	// client-go logs what it also returns; a run says it once, in its own words.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	store, err := f.store(c)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func Preflight(m config.Machine, f host.Facts, s *state.State) (errs, warnings [
 	if m.Has(config.RoleNode) {
 		for _, name := range f.SysctlFrozen {
 			if f.Sysctl[name] != host.Sysctls[name] {
-				warnings = append(warnings, fmt.Sprintf("%s: the kernel setting %s cannot be written there (it is %q, wanted %q); it is left as it is.", m.Address, name, f.Sysctl[name], host.Sysctls[name]))
+				warnings = append(warnings, fmt.Sprintf("the kernel setting %s cannot be written (it is %q, wanted %q); it is left as it is", name, f.Sysctl[name], host.Sysctls[name]))
 			}
 		}
 	}
@@ -108,4 +109,20 @@ func CertificateLine(next, now time.Time) string {
 		return fmt.Sprintf("Certificates: one expired %d days ago.", -days)
 	}
 	return fmt.Sprintf("Certificates: the next expires in %d days.", days)
+}
+
+// Warnings says each finding once, with the machines that it is about.
+func Warnings(found map[string][]string) []string {
+	var list []string
+	for _, text := range slices.Sorted(maps.Keys(found)) {
+		machines := found[text]
+		slices.Sort(machines)
+		where := strings.Join(machines, ", ")
+		const most = 3
+		if len(machines) > most {
+			where = fmt.Sprintf("%s and %d more", strings.Join(machines[:most], ", "), len(machines)-most)
+		}
+		list = append(list, where+": "+text+".")
+	}
+	return list
 }

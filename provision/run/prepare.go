@@ -155,6 +155,7 @@ const factsTimeout = 30 * time.Second
 
 func (p *Prepared) connect(ctx context.Context) error {
 	var mu sync.Mutex
+	found := map[string][]string{}
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		err := p.reach(ctx, m)
 		if err != nil && m.action == plan.Remove {
@@ -169,14 +170,16 @@ func (p *Prepared) connect(ctx context.Context) error {
 		}
 		errs, warnings := plan.Preflight(m.Machine, m.facts, p.State)
 		mu.Lock()
-		p.Plan.Warnings = append(p.Plan.Warnings, warnings...)
+		for _, w := range warnings {
+			found[w] = append(found[w], m.Address)
+		}
 		mu.Unlock()
 		if len(errs) > 0 {
 			return errors.New(strings.Join(errs, "; "))
 		}
 		return nil
 	})
-	slices.Sort(p.Plan.Warnings)
+	p.Plan.Warnings = plan.Warnings(found)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -44,6 +45,7 @@ type Client struct {
 	jump    *ssh.Client
 	agent   net.Conn
 	stop    chan struct{}
+	once    sync.Once
 }
 
 // Dial logs in. The machine is tried for the whole timeout.
@@ -95,7 +97,7 @@ func Dial(ctx context.Context, m config.Machine, o Options) (*Client, error) {
 func (c *Client) Close() error {
 	var err error
 	if c.Client != nil {
-		close(c.stop)
+		c.once.Do(func() { close(c.stop) })
 		err = c.Client.Close()
 	}
 	if c.jump != nil {
