@@ -125,6 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.cache.Run(ctx) })
 	g.Go(func() error { return s.bootstrap(ctx) })
 	g.Go(func() error { return s.watchStore(ctx) })
+	g.Go(func() error { return s.compact(ctx) })
 	if s.o.AdvertiseAddress != "" {
 		g.Go(func() error { return s.advertise(ctx) })
 	}

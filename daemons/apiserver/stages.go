@@ -21,6 +21,7 @@ func (s *Server) stages() []func(*request) error {
 	return []func(*request) error{
 		s.admitInFlight,
 		s.identify,
+		s.impersonate,
 		s.authorize,
 		s.negotiate,
 		s.answer,

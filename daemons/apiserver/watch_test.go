@@ -296,16 +296,18 @@ func TestAWatchListEndsItsBeginningWithABookmark(t *testing.T) {
 	})
 }
 
-func TestAnOldRevisionIsGone(t *testing.T) {
-	over(t, func(t *testing.T, cfg *rest.Config) {
-		ctx := bounded(t)
-		maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
-		if _, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: "1"}); err != nil && !apierrors.IsResourceExpired(err) {
-			t.Errorf("watch from 1: %v", err)
-		}
-		answer, data := raw(t, cfg, "GET", "/api/v1/configmaps?resourceVersion=99999999", "", nil)
-		if answer.StatusCode != 504 || !strings.Contains(string(data), string(metav1.CauseTypeResourceVersionTooLarge)) {
-			t.Errorf("list at a future revision: %d %s", answer.StatusCode, data)
-		}
-	})
+func TestRevisionsOutOfReach(t *testing.T) {
+	s := stores["memory"](t)
+	first := start(t, s, nil)
+	fill(t, bounded(t), kubernetes.NewForConfigOrDie(first), 1)
+	// Another server begins where the store is now: what was before has left its log.
+	cfg := start(t, s, nil)
+	answer, data := raw(t, cfg, "GET", "/api/v1/configmaps?watch=1&resourceVersion=1", "", nil)
+	if answer.StatusCode != 410 || !strings.Contains(string(data), string(metav1.StatusReasonExpired)) {
+		t.Errorf("watch from the beginning: %d %s", answer.StatusCode, data)
+	}
+	answer, data = raw(t, cfg, "GET", "/api/v1/configmaps?resourceVersion=99999999", "", nil)
+	if answer.StatusCode != 504 || !strings.Contains(string(data), string(metav1.CauseTypeResourceVersionTooLarge)) {
+		t.Errorf("list at a future revision: %d %s", answer.StatusCode, data)
+	}
 }

@@ -1,0 +1,236 @@
+package cache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/memory"
+)
+
+func podKind() *kinds.Kind {
+	return &kinds.Kind{
+		GVK: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Namespaced: true,
+		New: func() runtime.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} },
+		Fields: func(obj runtime.Object) fields.Set {
+			return fields.Set{"spec.nodeName": obj.(*corev1.Pod).Spec.NodeName}
+		},
+		IndexedFields: []string{"spec.nodeName"},
+	}
+}
+
+func makeEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, revision int64) *Entry {
+	namespace, name, _ := strings.Cut(key, "/")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+	data, err := Encode(k, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewEntry(k, key, data, revision, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// state is what a model of the cache holds: key to revision and node.
+type state map[string][2]string
+
+func (s *Snapshot) state() state {
+	out := state{}
+	s.Ascend("", "", func(e *Entry) bool {
+		node, _ := e.Field("spec.nodeName")
+		out[e.Key] = [2]string{fmt.Sprint(e.Revision), node}
+		return true
+	})
+	return out
+}
+
+func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
+	k := podKind()
+	rapid.Check(t, func(t *rapid.T) {
+		r := newResource(k)
+		model, past := state{}, map[int64]state{0: {}}
+		var readers []*reader
+		for revision := int64(1); revision <= int64(rapid.IntRange(1, 40).Draw(t, "revisions")); revision++ {
+			if rapid.Bool().Draw(t, "watch") {
+				topic := rapid.SampledFrom([]Topic{{}, {Namespace: "a"}, {Key: "b/x"}, {Field: 1, Value: "n1"}}).Draw(t, "topic")
+				c, err := r.Watch(topic, revision-1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				readers = append(readers, &reader{topic: topic, cursor: c})
+			}
+			key := rapid.SampledFrom([]string{"a/x", "a/y", "b/x", "b/y"}).Draw(t, "key")
+			before, had := model[key]
+			node := rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")
+			c := change{key: key, revision: revision}
+			if gone := had && rapid.Bool().Draw(t, "delete"); gone {
+				delete(model, key)
+				node = ""
+			} else {
+				c.entry = makeEntry(t, k, key, node, revision)
+				model[key] = [2]string{fmt.Sprint(revision), node}
+			}
+			r.apply([]change{c})
+			past[revision] = maps.Clone(model)
+			for _, rd := range readers {
+				concerned := rd.topic == Topic{} || rd.topic.Namespace != "" && strings.HasPrefix(key, rd.topic.Namespace+"/") ||
+					rd.topic.Key == key || rd.topic.Field == 1 && (node == "n1" || had && before[1] == "n1")
+				if concerned {
+					rd.want = append(rd.want, revision)
+				}
+				if rapid.Bool().Draw(t, "read") {
+					rd.read(t)
+				}
+			}
+		}
+		for revision, want := range past {
+			s, err := r.At(revision)
+			if err != nil || !maps.Equal(s.state(), want) {
+				t.Fatalf("at %d: %v, want %v (%v)", revision, s.state(), want, err)
+			}
+		}
+		byNode := state{}
+		r.Snapshot().AscendField("spec.nodeName", "n1", "", "", func(e *Entry) bool {
+			byNode[e.Key] = model[e.Key]
+			return true
+		})
+		for key, v := range model {
+			if _, ok := byNode[key]; ok != (v[1] == "n1") {
+				t.Fatalf("index has %v of %v", byNode, model)
+			}
+		}
+		for _, rd := range readers {
+			rd.read(t)
+			if !slices.Equal(rd.got, rd.want) {
+				t.Fatalf("%+v was told %v, want %v", rd.topic, rd.got, rd.want)
+			}
+			rd.cursor.Close()
+		}
+		if n := len(r.topics.byKey) + len(r.topics.byNamespace) + len(r.topics.byField[0]); n != 0 {
+			t.Fatalf("%d topics are left", n)
+		}
+	})
+}
+
+// reader is a watcher, with what it was told and what it should have been.
+type reader struct {
+	topic     Topic
+	cursor    *Cursor
+	got, want []int64
+}
+
+func (r *reader) read(t *rapid.T) {
+	events, _, err := r.cursor.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		r.got = append(r.got, e.Revision)
+	}
+}
+
+func TestASlowCursorIsToldToListAgain(t *testing.T) {
+	k := podKind()
+	r := newResource(k)
+	all, err := r.Watch(Topic{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := r.Watch(Topic{Namespace: "a"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet, err := r.Watch(Topic{Namespace: "b"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := makeEntry(t, k, "a/x", "", 1)
+	for revision := int64(1); revision <= 2*logSize+1; revision++ {
+		r.apply([]change{{key: "a/x", revision: revision, entry: e.at(revision)}})
+	}
+	for _, c := range []*Cursor{all, ns} {
+		if _, _, err := c.Next(); !errors.Is(err, ErrExpired) {
+			t.Errorf("slow cursor: %v", err)
+		}
+	}
+	if events, _, err := quiet.Next(); err != nil || len(events) != 0 {
+		t.Errorf("a watcher of another namespace: %v", err)
+	}
+	if _, err := r.Watch(Topic{}, 1); !errors.Is(err, ErrExpired) {
+		t.Errorf("watch from long ago: %v", err)
+	}
+	if _, err := r.At(1); !errors.Is(err, ErrExpired) {
+		t.Errorf("list of long ago: %v", err)
+	}
+}
+
+func TestTheResourceVersionIsSplicedIn(t *testing.T) {
+	k := podKind()
+	e := makeEntry(t, k, "a/x", "n", 42)
+	var pod corev1.Pod
+	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "42" || pod.Name != "x" || pod.Spec.NodeName != "n" {
+		t.Errorf("ours: %s, %v", e.AppendJSON(nil), err)
+	}
+	foreign := `{ "metadata" : {"resourceVersion":"7","name":"x","namespace":"a","annotations":{"q":"a\"}{"}}, "kind":"Pod","apiVersion":"v1"}`
+	e, err := NewEntry(k, "a/x", []byte(foreign), 43, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(e.AppendJSON(nil), &pod); err != nil || pod.ResourceVersion != "43" || pod.Annotations["q"] != `a"}{` {
+		t.Errorf("foreign: %s, %v", e.AppendJSON(nil), err)
+	}
+	var meta metav1.ObjectMeta
+	if err := json.Unmarshal(e.AppendMetadata(nil), &meta); err != nil || meta.ResourceVersion != "43" || meta.Annotations["q"] != `a"}{` {
+		t.Errorf("metadata: %s, %v", e.AppendMetadata(nil), err)
+	}
+}
+
+func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	k := podKind()
+	c := New(s, "/registry", []*kinds.Kind{k}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	r := c.Resource(k.GR())
+	for i := range 200 {
+		key := fmt.Sprintf("a/p%d", i)
+		data := makeEntry(t, k, key, "", 0).JSON
+		if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: c.Key(k, key), Value: data}, {Key: "/elsewhere"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 { // a revision that the cache's watch is not told of by itself
+			if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/elsewhere"}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Current(ctx); err != nil || r.Get(key) == nil {
+			t.Fatalf("%s was written and is not read: %v", key, err)
+		}
+	}
+}

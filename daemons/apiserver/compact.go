@@ -1,0 +1,36 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"clusterctl/daemons/store"
+)
+
+// compactEvery is how long the store keeps what was overwritten, upstream's interval.
+const compactEvery = 5 * time.Minute
+
+// compact lets the store forget what is older than the interval. Several servers do
+// so; whoever is late finds it done.
+func (s *Server) compact(ctx context.Context) error {
+	tick := time.NewTicker(compactEvery)
+	defer tick.Stop()
+	before := int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if before > 0 {
+			call, cancel := context.WithTimeout(ctx, 30*time.Second)
+			err := s.o.Store.Compact(call, before)
+			cancel()
+			if err != nil && !errors.Is(err, store.ErrCompacted) && ctx.Err() == nil {
+				s.log.Warn("compact the store", "revision", before, "err", err)
+			}
+		}
+		before = s.cache.Reached()
+	}
+}
