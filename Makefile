@@ -51,6 +51,23 @@ deps: ## Install the Debian packages that the build, the lab and the tests need
 		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
+# What tests drive a cluster with: a current kubectl, Debian's, and a stock etcdctl.
+KUBECTL_VERSION := $(shell awk '$$1 == "k8s.io/kubectl" {print $$2}' go.mod)
+KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%)
+
+.PHONY: test-tools
+test-tools: $(BIN)/kubectl $(BIN)/kubectl-debian $(BIN)/etcdctl
+
+$(BIN)/kubectl: go.mod tests/kubectl/main.go | deps
+	$(GO) build $(MODFLAGS) -ldflags '$(KUBECTL_FLAGS)' -o $@ ./tests/kubectl
+
+$(BIN)/kubectl-debian: | deps
+	@mkdir -p $(BIN)/.debian && cd $(BIN)/.debian && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root kubernetes-client >/dev/null && dpkg -x kubernetes-client_*.deb . \
+		&& mv usr/bin/kubectl ../kubectl-debian && cd .. && rm -rf .debian
+
+$(BIN)/etcdctl: tests/tools/go.mod
+	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ go.etcd.io/etcd/etcdctl/v3
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
@@ -59,11 +76,11 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 .PHONY: test
-test: build lint ## Run all tests, with the race detector; the lab's need root
+test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go test $(MODFLAGS) -race -timeout 25m ./...
 
 .PHONY: demo
-demo: build ## Bring up a cluster of three local machines and a workload on it
+demo: build test-tools ## Bring up a cluster of three local machines and a workload on it
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" go run $(MODFLAGS) ./tests/demo up
 
 .PHONY: demo-down
@@ -71,7 +88,7 @@ demo-down: ## Take the demo down; nothing is left behind
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" go run $(MODFLAGS) ./tests/demo down
 
 .PHONY: bench
-bench: build ## Measure the speed marks into docs/benchmarks.md
+bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go run $(MODFLAGS) ./tests/bench
 
 .PHONY: size
