@@ -1,0 +1,250 @@
+// Package proxy makes services' addresses work on one machine: it follows services
+// and endpoints and keeps packet rules that send what is for a service to one of its
+// endpoints. rules works the rules out; nft puts them into the kernel, where they go on
+// while this daemon does not run.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/proxy/nft"
+	"clusterctl/daemons/proxy/rules"
+	"clusterctl/daemons/run"
+)
+
+// daemon is the proxy of one machine.
+type daemon struct {
+	cfg      config.Proxy
+	env      run.Env
+	name     string
+	machine  rules.Machine
+	client   kubernetes.Interface
+	services corelisters.ServiceLister
+	slices   cache.Indexer
+	kernel   nft.Kernel
+	wake     chan struct{}
+	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
+	ports    []rules.Port
+	duration prometheus.Histogram
+}
+
+const byService = "service"
+
+// Run keeps this machine's rules until ctx ends. The rules stay: traffic goes on.
+func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
+	d := &daemon{cfg: cfg, env: env, wake: make(chan struct{}, 1), name: cfg.HostnameOverride}
+	if cfg.ProxyMode != "" && cfg.ProxyMode != "nftables" {
+		return fmt.Errorf("proxy mode %q is not known: nftables is", cfg.ProxyMode)
+	}
+	if d.name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find the node's name: %w", err)
+		}
+		d.name = strings.ToLower(host)
+	}
+	var err error
+	if d.machine.Pods, err = prefixes(cfg.ClusterCIDR); err != nil {
+		return fmt.Errorf("cluster CIDR: %w", err)
+	}
+	if d.machine.NodePorts, err = prefixes(cfg.NodePortAddresses); err != nil {
+		return fmt.Errorf("node port addresses: %w", err)
+	}
+	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "kube-proxy"})
+	if err != nil {
+		return err
+	}
+	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
+		return fmt.Errorf("set up the API client: %w", err)
+	}
+	d.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "How long it took to bring the rules up to date.",
+		Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
+	})
+	env.Metrics.MustRegister(d.duration)
+	env.Health.Ready("rules", func() error {
+		if d.synced.Load() == 0 {
+			return errors.New("the rules are not there yet")
+		}
+		return nil
+	})
+	g, ctx := errgroup.WithContext(ctx)
+	for _, at := range []struct {
+		address string
+		handler http.Handler
+	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, env.Handler()}} {
+		if at.address == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", at.address)
+		if err != nil {
+			return fmt.Errorf("listen for health checks: %w", err)
+		}
+		g.Go(func() error { return run.Serve(ctx, ln, at.handler, nil, time.Second, env.Log) })
+	}
+	g.Go(func() error { return d.run(ctx) })
+	return g.Wait()
+}
+
+func prefixes(list []string) (out []netip.Prefix, err error) {
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, err
+		}
+		if p.Addr().Is4() {
+			out = append(out, p.Masked())
+		}
+	}
+	return out, nil
+}
+
+// healthz answers what load balancers outside ask: does this machine forward?
+func (d *daemon) healthz() http.Handler {
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		at := d.synced.Load()
+		w.Header().Set("Content-Type", "application/json")
+		if at == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprintf(w, `{"lastUpdated": %q,"currentTime": %q}`, time.Unix(0, at).UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+	}
+	mux.HandleFunc("GET /healthz", answer)
+	mux.HandleFunc("GET /livez", answer)
+	return mux
+}
+
+func (d *daemon) run(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
+		}))
+	services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
+	d.services, d.slices = services.Lister(), slices.Informer().GetIndexer()
+	if err := slices.Informer().AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
+		s, ok := o.(*discoveryv1.EndpointSlice)
+		if !ok {
+			return nil, nil
+		}
+		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+	}}); err != nil {
+		return fmt.Errorf("index endpoint slices: %w", err)
+	}
+	poke := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.poke() }, UpdateFunc: func(_, _ any) { d.poke() }, DeleteFunc: func(any) { d.poke() }}
+	for _, informer := range []cache.SharedIndexInformer{services.Informer(), slices.Informer()} {
+		if _, err := informer.AddEventHandler(poke); err != nil {
+			return fmt.Errorf("watch services: %w", err)
+		}
+	}
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	// Rules of a proxy before this one stay as they are until all services are known.
+	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, slices.Informer().HasSynced) {
+		return nil
+	}
+	return d.loop(ctx)
+}
+
+// recheck is how often it is made sure that the kernel still has the rules.
+const recheck = 30 * time.Second
+
+func (d *daemon) loop(ctx context.Context) error {
+	retry := 200 * time.Millisecond
+	for ctx.Err() == nil {
+		wait := recheck
+		if err := d.sync(); err != nil {
+			d.env.Log.Warn("bring the rules up to date", "error", err)
+			wait, retry = retry, min(2*retry, 10*time.Second)
+		} else {
+			retry = 200 * time.Millisecond
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+			if d.cfg.MinSyncPeriod > 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(d.cfg.MinSyncPeriod):
+				}
+			}
+		case <-t.C:
+			if there, err := nft.Present(); err == nil && !there {
+				d.env.Log.Warn("the rules were removed by somebody; putting them back")
+				d.kernel.Forget()
+			}
+		}
+		t.Stop()
+	}
+	return nil
+}
+
+func (d *daemon) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lean keeps of objects what the daemon reads.
+func lean(o any) (any, error) {
+	if m, ok := o.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+		m.SetAnnotations(nil)
+	}
+	return o, nil
+}
+
+// sync makes the kernel's rules what services and endpoints say.
+func (d *daemon) sync() error {
+	began := time.Now()
+	services, err := d.services.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	ports := rules.Ports(services, func(namespace, service string) []*discoveryv1.EndpointSlice {
+		found, err := d.slices.ByIndex(byService, namespace+"/"+service)
+		if err != nil {
+			return nil
+		}
+		list := make([]*discoveryv1.EndpointSlice, 0, len(found))
+		for _, o := range found {
+			list = append(list, o.(*discoveryv1.EndpointSlice))
+		}
+		return list
+	}, d.name)
+	if err := d.kernel.Apply(rules.Build(ports, d.machine)); err != nil {
+		return err
+	}
+	if err := nft.ForgetFlows(rules.Gone(d.ports, ports)); err != nil {
+		d.env.Log.Warn("forget flows to endpoints that are gone", "error", err)
+	}
+	d.ports = ports
+	if d.synced.Swap(time.Now().UnixNano()) == 0 {
+		d.env.Log.Info("rules are there", "ports", len(ports))
+	}
+	d.duration.Observe(time.Since(began).Seconds())
+	return nil
+}
