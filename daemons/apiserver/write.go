@@ -239,7 +239,9 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 		}
 		return nil, true, nil
 	}
-	e, err = cache.NewEntry(k, key, w.data, r.Revision, w.obj)
+	if e, err = cache.NewEntry(k, key, w.data, r.Revision, w.obj); err == nil {
+		w.s.cache.Wrote(e)
+	}
 	return e, false, err
 }
 
@@ -348,6 +350,8 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	if !r.Done {
 		return nil, true, nil
 	}
-	e, err = cache.NewEntry(k, w.live.Key, w.data, r.Revision, w.obj)
+	if e, err = cache.NewEntry(k, w.live.Key, w.data, r.Revision, w.obj); err == nil && len(txn.Puts) > 0 && txn.Puts[0].Key == full {
+		w.s.cache.Wrote(e)
+	}
 	return e, false, err
 }

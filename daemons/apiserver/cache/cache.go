@@ -32,6 +32,7 @@ type Cache struct {
 
 	progress progress
 	looks    looks
+	own      own
 }
 
 // New returns an empty cache over what is below prefix. Run fills it.
@@ -159,6 +160,9 @@ func (c *Cache) entry(key string, value []byte, revision int64) (*Resource, *Ent
 	r, rest := c.find(key)
 	if r == nil {
 		return nil, nil
+	}
+	if e := c.own.take(key, revision); e != nil {
+		return r, e
 	}
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)
 	if err != nil {

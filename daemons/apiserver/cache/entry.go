@@ -21,7 +21,8 @@ import (
 // Entry is one object at one revision. It is never changed. Its encoded bytes are
 // those of the store, without the resource version, which is spliced in when they are
 // sent. Everything else that can be made of it is made when first asked for and
-// shared by all who ask while the garbage collector leaves it be.
+// shared by all who ask: protobuf as long as the entry lives, the rest while the
+// garbage collector leaves it be.
 type Entry struct {
 	Key       string // namespace/name, or name
 	Namespace string
@@ -37,6 +38,7 @@ type Entry struct {
 	strong  atomic.Pointer[runtime.Object] // for kinds that every request asks about
 	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
 	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
+	kept    atomic.Pointer[[]byte] // the protobuf form: what daemons' watches and lists are made of
 }
 
 // Form is a further encoding of an entry that is shared.
@@ -243,6 +245,11 @@ var kept = map[string]bool{
 // Made returns a further encoding, calling make when nobody did before or the garbage
 // collector took it since.
 func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) {
+	if f == Protobuf {
+		if data := e.kept.Load(); data != nil {
+			return *data, nil
+		}
+	}
 	if w := e.made[f].Load(); w != nil {
 		if data := w.Value(); data != nil {
 			return *data, nil
@@ -251,6 +258,10 @@ func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) 
 	data, err := make(e)
 	if err != nil {
 		return nil, err
+	}
+	if f == Protobuf {
+		e.kept.Store(&data)
+		return data, nil
 	}
 	w := weak.Make(&data)
 	e.made[f].Store(&w)
