@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/tests/cluster"
+)
+
+type memory struct {
+	machine, unit       string
+	resident, anonymous int // MiB
+}
+
+var units = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-dns", "containerd", "kubelet", "kube-proxy", "kube-network"}
+
+func memories(ctx context.Context, c *cluster.Cluster) ([]memory, error) {
+	var out []memory
+	for _, m := range c.Lab.Machines[:2] { // the two nodes are alike
+		for _, unit := range units {
+			text, err := m.Run(ctx, `p=$(systemctl show -p MainPID --value `+unit+`); [ "$p" = 0 ] || awk '/VmRSS|RssAnon/ {print $2}' /proc/$p/status`)
+			if err != nil {
+				return nil, err
+			}
+			kib := strings.Fields(text)
+			if len(kib) != 2 {
+				continue // not on this machine
+			}
+			resident, _ := strconv.Atoi(kib[0])
+			anonymous, _ := strconv.Atoi(kib[1])
+			out = append(out, memory{m.Name, unit, resident >> 10, anonymous >> 10})
+		}
+	}
+	return out, nil
+}
+
+// podStarts measures n pods, one after another.
+func podStarts(ctx context.Context, c *cluster.Cluster, n int) ([]time.Duration, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Dial, cfg.QPS = c.Lab.Dial, -1
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	web, err := client.AppsV1().Deployments("shop").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	image := web.Spec.Template.Spec.Containers[0].Image
+	var out []time.Duration
+	for i := range n {
+		took, err := podStart(ctx, client, fmt.Sprintf("start-%d", i), image)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, took)
+	}
+	return out, nil
+}
+
+func podStart(ctx context.Context, client kubernetes.Interface, name, image string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	pods := client.CoreV1().Pods("shop")
+	events, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+	if err != nil {
+		return 0, err
+	}
+	defer events.Stop()
+	grace := int64(0)
+	started := time.Now()
+	_, err = pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "c", Image: image}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, err
+	}
+	for e := range events.ResultChan() {
+		pod, ok := e.Object.(*corev1.Pod)
+		if !ok || e.Type == watch.Deleted {
+			return 0, fmt.Errorf("pod %s: unexpected %s", name, e.Type)
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				took := time.Since(started)
+				return took, pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
+			}
+		}
+	}
+	return 0, fmt.Errorf("pod %s did not get ready: %w", name, ctx.Err())
+}
