@@ -58,7 +58,9 @@ func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ tim
 var errNoStreams = status.Error(codes.Unimplemented, "a hollow node runs no processes to connect to")
 
 // Exec implements cri.Runtime.
-func (r *Runtime) Exec(context.Context, *runtime.ExecRequest) (string, error) { return "", errNoStreams }
+func (r *Runtime) Exec(context.Context, *runtime.ExecRequest) (string, error) {
+	return "", errNoStreams
+}
 
 // Attach implements cri.Runtime.
 func (r *Runtime) Attach(context.Context, *runtime.AttachRequest) (string, error) {

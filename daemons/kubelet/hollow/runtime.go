@@ -67,7 +67,9 @@ type container struct {
 
 var _ cri.Service = (*Runtime)(nil)
 
-func notFound(what, id string) error { return status.Errorf(codes.NotFound, "%s %q not found", what, id) }
+func notFound(what, id string) error {
+	return status.Errorf(codes.NotFound, "%s %q not found", what, id)
+}
 
 // begin counts a call, and lets it fail when it is to.
 func (r *Runtime) begin(call string) error {

@@ -1,0 +1,419 @@
+package pod
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+)
+
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func container(name string) corev1.Container { return corev1.Container{Name: name, Image: name + ":1"} }
+
+func sidecar(name string) corev1.Container {
+	c, always := container(name), corev1.ContainerRestartPolicyAlways
+	c.RestartPolicy = &always
+	return c
+}
+
+// facts are of a pod with the containers init (a), sidecar (s) and main (m) as far
+// as they are named, whose sandbox b0 is ready.
+func facts(change func(*Facts)) *Facts {
+	f := &Facts{
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u"}, Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{container("m")},
+		}},
+		Now: now, Prepared: true, Sandboxes: []Sandbox{{ID: "b0", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Probes: map[string]Probe{}, Waits: map[string]Wait{}, Backoff: map[string]Backoff{}, RuntimeName: "test",
+	}
+	if change != nil {
+		change(f)
+	}
+	return f
+}
+
+func ran(name string, attempt uint32, state State, code int32, ago time.Duration) Container {
+	c := container(name)
+	return Container{ID: fmt.Sprintf("%s%d", name, attempt), Name: name, SandboxID: "b0", Attempt: attempt, State: state, ExitCode: code,
+		Started: now.Add(-time.Hour), Finished: now.Add(-ago), Hash: Hash(&c)}
+}
+
+func TestNextStepOfAPodS23(t *testing.T) {
+	deleted := metav1.NewTime(now)
+	five, old := int64(5), metav1.NewTime(now.Add(-time.Minute))
+	for _, c := range []struct {
+		name   string
+		change func(*Facts)
+		want   string
+	}{
+		{"new", func(f *Facts) { f.Prepared, f.Sandboxes = false, nil }, "prepare"},
+		{"prepared", func(f *Facts) { f.Sandboxes = nil }, "run sandbox"},
+		{"sandbox is up", nil, "start m 0"},
+		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "rest"},
+		{"start failed lately", func(f *Facts) { f.Waits["m"] = Wait{Until: now.Add(7 * time.Second)} }, "rest 7s"},
+		{"start failed long ago", func(f *Facts) { f.Waits["m"] = Wait{Until: now.Add(-time.Second)} }, "start m 0"},
+		{"volumes failed lately", func(f *Facts) {
+			f.Prepared, f.Sandboxes = false, nil
+			f.Waits[""] = Wait{Until: now.Add(time.Second)}
+		}, "rest 1s"},
+		{"created but not started", func(f *Facts) { f.Containers = []Container{ran("m", 0, Created, 0, 0)} }, "remove containers m0"},
+		{"exited the first time", func(f *Facts) { f.Containers = []Container{ran("m", 0, Exited, 1, 0)} }, "start m 1 again"},
+		{"exited the second time", func(f *Facts) {
+			f.Containers = []Container{ran("m", 1, Exited, 1, 3*time.Second), ran("m", 0, Exited, 1, time.Minute)}
+			f.Backoff["m"] = Backoff{}.Next(now.Add(-4 * time.Second))
+		}, "rest 7s"},
+		{"back-off is over", func(f *Facts) {
+			f.Containers = []Container{ran("m", 1, Exited, 1, 11*time.Second)}
+			f.Backoff["m"] = Backoff{}.Next(now.Add(-12 * time.Second))
+		}, "start m 2 again"},
+		{"restart policy never", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
+		}, "kill pod"},
+		{"on failure, succeeded", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
+		}, "kill pod"},
+		{"on failure, failed", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+			f.Containers = []Container{ran("m", 0, Exited, 3, 0)}
+		}, "start m 1 again"},
+		{"ended, sandbox stopped", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
+			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
+		}, "release"},
+		{"ended and released", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready, f.Released = corev1.RestartPolicyNever, false, true
+			f.Containers = []Container{ran("m", 0, Exited, 1, 0)}
+		}, "rest"},
+		{"the API says that it is over", func(f *Facts) { f.Pod.Status.Phase, f.Sandboxes = corev1.PodSucceeded, nil }, "release"},
+		{"liveness failed", func(f *Facts) {
+			f.Containers, f.Probes["m0"] = []Container{ran("m", 0, Running, 0, 0)}, Probe{Started: true, Failed: "liveness"}
+		}, "kill m0"},
+		{"image changed", func(f *Facts) {
+			f.Containers, f.Pod.Spec.Containers[0].Image = []Container{ran("m", 0, Running, 0, 0)}, "m:2"
+		}, "kill m0"},
+		{"sandbox died under containers", func(f *Facts) {
+			f.Sandboxes[0].Ready, f.Containers = false, []Container{ran("m", 0, Running, 0, 0)}
+		}, "kill pod"},
+		{"sandbox died", func(f *Facts) { f.Sandboxes[0].Ready = false }, "run sandbox 1"},
+		{"sandbox died after the job was done", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready, f.Released = corev1.RestartPolicyOnFailure, false, true
+			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
+		}, "rest"},
+		{"init first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")} }, "start a 0"},
+		{"init runs", func(f *Facts) {
+			f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")}
+			f.Containers = []Container{ran("a", 0, Running, 0, 0)}
+		}, "rest"},
+		{"one init is done", func(f *Facts) {
+			f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")}
+			f.Containers = []Container{ran("a", 0, Exited, 0, 0)}
+		}, "start b 0"},
+		{"init failed", func(f *Facts) {
+			f.Pod.Spec.InitContainers = []corev1.Container{container("a")}
+			f.Containers = []Container{ran("a", 0, Exited, 1, 0)}
+		}, "start a 1 again"},
+		{"init failed for good", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever, []corev1.Container{container("a")}
+			f.Containers = []Container{ran("a", 0, Exited, 1, 0)}
+		}, "kill pod"},
+		{"init is done", func(f *Facts) {
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")}, []Container{ran("a", 0, Exited, 0, 0)}
+		}, "start m 0"},
+		{"init was collected while main runs", func(f *Facts) {
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")}, []Container{ran("m", 0, Running, 0, 0)}
+		}, "rest"},
+		{"init again in a new sandbox", func(f *Facts) {
+			f.Pod.Spec.InitContainers, f.Sandboxes = []corev1.Container{container("a")}, []Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}
+			f.Containers = []Container{ran("a", 0, Exited, 0, 0)}
+		}, "start a 1"},
+		{"sidecar first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")} }, "start s 0"},
+		{"sidecar starts up", func(f *Facts) {
+			s := sidecar("s")
+			s.StartupProbe = &corev1.Probe{}
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{s}, []Container{ran("s", 0, Running, 0, 0)}
+		}, "rest"},
+		{"sidecar is up", func(f *Facts) {
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{sidecar("s")}, []Container{ran("s", 0, Running, 0, 0)}
+		}, "start m 0"},
+		{"sidecar of a running pod died", func(f *Facts) {
+			f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")}
+			f.Containers = []Container{ran("m", 0, Running, 0, 0), ran("s", 0, Exited, 0, 0)}
+		}, "start s 1 again"},
+		{"job is done, its sidecar runs", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Pod.Spec.InitContainers = corev1.RestartPolicyNever, []corev1.Container{sidecar("s")}
+			f.Containers = []Container{ran("m", 0, Exited, 0, 0), ran("s", 0, Running, 0, 0)}
+		}, "kill pod"},
+		{"deleted while running", func(f *Facts) {
+			f.Pod.DeletionTimestamp, f.Pod.DeletionGracePeriodSeconds = &deleted, &five
+			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+		}, "kill pod 5s"},
+		{"deleted and stopped", func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes[0].Ready = &deleted, false }, "remove"},
+		{"deleted before it began", func(f *Facts) { f.Pod.DeletionTimestamp, f.Sandboxes, f.Prepared = &deleted, nil, false }, "remove"},
+		{"removed from its source", func(f *Facts) { f.Removed, f.Containers = true, []Container{ran("m", 0, Running, 0, 0)} }, "kill pod"},
+		{"deadline is over", func(f *Facts) {
+			f.Pod.Spec.ActiveDeadlineSeconds, f.Pod.Status.StartTime = &five, &old
+			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+		}, "kill pod"},
+		{"evicted", func(f *Facts) {
+			f.Evicted, f.Containers = &End{Phase: corev1.PodFailed, Reason: "Evicted"}, []Container{ran("m", 0, Running, 0, 0)}
+		}, "kill pod 1s"},
+		{"old attempts go", func(f *Facts) {
+			f.Containers = []Container{ran("m", 2, Running, 0, 0), ran("m", 1, Exited, 1, time.Minute), ran("m", 0, Exited, 1, time.Hour)}
+		}, "remove containers m0"},
+		{"old sandboxes go", func(f *Facts) {
+			f.Sandboxes = append([]Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}, Sandbox{ID: "bx"})
+			m := ran("m", 0, Running, 0, 0)
+			m.SandboxID = "b1"
+			f.Containers = []Container{m}
+		}, "remove sandboxes bx"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := facts(c.change)
+			if got := describe(f, Next(f)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func describe(f *Facts, s Step) string {
+	out := string(s.Kind)
+	switch s.Kind {
+	case Start:
+		out = fmt.Sprintf("start %s %d", s.Container, s.Attempt)
+		if s.Restart {
+			out += " again"
+		}
+	case Kill:
+		out = "kill " + s.ID
+	case KillPod:
+		if s.Grace != 30*time.Second {
+			out += " " + s.Grace.String()
+		}
+	case RunSandbox:
+		if s.Attempt > 0 {
+			out += fmt.Sprintf(" %d", s.Attempt)
+		}
+	case RemoveContainers, RemoveSandboxes:
+		for _, id := range s.IDs {
+			out += " " + id
+		}
+	case Rest:
+		if !s.At.IsZero() {
+			out += " " + s.At.Sub(f.Now).String()
+		}
+	}
+	return out
+}
+
+func TestBackoffDoublesUpToFiveMinutesAndForgets(t *testing.T) {
+	var b Backoff
+	at := now
+	var delays []time.Duration
+	for range 7 {
+		b = b.Next(at)
+		delays = append(delays, b.Delay)
+		at = at.Add(b.Delay)
+	}
+	if fmt.Sprint(delays) != "[10s 20s 40s 1m20s 2m40s 5m0s 5m0s]" {
+		t.Errorf("delays are %v", delays)
+	}
+	if b = b.Next(at.Add(time.Hour)); b.Delay != FirstDelay {
+		t.Errorf("after an hour of peace the delay is %v", b.Delay)
+	}
+}
+
+func TestStatusOfAPodS23(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Facts)
+		want   string // phase, state of m, ready of pod
+	}{
+		{"new", func(f *Facts) { f.Sandboxes = nil }, "Pending waiting ContainerCreating False"},
+		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "Running running True"},
+		{"not ready", func(f *Facts) {
+			f.Pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+		}, "Running running False"},
+		{"ready by probe", func(f *Facts) {
+			f.Pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+			f.Containers, f.Probes["m0"] = []Container{ran("m", 0, Running, 0, 0)}, Probe{Started: true, Ready: true}
+		}, "Running running True"},
+		{"crash loop", func(f *Facts) {
+			f.Containers = []Container{ran("m", 1, Exited, 1, time.Second)}
+			f.Backoff["m"] = Backoff{}.Next(now.Add(-2 * time.Second))
+		}, "Running waiting CrashLoopBackOff False"},
+		{"image pull failed", func(f *Facts) {
+			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: now, Until: now.Add(10 * time.Second)}
+		}, "Pending waiting ErrImagePull False"},
+		{"image pull waits", func(f *Facts) {
+			f.Waits["m"] = Wait{Reason: "ErrImagePull", BackoffReason: "ImagePullBackOff", At: now.Add(-2 * time.Second), Until: now.Add(10 * time.Second)}
+		}, "Pending waiting ImagePullBackOff False"},
+		{"initializing", func(f *Facts) {
+			f.Pod.Spec.InitContainers, f.Containers = []corev1.Container{container("a")}, []Container{ran("a", 0, Running, 0, 0)}
+		}, "Pending waiting PodInitializing False"},
+		{"succeeded", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
+			f.Containers = []Container{ran("m", 0, Exited, 0, 0)}
+		}, "Succeeded terminated Completed False"},
+		{"failed", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
+			f.Containers = []Container{ran("m", 0, Exited, 2, 0)}
+		}, "Failed terminated Error False"},
+		{"evicted", func(f *Facts) {
+			f.Evicted, f.Sandboxes[0].Ready = &End{corev1.PodFailed, "Evicted", "short"}, false
+			f.Containers = []Container{ran("m", 0, Exited, 137, 0)}
+		}, "Failed terminated Error False"},
+		{"readiness gate", func(f *Facts) {
+			f.Pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
+			f.Containers = []Container{ran("m", 0, Running, 0, 0)}
+		}, "Running running False"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Status(facts(c.change))
+			got := string(s.Phase)
+			switch st := s.ContainerStatuses[0].State; {
+			case st.Waiting != nil:
+				got += " waiting " + st.Waiting.Reason
+			case st.Running != nil:
+				got += " running"
+			case st.Terminated != nil:
+				got += " terminated " + st.Terminated.Reason
+			}
+			for _, c := range s.Conditions {
+				if c.Type == corev1.PodReady {
+					got += " " + string(c.Status)
+				}
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
+	f := facts(func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} })
+	f.Pod.Status = Status(f)
+	f.Now = now.Add(time.Hour)
+	if again := Status(f); !equality.Semantic.DeepEqual(again, f.Pod.Status) {
+		t.Errorf("status changed by itself:\n%v\n%v", f.Pod.Status, again)
+	}
+	f.Pod.Status.Conditions = append(f.Pod.Status.Conditions, corev1.PodCondition{Type: "example.org/mine", Status: corev1.ConditionTrue})
+	found := false
+	for _, c := range Status(f).Conditions {
+		found = found || c.Type == "example.org/mine"
+	}
+	if !found {
+		t.Error("another's condition was dropped")
+	}
+}
+
+// A pod that is left to its steps comes to rest, whatever happened before.
+func TestEveryPodComesToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := facts(nil)
+		f.Pod.Spec.RestartPolicy = rapid.SampledFrom([]corev1.RestartPolicy{"Always", "OnFailure", "Never"}).Draw(t, "policy")
+		if rapid.Bool().Draw(t, "init") {
+			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, container("a"))
+		}
+		if rapid.Bool().Draw(t, "sidecar") {
+			f.Pod.Spec.InitContainers = append(f.Pod.Spec.InitContainers, sidecar("s"))
+		}
+		f.Prepared, f.Sandboxes[0].Ready = rapid.Bool().Draw(t, "prepared"), rapid.Bool().Draw(t, "ready")
+		for _, name := range []string{"a", "s", "m"} {
+			if find(f.Pod, name) != nil && rapid.Bool().Draw(t, name) {
+				f.Containers = append(f.Containers, ran(name, 0, rapid.SampledFrom([]State{Created, Running, Exited, Unknown}).Draw(t, "state"), rapid.Int32Range(0, 1).Draw(t, "code"), time.Minute))
+			}
+		}
+		if rapid.Bool().Draw(t, "deleted") {
+			at := metav1.NewTime(now)
+			f.Pod.DeletionTimestamp = &at
+		}
+		serial := 1
+		for range 40 {
+			step := Next(f)
+			Status(f)
+			switch step.Kind {
+			case Rest:
+				if step.At.IsZero() || step.At.After(f.Now) {
+					return
+				}
+			case Remove:
+				return
+			case Prepare:
+				f.Prepared = true
+			case Release:
+				f.Released = true
+			case RunSandbox:
+				f.Sandboxes = append([]Sandbox{{ID: fmt.Sprintf("b%d", serial), Attempt: step.Attempt, Ready: true, IPs: []string{"x"}}}, f.Sandboxes...)
+				serial++
+			case Start:
+				state, code := Running, int32(0)
+				if step.Container == "a" {
+					state = Exited
+				}
+				c := ran(step.Container, step.Attempt, state, code, 0)
+				c.SandboxID = f.Sandboxes[0].ID
+				f.Containers = append([]Container{c}, f.Containers...)
+			case Kill, KillPod:
+				for i := range f.Containers {
+					if f.Containers[i].State == Running && (step.Kind == KillPod || f.Containers[i].ID == step.ID) {
+						f.Containers[i].State, f.Containers[i].ExitCode = Exited, 137
+					}
+				}
+				for i := range f.Sandboxes {
+					f.Sandboxes[i].Ready = f.Sandboxes[i].Ready && step.Kind != KillPod
+				}
+			case RemoveContainers, RemoveSandboxes:
+				gone := map[string]bool{}
+				for _, id := range step.IDs {
+					gone[id] = true
+				}
+				var cs []Container
+				for _, c := range f.Containers {
+					if !gone[c.ID] {
+						cs = append(cs, c)
+					}
+				}
+				var bs []Sandbox
+				for _, b := range f.Sandboxes {
+					if !gone[b.ID] {
+						bs = append(bs, b)
+					}
+				}
+				f.Containers, f.Sandboxes = cs, bs
+			}
+		}
+		t.Fatalf("still at %+v after 40 steps", Next(f))
+	})
+}
+
+func TestQualityOfService(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
+	}
+	p := func(requests, limits corev1.ResourceList) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}}}}
+	}
+	for want, have := range map[corev1.PodQOSClass]*corev1.Pod{
+		corev1.PodQOSBestEffort: p(nil, nil),
+		corev1.PodQOSGuaranteed: p(list("1", "1Gi"), list("1", "1Gi")),
+		corev1.PodQOSBurstable:  p(list("1", "1Gi"), list("2", "1Gi")),
+	} {
+		if got := QOS(have); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if got := OOMScoreAdj(p(list("1", "1Gi"), nil), &p(list("1", "1Gi"), nil).Spec.Containers[0], 4<<30); got != 750 {
+		t.Errorf("a quarter of the memory gives %d", got)
+	}
+}
