@@ -89,7 +89,7 @@ demo-down: ## Take the demo down; nothing is left behind
 
 .PHONY: bench
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go run $(MODFLAGS) ./tests/bench
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go run $(MODFLAGS) ./tests/bench/marks
 
 .PHONY: size
 size: build ## Say what each binary weighs

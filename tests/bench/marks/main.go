@@ -1,4 +1,4 @@
-// Command bench measures the speed marks on a lab of real machines and writes them,
+// Command marks measures the speed marks on a lab of real machines and writes them,
 // with machine, date and method, to docs/benchmarks.md.
 package main
 
