@@ -17,8 +17,12 @@ import (
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
+	"clusterctl/daemons/dns"
 	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/network"
+	"clusterctl/daemons/proxy"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/scheduler"
 	"clusterctl/daemons/version"
 )
 
@@ -35,6 +39,10 @@ var daemons = []daemon{
 		cfg := config.DefaultAPIServer()
 		return &cfg, func(ctx context.Context, env run.Env) error { return apiserver.Run(ctx, cfg, env) }
 	}},
+	{"kube-scheduler", "place pods on nodes", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultScheduler()
+		return &cfg, func(ctx context.Context, env run.Env) error { return scheduler.Run(ctx, cfg, env) }
+	}},
 	{"kube-controller-manager", "run the controllers", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultControllerManager()
 		return &cfg, func(ctx context.Context, env run.Env) error { return controllers.Run(ctx, cfg, env) }
@@ -48,6 +56,18 @@ var daemons = []daemon{
 			}
 			return kubelet.Run(ctx, cfg, file, env)
 		}
+	}},
+	{"kube-proxy", "send what goes to services to their pods", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultProxy()
+		return &cfg, func(ctx context.Context, env run.Env) error { return proxy.Run(ctx, cfg, env) }
+	}},
+	{"kube-network", "connect this node's pods to those of the other nodes", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultNetwork()
+		return &cfg, func(ctx context.Context, env run.Env) error { return network.Run(ctx, cfg, env) }
+	}},
+	{"kube-dns", "answer for the names of services and pods", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultDNS()
+		return &cfg, func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }
 	}},
 }
 

@@ -23,6 +23,7 @@ import (
 	"clusterctl/daemons/controllers"
 	"clusterctl/daemons/kubelet"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/scheduler"
 )
 
 // dev is a cluster in one process, with etcd beside it.
@@ -121,6 +122,11 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, false, d.files.path("ca.crt")
 		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
 		return controllers.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")))
+	})
+	g.Go(func() error {
+		cfg := config.DefaultScheduler()
+		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = d.files.path("scheduler.conf"), 0, false
+		return scheduler.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-scheduler")))
 	})
 	pods := netip.MustParseAddr("10.128.0.0")
 	for i := range d.nodes {

@@ -64,6 +64,8 @@ func newRoot() *cobra.Command {
 		newShow(),
 		newOutput(),
 		newKubeconfig(),
+		newSSH(),
+		newStatus(),
 		newVersion(),
 		newDaemon(),
 		newDev(),

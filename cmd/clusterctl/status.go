@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// clusterStatus is what status shows.
+type clusterStatus struct {
+	Machines []run.Status      `json:"machines"`
+	Nodes    map[string]string `json:"nodes,omitempty"`  // Ready by name
+	Health   map[string]string `json:"health,omitempty"` // what workloads wait for
+	API      string            `json:"api,omitempty"`    // why it does not answer
+}
+
+func newStatus() *cobra.Command {
+	var flags runFlags
+	c := &cobra.Command{
+		Use:   "status [FOLDER|FILE]",
+		Short: "Say how machines, nodes and workloads are; exit with 1 when something is not well",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			configuration, err := flags.load(c, args)
+			if err != nil {
+				return err
+			}
+			engine, err := flags.engine(configuration, nil)
+			if err != nil {
+				return err
+			}
+			machines, s, err := engine.Look(c.Context())
+			if err != nil {
+				return err
+			}
+			if s == nil {
+				return errors.New("there is no cluster yet: apply first")
+			}
+			status := clusterStatus{Machines: machines}
+			if err := status.ask(c.Context(), s, configuration.Cluster); err != nil {
+				status.API = err.Error()
+			}
+			if flags.json {
+				text, err := json.MarshalIndent(status, "", "  ")
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(c.OutOrStdout(), string(text))
+			} else if err := status.print(c); err != nil {
+				return err
+			}
+			if !status.well() {
+				return exitCode(1)
+			}
+			return nil
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func (s *clusterStatus) ask(ctx context.Context, st *state.State, c *config.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	live, err := connect(st, c)
+	if err != nil {
+		return err
+	}
+	if s.Nodes, err = live.Nodes(ctx); err != nil {
+		return err
+	}
+	s.Health, err = live.Health(ctx, c)
+	return err
+}
+
+func (s *clusterStatus) well() bool {
+	for _, m := range s.Machines {
+		if m.Error != "" || len(m.Differs) > 0 || s.node(m) != "True" && s.node(m) != "-" {
+			return false
+		}
+	}
+	for _, waits := range s.Health {
+		if waits != "" {
+			return false
+		}
+	}
+	return s.API == ""
+}
+
+func (s *clusterStatus) node(m run.Status) string {
+	if !slices.Contains(m.Roles, config.RoleNode) {
+		return "-"
+	}
+	if ready, ok := s.Nodes[m.Name]; ok {
+		return ready
+	}
+	return "absent"
+}
+
+func (s *clusterStatus) print(c *cobra.Command) error {
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "MACHINE\tROLES\tREADY\tCERTIFICATES\tAS DECLARED")
+	for _, m := range s.Machines {
+		declared, expiry := "yes", "-"
+		if len(m.Differs) > 0 {
+			declared = fmt.Sprintf("no, %d differences: see plan", len(m.Differs))
+		}
+		if m.Error != "" {
+			declared = "not reached: " + m.Error
+		}
+		if t := m.Facts.CertExpiry; !t.IsZero() {
+			expiry = fmt.Sprintf("%d days", int(time.Until(t).Hours()/24))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.Address, strings.Join(m.Roles, ","), s.node(m), expiry, declared)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Health)) {
+		text := "well"
+		if s.Health[name] != "" {
+			text = s.Health[name]
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, text)
+	}
+	if s.API != "" {
+		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", s.API)
+	}
+	return nil
+}
