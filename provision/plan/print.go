@@ -28,17 +28,18 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 			changes = fold(changes)
 		}
 		for _, c := range changes {
-			line(out, s, c.Action, fmt.Sprintf("%-8s %s", c.Kind, note(c.Name, c.Note)))
+			line(out, s, c.Action, fmt.Sprintf("%-9s %s", c.Kind, note(c.Name, c.Note)))
 			for _, d := range c.Diff {
 				out.WriteString("      " + d + "\n")
 			}
 		}
 	}
-	for _, o := range p.Objects {
-		if o.Action == None {
-			continue
+	printed := ""
+	for _, o := range grouped(p.Objects) {
+		if key := o.Address + o.Action; key != printed {
+			heading(out, s, o.Address, o.Action, o.Note)
+			printed = key
 		}
-		heading(out, s, o.Address, o.Action, o.Note)
 		line(out, s, signs[o.Action], o.Kind+" "+o.Name)
 		for _, d := range o.Diff {
 			out.WriteString("      " + d + "\n")
@@ -91,6 +92,34 @@ func (p *Plan) Summary() string {
 	return text + "."
 }
 
+// grouped returns the objects that change, those of one address together.
+func grouped(objects []Object) (list []Object) {
+	byKey := map[string][]Object{}
+	var order []string
+	for _, o := range objects {
+		if o.Action == None {
+			continue
+		}
+		key := o.Address + o.Action
+		if byKey[key] == nil {
+			order = append(order, key)
+		}
+		byKey[key] = append(byKey[key], o)
+	}
+	for _, key := range order {
+		// The note of the whole is the one that says most: a workload's pods roll.
+		group := byKey[key]
+		for _, o := range group {
+			if o.Note != "" {
+				group[0].Note = o.Note
+				break
+			}
+		}
+		list = append(list, group...)
+	}
+	return list
+}
+
 var (
 	signs  = map[string]string{Create: "+", Change: "~", Remove: "-"}
 	colors = map[string]string{"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m"}
@@ -101,7 +130,8 @@ func heading(out *strings.Builder, s Style, address, action, note string) {
 	if s.Color {
 		label = "\x1b[1m" + address + "\x1b[0m"
 	}
-	fmt.Fprintf(out, "%s%s  %-8s  %s\n", label, strings.Repeat(" ", max(0, 30-len(address))), action, note)
+	text := fmt.Sprintf("%s%s  %-8s  %s", label, strings.Repeat(" ", max(0, 30-len(address))), action, note)
+	out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
 func line(out *strings.Builder, s Style, sign, text string) {

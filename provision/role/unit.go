@@ -33,7 +33,7 @@ func (b *builder) unit(s service) {
 		"Wants=network-online.target", "After=network-online.target " + s.after,
 		"StartLimitIntervalSec=0", "",
 		"[Service]", "Type=notify", "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
-		"Restart=always", "RestartSec=1", "TimeoutStartSec=180", "LimitNOFILE=1048576",
+		"Restart=always", "RestartSec=1", "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {
 		text = append(text, "WatchdogSec=60")

@@ -2,11 +2,9 @@ package workload
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -14,16 +12,10 @@ import (
 	"clusterctl/provision/role"
 )
 
-// base is what the cluster's own daemons and people need to be there.
+// base is what the cluster's own daemons need to be there besides what the API server
+// makes by itself.
 func base(c *config.Cluster) ([]Desired, error) {
-	typed := []any{binding("kubeadm:cluster-admins", "cluster-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "kubeadm:cluster-admins"})}
-	for _, name := range slices.Sorted(maps.Keys(daemonRules)) {
-		rules := daemonRules[name]
-		full := "clusterctl:" + name
-		typed = append(typed,
-			&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: full}, Rules: rules},
-			binding(full, full, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:" + name}))
-	}
+	var typed []any
 	typed = append(typed, dnsService(c), dnsEndpoints(c))
 	for _, m := range c.Machines {
 		if m.Has(config.RoleNode) {
@@ -40,30 +32,6 @@ func base(c *config.Cluster) ([]Desired, error) {
 		list = append(list, d)
 	}
 	return list, nil
-}
-
-// daemonRules are what the daemons may do that upstream has no role for.
-var daemonRules = map[string][]rbacv1.PolicyRule{
-	"kube-network": {
-		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch", "update"}},
-		{APIGroups: []string{""}, Resources: []string{"pods", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
-	},
-	"kube-dns": {
-		{APIGroups: []string{""}, Resources: []string{"services", "endpoints", "pods", "namespaces", "nodes"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
-	},
-}
-
-func binding(name, roleName string, subject rbacv1.Subject) any {
-	return &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: roleName},
-		Subjects:   []rbacv1.Subject{subject},
-	}
 }
 
 const dnsName = "kube-dns"

@@ -142,3 +142,23 @@ func matches(patterns []string, name string) bool {
 	}
 	return found
 }
+
+// Args are the arguments by which OpenSSH's client logs in in the same way.
+func (t Target) Args() []string {
+	args := []string{"-p", strconv.Itoa(t.Port), "-l", t.User}
+	for _, k := range t.Keys {
+		if _, err := os.Stat(k); err == nil {
+			args = append(args, "-i", k)
+		}
+	}
+	if t.Explicit {
+		args = append(args, "-o", "IdentitiesOnly=yes")
+	}
+	if t.Jump != "" {
+		args = append(args, "-J", t.Jump)
+	}
+	if len(t.KnownHosts) > 0 {
+		args = append(args, "-o", "UserKnownHostsFile="+strings.Join(t.KnownHosts, " "))
+	}
+	return append(args, t.Host)
+}
