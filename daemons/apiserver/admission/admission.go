@@ -29,7 +29,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 			lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
 			&runtimeClass{objects}, certificates,
 		}, []api.Validator{
-			lifecycle, ranges, accounts, nodes, security, priorities, certificates,
+			ranges, accounts, nodes, security, priorities, certificates,
 			authz.NewEscalation(objects, may), &resourceQuota{objects},
 		}, nil
 }

@@ -21,8 +21,10 @@ var immortal = map[string]bool{metav1.NamespaceDefault: true, metav1.NamespaceSy
 
 const namespacePatience = 200 * time.Millisecond
 
-// Admit keeps a namespace's finalizers out of ordinary updates.
-func (p *namespaceLifecycle) Admit(_ context.Context, a *api.Admission) error {
+// Admit refuses creations where there is no lasting namespace for them, before other
+// plugins miss what a namespace has, and keeps a namespace's finalizers out of
+// ordinary updates.
+func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error {
 	if is(a, "UPDATE", namespacesGR) {
 		ns, ok := a.Object.(*corev1.Namespace)
 		old, also := a.Old.(*corev1.Namespace)
@@ -30,11 +32,6 @@ func (p *namespaceLifecycle) Admit(_ context.Context, a *api.Admission) error {
 			ns.Spec.Finalizers = append([]corev1.FinalizerName(nil), old.Spec.Finalizers...)
 		}
 	}
-	return nil
-}
-
-// Validate refuses creations where there is no lasting namespace for them.
-func (p *namespaceLifecycle) Validate(ctx context.Context, a *api.Admission) error {
 	if a.Resource.GroupResource() == namespacesGR {
 		if a.Operation == "DELETE" && immortal[a.Name] {
 			return forbidden(a, errors.New("this namespace may not be deleted"))

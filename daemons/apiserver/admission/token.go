@@ -16,17 +16,18 @@ type Issuer = func(ctx context.Context, u api.User, namespace, name string, obj 
 // GuardTokens puts the plugins that care for tokens before an issuer: a kubelet has
 // tokens for the pods on its node alone, and a namespace that goes has no new ones.
 func GuardTokens(objects api.Objects, issue Issuer) Issuer {
-	guards := []api.Validator{&namespaceLifecycle{objects}, &nodeRestriction{objects}}
+	lifecycle, nodes := &namespaceLifecycle{objects}, &nodeRestriction{objects}
 	return func(ctx context.Context, u api.User, namespace, name string, obj runtime.Object) (runtime.Object, error) {
 		a := &api.Admission{
 			Operation: "CREATE", User: u, Namespace: namespace, Name: name, Object: obj,
 			Kind:     authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, Subresource: "token",
 		}
-		for _, g := range guards {
-			if err := g.Validate(ctx, a); err != nil {
-				return nil, err
-			}
+		if err := lifecycle.Admit(ctx, a); err != nil {
+			return nil, err
+		}
+		if err := nodes.Validate(ctx, a); err != nil {
+			return nil, err
 		}
 		return issue(ctx, u, namespace, name, obj)
 	}

@@ -20,8 +20,11 @@ var ageColumn = metav1.TableColumnDefinition{Name: "Age", Type: "string", Descri
 
 func columns(s Served) []metav1.TableColumnDefinition {
 	list := []metav1.TableColumnDefinition{nameColumn}
-	if s.Row == nil {
+	switch {
+	case s.Row == nil:
 		return append(list, ageColumn)
+	case s.WholeRow:
+		return s.Columns
 	}
 	return append(list, s.Columns...)
 }
@@ -46,7 +49,9 @@ func (m Media) appendTableHead(to []byte, s Served, revision, next string, remai
 func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy) ([]byte, error) {
 	obj := e.Object()
 	cells := []any{e.Name}
-	if s.Row != nil {
+	if s.Row != nil && s.WholeRow {
+		cells = s.Row(obj)
+	} else if s.Row != nil {
 		cells = append(cells, s.Row(obj)...)
 	} else if acc, err := meta.Accessor(obj); err == nil {
 		cells = append(cells, duration.HumanDuration(time.Since(acc.GetCreationTimestamp().Time)))

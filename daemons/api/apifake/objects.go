@@ -1,0 +1,104 @@
+// Package apifake is a view of stored objects that is filled by hand, for tests of what
+// decides by looking at api.Objects. It behaves as the API server's: revisions rise with
+// every change of a resource.
+package apifake
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Objects holds objects of the kinds that client-go knows.
+type Objects struct {
+	mu        sync.Mutex
+	stored    map[schema.GroupResource]map[string]runtime.Object
+	revisions map[schema.GroupResource]int64
+}
+
+// New returns a view that holds objects.
+func New(objects ...runtime.Object) *Objects {
+	o := &Objects{stored: map[schema.GroupResource]map[string]runtime.Object{}, revisions: map[schema.GroupResource]int64{}}
+	for _, obj := range objects {
+		o.Put(obj)
+	}
+	return o
+}
+
+// Put stores an object, or another state of one. Objects of unknown kinds are left out.
+func (o *Objects) Put(obj runtime.Object) {
+	gr, key, ok := locate(obj)
+	if !ok {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stored[gr] == nil {
+		o.stored[gr] = map[string]runtime.Object{}
+	}
+	o.stored[gr][key] = obj
+	o.revisions[gr]++
+}
+
+// Remove takes an object away.
+func (o *Objects) Remove(obj runtime.Object) {
+	gr, key, ok := locate(obj)
+	if !ok {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.stored[gr], key)
+	o.revisions[gr]++
+}
+
+func locate(obj runtime.Object) (schema.GroupResource, string, bool) {
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupResource{}, "", false
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return schema.GroupResource{}, "", false
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	return plural.GroupResource(), m.GetNamespace() + "/" + m.GetName(), true
+}
+
+// Get returns one object.
+func (o *Objects) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	obj, ok := o.stored[resource][namespace+"/"+name]
+	return obj, ok
+}
+
+// List returns the objects of a namespace, of all when it is empty, by name.
+func (o *Objects) List(resource schema.GroupResource, namespace string) []runtime.Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var keys []string
+	for key := range o.stored[resource] {
+		if namespace == "" || strings.HasPrefix(key, namespace+"/") {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	out := make([]runtime.Object, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, o.stored[resource][key])
+	}
+	return out
+}
+
+// Revision rises with every change of the resource.
+func (o *Objects) Revision(resource schema.GroupResource) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.revisions[resource]
+}

@@ -1,0 +1,263 @@
+package authz
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/apifake"
+)
+
+// ask reads "verb group/resource[/sub] [namespace/]name [?fields]" or "verb /path".
+func ask(text string) api.Request {
+	parts := strings.Fields(text)
+	r := api.Request{Verb: parts[0]}
+	if strings.HasPrefix(parts[1], "/") {
+		r.Path = parts[1]
+		return r
+	}
+	r.Resource = true
+	group, rest, _ := strings.Cut(parts[1], ":")
+	resource, sub, _ := strings.Cut(rest, "/")
+	r.GroupVersionResource, r.Subresource = schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, sub
+	for _, p := range parts[2:] {
+		if fields, ok := strings.CutPrefix(p, "?"); ok {
+			r.FieldSelector = fields
+		} else if ns, name, ok := strings.Cut(p, "/"); ok {
+			r.Namespace, r.Name = ns, name
+		} else {
+			r.Name = p
+		}
+	}
+	return r
+}
+
+var (
+	scheduler = api.User{Name: "system:kube-scheduler"}
+	someone   = api.User{Name: "someone", Groups: []string{api.GroupAuthenticated}}
+	anonymous = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
+	admin     = api.User{Name: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins"}}
+	master    = api.User{Name: "root", Groups: []string{api.GroupMasters}}
+	viewer    = api.User{Name: "viewer", Groups: []string{"readers"}}
+	editor    = api.User{Name: "system:serviceaccount:shop:deployer"}
+	node1     = api.User{Name: "system:node:n1", Groups: []string{api.GroupNodes}}
+)
+
+func objects() *apifake.Objects {
+	o := apifake.New(Defaults()...)
+	o.Put(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{group("readers")}})
+	o.Put(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deploy"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "deployer"}}})
+	o.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: corev1.PodSpec{
+		NodeName: "n1", ServiceAccountName: "web", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
+		Volumes: []corev1.Volume{
+			{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "tls"}}},
+			{Name: "b", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+		},
+		Containers: []corev1.Container{{Env: []corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}}},
+	}})
+	o.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "2"}, Spec: corev1.PodSpec{
+		NodeName: "n2", ServiceAccountName: "other", Volumes: []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "theirs"}}}},
+	}})
+	o.Put(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv1"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}}})
+	return o
+}
+
+func TestWhoMayDoWhatS12(t *testing.T) {
+	chain, err := New(nil, objects())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		user  api.User
+		asks  string
+		allow bool
+	}{
+		{master, "delete :secrets kube-system/x", true},
+		{admin, "delete :secrets kube-system/x", true},
+		{admin, "get /debug/pprof/", true},
+		{someone, "get :pods shop/web", false},
+		{someone, "create authorization.k8s.io:selfsubjectaccessreviews", true},
+		{someone, "get /apis/apps", true},
+		{anonymous, "get /apis/apps", false},
+		{anonymous, "get /healthz", true},
+		{anonymous, "get /metrics", false},
+		{viewer, "list :pods shop/", true},
+		{viewer, "get :pods/log shop/web", true},
+		{viewer, "get :secrets shop/tls", false},
+		{viewer, "delete :pods shop/web", false},
+		{viewer, "get :pods/exec shop/web", false},
+		{editor, "create apps:deployments shop/", true},
+		{editor, "get :secrets shop/tls", true},
+		{editor, "create apps:deployments elsewhere/", false},
+		{editor, "create rbac.authorization.k8s.io:roles shop/", false},
+		{scheduler, "create :pods/binding shop/web", true},
+		{scheduler, "update coordination.k8s.io:leases kube-system/kube-scheduler", true},
+		{scheduler, "update coordination.k8s.io:leases kube-system/kube-controller-manager", false},
+		{scheduler, "get :secrets shop/tls", false},
+		{scheduler, "get :configmaps kube-system/extension-apiserver-authentication", true},
+		{api.User{Name: "system:kube-network"}, "patch :nodes/status n1", true},
+		{api.User{Name: "system:kube-network"}, "patch :nodes n1", false},
+		{api.User{Name: "system:kube-dns"}, "watch discovery.k8s.io:endpointslices", true},
+		{api.User{Name: "system:kube-proxy"}, "list discovery.k8s.io:endpointslices", true},
+		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create apps:replicasets shop/", true},
+		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create :pods shop/", false},
+	} {
+		d, reason, err := chain.Authorize(context.Background(), c.user, ask(c.asks))
+		if err != nil || (d == api.Allow) != c.allow {
+			t.Errorf("%s: %s: decision %v (%s, %v), want allowed %v", c.user.Name, c.asks, d, reason, err, c.allow)
+		}
+	}
+}
+
+func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
+	o := objects()
+	n := NewNode(o)
+	for _, c := range []struct {
+		asks   string
+		reason string // empty: allowed
+	}{
+		{"get :secrets shop/tls", ""},
+		{"watch :secrets shop/tls", ""},
+		{"get :secrets shop/pull", ""},
+		{"get :secrets shop/theirs", "no relationship found between node 'n1' and this object"},
+		{"list :secrets shop/", "No Object name found"},
+		{"delete :secrets shop/tls", "can only get/list/watch resources of this type"},
+		{"get :configmaps shop/settings", ""},
+		{"get :configmaps shop/others", "no relationship found between node 'n1' and this object"},
+		{"get :persistentvolumeclaims shop/data", ""},
+		{"get :persistentvolumes pv1", ""},
+		{"get :persistentvolumes pv2", "no relationship found between node 'n1' and this object"},
+		{"create :serviceaccounts/token shop/web", ""},
+		{"create :serviceaccounts/token shop/other", "no relationship found between node 'n1' and this object"},
+		{"get :nodes n1", ""},
+		{"get :nodes n2", "node 'n1' cannot read all nodes, only its own Node object"},
+		{"list :pods ?spec.nodeName=n1", ""},
+		{"list :pods ?spec.nodeName=n2", "can only list/watch pods with spec.nodeName field selector"},
+		{"list :pods", "can only list/watch pods with spec.nodeName field selector"},
+		{"get :pods shop/web", ""},
+		{"get :pods shop/other", "no relationship found between node 'n1' and this object"},
+		{"update coordination.k8s.io:leases kube-node-lease/n1", ""},
+		{"update coordination.k8s.io:leases kube-node-lease/n2", "can only access the object with the same name as the requesting node"},
+		{"update coordination.k8s.io:leases kube-system/n1", `can only access leases in the "kube-node-lease" system namespace`},
+		{"create :events shop/", ""},
+		{"list :services", ""},
+	} {
+		d, reason, err := n.Authorize(context.Background(), node1, ask(c.asks))
+		if err != nil || (d == api.Allow) != (c.reason == "") || reason != c.reason {
+			t.Errorf("%s: %v %q %v, want %q", c.asks, d, reason, err, c.reason)
+		}
+	}
+	// When the pod has gone, so has the right.
+	pod, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
+	o.Remove(pod)
+	if d, _, _ := n.Authorize(context.Background(), node1, ask("get :secrets shop/tls")); d == api.Allow {
+		t.Error("the node still reads a secret of a pod that is gone")
+	}
+	if d, _, _ := n.Authorize(context.Background(), api.User{Name: "system:node:n1"}, ask("get :nodes n1")); d == api.Allow {
+		t.Error("a node's name without its group is taken for a node")
+	}
+}
+
+func TestRolesAreFollowedAsTheyChange(t *testing.T) {
+	o := objects()
+	rbac := NewRBAC(o)
+	allowed := func(u api.User, text string) bool {
+		d, _, _ := rbac.Authorize(context.Background(), u, ask(text))
+		return d == api.Allow
+	}
+	if allowed(viewer, "list example.com:crontabs shop/") {
+		t.Fatal("allowed before the role exists")
+	}
+	extra := part("crontab-viewer", "view", rule("example.com", "crontabs", "get list"))
+	o.Put(&extra)
+	if !allowed(viewer, "list example.com:crontabs shop/") || !allowed(editor, "list example.com:crontabs shop/") {
+		t.Error("an aggregated role's new part is not seen, or not in what aggregates it again")
+	}
+	o.Remove(&extra)
+	if allowed(viewer, "list example.com:crontabs shop/") {
+		t.Error("a removed role still counts")
+	}
+}
+
+func TestNobodyGrantsMoreThanTheyHaveS12(t *testing.T) {
+	o := objects()
+	may, err := New([]string{"RBAC"}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := NewEscalation(o, may)
+	localAdmin := api.User{Name: "boss"}
+	o.Put(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "boss"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}, Subjects: []rbacv1.Subject{user("boss")}})
+	for name, c := range map[string]struct {
+		user  api.User
+		obj   any
+		error string
+	}{
+		"what one has":   {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}}, ""},
+		"more":           {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
+		"bind own role":  {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"}}, ""},
+		"bind more":      {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, "not currently held"},
+		"bind to nobody": {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "none"}}, `roles.rbac.authorization.k8s.io "none" not found`},
+		"master":         {master, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, ""},
+	} {
+		a := &api.Admission{Operation: "CREATE", User: c.user, Namespace: "shop"}
+		switch obj := c.obj.(type) {
+		case *rbacv1.Role:
+			a.Object, a.Resource = obj, rbacv1.SchemeGroupVersion.WithResource("roles")
+		case *rbacv1.RoleBinding:
+			a.Object, a.Resource = obj, rbacv1.SchemeGroupVersion.WithResource("rolebindings")
+		}
+		err := plugin.Validate(context.Background(), a)
+		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) {
+			t.Errorf("%s: %v, want %q", name, err, c.error)
+		}
+	}
+}
+
+func TestEveryDefaultBindingHasItsRole(t *testing.T) {
+	roles := map[string]bool{}
+	for _, obj := range Defaults() {
+		switch o := obj.(type) {
+		case *rbacv1.ClusterRole:
+			if roles[o.Name] {
+				t.Errorf("cluster role %s twice", o.Name)
+			}
+			roles[o.Name] = true
+		case *rbacv1.Role:
+			roles[o.Namespace+"/"+o.Name] = true
+		}
+	}
+	for _, obj := range Defaults() {
+		switch o := obj.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			if !roles[o.RoleRef.Name] {
+				t.Errorf("%s binds %s, which is not there", o.Name, o.RoleRef.Name)
+			}
+		case *rbacv1.RoleBinding:
+			if !roles[o.Namespace+"/"+o.RoleRef.Name] {
+				t.Errorf("%s binds %s, which is not there", o.Name, o.RoleRef.Name)
+			}
+		}
+	}
+}
+
+func BenchmarkAuthorize(b *testing.B) {
+	o := objects()
+	chain, err := New(nil, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := ask("create :pods/binding shop/web")
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, _, _ := chain.Authorize(context.Background(), scheduler, r); d != api.Allow {
+			b.Fatal("refused")
+		}
+	}
+}
