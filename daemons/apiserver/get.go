@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/store"
 )
 
 // get answers with one object.
@@ -109,6 +110,9 @@ func unavailable(err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError("the store did not answer in time", 1)
+	}
+	if errors.Is(err, store.ErrTooLarge) {
+		return apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
 	}
 	return apierrors.NewInternalError(err)
 }

@@ -242,7 +242,12 @@ func (w *watcher) flush() error {
 	if cap(w.buf) > 4*chunk {
 		w.buf = nil
 	}
-	return w.control.Flush()
+	if err := w.control.Flush(); err != nil {
+		return err
+	}
+	// An HTTP/2 stream ends at its deadline even when nothing is being written.
+	_ = w.control.SetWriteDeadline(time.Time{}) // not every connection has deadlines
+	return nil
 }
 
 // expire tells the client to list again.

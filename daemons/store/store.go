@@ -17,6 +17,9 @@ var ErrCompacted = errors.New("the revision has been compacted")
 // ErrFuture says that a revision asked for has not been reached.
 var ErrFuture = errors.New("the revision has not been reached")
 
+// ErrTooLarge says that a transaction is larger than the store takes.
+var ErrTooLarge = errors.New("the transaction is too large")
+
 // KV is a key with its value. Revision is that of its last write.
 type KV struct {
 	Key      string

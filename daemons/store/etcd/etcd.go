@@ -147,7 +147,7 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	}
 	r, err := s.client.Txn(ctx).If(guards...).Then(does...).Else(looks...).Commit()
 	if err != nil {
-		return store.Result{}, fmt.Errorf("commit: %w", err)
+		return store.Result{}, fmt.Errorf("commit: %w", known(err))
 	}
 	result := store.Result{Done: r.Succeeded, Revision: r.Header.Revision}
 	if r.Succeeded {
@@ -187,6 +187,8 @@ func known(err error) error {
 		return store.ErrCompacted
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return store.ErrFuture
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return store.ErrTooLarge
 	}
 	return err
 }
