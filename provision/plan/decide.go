@@ -30,7 +30,7 @@ func Members(c *config.Cluster, s *state.State, gone []string) {
 	}
 	existing := len(s.Etcd) > 0
 	var fresh []config.Machine
-	for _, m := range role.EtcdMachines(c) {
+	for _, m := range role.EtcdMachines(c, s) {
 		if _, ok := s.Etcd[m.Name]; !ok {
 			fresh = append(fresh, m)
 			if !existing {

@@ -8,6 +8,7 @@ import (
 	"clusterctl/daemons/config"
 	hcl "clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -18,11 +19,13 @@ func clientURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP
 // PeerURL is where other members reach a machine's.
 func PeerURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.String(), "2380") }
 
-// Store says how the store is reached from a control-plane machine, leaving out the members named.
-func Store(c *hcl.Cluster, without ...string) step.Store {
+// Store says how the store is reached from a control-plane machine, leaving out the
+// members named and those that have not joined yet.
+func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
 	s := step.Store{CA: PKI + "/etcd/ca.crt", Cert: PKI + "/etcd/healthcheck-client.crt", Key: PKI + "/etcd/healthcheck-client.key"}
-	for _, m := range EtcdMachines(c) {
-		if !slices.Contains(without, m.Name) {
+	for _, m := range EtcdMachines(c, st) {
+		started := st.Machines[m.Address].Joined || !st.Etcd[m.Name].Existing
+		if started && !slices.Contains(without, m.Name) {
 			s.Endpoints = append(s.Endpoints, clientURL(m))
 		}
 	}
@@ -51,7 +54,7 @@ func etcd(b *builder) {
 	b.add(&step.Directory{Path: etcdData, Mode: 0o700})
 	program := b.program(bundle.Etcd, bin(bundle.Etcd))
 	if started.Existing {
-		b.run(&step.EtcdJoin{Store: Store(b.Cluster, m.Name), Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData + "/member"})
+		b.run(&step.EtcdJoin{Store: Store(b.Cluster, b.State, m.Name), Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData + "/member"})
 	}
 	b.unit(service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
@@ -60,8 +63,18 @@ func etcd(b *builder) {
 		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confined...),
 	})
 	if started.Existing {
-		b.run(&step.EtcdVote{Store: Store(b.Cluster), Name: m.Name})
+		b.run(&step.EtcdVote{Store: Store(b.Cluster, b.State), Name: m.Name})
 	}
+}
+
+// formerEtcd takes a member away from a machine that stays, when there are fewer than
+// there were: it leaves the store while it still runs, so that the majority is
+// always of those that are there.
+func formerEtcd(b *builder) {
+	if _, had := b.State.Etcd[b.Machine.Name]; had && b.controlPlane() {
+		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
+	}
+	b.add(&step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"}, &step.Absent{Path: etcdData + "/member"})
 }
 
 // apiServer is the cluster's front door.
@@ -95,7 +108,7 @@ func apiServer(b *builder) {
 // etcdServers are the members' URLs, this machine's own first.
 func (b *builder) etcdServers() []string {
 	var list []string
-	for _, m := range EtcdMachines(b.Cluster) {
+	for _, m := range EtcdMachines(b.Cluster, b.State) {
 		if m.Name == b.Machine.Name {
 			list = append([]string{"https://127.0.0.1:2379"}, list...)
 		} else {

@@ -42,7 +42,8 @@ type part struct {
 var parts = []part{
 	{"base", always, base, nil},
 	{"pki", always, pki, nil},
-	{"etcd", Input.etcd, etcd, []string{"etcd"}},
+	{"etcd", Input.etcd, etcd, nil},
+	{"former-etcd", Input.formerEtcd, formerEtcd, nil},
 	{"api-server", Input.controlPlane, apiServer, []string{"kube-apiserver"}},
 	{"runtime", Input.node, runtime, nil},
 	{"images", Input.node, images, nil},
@@ -70,7 +71,11 @@ func Steps(in Input) ([]step.Step, error) {
 func Clean() []step.Step {
 	var list []step.Step
 	for _, p := range slices.Backward(parts) {
-		for _, u := range slices.Backward(p.units) {
+		units := p.units
+		if p.name == "etcd" {
+			units = []string{"etcd"}
+		}
+		for _, u := range slices.Backward(units) {
 			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
@@ -90,13 +95,26 @@ func Clean() []step.Step {
 func always(Input) bool                   { return true }
 func (in Input) controlPlane() bool       { return in.Machine.Has(config.RoleControlPlane) }
 func (in Input) node() bool               { return in.Machine.Has(config.RoleNode) }
-func (in Input) etcd() bool               { return slices.ContainsFunc(EtcdMachines(in.Cluster), in.is) }
+func (in Input) etcd() bool               { return slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is) }
+func (in Input) formerEtcd() bool         { return !in.etcd() }
 func (in Input) dns() bool                { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
 func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
 
-// EtcdMachines are the machines with a member of the store: the first of the control plane.
-func EtcdMachines(c *config.Cluster) []config.Machine {
+// EtcdMachines are the machines of the control plane with a member of the store. Those
+// that have one keep it before others get one: a member never moves without need.
+func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	control := c.ControlPlane()
+	slices.SortStableFunc(control, func(a, b config.Machine) int {
+		_, hasA := s.Etcd[a.Name]
+		_, hasB := s.Etcd[b.Name]
+		switch {
+		case hasA && !hasB:
+			return -1
+		case hasB && !hasA:
+			return 1
+		}
+		return 0
+	})
 	return control[:min(c.Etcd.Members, len(control))]
 }
 

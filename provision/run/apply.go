@@ -183,6 +183,9 @@ func (p *Prepared) joined(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
 	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true}
+	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
+		delete(p.State.Etcd, m.Name)
+	}
 	return p.engine.Store.Write(p.State)
 }
 
@@ -206,7 +209,8 @@ func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) err
 		if through == nil {
 			return fmt.Errorf("%s: no machine of the control plane is left to ask", m.Address)
 		}
-		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.unstarted()...), Name: m.Name}}, nil); err != nil {
+		delete(p.State.Etcd, m.Name)
+		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil); err != nil {
 			return fmt.Errorf("%s: %w", m.Address, err)
 		}
 	}
