@@ -88,6 +88,9 @@ func scripts(t *testing.T, folder, kubectl string) {
 			env.Setenv("CLUSTER", shared.Folder)
 			env.Setenv("LAB", shared.Lab.Name)
 			env.Setenv("TERM", "dumb")
+			if err := nameImage(env.WorkDir); err != nil {
+				return err
+			}
 			env.Defer(func() {
 				gone, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
@@ -124,7 +127,7 @@ func scripts(t *testing.T, folder, kubectl string) {
 			"lab": func(ts *testscript.TestScript, neg bool, args []string) {
 				cmd := shared.Lab.Command(context.Background(), "sh", "-c", strings.Join(args, " "))
 				cmd.Dir = ts.MkAbs(".")
-				cmd.Env = append(os.Environ(), "HOME="+shared.Lab.Home(), "KUBECONFIG="+shared.Kubeconfig(), "KUBECTL="+ts.Getenv("KUBECTL"), "NS="+ts.Getenv("NS"), "TERM=dumb")
+				cmd.Env = append(os.Environ(), "HOME="+shared.Lab.Home(), "KUBECONFIG="+shared.Kubeconfig(), "KUBECTL="+ts.Getenv("KUBECTL"), "NS="+ts.Getenv("NS"), "TERM=dumb", "BUNDLE="+shared.Bundle)
 				finish(ts, neg, cmd, limit)
 			},
 			// eventually kubectl|machine|lab ARGS… repeats until it succeeds and, after --, its
@@ -132,6 +135,30 @@ func scripts(t *testing.T, folder, kubectl string) {
 			"eventually": eventually,
 		},
 	})
+}
+
+// nameImage puts the reference of the image that the nodes have into a script's files.
+func nameImage(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	image, err := cluster.Output(shared.Kube(ctx, "get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "@IMAGE@", image)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // limit is how long one command may take.

@@ -1,10 +1,12 @@
 // Command web is the workload of the demo and the tests: it says on every path which
 // host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
+// With -get it is a client, whose resolver is Go's.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -16,7 +18,15 @@ import (
 
 func main() {
 	address := flag.String("listen", ":8080", "where to listen")
+	url := flag.String("get", "", "fetch this URL, print what comes, and end")
 	flag.Parse()
+	if *url != "" {
+		if err := get(*url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	host, _ := os.Hostname()
 	var unready atomic.Bool
 	mux := http.NewServeMux()
@@ -44,6 +54,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func get(url string) error {
+	client := &http.Client{Timeout: 2 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	_, err = io.Copy(os.Stdout, answer.Body)
+	return err
 }
 
 func greeting() string {
