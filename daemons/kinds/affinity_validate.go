@@ -33,7 +33,7 @@ func validateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be an integer when `operator` is 'Lt' or 'Gt'"))
 			}
 		default:
-			errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			errs = append(errs, notSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 		}
 		if t.Effect != "" {
 			errs = append(errs, supported(t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, at.Child("effect"))...)

@@ -94,7 +94,7 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	}
 	for i, cond := range c.Status.Conditions {
 		if isDecision(cond) && cond.Status != corev1.ConditionTrue {
-			errs = append(errs, field.NotSupported(field.NewPath("status", "conditions").Index(i).Child("status"), cond.Status, []corev1.ConditionStatus{corev1.ConditionTrue}))
+			errs = append(errs, notSupported(field.NewPath("status", "conditions").Index(i).Child("status"), cond.Status, []corev1.ConditionStatus{corev1.ConditionTrue}))
 		}
 	}
 	return errs

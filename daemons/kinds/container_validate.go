@@ -197,7 +197,7 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 		if f.FieldPath == "" {
 			errs = append(errs, field.Required(at.Child("fieldRef", "fieldPath"), ""))
 		} else if !single && !slices.Contains(downwardFields, f.FieldPath) {
-			errs = append(errs, field.NotSupported(at.Child("fieldRef", "fieldPath"), f.FieldPath, downwardFields))
+			errs = append(errs, notSupported(at.Child("fieldRef", "fieldPath"), f.FieldPath, downwardFields))
 		}
 	}
 	if r := e.ValueFrom.ResourceFieldRef; r != nil {

@@ -64,7 +64,7 @@ func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("rollingUpdate", "maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
 		}
 	default:
-		errs = append(errs, field.NotSupported(at.Child("type"), s.Type, []appsv1.DaemonSetUpdateStrategyType{
+		errs = append(errs, notSupported(at.Child("type"), s.Type, []appsv1.DaemonSetUpdateStrategyType{
 			appsv1.OnDeleteDaemonSetStrategyType, appsv1.RollingUpdateDaemonSetStrategyType,
 		}))
 	}

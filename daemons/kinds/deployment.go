@@ -88,7 +88,7 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 		}
 		return validateRolling(s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge, "maxSurge", path.Child("rollingUpdate"))
 	default:
-		return field.ErrorList{field.NotSupported(path, s, []appsv1.DeploymentStrategyType{
+		return field.ErrorList{notSupported(path, s, []appsv1.DeploymentStrategyType{
 			appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType,
 		})}
 	}

@@ -72,7 +72,7 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 	if s.AddressType == "" {
 		errs = append(errs, field.Required(path, ""))
 	} else if !oneOf(s.AddressType, types) {
-		errs = append(errs, field.NotSupported(path, s.AddressType, types))
+		errs = append(errs, notSupported(path, s.AddressType, types))
 	}
 	if len(s.Endpoints) > 1000 {
 		errs = append(errs, field.TooMany(field.NewPath("endpoints"), len(s.Endpoints), 1000))

@@ -101,7 +101,7 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.
 	case p.PathType == nil:
 		errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
 	case !oneOf(*p.PathType, types):
-		errs = append(errs, field.NotSupported(at.Child("pathType"), *p.PathType, types))
+		errs = append(errs, notSupported(at.Child("pathType"), *p.PathType, types))
 	case *p.PathType != networkingv1.PathTypeImplementationSpecific || p.Path != "":
 		if !strings.HasPrefix(p.Path, "/") {
 			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))

@@ -60,7 +60,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	case policy == corev1.RestartPolicyAlways || policy == "":
 		errs = append(errs, field.Required(restart, `valid values: "OnFailure", "Never"`))
 	case policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever:
-		errs = append(errs, field.NotSupported(restart, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+		errs = append(errs, notSupported(restart, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	case spec.PodFailurePolicy != nil && policy != corev1.RestartPolicyNever:
 		errs = append(errs, field.Invalid(restart, policy, `only "Never" is supported when podFailurePolicy is specified`))
 	}

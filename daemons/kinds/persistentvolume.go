@@ -82,7 +82,7 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	if len(v.Spec.Capacity) == 0 {
 		errs = append(errs, field.Required(path.Child("capacity"), ""))
 	} else if _, ok := v.Spec.Capacity[corev1.ResourceStorage]; !ok || len(v.Spec.Capacity) > 1 {
-		errs = append(errs, field.NotSupported(path.Child("capacity"), v.Spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+		errs = append(errs, notSupported(path.Child("capacity"), v.Spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	for name, q := range v.Spec.Capacity {
 		if q.Sign() <= 0 {

@@ -37,7 +37,7 @@ func ValidateBinding(b *corev1.Binding) field.ErrorList {
 	path := field.NewPath("target")
 	var errs field.ErrorList
 	if b.Target.Kind != "" && b.Target.Kind != "Node" {
-		errs = append(errs, field.NotSupported(path.Child("kind"), b.Target.Kind, []string{"Node", "<empty>"}))
+		errs = append(errs, notSupported(path.Child("kind"), b.Target.Kind, []string{"Node", "<empty>"}))
 	}
 	if b.Target.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))

@@ -144,10 +144,10 @@ func validateRoleBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, kinds []
 	var errs field.ErrorList
 	path := field.NewPath("roleRef")
 	if ref.APIGroup != rbacv1.GroupName {
-		errs = append(errs, field.NotSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
+		errs = append(errs, notSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
 	}
 	if !oneOf(ref.Kind, kinds) {
-		errs = append(errs, field.NotSupported(path.Child("kind"), ref.Kind, kinds))
+		errs = append(errs, notSupported(path.Child("kind"), ref.Kind, kinds))
 	}
 	if ref.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
@@ -165,17 +165,17 @@ func validateRoleBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, kinds []
 				errs = append(errs, invalid(at.Child("name"), s.Name, validation.IsDNS1123Subdomain(s.Name))...)
 			}
 			if s.APIGroup != "" {
-				errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))
+				errs = append(errs, notSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))
 			}
 			if !namespaced && s.Namespace == "" {
 				errs = append(errs, field.Required(at.Child("namespace"), ""))
 			}
 		case rbacv1.UserKind, rbacv1.GroupKind:
 			if s.APIGroup != rbacv1.GroupName {
-				errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
+				errs = append(errs, notSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
 			}
 		default:
-			errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+			errs = append(errs, notSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
 		}
 	}
 	return errs

@@ -24,13 +24,20 @@ const (
 
 func oneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
 
+// notSupported names the values that there are in order, as upstream does.
+func notSupported[V any, T ~string](path *field.Path, v V, list []T) *field.Error {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return field.NotSupported(path, v, list)
+}
+
 // supported demands one of list.
 func supported[T ~string](v T, list []T, path *field.Path) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	if !oneOf(v, list) {
-		return field.ErrorList{field.NotSupported(path, v, list)}
+		return field.ErrorList{notSupported(path, v, list)}
 	}
 	return nil
 }
@@ -99,7 +106,7 @@ func templateSelector(kind string, s *metav1.LabelSelector, template *corev1.Pod
 func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, notSupported(path.Child("restartPolicy"), spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"))

@@ -51,7 +51,7 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 			corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
 			corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev,
 		}; h.Type != nil && !slices.Contains(types, *h.Type) {
-			errs = append(errs, field.NotSupported(at.Child("hostPath", "type"), *h.Type, types))
+			errs = append(errs, notSupported(at.Child("hostPath", "type"), *h.Type, types))
 		}
 	}
 	if s := v.Secret; s != nil {

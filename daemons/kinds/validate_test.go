@@ -1,0 +1,154 @@
+package kinds
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+func messages(errs field.ErrorList) string {
+	var list []string
+	for _, e := range errs {
+		list = append(list, e.Error())
+	}
+	return strings.Join(list, "\n")
+}
+
+// Messages are upstream's: people search for them, and tools match on them.
+func TestValidationRefusesS12(t *testing.T) {
+	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
+	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }
+	for name, c := range map[string]struct{ kind, given, want string }{
+		"good pod":            {"Pod", podWith("ports: [{containerPort: 80}]"), ""},
+		"no containers":       {"Pod", `spec: {containers: []}`, "spec.containers: Required value"},
+		"no image":            {"Pod", `spec: {containers: [{name: c}]}`, "spec.containers[0].image: Required value"},
+		"no name":             {"Pod", `spec: {containers: [{image: i}]}`, "spec.containers[0].name: Required value"},
+		"bad name":            {"Pod", `spec: {containers: [{name: C_1, image: i}]}`, `spec.containers[0].name: Invalid value: "C_1": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
+		"same name":           {"Pod", `spec: {containers: [{name: c, image: i}], initContainers: [{name: c, image: i}]}`, `spec.containers[0].name: Duplicate value: "c"`},
+		"port range":          {"Pod", podWith("ports: [{containerPort: 70000}]"), "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"},
+		"port name":           {"Pod", podWith("ports: [{containerPort: 80, name: this-is-too-long}]"), `spec.containers[0].ports[0].name: Invalid value: "this-is-too-long": must be no more than 15 characters`},
+		"protocol":            {"Pod", podWith("ports: [{containerPort: 80, protocol: tcp}]"), `spec.containers[0].ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"`},
+		"restart policy":      {"Pod", `spec: {restartPolicy: Sometimes, containers: [{name: c, image: i}]}`, `spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"`},
+		"request above limit": {"Pod", podWith("resources: {requests: {cpu: 2}, limits: {cpu: 1}}"), `spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`},
+		"negative request":    {"Pod", podWith("resources: {requests: {cpu: -1}}"), `spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0`},
+		"env without name":    {"Pod", podWith("env: [{value: x}]"), "spec.containers[0].env[0].name: Required value"},
+		"env from two":        {"Pod", podWith("env: [{name: a, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"), `spec.containers[0].env[0].valueFrom: Invalid value: "": may not be specified when ` + "`value` is not empty"},
+		"unknown mount":       {"Pod", podWith("volumeMounts: [{name: v, mountPath: /a}]"), `spec.containers[0].volumeMounts[0].name: Not found: "v"`},
+		"mount twice":         {"Pod", "spec: {volumes: [{name: v}], containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]}]}", `spec.containers[0].volumeMounts[1].mountPath: Invalid value: "/a": must be unique`},
+		"two sources":         {"Pod", "spec: {volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}], containers: [{name: c, image: i}]}", `spec.volumes[0]: Forbidden: may not specify more than 1 volume type`},
+		"back steps":          {"Pod", "spec: {volumes: [{name: v, hostPath: {path: /a/../b}}], containers: [{name: c, image: i}]}", `spec.volumes[0].hostPath.path: Invalid value: "/a/../b": must not contain '..'`},
+		"probe without way":   {"Pod", podWith("livenessProbe: {}"), "spec.containers[0].livenessProbe: Required value: must specify a handler type"},
+		"liveness twice":      {"Pod", podWith("livenessProbe: {exec: {command: [a]}, successThreshold: 2}"), "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1"},
+		"probe of init":       {"Pod", `spec: {containers: [{name: c, image: i}], initContainers: [{name: d, image: i, readinessProbe: {exec: {command: [a]}}}]}`, "spec.initContainers[0].readinessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"},
+		"toleration":          {"Pod", `spec: {tolerations: [{operator: Exists, value: x}], containers: [{name: c, image: i}]}`, "value must be empty when `operator` is 'Exists'"},
+		"no name servers":     {"Pod", `spec: {dnsPolicy: None, containers: [{name: c, image: i}]}`, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
+		"spread":              {"Pod", `spec: {topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}], containers: [{name: c, image: i}]}`, "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"},
+
+		"good deployment":  {"Deployment", "spec: {selector: {matchLabels: {a: b}}, " + template + "}", ""},
+		"no selector":      {"Deployment", "spec: {" + template + "}", "spec.selector: Required value"},
+		"selector differs": {"Deployment", "spec: {selector: {matchLabels: {a: c}}, " + template + "}", "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"},
+		"empty selector":   {"Deployment", "spec: {selector: {}, " + template + "}", "empty selector is invalid for deployment"},
+		"negative":         {"Deployment", "spec: {replicas: -1, selector: {matchLabels: {a: b}}, " + template + "}", "spec.replicas: Invalid value: -1: must be greater than or equal to 0"},
+		"no step":          {"Deployment", "spec: {strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}, selector: {matchLabels: {a: b}}, " + template + "}", "may not be 0 when `maxSurge` is 0"},
+		"never restarts":   {"Deployment", "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}", `spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`},
+		"deadline":         {"Deployment", "spec: {minReadySeconds: 600, selector: {matchLabels: {a: b}}, " + template + "}", "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"},
+		"job restarts":     {"Job", "spec: {" + template + "}", `spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`},
+		"daemon set":       {"DaemonSet", "spec: {updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}, selector: {matchLabels: {a: b}}, " + template + "}", "may not be set when maxUnavailable is non-zero"},
+		"cron":             {"CronJob", "spec: {schedule: '61 * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61`},
+		"cron zone":        {"CronJob", "spec: {schedule: '@daily', timeZone: Moon/Sea, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.timeZone: Invalid value: "Moon/Sea": unknown time zone Moon/Sea`},
+
+		"service ports":   {"Service", `spec: {}`, "spec.ports: Required value"},
+		"headless":        {"Service", `spec: {clusterIP: None}`, ""},
+		"unnamed ports":   {"Service", `spec: {ports: [{port: 80}, {port: 81, name: b}]}`, "spec.ports[0].name: Required value"},
+		"node port":       {"Service", `spec: {ports: [{port: 80, nodePort: 30000}]}`, "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"},
+		"external name":   {"Service", `spec: {type: ExternalName}`, "spec.externalName: Required value"},
+		"config map key":  {"ConfigMap", `data: {"a b": c}`, `data[a b]: Invalid value: "a b": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')`},
+		"TLS secret":      {"Secret", `type: kubernetes.io/tls`, "data[tls.crt]: Required value\ndata[tls.key]: Required value"},
+		"claim":           {"PersistentVolumeClaim", `spec: {accessModes: [ReadWriteOnce]}`, "spec.resources[storage]: Required value"},
+		"volume":          {"PersistentVolume", `spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}}`, "spec: Required value: must specify a volume type"},
+		"ingress":         {"Ingress", `spec: {rules: [{http: {paths: [{path: /, backend: {service: {name: a, port: {number: 80}}}}]}}]}`, "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"},
+		"budget":          {"PodDisruptionBudget", `spec: {minAvailable: 1, maxUnavailable: 1}`, "minAvailable and maxUnavailable cannot be both set"},
+		"role":            {"ClusterRole", `rules: [{resources: [pods], verbs: [get]}]`, "rules[0].apiGroups: Required value: resource rules must supply at least one api group"},
+		"binding subject": {"ClusterRoleBinding", `{roleRef: {kind: ClusterRole, name: a}, subjects: [{kind: ServiceAccount, name: x}]}`, "subjects[0].namespace: Required value"},
+		"priority":        {"PriorityClass", `value: 2000000000`, "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
+		"autoscaler":      {"HorizontalPodAutoscaler", `spec: {minReplicas: 3, maxReplicas: 2, scaleTargetRef: {kind: Deployment, name: d}}`, "spec.maxReplicas: Invalid value: 2: must be greater than or equal to `minReplicas`"},
+		"peer":            {"NetworkPolicy", `spec: {ingress: [{from: [{}]}]}`, "spec.ingress[0].from[0]: Required value: must specify a peer"},
+		"taints":          {"Node", `spec: {taints: [{key: a, effect: Never}]}`, `spec.taints[0].effect: Unsupported value: "Never": supported values: "NoExecute", "NoSchedule", "PreferNoSchedule"`},
+		"slice":           {"EndpointSlice", `{addressType: IPv4, endpoints: [{addresses: ["::1"]}]}`, "must be an IPv4 address"},
+		"event elsewhere": {"Event", `{metadata: {namespace: a}, involvedObject: {namespace: b}}`, `involvedObject.namespace: Invalid value: "b": does not match event.namespace`},
+	} {
+		k := kind(t, c.kind)
+		obj := read(t, k, c.given)
+		if k.PrepareCreate != nil {
+			k.PrepareCreate(obj)
+		}
+		if got := messages(k.Validate(obj)); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+func TestUpdatesKeepWhatMustNotChange(t *testing.T) {
+	const pod = `spec: {nodeName: n, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}`
+	const deployment = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}"
+	for name, c := range map[string]struct{ kind, old, change, want string }{
+		"image":             {"Pod", pod, `image: i -> image: j`, ""},
+		"command":           {"Pod", pod, `image: i -> image: i, command: [x]`, "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"},
+		"more tolerations":  {"Pod", pod, `Exists} -> Exists}, {key: b, operator: Exists}`, ""},
+		"fewer":             {"Pod", pod, `{key: a, operator: Exists} -> `, "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"},
+		"more containers":   {"Pod", pod, `image: i} -> image: i}, {name: d, image: i}`, "spec: Forbidden: pod updates may not add or remove containers"},
+		"node":              {"Pod", pod, `nodeName: n -> nodeName: m`, "spec: Forbidden: pod updates may not change"},
+		"new gate":          {"Pod", pod, `nodeName: n -> schedulingGates: [{name: g}]`, "spec.schedulingGates[0]: Forbidden: only deletion is allowed, but found new scheduling gate 'g'"},
+		"selector":          {"Deployment", deployment, `{a: b} -> {a: c}`, "spec.selector: Invalid value"},
+		"template":          {"Deployment", deployment, `image: i -> image: j`, ""},
+		"cluster address":   {"Service", `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80}]}`, `10.0.0.1 -> 10.0.0.2`, "spec.clusterIPs[0]: Invalid value: [\"10.0.0.2\"]: may not change once set"},
+		"address left out":  {"Service", `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80}]}`, `clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], -> `, ""},
+		"to cluster IP":     {"Service", `spec: {type: NodePort, clusterIP: 10.0.0.1, ports: [{port: 80, nodePort: 30000}]}`, `NodePort, -> ClusterIP,`, ""},
+		"immutable map":     {"ConfigMap", `{immutable: true, data: {a: b}}`, `a: b -> a: c`, "data: Forbidden: field is immutable when `immutable` is set"},
+		"secret type":       {"Secret", `type: a`, `type: a -> type: b`, "type: Invalid value"},
+		"role reference":    {"RoleBinding", `roleRef: {kind: Role, name: a}`, `name: a -> name: b`, "cannot change roleRef"},
+		"claim shrinks":     {"PersistentVolumeClaim", `{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`, `2Gi -> 1Gi`, "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"},
+		"completions":       {"Job", `spec: {manualSelector: true, selector: {matchLabels: {a: b}}, completions: 1, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`, `completions: 1 -> completions: 2`, "spec.completions: Invalid value: 2: field is immutable"},
+		"stateful selector": {"StatefulSet", strings.Replace(deployment, "spec: {", "spec: {serviceName: a, ", 1), `serviceName: a -> serviceName: b`, "spec: Forbidden: updates to statefulset spec for fields other than"},
+	} {
+		k := kind(t, c.kind)
+		from, to, _ := strings.Cut(c.change, " -> ")
+		changed := strings.Replace(c.old, from, to, -1)
+		if strings.HasPrefix(from, "{a: b}") { // the selector alone
+			changed = strings.Replace(c.old, "matchLabels: "+from, "matchLabels: "+to, 1)
+		}
+		old, obj := read(t, k, c.old), read(t, k, changed)
+		if k.PrepareUpdate != nil {
+			k.PrepareUpdate(obj, old)
+		}
+		if got := messages(k.ValidateUpdate(obj, old)); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+func FuzzPodsNeverCrashValidation(f *testing.F) {
+	f.Add([]byte(`spec: {containers: [{name: c, image: i, ports: [{containerPort: 80}]}], volumes: [{name: v}]}`))
+	f.Add([]byte(`spec: {affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{}]}`))
+	var k *Kind
+	for _, one := range All() {
+		if one.Resource == "pods" {
+			k = one
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		obj := k.New()
+		if yaml.Unmarshal(text, obj) != nil {
+			return
+		}
+		k.Default(obj)
+		var old runtime.Object = obj.DeepCopyObject()
+		k.PrepareCreate(obj)
+		k.Validate(obj)
+		k.ValidateUpdate(obj, old)
+		k.Row(obj)
+	})
+}
