@@ -17,11 +17,11 @@ var layers = []struct {
 }{
 	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
 	{"decisions", []string{
-		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle",
+		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/state",
 		"daemons/kinds", "daemons/scheduler/plugin", "daemons/kubelet/pod", "daemons/proxy/rules",
 	}},
 	{"edges", []string{
-		"hcl/load", "provision/host/ssh", "provision/host/local", "provision/state", "provision/workload", "provision/agent",
+		"hcl/load", "provision/host/ssh", "provision/host/local", "provision/agent",
 		"daemons/store", "daemons/client", "daemons/run",
 		"daemons/kubelet/cri", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/nft",
 	}},
