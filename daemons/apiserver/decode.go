@@ -71,23 +71,16 @@ func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Obj
 
 // fromJSON decodes strictly: what fieldValidation makes of doubts is done here.
 func (s *Server) fromJSON(q *request, data []byte, gvk schema.GroupVersionKind, obj runtime.Object, doubts []error) error {
-	var is metav1.TypeMeta
-	if err := json.Unmarshal(data, &is); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: %v", err))
-	}
-	if err := matches(is, gvk); err != nil {
-		return err
-	}
 	policy := q.query.Get("fieldValidation")
+	var unknown []error
+	var err error
 	if policy == metav1.FieldValidationIgnore {
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, obj); err != nil {
-			return undecodable(gvk, err)
-		}
-		return nil
+		err, doubts = kjson.UnmarshalCaseSensitivePreserveInts(data, obj), nil
+	} else {
+		unknown, err = kjson.UnmarshalStrict(data, obj)
 	}
-	unknown, err := kjson.UnmarshalStrict(data, obj)
-	if err != nil {
-		return undecodable(gvk, err)
+	if err := isKind(data, gvk, obj, err); err != nil {
+		return err
 	}
 	if doubts = append(doubts, unknown...); len(doubts) == 0 {
 		return nil
@@ -102,6 +95,25 @@ func (s *Server) fromJSON(q *request, data []byte, gvk schema.GroupVersionKind, 
 		return nil
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("invalid fieldValidation %q, one of Ignore, Warn, Strict is known", policy))
+}
+
+// isKind says what is wrong with what was decoded, or could not be: most of all, that
+// it is of another kind.
+func isKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, failed error) error {
+	version, kind := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	is := metav1.TypeMeta{APIVersion: version, Kind: kind}
+	if failed != nil {
+		if err := json.Unmarshal(data, &is); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: %v", err))
+		}
+	}
+	if err := matches(is, gvk); err != nil {
+		return err
+	}
+	if failed != nil {
+		return undecodable(gvk, failed)
+	}
+	return nil
 }
 
 func undecodable(gvk schema.GroupVersionKind, err error) error {

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -68,7 +67,7 @@ func (s *Server) patch(q *request) error {
 		if live == nil {
 			return nil, apierrors.NewNotFound(q.gr(), q.Name)
 		}
-		return s.patched(q, live, patchType, data)
+		return w.patched(live, patchType, data)
 	}
 	if patchType == types.ApplyPatchType {
 		force, err := applyOptions(q)
@@ -156,12 +155,9 @@ func (s *Server) declared(q *request, data []byte, doubts []error) (*unstructure
 }
 
 // patched returns the live object as a JSON, merge or strategic merge patch makes it.
-func (s *Server) patched(q *request, live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
-	view, err := q.served.View(live)
-	if err != nil {
-		return nil, err
-	}
-	before, err := json.Marshal(view)
+func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
+	q := w.q
+	before, err := q.served.AppendJSON(nil, w.live)
 	if err != nil {
 		return nil, fmt.Errorf("encode the %s to patch: %w", q.served.GVK.Kind, err)
 	}
@@ -170,7 +166,7 @@ func (s *Server) patched(q *request, live runtime.Object, patchType types.PatchT
 		return nil, err
 	}
 	obj := q.served.Empty()
-	if err := s.fromJSON(q, after, q.served.Version(), obj, nil); err != nil {
+	if err := w.s.fromJSON(q, after, q.served.Version(), obj, nil); err != nil {
 		return nil, err
 	}
 	hub, err := q.served.Hub(obj)

@@ -83,7 +83,7 @@ func (s *Server) partial(take func(to, from runtime.Object)) func(*request) erro
 		if err != nil {
 			return err
 		}
-		next, err := s.sentOrPatched(q)
+		next, err := s.sentOrPatched(w)
 		if err != nil {
 			return err
 		}
@@ -107,13 +107,14 @@ func (s *Server) partial(take func(to, from runtime.Object)) func(*request) erro
 }
 
 // sentOrPatched returns what a PUT or PATCH wants the live object to be.
-func (s *Server) sentOrPatched(q *request) (func(live runtime.Object) (runtime.Object, error), error) {
+func (s *Server) sentOrPatched(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
+	q := w.q
 	if q.Verb == "patch" {
 		patchType, data, _, err := readPatch(q)
 		if err != nil {
 			return nil, err
 		}
-		return func(live runtime.Object) (runtime.Object, error) { return s.patched(q, live, patchType, data) }, nil
+		return func(live runtime.Object) (runtime.Object, error) { return w.patched(live, patchType, data) }, nil
 	}
 	obj, err := s.sent(q)
 	if err != nil {

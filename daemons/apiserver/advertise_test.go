@@ -1,0 +1,55 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+)
+
+func TestEveryLivingServerIsAnEndpointS14(t *testing.T) {
+	s := stores["memory"](t)
+	at := func(address string) func(*apiserver.Options) {
+		return func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = address, 6443 }
+	}
+	client := kubernetes.NewForConfigOrDie(start(t, s, at("10.0.0.1")))
+	second, err := apiserver.New(apiserver.Options{
+		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2", AdvertisePort: 6443,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(bounded(t))
+	done := make(chan error, 1)
+	go func() { done <- second.Run(ctx) }()
+	endpoints := func(want ...string) func() error {
+		return func() error {
+			slice, err := client.DiscoveryV1().EndpointSlices("default").Get(bounded(t), "kubernetes", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			var have []string
+			for _, e := range slice.Endpoints {
+				have = append(have, e.Addresses...)
+			}
+			if !slices.Equal(have, want) {
+				return fmt.Errorf("endpoints are %v, want %v", have, want)
+			}
+			return nil
+		}
+	}
+	wait(t, endpoints("10.0.0.1", "10.0.0.2"))
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	wait(t, endpoints("10.0.0.1"))
+}
