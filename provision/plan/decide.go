@@ -68,6 +68,9 @@ func Preflight(m config.Machine, f host.Facts, s *state.State) (errs, warnings [
 	if _, ours := s.Etcd[m.Name]; f.EtcdData && !ours {
 		errs = append(errs, "has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or move /var/lib/etcd away")
 	}
+	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].Joined && !f.EtcdData {
+		errs = append(errs, "held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot, or destroy the cluster and apply again")
+	}
 	if m.Has(config.RoleNode) {
 		for _, name := range f.SysctlFrozen {
 			if f.Sysctl[name] != host.Sysctls[name] {

@@ -80,8 +80,11 @@ func Clean() []step.Step {
 		}
 	}
 	list = append(list, &step.NoPods{}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"})
+	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
+		list = append(list, &step.Empty{Path: path})
+	}
 	for _, path := range []string{
-		Kubernetes, "/var/lib/etcd", "/var/lib/kubelet", "/etc/cni/net.d", "/etc/containerd/config.toml", "/var/lib/containerd", "/run/containerd", "/var/log/pods",
+		Kubernetes, "/etc/cni/net.d", "/etc/containerd/config.toml", "/run/containerd", "/var/log/pods",
 		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/clusterctl",
 	} {
 		list = append(list, &step.Absent{Path: path})

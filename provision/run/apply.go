@@ -209,12 +209,24 @@ func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) err
 		if through == nil {
 			return fmt.Errorf("%s: no machine of the control plane is left to ask", m.Address)
 		}
-		delete(p.State.Etcd, m.Name)
 		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil); err != nil {
 			return fmt.Errorf("%s: %w", m.Address, err)
 		}
+		if err := p.left(m); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// left writes down at once that a member is gone: were it to start again as what it
+// was, it would begin a store of its own.
+func (p *Prepared) left(m *machine) error {
+	writing.Lock()
+	defer writing.Unlock()
+	delete(p.State.Etcd, m.Name)
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine}
+	return p.engine.Store.Write(p.State)
 }
 
 // survivor returns a machine of the control plane that was there and stays.

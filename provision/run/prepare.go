@@ -81,7 +81,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	if !e.Destroy {
 		var gone []string
 		for _, m := range p.machines {
-			if m.dead != nil {
+			if m.dead != nil || p.lost(m) {
 				gone = append(gone, m.Name)
 			}
 		}
@@ -97,6 +97,13 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// lost reports whether a machine's member has lost its data, as with a new disk. It
+// cannot come back as itself: it joins anew.
+func (p *Prepared) lost(m *machine) bool {
+	_, member := p.State.Etcd[m.Name]
+	return member && p.State.Machines[m.Address].Joined && m.agent != nil && !m.facts.EtcdData
 }
 
 // choose lists the machines: those declared, and those that once were.

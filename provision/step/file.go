@@ -181,3 +181,38 @@ func (s *Absent) Check(_ context.Context, h host.Host, w *Walk) (Change, error) 
 
 // Apply removes it.
 func (s *Absent) Apply(_ context.Context, h host.Host, _ *Walk) error { return h.RemoveAll(s.Path) }
+
+// Empty is that nothing is in a directory. The directory itself stays: it may be a
+// disk of its own.
+type Empty struct {
+	Path string `json:"path"`
+}
+
+// Label names the directory.
+func (s *Empty) Label() string { return "nothing in " + s.Path }
+
+// Check looks into it.
+func (s *Empty) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	names, err := h.List(s.Path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
+		return Change{}, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{Action: Delete, Kind: "file", Name: s.Path + "/*"}, nil
+}
+
+// Apply removes what is in it.
+func (s *Empty) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	names, err := h.List(s.Path)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := h.RemoveAll(s.Path + "/" + n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -70,6 +70,7 @@ var Kinds = map[string]func() Step{
 	"directory":   func() Step { return &Directory{} },
 	"symlink":     func() Step { return &Symlink{} },
 	"absent":      func() Step { return &Absent{} },
+	"empty":       func() Step { return &Empty{} },
 	"binary":      func() Step { return &Binary{} },
 	"certificate": func() Step { return &Certificate{} },
 	"kubeconfig":  func() Step { return &Kubeconfig{} },

@@ -1,0 +1,300 @@
+// Package hostfake is a machine in memory that behaves: files, units that start and
+// restart, images, an etcd membership. Tests of everything above a machine run on it.
+package hostfake
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"clusterctl/provision/host"
+)
+
+// Host is a fake machine. The zero value is a fresh one.
+type Host struct {
+	Machine host.Facts
+	Store   *Etcd            // shared by the machines of one cluster
+	Fail    map[string]error // by unit: what starting it gives
+	Log     []string         // what was done: "start etcd.service", "write /etc/x"…
+
+	mu     sync.Mutex
+	files  map[string]file
+	units  map[string]host.Unit
+	images map[string]bool
+}
+
+type file struct {
+	info    host.Info
+	content []byte
+}
+
+var _ host.Host = (*Host)(nil)
+
+func (h *Host) lock() func() {
+	h.mu.Lock()
+	if h.files == nil {
+		h.files, h.units, h.images = map[string]file{}, map[string]host.Unit{}, map[string]bool{}
+	}
+	return h.mu.Unlock
+}
+
+func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprintf(format, args...)) }
+
+// Facts returns Machine, and whether etcd has run.
+func (h *Host) Facts(context.Context) (host.Facts, error) {
+	f := h.Machine
+	if names, err := h.List("/var/lib/etcd/member"); err == nil && len(names) > 0 {
+		f.EtcdData = true
+	}
+	return f, nil
+}
+
+// Stat describes a file.
+func (h *Host) Stat(p string) (host.Info, error) {
+	defer h.lock()()
+	f, ok := h.files[p]
+	for name := range h.files {
+		if !ok && strings.HasPrefix(name, p+"/") { // a parent made along the way
+			return host.Info{Mode: fs.ModeDir | 0o755}, nil
+		}
+	}
+	if !ok {
+		return host.Info{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
+	}
+	return f.info, nil
+}
+
+// ReadFile returns a file's content, links followed.
+func (h *Host) ReadFile(p string) ([]byte, error) {
+	defer h.lock()()
+	f, ok := h.files[p]
+	for ok && f.info.Target != "" {
+		f, ok = h.files[f.info.Target]
+	}
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
+	}
+	return bytes.Clone(f.content), nil
+}
+
+// Open opens a file.
+func (h *Host) Open(p string) (io.ReadCloser, error) {
+	content, err := h.ReadFile(p)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(content)), nil
+}
+
+// WriteFile replaces a file.
+func (h *Host) WriteFile(p string, content io.Reader, mode fs.FileMode, uid, gid int) error {
+	text, err := io.ReadAll(content)
+	if err != nil {
+		return err
+	}
+	defer h.lock()()
+	h.did("write %s", p)
+	h.files[p] = file{host.Info{Mode: mode.Perm(), UID: uid, GID: gid, Size: int64(len(text))}, text}
+	return nil
+}
+
+// Chmod sets permissions and owner.
+func (h *Host) Chmod(p string, mode fs.FileMode, uid, gid int) error {
+	defer h.lock()()
+	f, ok := h.files[p]
+	if !ok {
+		return &fs.PathError{Op: "chmod", Path: p, Err: fs.ErrNotExist}
+	}
+	f.info.Mode = f.info.Mode.Type() | mode.Perm()
+	f.info.UID, f.info.GID = uid, gid
+	h.files[p] = f
+	return nil
+}
+
+// Mkdir makes a directory.
+func (h *Host) Mkdir(p string, mode fs.FileMode) error {
+	defer h.lock()()
+	h.did("mkdir %s", p)
+	h.files[p] = file{info: host.Info{Mode: fs.ModeDir | mode.Perm()}}
+	return nil
+}
+
+// Symlink makes a link.
+func (h *Host) Symlink(target, p string) error {
+	defer h.lock()()
+	h.did("link %s", p)
+	h.files[p] = file{info: host.Info{Mode: fs.ModeSymlink | 0o777, Target: target}}
+	return nil
+}
+
+// Rename moves a file.
+func (h *Host) Rename(from, to string) error {
+	defer h.lock()()
+	f, ok := h.files[from]
+	if !ok {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	delete(h.files, from)
+	h.files[to] = f
+	return nil
+}
+
+// RemoveAll removes a file or a tree.
+func (h *Host) RemoveAll(p string) error {
+	defer h.lock()()
+	h.did("remove %s", p)
+	for name := range h.files {
+		if name == p || strings.HasPrefix(name, p+"/") {
+			delete(h.files, name)
+		}
+	}
+	return nil
+}
+
+// List returns the names in a directory.
+func (h *Host) List(dir string) ([]string, error) {
+	defer h.lock()()
+	var names []string
+	for name := range h.files {
+		if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			if !slices.Contains(names, first) {
+				names = append(names, first)
+			}
+		}
+	}
+	if _, ok := h.files[dir]; !ok && names == nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// Files returns the paths of all files, sorted.
+func (h *Host) Files() []string {
+	defer h.lock()()
+	var paths []string
+	for p, f := range h.files {
+		if !f.info.Mode.IsDir() {
+			paths = append(paths, p)
+		}
+	}
+	sort.Strings(paths)
+	return paths
+}
+
+const unitDir = "/etc/systemd/system/"
+
+// Unit returns a unit's state.
+func (h *Host) Unit(_ context.Context, name string) (host.Unit, error) {
+	defer h.lock()()
+	u := h.units[name]
+	if _, ok := h.files[unitDir+name]; ok {
+		u.Fragment = unitDir + name
+	}
+	if u.Fragment != "" && u.Active == "" {
+		u.Active = "inactive"
+	}
+	return u, nil
+}
+
+// Reload does nothing but to be noted.
+func (h *Host) Reload(context.Context) error {
+	defer h.lock()()
+	h.did("daemon-reload")
+	return nil
+}
+
+// Enable enables a unit.
+func (h *Host) Enable(_ context.Context, name string) error {
+	defer h.lock()()
+	u := h.units[name]
+	u.Enabled = true
+	h.units[name] = u
+	return nil
+}
+
+// Disable disables a unit.
+func (h *Host) Disable(_ context.Context, name string) error {
+	defer h.lock()()
+	u := h.units[name]
+	u.Enabled = false
+	h.units[name] = u
+	return nil
+}
+
+// Start starts a unit.
+func (h *Host) Start(_ context.Context, name string) error { return h.become(name, "start", "active") }
+
+// Restart restarts a unit.
+func (h *Host) Restart(_ context.Context, name string) error {
+	return h.become(name, "restart", "active")
+}
+
+// Stop stops a unit.
+func (h *Host) Stop(_ context.Context, name string) error { return h.become(name, "stop", "inactive") }
+
+func (h *Host) become(name, verb, active string) error {
+	defer h.lock()()
+	h.did("%s %s", verb, name)
+	if err := h.Fail[name]; err != nil && verb != "stop" {
+		return fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
+	}
+	u := h.units[name]
+	u.Active = active
+	h.units[name] = u
+	if name == "etcd.service" && verb != "stop" {
+		h.files["/var/lib/etcd/member/wal"] = file{info: host.Info{Mode: 0o600}}
+	}
+	return nil
+}
+
+// Run knows sysctl -w, as far as steps use it.
+func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, error) {
+	defer h.lock()()
+	h.did("%s %s", name, strings.Join(args, " "))
+	if name == "sysctl" && len(args) > 0 {
+		key, value, _ := strings.Cut(args[len(args)-1], "=")
+		p := path.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
+		h.files[p] = file{host.Info{Mode: 0o644}, []byte(value + "\n")}
+	}
+	return nil, nil
+}
+
+// ImportImage notes the image's name.
+func (h *Host) ImportImage(_ context.Context, name string, archive io.Reader) error {
+	if _, err := io.Copy(io.Discard, archive); err != nil {
+		return err
+	}
+	defer h.lock()()
+	h.did("import %s", name)
+	h.images[name] = true
+	return nil
+}
+
+// HasImage reports whether it was imported.
+func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
+	defer h.lock()()
+	return h.images[name], nil
+}
+
+// Containers is none.
+func (h *Host) Containers(context.Context) (int, error) { return 0, nil }
+
+// StopContainers has nothing to stop.
+func (h *Host) StopContainers(context.Context) error { return nil }
+
+// Etcd returns the shared store.
+func (h *Host) Etcd(context.Context, []string, string, string, string) (host.Etcd, error) {
+	if h.Store == nil {
+		return nil, fmt.Errorf("no etcd answers")
+	}
+	return h.Store, nil
+}

@@ -1,0 +1,366 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// world is machines in memory, reached by agents that speak the real protocol.
+type world struct {
+	t      *testing.T
+	hosts  map[string]*hostfake.Host // by address
+	down   map[string]error
+	engine *run.Engine
+	live   *fakeLive
+	wait   sync.WaitGroup
+}
+
+type fakeLive struct {
+	mu      sync.Mutex
+	drained []string
+	gone    []string
+}
+
+func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, error) {
+	return nil, nil
+}
+
+func (l *fakeLive) Apply(context.Context, *config.Cluster, []state.Object, func(plan.Object)) ([]state.Object, error) {
+	return []state.Object{}, nil
+}
+
+func (l *fakeLive) Drain(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drained = append(l.drained, node)
+	return nil
+}
+
+func (l *fakeLive) Forget(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = append(l.gone, node)
+	return nil
+}
+
+func newWorld(t *testing.T, machines ...config.Machine) *world {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("program "+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := bundle.Open(filepath.Join(dir, "clusterctl"), filepath.Join(dir, "cache"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, hosts: map[string]*hostfake.Host{}, down: map[string]error{}, live: &fakeLive{}}
+	w.engine = &run.Engine{
+		Store:  state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}},
+		Bundle: files, Dial: w.dial,
+		Live: func(*state.State, *config.Cluster) (run.Cluster, error) { return w.live, nil },
+	}
+	w.declare(machines...)
+	t.Cleanup(w.wait.Wait)
+	return w
+}
+
+func (w *world) declare(machines ...config.Machine) {
+	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: machines, Runtime: config.Runtime{Source: config.RuntimeBundle},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
+	w.engine.Config = c
+	for _, m := range machines {
+		if w.hosts[m.Address] == nil {
+			w.hosts[m.Address] = &hostfake.Host{Machine: host.Facts{Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30, Addresses: []string{m.IP.String()}}}
+		}
+	}
+}
+
+func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
+	if err := w.down[m.Address]; err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	w.wait.Add(1)
+	go func() {
+		defer w.wait.Done()
+		_ = agent.Serve(context.Background(), w.hosts[m.Address], far, far)
+		_ = far.Close()
+	}()
+	return agent.NewClient(near), nil
+}
+
+// apply runs everything and returns the plan that was carried out.
+func (w *world) apply() (*plan.Plan, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p, err := w.engine.Prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.Plan, p.Apply(ctx)
+}
+
+func (w *world) mustApply() *plan.Plan {
+	w.t.Helper()
+	p, err := w.apply()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func machine(name, ip string, roles ...string) config.Machine {
+	return config.Machine{Address: "machine." + name, Name: name, IP: netip.MustParseAddr(ip), Roles: roles, Source: config.Source{File: "cluster.hcl", Line: 7}}
+}
+
+var (
+	control = machine("control", "10.0.0.1", config.RoleControlPlane)
+	nodeA   = machine("a", "10.0.0.2", config.RoleNode)
+	nodeB   = machine("b", "10.0.0.3", config.RoleNode)
+)
+
+// P02: applying again changes nothing, and says so.
+func TestASecondApplyChangesNothing(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	if n, _ := w.mustApply().Count(plan.Create); n != 2 {
+		t.Fatalf("%d machines created, want 2", n)
+	}
+	for _, h := range w.hosts {
+		h.Log = nil
+	}
+	second := w.mustApply()
+	if !second.Empty() || !strings.Contains(second.Summary(), "No changes") {
+		t.Errorf("second plan is not empty: %+v", second.Machines)
+	}
+	for name, h := range w.hosts {
+		if len(h.Log) > 0 {
+			t.Errorf("%s was changed: %v", name, h.Log)
+		}
+	}
+}
+
+// P02: a file edited by hand is shown as a difference of that file, and put back.
+func TestAnEditedUnitFileIsShownAndPutBack(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	h, path := w.hosts["machine.a"], "/etc/systemd/system/kubelet.service"
+	original, err := h.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteFile(path, strings.NewReader(strings.Replace(string(original), "RestartSec=1", "RestartSec=9", 1)), 0o644, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	h.Log = nil
+	p := w.mustApply()
+	changes := p.Machines[1].Changes
+	if len(changes) != 2 || !slices.Equal(changes[0].Diff, []string{"- RestartSec=9", "+ RestartSec=1"}) || changes[1].Name != "kubelet.service" {
+		t.Errorf("unexpected changes %+v", changes)
+	}
+	if got, _ := h.ReadFile(path); string(got) != string(original) {
+		t.Error("the file was not put back")
+	}
+	if want := []string{"write " + path, "daemon-reload", "restart kubelet.service", "write /var/lib/clusterctl/units/kubelet.service"}; !slices.Equal(h.Log, want) {
+		t.Errorf("did %v, want %v", h.Log, want)
+	}
+}
+
+func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.down["machine.b"] = errors.New("unreachable: connection refused")
+	_, err := w.apply()
+	if err == nil || !strings.Contains(err.Error(), "machine.b (cluster.hcl:7): unreachable") {
+		t.Fatalf("error %v does not name the machine and its line", err)
+	}
+	for name, h := range w.hosts {
+		if len(h.Log) > 0 {
+			t.Errorf("%s was changed: %v", name, h.Log)
+		}
+	}
+}
+
+func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
+	w := newWorld(t, control)
+	w.hosts["machine.control"].Machine.EtcdData = true
+	w.hosts["machine.control"].Machine.Addresses = []string{"192.0.2.9"}
+	_, err := w.apply()
+	if err == nil || !strings.Contains(err.Error(), "another cluster") || !strings.Contains(err.Error(), "192.0.2.9") {
+		t.Errorf("error %v names not both findings", err)
+	}
+}
+
+// P07: a machine that is no longer declared is drained, cleaned and forgotten.
+func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.declare(control, nodeA)
+	p := w.mustApply()
+	if n, _ := p.Count(plan.Remove); n != 1 {
+		t.Fatalf("%d machines removed, want 1", n)
+	}
+	if !slices.Equal(w.live.drained, []string{"b"}) || !slices.Equal(w.live.gone, []string{"b"}) {
+		t.Errorf("drained %v and forgot %v, want b", w.live.drained, w.live.gone)
+	}
+	for _, path := range w.hosts["machine.b"].Files() {
+		if !strings.HasPrefix(path, "/proc/") {
+			t.Errorf("%s is left behind", path)
+		}
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+// P07: the cluster is rid of a dead machine without it, its etcd member included.
+func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	w.mustApply()
+	w.down["machine.control"] = errors.New("no route to host")
+	w.declare(second, third)
+	w.mustApply()
+	members, err := store.Members(t.Context())
+	if err != nil || len(members) != 1 {
+		t.Errorf("members %v, %v: want one of two machines", members, err)
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+func TestAFailedUnitIsNamedAndTheNextRunGoesOn(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.hosts["machine.a"].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "kubelet.service") || !strings.Contains(err.Error(), "machine.a") {
+		t.Fatalf("error %v does not name unit and machine", err)
+	}
+	w.hosts["machine.a"].Fail = nil
+	w.mustApply()
+	if again := w.mustApply(); !again.Empty() {
+		t.Error("not empty after the run that went on")
+	}
+}
+
+func TestASavedPlanIsRefusedWhenTheWorldMovedOn(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	p, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	saved := plan.Saved{Format: plan.SavedFormat, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan}
+	if err := saved.Check(p.State.Serial, p.Plan); err != nil {
+		t.Errorf("refused at once: %v", err)
+	}
+	if err := w.hosts["machine.a"].WriteFile("/etc/kubernetes/pki/ca.crt", strings.NewReader("other"), 0o644, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	now, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	if err := saved.Check(now.State.Serial, now.Plan); err == nil {
+		t.Error("a plan was taken although a machine has changed")
+	}
+}
+
+// P04: keys are never in the state, a plan or an event in plain text.
+func TestKeysAreNowhereInPlainText(t *testing.T) {
+	w := newWorld(t, control)
+	p := w.mustApply()
+	var out strings.Builder
+	if err := p.Print(&out, plan.Style{Verbose: true}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(w.engine.Store.Dir, "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{out.String(), string(text)} {
+		if strings.Contains(s, "PRIVATE KEY") {
+			t.Error("a private key is shown")
+		}
+	}
+	if info, err := w.hosts["machine.control"].Stat("/etc/kubernetes/pki/ca.key"); err != nil || info.Mode.Perm() != 0o600 {
+		t.Errorf("ca.key: %v, %v", info, err)
+	}
+}
+
+func TestDestroyLeavesNothing(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	w.engine.Destroy = true
+	w.mustApply()
+	for name, h := range w.hosts {
+		for _, path := range h.Files() {
+			if !strings.HasPrefix(path, "/proc/") {
+				t.Errorf("%s on %s is left behind", path, name)
+			}
+		}
+	}
+	if s, err := w.engine.Store.Read(); err != nil || s != nil {
+		t.Errorf("state %v, %v is left", s, err)
+	}
+}
+
+// P07: a member that lost its disk joins anew instead of beginning a store of its own.
+func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	h := w.hosts["machine.second"]
+	if err := h.RemoveAll("/var/lib/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	unit, err := h.ReadFile("/etc/systemd/system/etcd.service")
+	if err != nil || !strings.Contains(string(unit), "--initial-cluster-state=existing") {
+		t.Errorf("the member starts as one of a new store: %s, %v", unit, err)
+	}
+	members, _ := store.Members(t.Context())
+	if len(members) != 3 || members[2].PeerURL != "https://10.0.0.5:2380" {
+		t.Errorf("members %+v: the second was not replaced", members)
+	}
+}
+
+func TestTheOnlyMemberWithoutItsDataIsRefused(t *testing.T) {
+	w := newWorld(t, control)
+	w.mustApply()
+	if err := w.hosts["machine.control"].RemoveAll("/var/lib/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "snapshot") {
+		t.Errorf("error %v does not say what to do", err)
+	}
+}
