@@ -1,0 +1,279 @@
+package ssh_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/host/ssh"
+)
+
+// server is an sshd on loopback that answers the probe as told and runs an agent over
+// a machine in memory.
+type server struct {
+	port    int
+	hostKey gossh.Signer
+	sudo    string // what the probe finds: root, nopass, pass, nosudo
+	there   bool   // the program is there
+	mu      sync.Mutex
+	ran     []string
+	shipped []byte
+}
+
+func newKey(t *testing.T) (gossh.Signer, []byte) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := gossh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := gossh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, pem.EncodeToMemory(block)
+}
+
+// start returns a server and a home folder whose key it lets in.
+func start(t *testing.T) (*server, string) {
+	t.Helper()
+	home := t.TempDir()
+	client, text := newKey(t)
+	if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{sudo: "root", there: true}
+	s.hostKey, _ = newKey(t)
+	cfg := &gossh.ServerConfig{PublicKeyCallback: func(_ gossh.ConnMetadata, k gossh.PublicKey) (*gossh.Permissions, error) {
+		if bytes.Equal(k.Marshal(), client.PublicKey().Marshal()) {
+			return nil, nil
+		}
+		return nil, errors.New("unknown key")
+	}}
+	cfg.AddHostKey(s.hostKey)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.port = ln.Addr().(*net.TCPAddr).Port
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { s.serve(conn, cfg) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		wg.Wait()
+	})
+	return s, home
+}
+
+func (s *server) serve(conn net.Conn, cfg *gossh.ServerConfig) {
+	_, channels, requests, err := gossh.NewServerConn(conn, cfg)
+	if err != nil {
+		return
+	}
+	go gossh.DiscardRequests(requests)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for c := range channels {
+		channel, requests, err := c.Accept()
+		if err != nil {
+			return
+		}
+		wg.Go(func() {
+			for r := range requests {
+				if r.Type != "exec" {
+					_ = r.Reply(false, nil)
+					continue
+				}
+				_ = r.Reply(true, nil)
+				status := s.exec(string(r.Payload[4:]), channel)
+				_, _ = channel.SendRequest("exit-status", false, []byte{0, 0, 0, byte(status)})
+				_ = channel.Close()
+			}
+		})
+	}
+}
+
+func (s *server) exec(command string, c gossh.Channel) int {
+	s.mu.Lock()
+	s.ran = append(s.ran, command)
+	s.mu.Unlock()
+	switch {
+	case strings.HasPrefix(command, "LC_ALL"):
+		there := "absent"
+		if s.there {
+			there = "there"
+		}
+		_, _ = io.WriteString(c, "0\nx86_64\nLinux\n"+s.sudo+"\n"+there+"\n")
+	case strings.HasSuffix(command, " agent"):
+		_ = agent.Serve(context.Background(), &hostfake.Host{Machine: host.Facts{Hostname: "m1"}}, c, c)
+	case strings.Contains(command, "gzip -dc"):
+		s.shipped, _ = io.ReadAll(c)
+	default:
+		return 1
+	}
+	return 0
+}
+
+func (s *server) machine() config.Machine {
+	return config.Machine{IP: netip.MustParseAddr("127.0.0.1"), SSH: config.SSH{User: "admin", Port: s.port}}
+}
+
+func dial(t *testing.T, s *server, home string, accept bool) (*ssh.Client, error) {
+	t.Helper()
+	c, err := ssh.Dial(t.Context(), s.machine(), ssh.Options{Home: home, AcceptNewHostKeys: accept, Getenv: func(string) string { return "" }})
+	if err == nil {
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return c, err
+}
+
+var program = ssh.Program{Digest: strings.Repeat("ab", 32), Arch: "x86_64", Gzip: func(context.Context) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("compressed")), nil
+}}
+
+// P03: host keys are trusted by known_hosts, or by saying so once.
+func TestHostKeys(t *testing.T) {
+	s, home := start(t)
+	if _, err := dial(t, s, home, false); !errors.Is(err, ssh.ErrHostKey) || !strings.Contains(err.Error(), "-accept-new-host-keys") {
+		t.Fatalf("unknown key: %v", err)
+	}
+	if _, err := dial(t, s, home, true); err != nil {
+		t.Fatalf("accepting: %v", err)
+	}
+	if _, err := dial(t, s, home, false); err != nil {
+		t.Fatalf("known by now: %v", err)
+	}
+	path := filepath.Join(home, ".ssh", "known_hosts")
+	other, _ := newKey(t)
+	line := "[127.0.0.1]:" + strconv.Itoa(s.port) + " " + string(gossh.MarshalAuthorizedKey(other.PublicKey()))
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := dial(t, s, home, true)
+	if !errors.Is(err, ssh.ErrHostKey) || !strings.Contains(err.Error(), "ssh-keygen -R") {
+		t.Errorf("changed key: %v", err)
+	}
+}
+
+func TestALoginThatIsRefusedSaysWhatWasTried(t *testing.T) {
+	s, home := start(t)
+	_, text := newKey(t)
+	if err := os.WriteFile(filepath.Join(home, ".ssh", "id_ed25519"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := dial(t, s, home, true)
+	if !errors.Is(err, ssh.ErrLogin) || !strings.Contains(err.Error(), "id_ed25519") || !strings.Contains(err.Error(), "authorized_keys") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAMachineThatIsOffIsUnreachable(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{port: ln.Addr().(*net.TCPAddr).Port}
+	_ = ln.Close()
+	if _, err := dial(t, s, t.TempDir(), true); !errors.Is(err, ssh.ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
+	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "nosudo": "install sudo"} {
+		s, home := start(t)
+		s.sudo = sudo
+		c, err := dial(t, s, home, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Start(t.Context(), program); !errors.Is(err, ssh.ErrRoot) || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%s: error %v lacks %q", sudo, err, hint)
+		}
+	}
+}
+
+// P03: one connection, and the program goes only where it is not.
+func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		s, home := start(t)
+		s.there, s.sudo = there, "nopass"
+		c, err := dial(t, s, home, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := c.Start(t.Context(), program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := agent.NewClient(stream)
+		facts, err := a.Facts(t.Context())
+		if err != nil || facts.Hostname != "m1" {
+			t.Errorf("facts %+v, %v", facts, err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if there == (len(s.shipped) > 0) {
+			t.Errorf("there before: %t, sent %d bytes", there, len(s.shipped))
+		}
+		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(last, "sudo -n ") {
+			t.Errorf("the agent was started as %q", last)
+		}
+	}
+}
+
+func TestSettingsOfOpenSSHApply(t *testing.T) {
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "Host 10.0.0.* !10.0.0.9\n  User ops\n  Port 2222\n  IdentityFile ~/.ssh/ops\n  ProxyJump gate\nHost *\n  User other\n"
+	if err := os.WriteFile(filepath.Join(home, ".ssh", "config"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for ip, want := range map[string]string{
+		"10.0.0.1": "ops 2222 gate " + filepath.Join(home, ".ssh", "ops"),
+		"10.0.0.9": "other 22  " + filepath.Join(home, ".ssh", "id_ed25519"),
+	} {
+		got, err := ssh.Resolve(config.Machine{IP: netip.MustParseAddr(ip)}, home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join([]string{got.User, strconv.Itoa(got.Port), got.Jump, got.Keys[0]}, " "); text != want {
+			t.Errorf("%s: %q, want %q", ip, text, want)
+		}
+	}
+}

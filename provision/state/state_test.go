@@ -1,0 +1,92 @@
+package state_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/provision/state"
+)
+
+func authorities() (map[string]certs.Pair, error) {
+	p, err := certs.NewCA("kubernetes", 0, time.Now())
+	return map[string]certs.Pair{certs.ClusterCA: p}, err
+}
+
+// P04: private keys are never in plain text in a state file.
+func TestKeysAreSealedAndComeBack(t *testing.T) {
+	for name, sealer := range map[string]state.Sealer{
+		"key file":   {KeyFile: filepath.Join(t.TempDir(), "clusterctl", "age.key")},
+		"passphrase": {Passphrase: "correct horse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := state.Store{Dir: t.TempDir(), Sealer: sealer}
+			if s, err := store.Read(); s != nil || err != nil {
+				t.Fatalf("state before there is one: %v, %v", s, err)
+			}
+			s, err := state.New("home", authorities)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Write(s); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(filepath.Join(store.Dir, "state.json"))
+			if err != nil || strings.Contains(string(text), "PRIVATE") {
+				t.Errorf("keys are readable (%v)", err)
+			}
+			back, err := store.Read()
+			if err != nil || !bytes.Equal(back.CA(certs.ClusterCA).Key, s.CA(certs.ClusterCA).Key) {
+				t.Errorf("the key does not come back: %v", err)
+			}
+			store.Sealer = state.Sealer{Passphrase: "wrong"}
+			if _, err := store.Read(); err == nil {
+				t.Error("opened with another key")
+			}
+		})
+	}
+}
+
+func TestTwoRunsCannotHoldTheLock(t *testing.T) {
+	dir := t.TempDir()
+	first, err := state.Acquire(t.Context(), dir, "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := state.Acquire(ctx, dir, "second"); !errors.Is(err, state.ErrLocked) || !strings.Contains(err.Error(), "first") {
+		t.Errorf("error %v does not name the holder", err)
+	}
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	third, err := state.Acquire(t.Context(), dir, "third")
+	if err != nil {
+		t.Fatalf("after release: %v", err)
+	}
+	if err := third.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockOfADeadRunExpires(t *testing.T) {
+	dir := t.TempDir()
+	dead := `{"who":"dead","expires":"2020-01-01T00:00:00Z"}`
+	if err := os.WriteFile(filepath.Join(dir, "lock.json"), []byte(dead), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := state.Acquire(t.Context(), dir, "next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
