@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,13 +47,14 @@ type worker struct {
 	probing    map[string]*probing
 	firstSeen  time.Time
 	wasReady   bool
+	backing    map[string]string // by container: the back-off that has been told of
 }
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
 	return &worker{
 		k: k, wake: make(chan struct{}, 1), pod: p, dirty: true, firstSeen: time.Now(),
 		probes: map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
-		backoff: map[string]pod.Backoff{}, pulls: map[string]pod.Backoff{}, probing: map[string]*probing{},
+		backoff: map[string]pod.Backoff{}, backing: map[string]string{}, pulls: map[string]pod.Backoff{}, probing: map[string]*probing{},
 	}
 }
 
@@ -284,6 +286,7 @@ func (w *worker) publish(f *pod.Facts) {
 		}
 		status.StartTime.Time = w.started
 	}
+	w.tellBackoff(f.Pod, &status)
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.wasReady {
 			w.wasReady = true
@@ -291,6 +294,30 @@ func (w *worker) publish(f *pod.Facts) {
 		}
 	}
 	w.k.status.publish(target, status)
+}
+
+// tellBackoff records an event when a container begins to wait for another try.
+func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
+	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for _, c := range list {
+			reason := ""
+			if c.State.Waiting != nil && strings.HasSuffix(c.State.Waiting.Reason, "BackOff") {
+				reason = c.State.Waiting.Reason + c.State.Waiting.Message
+			}
+			spec := pod.Find(p, c.Name)
+			if was := w.backing[c.Name]; was == reason || spec == nil {
+				continue
+			}
+			w.backing[c.Name] = reason
+			switch {
+			case strings.HasPrefix(reason, "CrashLoop"):
+				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
+			case reason != "":
+				w.k.containerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q", spec.Image)
+				w.k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
+			}
+		}
+	}
 }
 
 func key(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -180,4 +180,3 @@ func writeFile(path string, data []byte) error {
 	}
 	return os.Rename(f.Name(), path)
 }
-

@@ -158,6 +158,27 @@ func (m *Manager) trees() (trees []string, unified bool, err error) {
 	return trees, false, nil
 }
 
+// allTrees returns every tree in which a pod can have a group: on a mixed machine
+// the runtime makes one in the unified tree too.
+func (m *Manager) allTrees() ([]string, error) {
+	trees, unified, err := m.trees()
+	if err != nil {
+		return nil, err
+	}
+	if unified {
+		return []string{m.mount()}, nil
+	}
+	if mixed := filepath.Join(m.mount(), "unified"); exists(mixed) {
+		trees = append(trees, mixed)
+	}
+	return trees, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // makeIn makes a path in a tree of version 1. A cpuset is unusable until it has
 // been given its parent's CPUs and memory nodes.
 func makeIn(tree, path string) error {
@@ -227,12 +248,9 @@ func (m *Manager) Remove(path string) error {
 	if m.Driver == "systemd" {
 		return nil
 	}
-	trees, unified, err := m.trees()
+	trees, err := m.allTrees()
 	if err != nil {
 		return err
-	}
-	if unified {
-		trees = []string{m.mount()}
 	}
 	var failures []error
 	for _, tree := range trees {
@@ -268,12 +286,12 @@ func removeTree(dir string) error {
 
 // Pods returns the uids of the pods that have a group.
 func (m *Manager) Pods() (map[string]string, error) {
-	trees, unified, err := m.trees()
-	if err != nil || m.Driver == "systemd" {
-		return nil, err
+	if m.Driver == "systemd" {
+		return nil, nil
 	}
-	if unified {
-		trees = []string{m.mount()}
+	trees, err := m.allTrees()
+	if err != nil {
+		return nil, err
 	}
 	found := map[string]string{}
 	for _, tree := range trees {

@@ -279,7 +279,7 @@ state = "%[1]s/state"
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ["%[2]s"]
+    bin_dirs = ["%[2]s/cni"]
     conf_dir = "%[1]s/net.d"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "%[3]s/pause:1"

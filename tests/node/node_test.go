@@ -1,0 +1,324 @@
+// Package node drives one real node from outside: the API server over a store in
+// memory, the kubelet, and the bundle's containerd, all on this machine.
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store/memory"
+	"clusterctl/tests/containerdtest"
+)
+
+func TestMain(m *testing.M) { containerdtest.Main(m) }
+
+const nodeName = "n1"
+
+// node is the machine under test.
+type node struct {
+	*testing.T
+	ca     certs.Pair
+	api    string
+	admin  *kubernetes.Clientset
+	config *rest.Config
+	engine *containerdtest.Containerd
+	cri    *cri.Client
+	cfg    config.Kubelet
+	file   config.KubeletFile
+	logs   string
+	stop   func() // the kubelet
+	log    *slog.Logger
+}
+
+func write(t *testing.T, path string, data []byte) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func start(t *testing.T) *node {
+	t.Helper()
+	n := &node{T: t, engine: containerdtest.Start(t), stop: func() {}}
+	n.log = slog.New(slog.NewTextHandler(output{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n.serveAPI()
+	n.admin, n.config = n.client(certs.SuperAdmin())
+	ctx := context.Background()
+	if _, err := n.admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(n.ca.Cert)}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.configure()
+	n.run()
+	n.until("the node to be ready", func() bool {
+		got, err := n.admin.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		return err == nil && nodeReady(got)
+	})
+	// Who looks after taints is not here.
+	n.untaint()
+	return n
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (n *node) untaint() {
+	got, err := n.admin.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		n.Fatal(err)
+	}
+	if len(got.Spec.Taints) > 0 {
+		got.Spec.Taints = nil
+		if _, err := n.admin.CoreV1().Nodes().Update(context.Background(), got, metav1.UpdateOptions{}); err != nil {
+			n.Fatal(err)
+		}
+	}
+}
+
+// serveAPI starts the API server, as the daemon runs it.
+func (n *node) serveAPI() {
+	t, dir, now := n.T, filepath.Join(n.engine.Dir, "pki"), time.Now()
+	var err error
+	if n.ca, err = certs.NewCA("kubernetes", 0, now); err != nil {
+		t.Fatal(err)
+	}
+	issue := func(r certs.Request) certs.Pair {
+		p, err := certs.Issue(n.ca, r, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	server, towards := issue(certs.APIServer("cluster.local", "10.96.0.1", nil)), issue(certs.APIServerKubeletClient())
+	private, public, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.DefaultAPIServer()
+	cfg.AdvertiseAddress = "127.0.0.1"
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = write(t, dir+"/s.crt", server.Cert), write(t, dir+"/s.key", server.Key)
+	cfg.ClientCAFile = write(t, dir+"/ca.crt", n.ca.Cert)
+	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = write(t, dir+"/k.crt", towards.Cert), write(t, dir+"/k.key", towards.Key)
+	cfg.ServiceAccountSigningKeyFile = write(t, dir+"/sa.key", private)
+	cfg.ServiceAccountKeyFiles = []string{write(t, dir+"/sa.pub", public)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.SecurePort = ln.Addr().(*net.TCPAddr).Port
+	n.api = ln.Addr().String()
+	store := memory.New()
+	env := run.NewEnv(n.log.With("daemon", "kube-apiserver"))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- apiserver.Serve(ctx, cfg, store, ln, env) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		store.Close()
+	})
+	n.until("the API server", func() bool { return env.Health.Err(true) == nil })
+}
+
+func (n *node) client(r certs.Request) (*kubernetes.Clientset, *rest.Config) {
+	n.Helper()
+	r.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	pair, err := certs.Issue(n.ca, r, time.Now())
+	if err != nil {
+		n.Fatal(err)
+	}
+	cfg := &rest.Config{Host: "https://" + n.api, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: n.ca.Cert, CertData: pair.Cert, KeyData: pair.Key}}
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return c, cfg
+}
+
+func (n *node) configure() {
+	t, now := n.T, time.Now()
+	n.cfg, n.file = config.DefaultKubelet(), config.DefaultKubeletFile()
+	dir := n.engine.Dir
+	client, err := certs.Issue(n.ca, certs.Node(nodeName), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := certs.Kubeconfig("test", "https://"+n.api, "system:node:"+nodeName, n.ca.Cert, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, err := certs.Issue(n.ca, certs.KubeletServer(nodeName, nil), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.cfg.Kubeconfig = write(t, dir+"/kubelet.conf", kubeconfig)
+	n.cfg.RootDir, n.cfg.HostnameOverride, n.cfg.NodeIP = filepath.Join(dir, "kubelet"), nodeName, []string{"127.0.0.1"}
+	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = write(t, dir+"/pki/ks.crt", serving.Cert), write(t, dir+"/pki/ks.key", serving.Key)
+	n.file.Authentication.X509.ClientCAFile = dir + "/pki/ca.crt"
+	n.file.ContainerRuntimeEndpoint = n.engine.Endpoint
+	n.file.ClusterDNS = []string{"10.96.0.10"}
+	n.file.CgroupRoot = filepath.Base(dir)
+	n.file.StaticPodPath = filepath.Join(dir, "manifests")
+	n.logs = filepath.Join(dir, "log", "pods")
+	if n.cri, err = cri.Dial(n.engine.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.clean)
+}
+
+// clean removes what the kubelet leaves running when it ends.
+func (n *node) clean() {
+	n.stop()
+	ctx := context.Background()
+	boxes, _ := n.cri.ListPodSandbox(ctx, nil)
+	for _, b := range boxes {
+		_ = n.cri.StopPodSandbox(ctx, b.Id)
+		_ = n.cri.RemovePodSandbox(ctx, b.Id)
+	}
+	_ = n.cri.Close()
+	for _, tree := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd", "unified", ""} {
+		removeGroups(filepath.Join("/sys/fs/cgroup", tree, n.file.CgroupRoot))
+	}
+}
+
+func removeGroups(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeGroups(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir)
+}
+
+// run starts the kubelet, for the first time or again.
+func (n *node) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- kubelet.RunWith(ctx, n.cfg, n.file, run.NewEnv(n.log.With("daemon", "kubelet")), kubelet.Options{LogRoot: n.logs})
+	}()
+	n.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.Errorf("kubelet ended with %v", err)
+		}
+		n.stop = func() {}
+	}
+}
+
+type output struct{ t *testing.T }
+
+func (o output) Write(b []byte) (int, error) { o.t.Log(string(bytes.TrimSpace(b))); return len(b), nil }
+
+var _ io.Writer = output{}
+
+// until waits for a condition and returns how long it took.
+func (n *node) until(what string, ok func() bool) time.Duration {
+	n.Helper()
+	began, deadline, tick := time.Now(), time.After(25*time.Second), time.NewTicker(3*time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			n.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
+		}
+	}
+	return time.Since(began)
+}
+
+func (n *node) pod(name string) *corev1.Pod {
+	p, err := n.admin.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+func (n *node) create(p *corev1.Pod) *corev1.Pod {
+	n.Helper()
+	got, err := n.admin.CoreV1().Pods("default").Create(context.Background(), p, metav1.CreateOptions{})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return got
+}
+
+func (n *node) delete(name string) {
+	n.Helper()
+	if err := n.admin.CoreV1().Pods("default").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func ready(p *corev1.Pod) bool {
+	if p != nil {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				return c.Status == corev1.ConditionTrue
+			}
+		}
+	}
+	return false
+}
+
+// shell is a pod that runs a script on this node.
+func (n *node) shell(name, script string, change func(*corev1.Pod)) *corev1.Pod {
+	grace := int64(1)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: corev1.PodSpec{NodeName: nodeName, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{
+			Name: "main", Image: n.engine.Busybox, Command: []string{"/bin/sh", "-c", script},
+		}}},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// logOf returns the log of a pod's container through the API.
+func (n *node) logOf(name string, o corev1.PodLogOptions) string {
+	data, err := n.admin.CoreV1().Pods("default").GetLogs(name, &o).DoRaw(context.Background())
+	if err != nil {
+		return fmt.Sprintf("error: %v", err)
+	}
+	return string(data)
+}

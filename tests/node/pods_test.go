@@ -1,0 +1,401 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+func TestPodGetsWhatItAsksForS09S23S25S30(t *testing.T) {
+	n := start(t)
+	ctx := context.Background()
+	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "v1"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.admin.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"password": []byte("hunter2")}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p := n.create(n.shell("web", `cat /cfg/k; echo; env; cat /etc/resolv.conf /etc/hosts; cat /secret/password; echo; ls -l /scratch/sub; id; mount | grep ' /secret '
+cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; sleep 1000`, func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.Env = []corev1.EnvVar{
+			{Name: "ME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			{Name: "URL", Value: "http://$(ME)/$$x"},
+			{Name: "KEY", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Key: "k"}}},
+			{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu", Divisor: resource.MustParse("1m")}}},
+		}
+		c.EnvFrom = []corev1.EnvFromSource{{Prefix: "S_", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi"), corev1.ResourceCPU: resource.MustParse("500m")}
+		c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}}}
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "cfg", MountPath: "/cfg"}, {Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"}, {Name: "secret", MountPath: "/secret"}}
+		p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
+		group := int64(4242)
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}},
+			{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}},
+			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+	}))
+	t.Logf("first pod, with its image pulled: ready after %v", n.until("the pod to be ready", func() bool { return ready(n.pod("web")) }))
+	ip := n.pod("web").Status.PodIP
+	text := n.logOf("web", corev1.PodLogOptions{})
+	for _, want := range []string{"v1", "ME=" + ip, "URL=http://" + ip + "/$x", "KEY=v1", "CPU=500", "S_password=hunter2", "hunter2", "KUBERNETES_SERVICE_HOST=10.96.0.1",
+		"nameserver 10.96.0.10", "search default.svc.cluster.local svc.cluster.local cluster.local", "ndots:5", ip + "\tweb", "192.0.2.9\talias.example", "4242", "777", "tmpfs on /secret", "\ndefault\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %q:\n%s", want, text)
+		}
+	}
+	// Limits are where the kernel looks.
+	memory, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/memory", n.file.CgroupRoot, "kubepods", "pod"+string(p.UID), "memory.limit_in_bytes"))
+	if len(memory) == 1 {
+		if b, _ := os.ReadFile(memory[0]); strings.TrimSpace(string(b)) != fmt.Sprint(64<<20) {
+			t.Errorf("the pod's memory limit is %s", b)
+		}
+	} else if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
+		t.Error("the pod has no cgroup")
+	}
+	// A change of the configMap reaches the running pod.
+	cm, _ := n.admin.CoreV1().ConfigMaps("default").Get(ctx, "cm", metav1.GetOptions{})
+	cm.Data["k"] = "v2"
+	if _, err := n.admin.CoreV1().ConfigMaps("default").Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the configMap's new value in the pod", func() bool { out, _, _ := n.exec("web", nil, "cat", "/cfg/k"); return out == "v2" })
+
+	warm := n.create(n.shell("warm", "sleep 1000", nil))
+	t.Logf("warm pod: ready after %v", n.until("the warm pod", func() bool { return ready(n.pod(warm.Name)) }))
+	n.delete("web")
+	n.delete("warm")
+	t.Logf("gone after %v", n.until("the pods to go", func() bool { return n.pod("web") == nil && n.pod("warm") == nil }))
+	if boxes, err := n.cri.ListPodSandbox(ctx, nil); err != nil || len(boxes) != 0 {
+		t.Errorf("%d sandboxes are left (%v)", len(boxes), err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(n.cfg.RootDir, "pods")); len(left) != 0 {
+		t.Errorf("left in the kubelet's directory: %v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", n.file.CgroupRoot, "kubepods", "pod*")); len(left) != 0 {
+		t.Errorf("cgroups are left: %v", left)
+	}
+}
+
+// exec runs a command in a pod through the API.
+func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, stderr string, err error) {
+	q := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	e, err := remotecommand.NewSPDYExecutor(n.config, http.MethodPost, q.URL())
+	if err != nil {
+		return "", "", err
+	}
+	var out, bad bytes.Buffer
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &bad})
+	return out.String(), bad.String(), err
+}
+
+func TestLogsExecAndPortForwardS08(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("web", `echo one; echo two; echo three; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while true; do sleep 1; done`, nil))
+	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
+	n.until("its log", func() bool { return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), "three") })
+	if got := n.logOf("web", corev1.PodLogOptions{}); got != "one\ntwo\nthree\n" {
+		t.Errorf("log is %q", got)
+	}
+	one, four := int64(1), int64(4)
+	if got := n.logOf("web", corev1.PodLogOptions{TailLines: &one}); got != "three\n" {
+		t.Errorf("its last line is %q", got)
+	}
+	if got := n.logOf("web", corev1.PodLogOptions{LimitBytes: &four}); got != "one\n" {
+		t.Errorf("its first four bytes are %q", got)
+	}
+	if got := n.logOf("web", corev1.PodLogOptions{Timestamps: true, TailLines: &one}); !strings.HasSuffix(got, "Z three\n") {
+		t.Errorf("with its time it is %q", got)
+	}
+	out, bad, err := n.exec("web", strings.NewReader("typed"), "sh", "-c", "cat; echo oops >&2; exit 3")
+	if out != "typed" || bad != "oops\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {
+		t.Errorf("exec: %q, %q, %v", out, bad, err)
+	}
+	q := n.admin.CoreV1().RESTClient().Get().Resource("pods").Namespace("default").Name("web").SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: []string{"echo", "hi"}, Stdout: true}, scheme.ParameterCodec)
+	// As kubectl does it: a websocket, and SPDY where that is refused.
+	first, err := remotecommand.NewWebSocketExecutor(n.config, http.MethodGet, q.URL().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := remotecommand.NewSPDYExecutor(n.config, http.MethodPost, q.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := remotecommand.NewFallbackExecutor(first, second, httpstream.IsUpgradeFailure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var web bytes.Buffer
+	if err := e.StreamWithContext(context.Background(), remotecommand.StreamOptions{Stdout: &web}); err != nil || web.String() != "hi\n" {
+		t.Errorf("exec as kubectl does it: %q, %v", web.String(), err)
+	}
+	n.forward(t)
+	// Following ends with the container, and has all of it.
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	stream, err := n.admin.CoreV1().Pods("default").GetLogs("web", &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	n.delete("web")
+	if all, err := io.ReadAll(stream); err != nil || string(all) != "one\ntwo\nthree\n" {
+		t.Errorf("followed: %q, %v", all, err)
+	}
+	n.strangers(t)
+}
+
+// forward reaches the pod's web server through the API.
+func (n *node) forward(t *testing.T) {
+	t.Helper()
+	transport, upgrader, err := spdy.RoundTripperFor(n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("web").SubResource("portforward").URL()
+	stop, up := make(chan struct{}), make(chan struct{})
+	f, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u), []string{"0:8080"}, stop, up, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.ForwardPorts() }()
+	defer func() {
+		close(stop)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-up:
+	case err := <-done:
+		done <- err
+		t.Fatal(err)
+	}
+	ports, err := f.GetPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[0].Local))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if b, _ := io.ReadAll(r.Body); string(b) != "hello\n" {
+		t.Errorf("the forwarded port says %q", b)
+	}
+}
+
+// strangers are not let in by the kubelet.
+func (n *node) strangers(t *testing.T) {
+	t.Helper()
+	conn, err := net.Dial("tcp", "127.0.0.1:10250")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	insecure := *n.config
+	insecure.CertData, insecure.KeyData, insecure.Insecure, insecure.CAData = nil, nil, true, nil
+	client := http.Client{Transport: mustTransport(t, &insecure)}
+	r, err := client.Get("https://127.0.0.1:10250/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a stranger gets %s", r.Status)
+	}
+}
+
+func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
+	n := start(t)
+	always := corev1.ContainerRestartPolicyAlways
+	n.create(n.shell("flow", "cat /work/log; sleep 1; echo last words >/dev/termination-log; exit 7", func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		mount := []corev1.VolumeMount{{Name: "w", MountPath: "/work"}}
+		init := func(name, script string) corev1.Container {
+			return corev1.Container{Name: name, Image: n.engine.Busybox, Command: []string{"sh", "-c", script}, VolumeMounts: mount}
+		}
+		side := init("side", "echo side >>/work/log; sleep 1000")
+		side.RestartPolicy = &always
+		side.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"grep", "-q", "side", "/work/log"}}}, PeriodSeconds: 1}
+		side.StartupProbe.Exec.Command = []string{"cat", "/work/log"}
+		p.Spec.InitContainers = []corev1.Container{init("first", "echo first >>/work/log"), side, init("second", "echo second >>/work/log")}
+		p.Spec.Containers[0].VolumeMounts = mount
+		p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}))
+	n.until("the second restart to wait", func() bool {
+		p := n.pod("flow")
+		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil
+	})
+	s := n.pod("flow").Status
+	if w := s.ContainerStatuses[0].State.Waiting; w.Reason != "CrashLoopBackOff" || !strings.HasPrefix(w.Message, "back-off 10s restarting failed container=main pod=flow_default(") {
+		t.Errorf("waiting: %+v", w)
+	}
+	if last := s.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 7 || last.Message != "last words\n" {
+		t.Errorf("last state: %+v", last)
+	}
+	if got := n.logOf("flow", corev1.PodLogOptions{Container: "main"}); got != "first\nside\nsecond\n" {
+		t.Errorf("order of init containers is %q", got)
+	}
+	if got := n.logOf("flow", corev1.PodLogOptions{Container: "main", Previous: true}); got != "first\nside\nsecond\n" {
+		t.Errorf("the log before is %q", got)
+	}
+	if s.InitContainerStatuses[1].State.Running == nil || s.InitContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("init containers: %+v", s.InitContainerStatuses)
+	}
+	events, err := n.admin.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	for _, e := range events.Items {
+		reasons = append(reasons, e.Reason)
+	}
+	for _, want := range []string{"Pulling", "Pulled", "Created", "Started", "BackOff"} {
+		if !slices.Contains(reasons, want) {
+			t.Errorf("event %s is missing among %v", want, reasons)
+		}
+	}
+}
+
+func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
+	n := start(t)
+	stay := n.create(n.shell("stay", "sleep 1000", nil))
+	n.create(n.shell("leave", "sleep 1000", nil))
+	n.until("the pods to be ready", func() bool { return ready(n.pod("stay")) && ready(n.pod("leave")) })
+	before := n.pod("stay").Status.ContainerStatuses[0].ContainerID
+	n.stop()
+	zero := int64(0)
+	if err := n.admin.CoreV1().Pods("default").Delete(context.Background(), "leave", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	n.run()
+	n.until("the deleted pod's sandbox to go", func() bool {
+		boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
+		return err == nil && len(boxes) == 1 && boxes[0].Metadata.Uid == string(stay.UID)
+	})
+	if p := n.pod("stay"); !ready(p) || p.Status.ContainerStatuses[0].ContainerID != before || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the other pod: %+v", p.Status)
+	}
+	// The same with the runtime: it is restarted, and containers live.
+	n.engine.Stop()
+	n.engine.Run(t)
+	again := n.create(n.shell("again", "sleep 1000", nil))
+	n.until("a pod after the runtime's restart", func() bool { return ready(n.pod(again.Name)) })
+	if p := n.pod("stay"); p.Status.ContainerStatuses[0].ContainerID != before {
+		t.Error("a restart of the runtime restarted a pod")
+	}
+}
+
+func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {
+		check := func(file string) *corev1.Probe {
+			return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", file}}}, PeriodSeconds: 1, FailureThreshold: 1}
+		}
+		p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].LivenessProbe = check("/ready"), check("/ok")
+		p.Spec.Containers[0].LivenessProbe.InitialDelaySeconds = 1
+	}))
+	n.until("the pod to be ready", func() bool { return ready(n.pod("sick")) })
+	if _, _, err := n.exec("sick", nil, "sh", "-c", "kill -0 1; busybox rm /ready"); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the pod to be unready", func() bool { return !ready(n.pod("sick")) })
+	if n.pod("sick").Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("it was restarted for being unready")
+	}
+	if _, _, err := n.exec("sick", nil, "busybox", "rm", "/ok"); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the restart", func() bool {
+		p := n.pod("sick")
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p)
+	})
+}
+
+func TestStaticPodRunsAndIsMirroredS15S23(t *testing.T) {
+	n := start(t)
+	path := filepath.Join(n.file.StaticPodPath, "static.yaml")
+	manifest := func(arg string) []byte {
+		return []byte(fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: main, image: %q, command: [sleep, %q]}\n", n.engine.Busybox, arg))
+	}
+	write(t, path, manifest("1000"))
+	n.until("the mirror to be ready", func() bool { return ready(n.pod("static-n1")) })
+	first := n.pod("static-n1")
+	write(t, path, manifest("1001"))
+	n.until("the new version's mirror to be ready", func() bool { p := n.pod("static-n1"); return ready(p) && p.UID != first.UID })
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the mirror to go", func() bool { return n.pod("static-n1") == nil })
+	n.until("the sandbox to go", func() bool {
+		boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
+		return err == nil && len(boxes) == 0
+	})
+}
+
+func TestPodThatCannotStartSaysWhyS23(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("noimage", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "127.0.0.1:1/none:1" }))
+	n.create(n.shell("nocommand", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }))
+	n.create(n.shell("noconfig", "", func(p *corev1.Pod) {
+		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}}
+	}))
+	n.create(n.shell("novolume", "", func(p *corev1.Pod) {
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "late"}}}}
+	}))
+	reason := func(name string) string {
+		p := n.pod(name)
+		if p == nil || len(p.Status.ContainerStatuses) == 0 {
+			return ""
+		}
+		s := p.Status.ContainerStatuses[0].State
+		switch {
+		case s.Waiting != nil:
+			return s.Waiting.Reason
+		case s.Terminated != nil:
+			return s.Terminated.Reason
+		}
+		return "running"
+	}
+	for name, want := range map[string][]string{
+		"noimage": {"ImagePullBackOff"}, "nocommand": {"RunContainerError", "CreateContainerError", "CrashLoopBackOff", "StartError"}, "noconfig": {"CreateContainerConfigError"}, "novolume": {"ContainerCreating"},
+	} {
+		n.until(name, func() bool { return slices.Contains(want, reason(name)) })
+	}
+	// What was missing comes, and the pods go on by themselves.
+	if _, err := n.admin.CoreV1().Secrets("default").Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the pod whose volume has come", func() bool {
+		r := reason("novolume")
+		return r == "running" || r == "Completed" || r == "CrashLoopBackOff"
+	})
+}
