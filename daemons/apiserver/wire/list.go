@@ -101,8 +101,7 @@ func (m Media) stream(out *bufio.Writer, s Served, l List) error {
 		return m.streamProtobuf(out, s, l)
 	}
 	var buf []byte
-	gvk := s.Version()
-	gvk.Kind += "List"
+	gvk := s.ListKind()
 	if m.As == "Table" {
 		buf = m.appendTableHead(buf, s, l.Meta.ResourceVersion, l.Meta.Continue, l.Meta.RemainingItemCount, true)
 	} else {
@@ -140,9 +139,7 @@ func (m Media) stream(out *bufio.Writer, s Served, l List) error {
 }
 
 func (m Media) streamProtobuf(out *bufio.Writer, s Served, l List) error {
-	gvk := s.Version()
-	gvk.Kind += "List"
-	raw := s.raw
+	gvk, raw := s.ListKind(), s.raw
 	if m.As != "" {
 		gvk, raw = m.partialKind(true), rawMetadata
 	}
