@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"net/http"
 	"crypto/tls"
 	"time"
 
@@ -43,6 +44,10 @@ type Options struct {
 	// serviceaccounts/token.
 	Reviews map[schema.GroupResource]Review
 	Token   TokenReview
+
+	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil
+	// answers neither.
+	TokenKeys http.Handler
 
 	// Bootstrap are objects that are created when they are missing, and whose rules and
 	// subjects are completed when they lack some (RBAC's default objects).

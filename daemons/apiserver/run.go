@@ -105,7 +105,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		o.Reviews = map[schema.GroupResource]Review{}
 		var verifier review.Verifier
 		if tokens := who.Tokens(); tokens != nil {
-			verifier, o.Token = tokens, admission.GuardTokens(server.Objects(), tokens.Issue)
+			verifier, o.Token, o.TokenKeys = tokens, admission.GuardTokens(server.Objects(), tokens.Issue), tokens
 		}
 		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), verifier) {
 			o.Reviews[gr] = handle

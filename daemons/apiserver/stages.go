@@ -205,6 +205,8 @@ func (s *Server) answer(q *request) error {
 		s.own.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.o.Profiling:
 		profile(q)
+	case s.o.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
+		s.o.TokenKeys.ServeHTTP(q.w, q.http)
 	case q.Path == "/":
 		return s.writePaths(q)
 	default:
