@@ -2,8 +2,8 @@ package apiserver
 
 import (
 	"context"
-	"net/http"
 	"crypto/tls"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
