@@ -1,0 +1,140 @@
+package role_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+type files struct{}
+
+func (files) File(name string) (bundle.File, error) {
+	return bundle.File{Name: name, Digest: "d-" + name, Size: 1}, nil
+}
+
+func cluster(machines ...config.Machine) *config.Cluster {
+	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: machines, Runtime: config.Runtime{Source: config.RuntimeBundle},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
+	return c
+}
+
+func machine(name, ip string, roles ...string) config.Machine {
+	return config.Machine{Address: "machine." + name, Name: name, IP: netip.MustParseAddr(ip), Roles: roles}
+}
+
+func newState(members ...string) *state.State {
+	s := &state.State{Token: "token", Machines: map[string]state.Machine{}, Etcd: map[string]state.Member{}, CAs: map[string][]byte{certs.ClusterCA: []byte("ca\n")}}
+	for _, m := range members {
+		s.Etcd[m] = state.Member{InitialCluster: m + "=https://10.0.0.1:2380"}
+	}
+	return s
+}
+
+// render writes steps as a reviewer reads them: what, in order, and files with their content.
+func render(t *testing.T, steps []step.Step) string {
+	t.Helper()
+	out := &strings.Builder{}
+	for _, s := range steps {
+		fmt.Fprintln(out, s.Label())
+		switch s := s.(type) {
+		case *step.File:
+			if !s.Secret {
+				fmt.Fprint(out, "  | "+strings.ReplaceAll(strings.TrimSuffix(string(s.Content), "\n"), "\n", "\n  | ")+"\n")
+			}
+		case *step.Certificate:
+			fmt.Fprintf(out, "  by %s for %s %v %v\n", s.CA, s.Request.CommonName, s.Request.Organizations, s.Request.Hosts)
+		case *step.Kubeconfig:
+			fmt.Fprintf(out, "  at %s for %s %v\n", s.Server, s.Request.CommonName, s.Request.Organizations)
+		default:
+			text, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(out, "  %s\n", text)
+		}
+	}
+	return out.String()
+}
+
+// The golden files are what a machine gets, to be read by a reviewer (P05).
+func TestWhatMachinesGet(t *testing.T) {
+	control, node := machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode)
+	node.Labels = map[string]string{"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/web": ""}
+	node.Taints = []config.Taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}
+	node.Kubelet = config.Kubelet{CgroupRoot: "/lab", MaxPods: 50}
+	c := cluster(control, node)
+	for _, m := range []config.Machine{control, node} {
+		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},
+			Facts: host.Facts{OOMAdjust: true, SysctlFrozen: []string{"kernel.panic"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, got := "testdata/"+m.Name+".golden", render(t, steps)
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s differs from %s; go test -update rewrites it. Got:\n%s", m.Name, path, got)
+		}
+	}
+}
+
+// S10: the size of the store is worked out.
+func TestEtcdMembersAreOddAndAtMostSeven(t *testing.T) {
+	for machines, want := range map[int]int{0: 0, 1: 1, 2: 1, 3: 3, 4: 3, 5: 5, 6: 5, 7: 7, 8: 7, 20: 7} {
+		if got := config.EtcdMembers(machines); got != want {
+			t.Errorf("%d machines: %d members, want %d", machines, got, want)
+		}
+	}
+}
+
+// A machine that is declared before one with a member does not take the member from it.
+func TestMembersStayWhereTheyAre(t *testing.T) {
+	first, second := machine("first", "10.0.0.1", config.RoleControlPlane), machine("second", "10.0.0.2", config.RoleControlPlane)
+	got := role.EtcdMachines(cluster(first, second), newState("second"))
+	if len(got) != 1 || got[0].Name != "second" {
+		t.Errorf("members %v, want second", got)
+	}
+}
+
+func TestEveryStepCanTravel(t *testing.T) {
+	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	steps, err := role.Steps(role.Input{Cluster: cluster(m), Machine: m, State: newState("one"), Files: files{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps = append(steps, role.Clean()...)
+	packed, err := step.Pack(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := step.Unpack(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if render(t, back) != render(t, steps) {
+		t.Error("steps are others after the way")
+	}
+}
