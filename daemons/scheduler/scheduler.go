@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client"
@@ -105,22 +106,16 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.binds = errgroup.Group{}
 	s.binds.SetLimit(bindsAtOnce)
 
-	if err := s.watch(); err != nil {
+	synced, err := s.watch()
+	if err != nil {
 		return err
 	}
 	s.factory.StartWithContext(ctx)
 	s.pods.StartWithContext(ctx)
 	defer s.factory.Shutdown()
 	defer s.pods.Shutdown()
-	for _, f := range []informers.SharedInformerFactory{s.factory, s.pods} {
-		for kind, ok := range f.WaitForCacheSync(ctx.Done()) {
-			if !ok {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return fmt.Errorf("fill the cache of %s", kind)
-			}
-		}
+	if !clientcache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil // ended while waiting
 	}
 	s.log.Info("scheduling", "nodes", len(s.cache.snapshot(&plugin.Pod{Pod: &corev1.Pod{}}).Nodes))
 	s.loop(ctx)

@@ -73,8 +73,11 @@ func (l lookups) Class(name string) (*storagev1.StorageClass, bool) {
 	return c, err == nil
 }
 
-// watch feeds the queue and the cache from what the API shows.
-func (s *scheduler) watch() error {
+// watch feeds the queue and the cache from what the API shows. It returns what tells
+// whether all that was there at first has arrived: before that, nodes seem emptier
+// than they are.
+func (s *scheduler) watch() ([]clientcache.InformerSynced, error) {
+	var synced []clientcache.InformerSynced
 	for _, w := range []struct {
 		informer clientcache.SharedIndexInformer
 		handler  clientcache.ResourceEventHandlerFuncs
@@ -103,11 +106,13 @@ func (s *scheduler) watch() error {
 		{s.factory.Core().V1().Namespaces().Informer(), clientcache.ResourceEventHandlerFuncs{}},
 		{s.factory.Policy().V1().PodDisruptionBudgets().Informer(), clientcache.ResourceEventHandlerFuncs{}},
 	} {
-		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
-			return fmt.Errorf("watch: %w", err)
+		registration, err := w.informer.AddEventHandler(w.handler)
+		if err != nil {
+			return nil, fmt.Errorf("watch: %w", err)
 		}
+		synced = append(synced, registration.HasSynced)
 	}
-	return nil
+	return synced, nil
 }
 
 // last returns the object of a deletion, also of one that was not seen itself.
