@@ -1,0 +1,128 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+)
+
+// ann may get pods in shop, and the path /healthz.
+type judge struct{}
+
+func (judge) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	if u.Name == "broken" {
+		return api.NoOpinion, "", errors.New("no answer")
+	}
+	if u.Name == "ann" && (r.Resource && r.GroupVersionResource.Resource == "pods" && r.Namespace == "shop" && r.Verb == "get" || !r.Resource && r.Path == "/healthz") {
+		return api.Allow, "because", nil
+	}
+	return api.NoOpinion, "", nil
+}
+
+func (judge) Rules(api.User, string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}, {Verbs: []string{"get"}, NonResourceURLs: []string{"/healthz"}}}
+}
+
+func (judge) Verify(token string, audiences []string) (api.User, []string, error) {
+	if token != "good" {
+		return api.User{}, nil, errors.New("invalid bearer token")
+	}
+	return api.User{Name: "ann", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, append([]string{"api"}, audiences...), nil
+}
+
+func ask(t *testing.T, u api.User, resource string, obj runtime.Object) (runtime.Object, error) {
+	t.Helper()
+	for gr, handle := range All(judge{}, judge{}, judge{}) {
+		if gr.Resource == resource {
+			return handle(context.Background(), u, obj)
+		}
+	}
+	t.Fatalf("nobody answers %s", resource)
+	return nil, nil
+}
+
+func pods(ns string) *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: ns}
+}
+
+func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
+	path := &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/healthz"}
+	spec := func(user string, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
+		return authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: r, NonResourceAttributes: n}
+	}
+	for name, c := range map[string]struct {
+		spec    authorizationv1.SubjectAccessReviewSpec
+		allowed bool
+		error   string
+	}{
+		"may":     {spec("ann", pods("shop"), nil), true, ""},
+		"path":    {spec("ann", nil, path), true, ""},
+		"may not": {spec("ann", pods("other"), nil), false, ""},
+		"another": {spec("bob", pods("shop"), nil), false, ""},
+		"both":    {spec("ann", pods("shop"), path), false, "cannot be specified in combination with resourceAttributes"},
+		"neither": {spec("ann", nil, nil), false, "exactly one of nonResourceAttributes or resourceAttributes must be specified"},
+		"nobody":  {spec("", pods("shop"), nil), false, "at least one of user or group must be specified"},
+	} {
+		out, err := ask(t, api.User{}, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: c.spec})
+		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) {
+			t.Errorf("%s: %v, want %q", name, err, c.error)
+		} else if err == nil && out.(*authorizationv1.SubjectAccessReview).Status.Allowed != c.allowed {
+			t.Errorf("%s: %+v", name, out)
+		}
+	}
+	out, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: pods("shop")}})
+	if err != nil || !out.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed {
+		t.Errorf("of oneself: %v %v", out, err)
+	}
+	_, err = ask(t, api.User{}, "localsubjectaccessreviews", &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: spec("ann", pods("other"), nil)})
+	if err == nil || !strings.Contains(err.Error(), "must match metadata.namespace") {
+		t.Errorf("in another namespace: %v", err)
+	}
+	out, err = ask(t, api.User{}, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: spec("broken", pods("shop"), nil)})
+	if err != nil || out.(*authorizationv1.SubjectAccessReview).Status.EvaluationError != "no answer" {
+		t.Errorf("when the authorizer fails: %v %v", out, err)
+	}
+}
+
+func TestRulesAreListed(t *testing.T) {
+	out, err := ask(t, api.User{Name: "ann"}, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := out.(*authorizationv1.SelfSubjectRulesReview).Status; len(s.ResourceRules) != 1 || len(s.NonResourceRules) != 1 || s.Incomplete {
+		t.Errorf("%+v", s)
+	}
+	if _, err := ask(t, api.User{}, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}); err == nil {
+		t.Error("a review without a namespace is answered")
+	}
+}
+
+func TestTokensAndSelvesAreReviewed(t *testing.T) {
+	review := func(token string) authenticationv1.TokenReviewStatus {
+		t.Helper()
+		out, err := ask(t, api.User{}, "tokenreviews", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.(*authenticationv1.TokenReview).Status
+	}
+	if s := review("good"); !s.Authenticated || s.User.Username != "ann" || s.User.Extra["k"][0] != "v" || s.Audiences[0] != "api" {
+		t.Errorf("%+v", s)
+	}
+	if s := review("bad"); s.Authenticated || s.Error != "invalid bearer token" {
+		t.Errorf("%+v", s)
+	}
+	out, err := ask(t, api.User{Name: "ann", UID: "1"}, "selfsubjectreviews", &authenticationv1.SelfSubjectReview{})
+	if err != nil || out.(*authenticationv1.SelfSubjectReview).Status.UserInfo.Username != "ann" {
+		t.Errorf("%v %v", out, err)
+	}
+}
