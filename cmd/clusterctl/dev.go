@@ -111,6 +111,8 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path("apiserver.crt"), f.path("apiserver.key"), f.path("ca.crt")
 	cfg.EtcdServers = []string{etcdURL}
 	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path("etcd-ca.crt"), f.path("apiserver-etcd-client.crt"), f.path("apiserver-etcd-client.key")
+	cfg.KubeletCertificateAuthority = f.path("ca.crt")
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path("apiserver-kubelet-client.crt"), f.path("apiserver-kubelet-client.key")
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{f.path("sa.pub")}, f.path("sa.key")
 	return cfg
 }

@@ -59,7 +59,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		_ = ln.Close() // as above
 		return err
 	}
-	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", gitVersion)
+	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return server.Run(ctx) })
 	g.Go(func() error { return run.Serve(ctx, ln, server, tlsConfig, grace, env.Log) })

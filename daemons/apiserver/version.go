@@ -9,20 +9,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/version"
-)
 
-// These are set by the linker: -X clusterctl/daemons/apiserver.gitVersion=v1.37.2
-var (
-	gitVersion = "v1.37.2"
-	gitCommit  = "unknown"
-	buildDate  = "1970-01-01T00:00:00Z"
+	release "clusterctl/daemons/version"
 )
 
 // Version is the API's version, as /version tells it.
 func Version() version.Info {
-	parts := strings.SplitN(strings.TrimPrefix(gitVersion, "v"), ".", 3)
+	parts := strings.SplitN(strings.TrimPrefix(release.Kubernetes, "v"), ".", 3)
 	info := version.Info{
-		GitVersion: gitVersion, GitCommit: gitCommit, GitTreeState: "clean", BuildDate: buildDate,
+		GitVersion: release.Kubernetes, GitCommit: release.Version, GitTreeState: "clean",
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if len(parts) > 1 {

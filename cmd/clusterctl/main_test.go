@@ -1,0 +1,20 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"clusterctl": main})
+}
+
+// The scripts run the real command line, one file per behaviour (P01, P02, P03).
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(e *testscript.Env) error {
+		e.Setenv("HOME", e.WorkDir)
+		return os.MkdirAll(e.WorkDir+"/.ssh", 0o700)
+	}})
+}
