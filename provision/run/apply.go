@@ -288,12 +288,18 @@ const reconcileTimeout = 10 * time.Minute
 func (p *Prepared) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	applied, err := p.live.Apply(ctx, p.engine.Config, p.State.Objects, func(o plan.Object) {
+	declared, before, rest := p.engine.selection(p.State.Objects)
+	applied, err := p.live.Apply(ctx, declared, before, func(o plan.Object) {
 		p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
 		if p.Plan.Pending && o.Action != plan.None {
 			p.Plan.Objects = append(p.Plan.Objects, o)
 		}
 	})
+	for _, o := range rest {
+		if applied != nil && !slices.Contains(applied, o) {
+			applied = append(applied, o)
+		}
+	}
 	if applied != nil && !slices.Equal(applied, p.State.Objects) {
 		p.State.Objects = applied
 		if writeErr := p.engine.Store.Write(p.State); err == nil {
@@ -301,6 +307,34 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// selection is what -target and -exclude leave of the configuration, of the objects
+// that were applied, and the objects that are not touched.
+func (e *Engine) selection(applied []state.Object) (c *config.Cluster, before, rest []state.Object) {
+	if len(e.Targets) == 0 && len(e.Excludes) == 0 {
+		return e.Config, applied, nil
+	}
+	copied := *e.Config
+	copied.Workloads, copied.Objects = nil, nil
+	for _, w := range e.Config.Workloads {
+		if e.selected("workload." + w.Name) {
+			copied.Workloads = append(copied.Workloads, w)
+		}
+	}
+	for _, o := range e.Config.Objects {
+		if e.selected(o.Address) {
+			copied.Objects = append(copied.Objects, o)
+		}
+	}
+	for _, o := range applied {
+		if e.selected(o.Address) {
+			before = append(before, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	return &copied, before, rest
 }
 
 // destroy cleans all machines at once and forgets the cluster.

@@ -72,7 +72,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 			return nil, fmt.Errorf("image.%s: %w", i.Name, err)
 		}
 	}
-	p.fresh = len(p.State.Etcd) == 0
+	p.fresh = !p.started()
 	p.choose()
 	if err := p.connect(ctx); err != nil {
 		p.Close()
@@ -104,6 +104,17 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 func (p *Prepared) lost(m *machine) bool {
 	_, member := p.State.Etcd[m.Name]
 	return member && p.State.Machines[m.Address].Joined && m.agent != nil && !m.facts.EtcdData
+}
+
+// started reports whether a machine of the control plane has been brought up before. Until
+// then a first store needs all of its members to start at once.
+func (p *Prepared) started() bool {
+	for _, m := range p.State.Machines {
+		if m.Joined && m.Machine.Has(config.RoleControlPlane) {
+			return true
+		}
+	}
+	return false
 }
 
 // choose lists the machines: those declared, and those that once were.
