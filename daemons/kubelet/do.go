@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +34,7 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 	case pod.RemoveContainers:
 		var errs []error
 		for _, id := range step.IDs {
-			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id))
+			errs = append(errs, w.k.runtime.RemoveContainer(ctx, id), w.removeLog(f, id))
 		}
 		return outcome{err: errors.Join(errs...)}
 	case pod.RemoveSandboxes:
@@ -48,6 +49,22 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 		return outcome{err: w.remove(ctx, f)}
 	}
 	return outcome{}
+}
+
+// removeLog removes the log of one attempt of a container, with its older parts.
+func (w *worker) removeLog(f *pod.Facts, id string) error {
+	var errs []error
+	for _, c := range f.Containers {
+		if c.ID != id {
+			continue
+		}
+		parts, err := filepath.Glob(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt)) + "*")
+		errs = append(errs, err)
+		for _, part := range parts {
+			errs = append(errs, os.Remove(part))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {

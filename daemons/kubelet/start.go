@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -133,8 +136,8 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, image string) [
 func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1.Container, attempt uint32, image *criapi.Image) (*criapi.ContainerConfig, error) {
 	k := w.k
 	p := f.Pod.DeepCopy()
-	status := pod.Status(f)
-	p.Status.PodIP, p.Status.PodIPs = status.PodIP, status.PodIPs
+	now := pod.Status(f)
+	p.Status.PodIP, p.Status.PodIPs = now.PodIP, now.PodIPs
 	services, err := k.listServices(ctx)
 	if err != nil {
 		return nil, err
@@ -238,32 +241,43 @@ func (q *puller) pull(ctx context.Context, image string, auths []*criapi.AuthCon
 	for _, a := range auths {
 		key += "\x00" + a.Username + "\x00" + a.Password + "\x00" + a.Auth
 	}
-	q.mu.Lock()
-	one, ok := q.going[key]
-	if !ok {
-		one = &pull{done: make(chan struct{})}
-		q.going[key] = one
-	}
-	q.mu.Unlock()
-	if ok {
+	for {
+		q.mu.Lock()
+		one, ok := q.going[key]
+		if !ok {
+			one = &pull{done: make(chan struct{})}
+			q.going[key] = one
+		}
+		q.mu.Unlock()
+		if !ok {
+			one.err = q.try(ctx, image, auths, box)
+			q.mu.Lock()
+			delete(q.going, key)
+			q.mu.Unlock()
+			close(one.done)
+			return one.err
+		}
 		select {
 		case <-one.done:
-			return one.err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		// When the pod that pulled is given up, those that waited pull themselves.
+		if status.Code(errors.Unwrap(one.err)) != codes.Canceled {
+			return one.err
+		}
 	}
+}
+
+// try pulls an image with one credential after the other.
+func (q *puller) try(ctx context.Context, image string, auths []*criapi.AuthConfig, box *criapi.PodSandboxConfig) (err error) {
 	if len(auths) == 0 {
 		auths = []*criapi.AuthConfig{nil}
 	}
 	for _, a := range auths {
-		if _, one.err = q.images.PullImage(ctx, image, a, box); one.err == nil {
-			break
+		if _, err = q.images.PullImage(ctx, image, a, box); err == nil {
+			return nil
 		}
 	}
-	q.mu.Lock()
-	delete(q.going, key)
-	q.mu.Unlock()
-	close(one.done)
-	return one.err
+	return err
 }
