@@ -1,0 +1,111 @@
+package cri
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+func TestReferencesAreExpanded(t *testing.T) {
+	values := map[string]string{"A": "1", "EMPTY": ""}
+	for in, want := range map[string]string{
+		"plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$(B)": "$(B)", "$A": "$A", "$(A": "$(A", "$": "$", "$$": "$", "$(EMPTY)": "", "": "",
+	} {
+		if got := expand(in, values); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestResolverFollowsThePolicyS31(t *testing.T) {
+	two := "2"
+	r := Resolver{Cluster: []string{"10.96.0.10"}, Domain: "cluster.local", Host: &runtime.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"example.org"}}}
+	for _, c := range []struct {
+		name string
+		spec corev1.PodSpec
+		want string
+	}{
+		{"cluster first", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5"},
+		{"host network", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, HostNetwork: true}, "192.0.2.1 | example.org | "},
+		{"host network with cluster names", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirstWithHostNet, HostNetwork: true}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:5"},
+		{"default", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, "192.0.2.1 | example.org | "},
+		{"none", corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}}}, "1.1.1.1 |  | "},
+		{"overridden", corev1.PodSpec{DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &two}}}}, "10.96.0.10 | d.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:2"},
+	} {
+		d := r.For(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, Spec: c.spec})
+		got := strings.Join(d.Servers, " ") + " | " + strings.Join(d.Searches, " ") + " | " + strings.Join(d.Options, " ")
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestServicesAreInTheEnvironment(t *testing.T) {
+	services := []*corev1.Service{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "my-db"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{{Name: "sql", Port: 5432, Protocol: corev1.ProtocolTCP}}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "x"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{{Port: 1}}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}}}},
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}}
+	env, err := Env(context.Background(), p, &corev1.Container{Env: []corev1.EnvVar{{Name: "URL", Value: "$(MY_DB_PORT)"}}}, nil, services, pod.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, kv := range env {
+		got[kv.Key] = string(kv.Value)
+	}
+	for k, want := range map[string]string{
+		"MY_DB_SERVICE_HOST": "10.96.0.7", "MY_DB_SERVICE_PORT": "5432", "MY_DB_SERVICE_PORT_SQL": "5432", "MY_DB_PORT_5432_TCP_ADDR": "10.96.0.7",
+		"URL": "tcp://10.96.0.7:5432", "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+	} {
+		if got[k] != want {
+			t.Errorf("%s is %q, want %q", k, got[k], want)
+		}
+	}
+	if _, ok := got["X_SERVICE_HOST"]; ok {
+		t.Error("another namespace's service is there")
+	}
+	no := false
+	p.Spec.EnableServiceLinks = &no
+	if env := ServiceEnv(p, services); len(env) == 0 || string(env[0].Value) != "10.96.0.1" {
+		t.Errorf("without links: %v", env)
+	}
+}
+
+func TestContainerThatMustNotBeRootIsHeldToIt(t *testing.T) {
+	yes, zero, one := true, int64(0), int64(1)
+	for name, c := range map[string]struct {
+		sc    *corev1.SecurityContext
+		image *runtime.Image
+		ok    bool
+	}{
+		"image is root":    {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{}, false},
+		"image has a user": {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{Uid: &runtime.Int64Value{Value: 5}}, true},
+		"image has a name": {&corev1.SecurityContext{RunAsNonRoot: &yes}, &runtime.Image{Username: "www"}, false},
+		"pod says root":    {&corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &zero}, &runtime.Image{Uid: &runtime.Int64Value{Value: 5}}, false},
+		"pod says a user":  {&corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &one}, &runtime.Image{}, true},
+		"nothing demanded": {nil, &runtime.Image{}, true},
+	} {
+		_, err := Container(&corev1.Pod{}, &corev1.Container{Name: "c", SecurityContext: c.sc}, Place{}, Inside{Image: c.image})
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSandboxSharesWhatThePodWants(t *testing.T) {
+	yes := true
+	got := Sandbox(&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, ShareProcessNamespace: &yes}}, Place{}, 0).Linux.SecurityContext.NamespaceOptions
+	want := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_POD}
+	if !reflect.DeepEqual(got.String(), want.String()) {
+		t.Errorf("got %v", got)
+	}
+}

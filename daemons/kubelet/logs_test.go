@@ -1,0 +1,117 @@
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const sample = `2030-01-01T00:00:00.000000001Z stdout F one
+2030-01-01T00:00:01Z stderr F two
+2030-01-01T00:00:02Z stdout P thr
+2030-01-01T00:00:02Z stdout F ee
+torn
+2030-01-01T00:00:03Z stdout F four
+`
+
+func logFile(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLogIsWrittenAsAskedS08(t *testing.T) {
+	path := logFile(t, sample)
+	for _, c := range []struct {
+		name string
+		q    logQuery
+		want string
+	}{
+		{"all", logQuery{tail: -1, limit: -1}, "one\ntwo\nthree\nfour\n"},
+		{"tail", logQuery{tail: 1, limit: -1}, "four\n"},
+		{"tail of more than there is", logQuery{tail: 100, limit: -1}, "one\ntwo\nthree\nfour\n"},
+		{"none", logQuery{tail: 0, limit: -1}, ""},
+		{"limit", logQuery{tail: -1, limit: 5}, "one\nt"},
+		{"since", logQuery{tail: -1, limit: -1, since: time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)}, "three\nfour\n"},
+		{"one stream", logQuery{tail: -1, limit: -1, stream: "stderr"}, "two\n"},
+		{"times", logQuery{tail: 1, limit: -1, timestamps: true}, "2030-01-01T00:00:03Z four\n"},
+	} {
+		var b bytes.Buffer
+		if err := writeLog(context.Background(), path, c.q, nil, &b); err != nil || b.String() != c.want {
+			t.Errorf("%s: got %q (%v), want %q", c.name, b.String(), err, c.want)
+		}
+	}
+}
+
+// growing is a buffer that can be read while it is written.
+type growing struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (g *growing) Write(b []byte) (int, error) { g.mu.Lock(); defer g.mu.Unlock(); return g.b.Write(b) }
+func (g *growing) String() string              { g.mu.Lock(); defer g.mu.Unlock(); return g.b.String() }
+
+func TestFollowedLogGoesOnAfterItsRotationS08(t *testing.T) {
+	path := logFile(t, "2030-01-01T00:00:00Z stdout F one\n")
+	var out growing
+	var mu sync.Mutex
+	over := false
+	done := make(chan error, 1)
+	go func() {
+		done <- writeLog(context.Background(), path, logQuery{tail: -1, limit: -1, follow: true}, func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
+	}()
+	until(t, func() bool { return out.String() == "one\n" })
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("2030-01-01T00:00:00Z stdout F two\n"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	until(t, func() bool { return out.String() == "one\ntwo\n" })
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("2030-01-01T00:00:00Z stdout F three\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return strings.HasSuffix(out.String(), "three\n") })
+	mu.Lock()
+	over = true
+	mu.Unlock()
+	if err := <-done; err != nil || out.String() != "one\ntwo\nthree\n" {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+func until(t *testing.T, ok func() bool) {
+	t.Helper()
+	deadline, tick := time.After(10*time.Second), time.NewTicker(2*time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatal("waited in vain")
+		case <-tick.C:
+		}
+	}
+}
+
+func FuzzLogLines(f *testing.F) {
+	f.Add([]byte("2030-01-01T00:00:00Z stdout F one"))
+	f.Add([]byte("  "))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if e, err := parseLine(line); err == nil && !bytes.HasSuffix(line, e.text) {
+			t.Errorf("%q became %q", line, e.text)
+		}
+	})
+}

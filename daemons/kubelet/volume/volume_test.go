@@ -1,0 +1,181 @@
+package volume
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// source has the objects that it is given.
+type source struct {
+	maps map[string]*corev1.ConfigMap
+	asks int
+}
+
+func (s *source) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
+	if c := s.maps[name]; c != nil {
+		return c, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
+}
+
+func (s *source) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
+}
+
+func (s *source) Token(context.Context, *corev1.Pod, string, time.Duration) (string, time.Time, error) {
+	s.asks++
+	return "token", time.Unix(5000, 0), nil
+}
+
+func (s *source) Claim(_ context.Context, _, name string) (*corev1.PersistentVolume, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), name)
+}
+
+func manager(t *testing.T) (*Manager, *source) {
+	s := &source{maps: map[string]*corev1.ConfigMap{"cm": {Data: map[string]string{"a": "1", "b": "2"}, BinaryData: map[string][]byte{"bin": {0, 1}}}}}
+	return &Manager{Root: t.TempDir(), Source: s, Mounter: Plain{}, Node: func() pod.Node { return pod.Node{Name: "n1"} }}, s
+}
+
+func podWith(v corev1.VolumeSource) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u", Labels: map[string]string{"app": "x"}},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}}}}
+}
+
+func read(t *testing.T, m *Manager, kind, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(m.PodDir("u"), "volumes", kind, "v", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestConfigMapVolumeFollowsItsObjectS30(t *testing.T) {
+	m, s := manager(t)
+	p := podWith(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}})
+	for range 2 {
+		if _, err := m.Setup(context.Background(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, m, "kubernetes.io~configmap", "a") != "1" || read(t, m, "kubernetes.io~configmap", "bin") != "\x00\x01" {
+		t.Error("wrong content")
+	}
+	s.maps["cm"] = &corev1.ConfigMap{Data: map[string]string{"a": "3"}}
+	if _, err := m.Setup(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	if read(t, m, "kubernetes.io~configmap", "a") != "3" {
+		t.Error("the new value is not there")
+	}
+	entries, _ := os.ReadDir(filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~configmap", "v"))
+	if len(entries) != 3 { // a, ..data, and one version
+		t.Errorf("there are %v", entries)
+	}
+	if err := m.Teardown("u"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := m.Pods(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestMissingObjectsS30(t *testing.T) {
+	m, _ := manager(t)
+	yes := true
+	ref := corev1.LocalObjectReference{Name: "none"}
+	for name, c := range map[string]struct {
+		source corev1.VolumeSource
+		ok     bool
+	}{
+		"demanded":       {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}, false},
+		"optional":       {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref, Optional: &yes}}, true},
+		"missing key":    {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, false},
+		"path leads out": {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "a", Path: "../x"}}}}, false},
+		"secret":         {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}, false},
+		"claim":          {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, false},
+	} {
+		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestProjectedVolumeHasAllItsSourcesS09S30(t *testing.T) {
+	m, _ := manager(t)
+	p := podWith(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "a", Path: "deep/ca.crt"}}}},
+		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		}}},
+	}}})
+	again, err := m.Setup(context.Background(), p)
+	if err != nil || !again.Equal(time.Unix(5000, 0)) {
+		t.Fatalf("again at %v, %v", again, err)
+	}
+	for path, want := range map[string]string{"token": "token", "deep/ca.crt": "1", "namespace": "d", "labels": `app="x"`} {
+		if got := read(t, m, "kubernetes.io~projected", path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestWriteLeavesExactlyWhatIsWanted(t *testing.T) {
+	names := []string{"a", "b", "c/d", "c/e", "f.txt"}
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "volume")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			want := map[string]file{}
+			for _, n := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID).Draw(t, "names") {
+				want[n] = file{[]byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")), 0o644}
+			}
+			if err := write(dir, want, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range names {
+				data, err := os.ReadFile(filepath.Join(dir, n))
+				f, ok := want[n]
+				if ok != (err == nil) || ok && string(data) != string(f.data) {
+					t.Fatalf("%s: %q, %v; want %q, %t", n, data, err, f.data, ok)
+				}
+			}
+		}
+	})
+}
+
+func TestHostPathTypes(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "file")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		kind corev1.HostPathType
+		ok   bool
+	}{
+		{dir, corev1.HostPathDirectory, true}, {plain, corev1.HostPathDirectory, false}, {plain, corev1.HostPathFile, true}, {dir, corev1.HostPathFile, false},
+		{dir + "/new", corev1.HostPathDirectory, false}, {dir + "/new", corev1.HostPathDirectoryOrCreate, true}, {dir + "/f", corev1.HostPathFileOrCreate, true},
+		{"/dev/null", corev1.HostPathCharDev, true}, {plain, corev1.HostPathSocket, false}, {dir + "/any", corev1.HostPathUnset, true},
+	} {
+		if err := hostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind}); (err == nil) != c.ok {
+			t.Errorf("%s as %q: %v", c.path, c.kind, err)
+		}
+	}
+}
