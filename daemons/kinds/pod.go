@@ -32,6 +32,12 @@ func pods() *Kind {
 // fixed for the life of a pod.
 func preparePod(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(pod)}
+	if len(pod.Spec.SchedulingGates) > 0 {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates", ObservedGeneration: pod.Generation,
+		}}
+	}
 }
 
 // copyPodStatus keeps the class of service, which nobody may change.
