@@ -1,0 +1,106 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestMemoryHogIsKilledAndItsNeighbourLivesS25(t *testing.T) {
+	n := start(t)
+	limit := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
+	n.create(n.shell("neighbour", "sleep 1000", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = limit }))
+	n.create(n.shell("hog", "x=0123456789abcdef; while true; do x=$x$x; done", func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
+		p.Spec.Containers[0].Resources.Limits = limit
+	}))
+	n.until("the hog's end", func() bool { p := n.pod("hog"); return p != nil && p.Status.Phase == corev1.PodFailed })
+	if s := n.pod("hog").Status.ContainerStatuses[0].State.Terminated; s == nil || s.Reason != "OOMKilled" || s.ExitCode != 137 {
+		t.Errorf("the hog: %+v", s)
+	}
+	n.until("the neighbour", func() bool { return ready(n.pod("neighbour")) })
+	if n.pod("neighbour").Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the neighbour was restarted")
+	}
+}
+
+func TestSecurityAndNamespacesAreAsAskedS23S24(t *testing.T) {
+	n := start(t)
+	yes, user, group := true, int64(1234), int64(2345)
+	n.create(n.shell("locked", "id -u; id -g; touch /x 2>&1; sleep 1000", func(p *corev1.Pod) {
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: &yes, ReadOnlyRootFilesystem: &yes,
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	}))
+	n.create(n.shell("host", "ip addr show lo; hostname; cat /etc/resolv.conf; sleep 1000", func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
+	n.create(n.shell("shared", "sleep 1234", func(p *corev1.Pod) {
+		p.Spec.ShareProcessNamespace = &yes
+		other := p.Spec.Containers[0]
+		other.Name, other.Command = "other", []string{"sh", "-c", "sleep 1; ps; wget -q -O - http://127.0.0.1:9/ 2>&1; sleep 1000"}
+		p.Spec.Containers = append(p.Spec.Containers, other)
+	}))
+	n.until("the pods", func() bool { return ready(n.pod("locked")) && ready(n.pod("host")) && ready(n.pod("shared")) })
+	n.until("the locked pod's log", func() bool { return strings.Count(n.logOf("locked", corev1.PodLogOptions{}), "\n") >= 3 })
+	if got := n.logOf("locked", corev1.PodLogOptions{}); !strings.HasPrefix(got, "1234\n2345\n") || !strings.Contains(got, "Read-only file system") {
+		t.Errorf("locked: %s", got)
+	}
+	if p := n.pod("host"); p.Status.PodIP != "127.0.0.1" {
+		t.Errorf("the pod on the host's network has address %s", p.Status.PodIP)
+	}
+	n.until("the other container to see the first", func() bool {
+		return strings.Contains(n.logOf("shared", corev1.PodLogOptions{Container: "other"}), "sleep 1234")
+	})
+}
+
+func TestDeletionIsGracefulS23(t *testing.T) {
+	n := start(t)
+	grace := int64(10)
+	n.create(n.shell("polite", "trap 'echo stopping; exit 0' TERM; echo up; while true; do sleep 0.1; done", func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = &grace
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+			PreStop:   &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo before >/proc/1/fd/1"}}},
+			PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "echo after start >/proc/1/fd/1"}}},
+		}
+	}))
+	n.until("the pod", func() bool { return ready(n.pod("polite")) })
+	logs := ""
+	n.delete("polite")
+	took := n.until("its end", func() bool {
+		if got := n.logOf("polite", corev1.PodLogOptions{}); !strings.HasPrefix(got, "error") {
+			logs = got
+		}
+		return n.pod("polite") == nil
+	})
+	if took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for _, want := range []string{"up\n", "after start\n", "before\n"} {
+		if !strings.Contains(logs, want) {
+			t.Errorf("the log lacks %q: %q", want, logs)
+		}
+	}
+}
+
+func TestNodeRefusesWhatDoesNotFitS06(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("huge", "sleep 1", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
+	}))
+	n.until("the refusal", func() bool { p := n.pod("huge"); return p != nil && p.Status.Phase == corev1.PodFailed })
+	if s := n.pod("huge").Status; s.Reason != "OutOfcpu" || !strings.Contains(s.Message, "requested: 1000000") {
+		t.Errorf("refused for %s: %s", s.Reason, s.Message)
+	}
+}
+
+func TestUsageIsReportedS23S33(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("busy", "while true; do :; done", nil))
+	n.until("the pod", func() bool { return ready(n.pod("busy")) })
+	n.until("its use of CPU", func() bool {
+		data, err := n.admin.CoreV1().RESTClient().Get().Resource("nodes").Name(fmt.Sprintf("%s:10250", nodeName)).SubResource("proxy", "metrics", "resource").DoRaw(t.Context())
+		return err == nil && strings.Contains(string(data), `container_cpu_usage_seconds_total{container="main",namespace="default",pod="busy"}`)
+	})
+}
