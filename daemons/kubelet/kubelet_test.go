@@ -2,11 +2,13 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,4 +295,64 @@ func TestFinishedPodStaysForItsLogS23(t *testing.T) {
 	if s == nil || s.ExitCode != 3 || s.Reason != "Error" {
 		t.Errorf("state is %+v", s)
 	}
+}
+
+// Pods at rest cost the runtime nothing: only the node's own status asks it.
+func TestIdlePodsAreNotAskedAbout(t *testing.T) {
+	n := newNode(t)
+	n.file.NodeStatusUpdateFrequency.Duration = 5 * time.Millisecond
+	n.start()
+	const count = 100
+	for i := range count {
+		n.create(simplePod(fmt.Sprintf("idle-%d", i)))
+	}
+	n.until("the pods to be ready", func() bool {
+		list, err := n.client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		for i := range list.Items {
+			if !isReady(&list.Items[i]) {
+				return false
+			}
+		}
+		return len(list.Items) == count
+	})
+	asked := -1
+	n.until("the last events to be taken in", func() bool {
+		before := n.runtime.Calls("Status")
+		was := n.runtime.Calls("ContainerStatus")
+		n.until("status rounds", func() bool { return n.runtime.Calls("Status") > before+5 })
+		asked = n.runtime.Calls("ContainerStatus")
+		return asked == was
+	})
+	before := n.runtime.Calls("Status")
+	n.until("more status rounds", func() bool { return n.runtime.Calls("Status") > before+20 })
+	if now := n.runtime.Calls("ContainerStatus"); now != asked {
+		t.Errorf("%d pods at rest were asked about %d times", count, now-asked)
+	}
+}
+
+// A pod whose runtime call hangs keeps no other from running.
+func TestHungPodStallsNoOtherS23(t *testing.T) {
+	n := newNode(t)
+	release := make(chan struct{})
+	var first atomic.Bool
+	n.runtime.Fail = func(call string) error {
+		if call == "RunPodSandbox" && first.CompareAndSwap(false, true) {
+			<-release
+		}
+		return nil
+	}
+	defer close(release)
+	n.start()
+	n.create(simplePod("hung"))
+	n.until("the first pod to hang", first.Load)
+	n.create(simplePod("free"))
+	n.until("the other pod to be ready", func() bool { return isReady(n.pod("free")) })
+	if isReady(n.pod("hung")) {
+		t.Error("the hung pod is ready")
+	}
+	release <- struct{}{}
+	n.until("the hung pod to go on", func() bool { return isReady(n.pod("hung")) })
 }
