@@ -29,6 +29,9 @@ type Host interface {
 	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
+	// Network returns which of the nftables tables and network links are there, ClearNetwork removes them.
+	Network(ctx context.Context, tables, links []string) ([]string, error)
+	ClearNetwork(ctx context.Context, tables, links []string) error
 	// Etcd returns the store, as its clients on this machine reach it.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
 }

@@ -96,6 +96,7 @@ func dns(b *builder) {
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("dns", certs.Daemon("kube-dns")), b.apiServers()
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
+	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-dns", b.Machine.Name, b.Machine.IP.String()
 	b.unit(service{
 		name: "kube-dns", description: "Kubernetes cluster DNS", watchdog: true, beside: true,
 		exec: append([]string{b.daemon("kube-dns")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},

@@ -64,7 +64,22 @@ func Steps(in Input) ([]step.Step, error) {
 			b.add(&step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
-	return append(b.files, b.late...), b.err
+	steps := append(b.files, b.late...)
+	return append(steps, sweep(steps)), b.err
+}
+
+// sweep keeps the files that the steps need.
+func sweep(steps []step.Step) *step.Sweep {
+	s := &step.Sweep{Link: bin(bundle.Clusterctl)}
+	for _, p := range steps {
+		switch p := p.(type) {
+		case *step.Binary:
+			s.Keep = append(s.Keep, p.Digest)
+		case *step.Image:
+			s.Keep = append(s.Keep, p.Digest)
+		}
+	}
+	return s
 }
 
 // Clean returns the steps that take everything away again from a machine.
@@ -79,7 +94,7 @@ func Clean() []step.Step {
 			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
-	list = append(list, &step.NoPods{}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"})
+	list = append(list, &step.NoPods{}, &step.NoNetwork{Tables: []string{"kube-proxy", "clusterctl-network"}, Links: []string{"cni0"}}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})
 	}

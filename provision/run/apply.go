@@ -273,10 +273,8 @@ func (p *Prepared) remove(ctx context.Context, m *machine) error {
 			return fmt.Errorf("clean: %w", err)
 		}
 	}
-	if m.Has(config.RoleNode) {
-		if err := p.live.Forget(ctx, m.Name); err != nil {
-			return fmt.Errorf("forget the node: %w", err)
-		}
+	if err := p.live.Forget(ctx, m.Name); err != nil {
+		return fmt.Errorf("forget the machine: %w", err)
 	}
 	p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
 	return p.forget(m)

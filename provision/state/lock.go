@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,14 +92,22 @@ func (l *Lock) try() (holder, error) {
 	}
 	var other holder
 	if text, err := os.ReadFile(l.path); err != nil || json.Unmarshal(text, &other) != nil || l.clock().After(other.Expires) {
-		// Two may see an expired lock at once: who moves it away may try again.
-		aside := f.Name() + ".expired"
-		if os.Rename(l.path, aside) == nil {
-			_ = os.Remove(aside)
-		}
+		l.clear(text, f.Name()+".expired")
 		return other, ErrLocked
 	}
 	return other, ErrLocked
+}
+
+// clear moves an expired lock away, after which its taking may be tried again. Two may see it
+// at once: one that finds that it has moved a new lock puts that back.
+func (l *Lock) clear(expired []byte, aside string) {
+	if os.Rename(l.path, aside) != nil {
+		return
+	}
+	if now, err := os.ReadFile(aside); err == nil && !bytes.Equal(now, expired) {
+		_ = os.Link(aside, l.path)
+	}
+	_ = os.Remove(aside)
 }
 
 func (l *Lock) keep() {

@@ -79,6 +79,8 @@ var Kinds = map[string]func() Step{
 	"sysctl":      func() Step { return &Sysctl{} },
 	"image":       func() Step { return &Image{} },
 	"package":     func() Step { return &Package{} },
+	"no-network":  func() Step { return &NoNetwork{} },
+	"sweep":       func() Step { return &Sweep{} },
 	"no-pods":     func() Step { return &NoPods{} },
 	"etcd-join":   func() Step { return &EtcdJoin{} },
 	"etcd-vote":   func() Step { return &EtcdVote{} },

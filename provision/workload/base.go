@@ -4,19 +4,19 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"clusterctl/hcl/config"
-	"clusterctl/provision/role"
 )
 
 // base is what the cluster's own daemons need to be there besides what the API server
 // makes by itself.
 func base(c *config.Cluster) ([]Desired, error) {
 	var typed []any
-	typed = append(typed, dnsService(c), dnsEndpoints(c))
+	typed = append(typed, dnsService(c))
+	typed = append(typed, dnsRole()...)
 	for _, m := range c.Machines {
 		if m.Has(config.RoleNode) {
 			typed = append(typed, nodeLabels(m))
@@ -50,31 +50,22 @@ func dnsService(c *config.Cluster) any {
 	}
 }
 
-// dnsEndpoints says where the name servers are: they are no pods, so no selector finds them.
-func dnsEndpoints(c *config.Cluster) any {
-	slice := &discoveryv1.EndpointSlice{
-		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: dnsName + "-machines", Namespace: "kube-system",
-			Labels: map[string]string{discoveryv1.LabelServiceName: dnsName, discoveryv1.LabelManagedBy: Manager},
+// dnsRole lets the name servers say where they are: they are no pods, so no selector
+// finds them.
+func dnsRole() []any {
+	meta := metav1.ObjectMeta{Name: "clusterctl:" + dnsName, Namespace: "kube-system"}
+	const group = rbacv1.GroupName
+	return []any{
+		&rbacv1.Role{
+			TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "Role"}, ObjectMeta: meta,
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"create", "update", "patch", "delete"}}},
 		},
-		AddressType: discoveryv1.AddressTypeIPv4,
+		&rbacv1.RoleBinding{
+			TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "RoleBinding"}, ObjectMeta: meta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: group, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: group, Kind: rbacv1.UserKind, Name: "system:" + dnsName}},
+		},
 	}
-	for _, m := range role.DNSMachines(c) {
-		if m.IP.Is6() {
-			slice.AddressType = discoveryv1.AddressTypeIPv6
-		}
-		ready := true
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{m.IP.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
-	}
-	for _, p := range []struct {
-		name     string
-		protocol corev1.Protocol
-	}{{"dns", corev1.ProtocolUDP}, {"dns-tcp", corev1.ProtocolTCP}} {
-		port := int32(53)
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &p.name, Protocol: &p.protocol, Port: &port})
-	}
-	return slice
 }
 
 // nodeLabels are a node's labels as declared, among them those that it may not give itself.

@@ -16,8 +16,9 @@ import (
 )
 
 var (
-	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	pods  = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
 // Drain keeps new pods from a node and evicts those that are there, as fast as their disruption
@@ -94,9 +95,14 @@ func stays(pod *unstructured.Unstructured) bool {
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
-// Forget deletes a node's object; its pods go with it.
+// Forget deletes a machine's objects: its node, with which its pods go, and the
+// endpoint of its name server.
 func (l *Live) Forget(ctx context.Context, node string) error {
-	err := l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{})
+	err := l.dynamic.Resource(endpointSlices).Namespace("kube-system").Delete(ctx, dnsName+"-"+node, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	err = l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

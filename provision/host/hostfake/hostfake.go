@@ -291,6 +291,12 @@ func (h *Host) Containers(context.Context) (int, error) { return 0, nil }
 // StopContainers has nothing to stop.
 func (h *Host) StopContainers(context.Context) error { return nil }
 
+// Network has none of them.
+func (h *Host) Network(context.Context, []string, []string) ([]string, error) { return nil, nil }
+
+// ClearNetwork has nothing to remove.
+func (h *Host) ClearNetwork(context.Context, []string, []string) error { return nil }
+
 // Etcd returns the shared store.
 func (h *Host) Etcd(context.Context, []string, string, string, string) (host.Etcd, error) {
 	if h.Store == nil {
