@@ -41,7 +41,11 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 		pod.Spec.ServiceAccountName = defaultAccount
 	}
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
-	obj, ok := await(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, accountPatience)
+	patience := namespacePatience
+	if pod.Spec.ServiceAccountName == defaultAccount {
+		patience = accountPatience
+	}
+	obj, ok := await(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, patience)
 	if !ok {
 		return forbidden(a, fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found", a.Namespace, pod.Spec.ServiceAccountName, pod.Spec.ServiceAccountName))
 	}

@@ -169,7 +169,7 @@ func nodeRules() []rbacv1.PolicyRule {
 		rule("authentication.k8s.io", "tokenreviews", "create"),
 		rule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", "create"),
 		rule("", "services", "get list watch"),
-		rule("", "nodes", "create update patch delete"),
+		rule("", "nodes", "create update patch"), // not delete: born again, a node would be rid of its taints
 		rule("", "nodes/status", "update patch"),
 		rule("", "events", "create update patch"),
 		rule("events.k8s.io", "events", "create update patch"),
