@@ -1,0 +1,51 @@
+package certs_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+)
+
+// P04: a leaf is issued anew when it is not what is asked for, or due.
+func TestDueSaysWhy(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	ca, err := certs.NewCA("kubernetes", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := certs.NewCA("kubernetes", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := certs.KubeletServer("node", []string{"10.0.0.1"})
+	pair, err := certs.Issue(ca, request, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what string
+		pair certs.Pair
+		ca   []byte
+		r    certs.Request
+		at   time.Time
+		want string
+	}{
+		{"as asked", pair, ca.Cert, request, now, ""},
+		{"half way", pair, ca.Cert, request, now.Add(180 * 24 * time.Hour), ""},
+		{"soon over", pair, ca.Cert, request, now.Add(340 * 24 * time.Hour), "expires on 2031-01-01"},
+		{"over", pair, ca.Cert, request, now.Add(366 * 24 * time.Hour), "expired on 2031-01-01"},
+		{"another CA", pair, other.Cert, request, now, "another CA"},
+		{"another address", pair, ca.Cert, certs.KubeletServer("node", []string{"10.0.0.2"}), now, "does not name 10.0.0.2"},
+		{"an address less", pair, ca.Cert, certs.KubeletServer("node", nil), now, "still names 10.0.0.1"},
+		{"another name", pair, ca.Cert, certs.KubeletServer("x", []string{"10.0.0.1"}), now, "should be for system:node:x"},
+		{"another key", certs.Pair{Cert: pair.Cert, Key: other.Key}, ca.Cert, request, now, "another's"},
+		{"nothing", certs.Pair{}, ca.Cert, request, now, "cannot be read"},
+	} {
+		got := certs.Due(c.pair, c.ca, c.r, c.at)
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/provision/plan"
+	"clusterctl/provision/step"
+)
+
+const want = `machine.control["10.0.0.1"]     create    debian 12, 8 cpu, 32 GiB
+  + binary    clusterctl, etcd  41 MB to send
+  + file      /etc/kubernetes/pki/ca.crt
+machine.node["n2"]              change    restart kubelet
+  ~ file      /var/lib/kubelet/config.yaml
+      - maxPods: 110
+      + maxPods: 200
+  ~ unit      kubelet.service  restart, for config.yaml
+workload.web                    change    roll 3 pods
+  ~ ConfigMap shop/web
+      data.index.html: "a" → "(sensitive)"
+  ~ Deployment shop/web
+      spec.template.spec.containers[web].image: "a" → "b"
+
+etcd: 3 members, survives the loss of 1. Certificates: the next expires in 212 days.
+Plan: 1 to create, 1 to change, 0 to remove; objects: 2 to change.
+`
+
+// P02: a plan says per machine and file what changes, and why something restarts.
+func TestAPlanReadsAsDesigned(t *testing.T) {
+	p := plan.Plan{
+		Machines: []plan.Machine{
+			{Address: `machine.control["10.0.0.1"]`, Action: plan.Create, Note: "debian 12, 8 cpu, 32 GiB", Changes: []step.Change{
+				{Action: "+", Kind: "binary", Name: "clusterctl", Bytes: 1_000_000}, {Action: "+", Kind: "binary", Name: "etcd", Bytes: 39_500_000},
+				{Action: "+", Kind: "file", Name: "/etc/kubernetes/pki/ca.crt"},
+			}},
+			{Address: `machine.node["n1"]`},
+			{Address: `machine.node["n2"]`, Action: plan.Change, Note: "restart kubelet", Changes: []step.Change{
+				{Action: "~", Kind: "file", Name: "/var/lib/kubelet/config.yaml", Diff: []string{"- maxPods: 110", "+ maxPods: 200"}},
+				{Action: "~", Kind: "unit", Name: "kubelet.service", Note: "restart, for config.yaml"},
+			}},
+		},
+		Objects: []plan.Object{
+			{Address: "workload.web", Kind: "ConfigMap", Name: "shop/web", Action: plan.Change, Diff: []string{`data.index.html: "a" → "hunter22"`}},
+			{Address: "workload.web", Kind: "Service", Name: "shop/web"},
+			{Address: "workload.web", Kind: "Deployment", Name: "shop/web", Action: plan.Change, Note: "roll 3 pods", Diff: []string{`spec.template.spec.containers[web].image: "a" → "b"`}},
+		},
+		Etcd:         "etcd: 3 members, survives the loss of 1.",
+		Certificates: plan.CertificateLine(time.Unix(0, 0).Add(212*24*time.Hour+time.Hour), time.Unix(0, 0)),
+	}
+	var out strings.Builder
+	if err := p.Print(&out, plan.Style{Secrets: []string{"hunter22"}}); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != want {
+		t.Errorf("got:\n%s", out.String())
+	}
+}
