@@ -61,10 +61,18 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lean drops what the kubelet has no use for from objects that it keeps.
+// lean drops what the kubelet has no use for from objects that it keeps. It leaves
+// what it is given as it is.
 func lean(o any) (any, error) {
-	if m, ok := o.(metav1.Object); ok {
-		m.SetManagedFields(nil)
+	switch o := o.(type) {
+	case *corev1.Pod:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	case *corev1.Service:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
 	}
 	return o, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -208,11 +209,17 @@ func (d *daemon) poke() {
 	}
 }
 
-// lean keeps of objects what the daemon reads.
+// lean keeps of objects what the daemon reads. It leaves what it is given as it is.
 func lean(o any) (any, error) {
-	if m, ok := o.(metav1.Object); ok {
-		m.SetManagedFields(nil)
-		m.SetAnnotations(nil)
+	switch o := o.(type) {
+	case *corev1.Service:
+		c := *o
+		c.ManagedFields, c.Annotations = nil, nil
+		return &c, nil
+	case *discoveryv1.EndpointSlice:
+		c := *o
+		c.ManagedFields, c.Annotations = nil, nil
+		return &c, nil
 	}
 	return o, nil
 }
