@@ -100,9 +100,27 @@ func Start(t *testing.T) *Containerd {
 				t.Logf("containerd said: %s", out[max(0, len(out)-4000):])
 			}
 		}
-		_ = os.RemoveAll(dir)
+		unmount(dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
 	})
 	return c
+}
+
+// unmount undoes all mounts below a directory. They are this process' own, as its
+// mount namespace is.
+func unmount(dir string) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return
+	}
+	lines := strings.Split(string(mounts), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if fields := strings.Fields(lines[i]); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
+			_ = syscall.Unmount(fields[1], syscall.MNT_DETACH)
+		}
+	}
 }
 
 // Run starts the process, for the first time or after Stop.
