@@ -2,6 +2,7 @@ package dns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -28,19 +29,20 @@ type publisher struct {
 
 const (
 	callTime    = 10 * time.Second
-	republish   = 30 * time.Second
 	managerName = "dns.clusterctl"
 )
 
 func (p *publisher) name() string { return p.service + "-" + p.node }
 
-// run publishes the endpoint, puts it back when somebody removes it, and takes it
-// away when ctx ends.
+// run publishes the endpoint, puts it back when somebody removes it, takes away those of
+// servers that died, and its own when ctx ends.
 func (p *publisher) run(ctx context.Context) {
 	retry := 200 * time.Millisecond
+	peers := map[string]standing{}
 	for ctx.Err() == nil {
-		wait := republish
-		if err := p.publish(ctx); err != nil {
+		wait := renewEvery
+		err := errors.Join(p.publish(ctx), p.renew(ctx, time.Now()), p.sweep(ctx, peers))
+		if err != nil {
 			if ctx.Err() == nil {
 				p.log.Warn("publish the name server's endpoint", "error", err)
 			}
@@ -57,7 +59,10 @@ func (p *publisher) run(ctx context.Context) {
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
-	err := p.client.DiscoveryV1().EndpointSlices(p.namespace).Delete(stop, p.name(), metav1.DeleteOptions{})
+	err := errors.Join(
+		p.client.DiscoveryV1().EndpointSlices(p.namespace).Delete(stop, p.name(), metav1.DeleteOptions{}),
+		p.client.CoordinationV1().Leases(p.namespace).Delete(stop, p.name(), metav1.DeleteOptions{}),
+	)
 	if err != nil && !apierrors.IsNotFound(err) {
 		p.log.Warn("take the name server's endpoint away", "error", err)
 	}

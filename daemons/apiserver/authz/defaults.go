@@ -78,6 +78,11 @@ func namespacedDefaults() []runtime.Object {
 			named(rule("", "configmaps", "get update"), leader),
 		}, user("system:"+leader), account("kube-system", leader))
 	}
+	// Name servers say where they are, and take the word of those back that died.
+	add("kube-system", "system:kube-dns", []rbacv1.PolicyRule{
+		rule("discovery.k8s.io", "endpointslices", "create update delete"),
+		rule("coordination.k8s.io", "leases", "create get list update delete"),
+	}, user("system:kube-dns"), account("kube-system", "kube-dns"))
 	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{rule("", "secrets", read)}, account("kube-system", "bootstrap-signer"))
 	add("kube-system", "system:controller:token-cleaner", append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...), account("kube-system", "token-cleaner"))
 	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{

@@ -1,0 +1,80 @@
+package dns
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func server(client kubernetes.Interface, node, addr string) *publisher {
+	return &publisher{client: client, log: slog.New(slog.DiscardHandler), namespace: "kube-system", service: "kube-dns",
+		node: node, addr: netip.MustParseAddr(addr), port: 53}
+}
+
+// S31: the name of a machine that died is not asked any more.
+func TestTheEndpointOfADeadServerIsTakenAwayByItsPeers(t *testing.T) {
+	ctx, client, now := t.Context(), fake.NewClientset(), time.Unix(1000, 0)
+	a, b, c := server(client, "a", "10.0.0.1"), server(client, "b", "10.0.0.2"), server(client, "c", "10.0.0.3")
+	for _, p := range []*publisher{a, b, c} {
+		if err := p.publish(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.renew(ctx, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	peers := map[string]standing{}
+	for range staleLooks + 1 { // c is dead: its lease stands still
+		now = now.Add(renewEvery)
+		for _, p := range []*publisher{a, b} {
+			if err := p.renew(ctx, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if there(ctx, t, client, "kube-dns-c") != true {
+			t.Fatal("taken away too early")
+		}
+		if err := a.sweep(ctx, peers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if there(ctx, t, client, "kube-dns-c") {
+		t.Error("the dead server's endpoint is still there")
+	}
+	if !there(ctx, t, client, "kube-dns-b") || !there(ctx, t, client, "kube-dns-a") {
+		t.Error("a living server's endpoint is gone")
+	}
+}
+
+func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) { // S31
+	client := fake.NewClientset()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { server(client, "a", "10.0.0.1").run(ctx); close(done) }()
+	for !there(ctx, t, client, "kube-dns-a") {
+		if ctx.Err() != nil {
+			t.Fatal("never published")
+		}
+	}
+	stop()
+	<-done
+	if there(t.Context(), t, client, "kube-dns-a") {
+		t.Error("a server that stopped left its endpoint")
+	}
+}
+
+func there(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) bool {
+	t.Helper()
+	_, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
