@@ -81,6 +81,32 @@ func TestAUnitRestartsForAFileThatChangedInAnEarlierRun(t *testing.T) {
 	}
 }
 
+// A unit that runs as it should, and only would not start with the machine, is not disturbed.
+func TestEnablingAUnitDoesNotRestartIt(t *testing.T) {
+	h := &hostfake.Host{}
+	steps := []step.Step{
+		&step.File{Path: step.UnitDir + "x.service", Content: []byte("[Service]")},
+		&step.Unit{Name: "x.service", Files: []string{step.UnitDir + "x.service"}},
+	}
+	if err := step.Apply(t.Context(), h, steps, func(int, step.Change) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Disable(t.Context(), "x.service"); err != nil {
+		t.Fatal(err)
+	}
+	h.Log = nil
+	var done []step.Change
+	if err := step.Apply(t.Context(), h, steps, func(_ int, c step.Change) { done = append(done, c) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(done) != 1 || done[0].Note != "enable" || len(h.Log) > 0 {
+		t.Errorf("changes %+v, did %v", done, h.Log)
+	}
+	if changes, err := step.Check(t.Context(), h, steps); err != nil || changes[1].Action != "" {
+		t.Errorf("still differs: %+v, %v", changes, err)
+	}
+}
+
 // Taking the removed lines out of one text and the added out of the other leaves the same.
 func TestLinesSayExactlyWhatDiffers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -105,8 +105,9 @@ func (s *Unit) digest(h host.Host) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Apply enables the unit and starts it, or starts it anew, and waits for it.
-func (s *Unit) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+// Apply enables the unit and starts it, or starts it anew, and waits for it. One that
+// runs with its files as they are is only enabled.
+func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	timeout := s.Timeout
 	if timeout == 0 {
 		timeout = 2 * time.Minute
@@ -124,10 +125,17 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	if err != nil {
 		return err
 	}
-	if u.Active == "active" {
-		err = h.Restart(ctx, s.Name)
-	} else {
+	marked, err := h.ReadFile(s.marker())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch current := strings.TrimSpace(string(marked)) == digest && len(w.Touched(s.Files)) == 0 && !u.NeedsReload; {
+	case u.Active != "active":
 		err = h.Start(ctx, s.Name)
+	case !current:
+		err = h.Restart(ctx, s.Name)
+	default:
+		return nil
 	}
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -47,7 +48,16 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 		return host.Unit{}, nil
 	}
 	reload, _ := p["NeedDaemonReload"].(bool)
-	return host.Unit{Active: text("ActiveState"), Enabled: text("UnitFileState") == "enabled", NeedsReload: reload, Fragment: text("FragmentPath")}, nil
+	u := host.Unit{Active: text("ActiveState"), Enabled: text("UnitFileState") == "enabled", NeedsReload: reload, Fragment: text("FragmentPath")}
+	if !u.Enabled {
+		// systemd remembers what it once read until it reloads: the files are what counts.
+		files, err := conn.ListUnitFilesByPatternsContext(ctx, []string{"enabled"}, []string{name})
+		if err != nil {
+			return host.Unit{}, fmt.Errorf("look at unit %s: %w", name, err)
+		}
+		u.Enabled = len(files) > 0
+	}
+	return u, nil
 }
 
 // Reload has systemd read unit files again.
@@ -113,52 +123,92 @@ func (h *Host) Stop(ctx context.Context, name string) error {
 	}
 }
 
+// mostRestarts is how often a unit that is being started may end and be started again by
+// its Restart= setting before waiting for it is given up: one that waits for another
+// machine does not end, and one that cannot run ends every time.
+const mostRestarts = 3
+
 // job asks systemd for something and waits until the unit is active. A unit that
-// fails once may yet come up by its Restart= setting, so that only the deadline,
-// or a unit that systemd has given up, is a failure.
+// fails once may yet come up by its Restart= setting, so that only the deadline, a unit
+// that ends again and again, or one that systemd has given up, is a failure.
 func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<- string) error) error {
 	conn, err := h.systemd(ctx)
 	if err != nil {
 		return err
 	}
-	// A unit that was given up before starts afresh.
+	// A unit that was given up before starts afresh, and counts its restarts from zero.
 	_ = conn.ResetFailedUnitContext(ctx, name)
 	done := make(chan string, 1)
 	if err := ask(conn, done); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	select {
-	case result := <-done:
-		if result == "done" {
-			return nil
-		}
-	case <-ctx.Done():
-		return h.failure(name, ctx.Err())
-	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		u, err := h.Unit(ctx, name)
-		switch {
-		case err == nil && u.Active == "active":
-			return nil
-		case err == nil && u.Active == "failed":
-			return h.failure(name, errors.New("it ended and is not started again"))
-		}
 		select {
+		case result := <-done:
+			if result == "done" {
+				return nil
+			}
+			done = nil // its Restart= setting may yet bring it up
 		case <-tick.C:
 		case <-ctx.Done():
-			return h.failure(name, ctx.Err())
+			return failure(conn, name, ctx.Err())
+		}
+		u, err := h.Unit(ctx, name)
+		switch {
+		case err != nil:
+			continue
+		case done == nil && u.Active == "active":
+			return nil
+		case done == nil && u.Active == "failed":
+			return failure(conn, name, errors.New("it ended and is not started again"))
+		}
+		if n := restarts(ctx, conn, name); n >= mostRestarts {
+			return failure(conn, name, fmt.Errorf("it ended as soon as it was started, %d times", n+1))
 		}
 	}
 }
 
-func (h *Host) failure(name string, cause error) error {
+// restarts is how often systemd has started a failing service again by itself.
+func restarts(ctx context.Context, conn *dbus.Conn, name string) uint32 {
+	p, err := conn.GetUnitTypePropertiesContext(ctx, name, "Service")
+	if err != nil {
+		return 0
+	}
+	if result, _ := p["Result"].(string); result == "success" {
+		return 0
+	}
+	n, _ := p["NRestarts"].(uint32)
+	return n
+}
+
+// failure is an error with what the unit's last run wrote.
+func failure(conn *dbus.Conn, name string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "journalctl", "--no-pager", "-o", "cat", "-n", "8", "-u", name).Output()
-	if err != nil || len(out) == 0 {
+	var said string
+	if p, err := conn.GetUnitPropertyContext(ctx, name, "InvocationID"); err == nil {
+		if id, ok := p.Value.Value().([]byte); ok && len(id) > 0 {
+			said = journal(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
+		}
+	}
+	if said == "" { // it has just been started again
+		said = journal(ctx, "_SYSTEMD_UNIT="+name)
+	}
+	if said == "" { // it could not be run at all
+		said = journal(ctx, "-u", name)
+	}
+	if said == "" {
 		return fmt.Errorf("%w: %s: %w", host.ErrUnit, name, cause)
 	}
-	return fmt.Errorf("%w: %s: %w; the journal says:\n%s", host.ErrUnit, name, cause, tail(string(out), 8))
+	return fmt.Errorf("%w: %s: %w; the journal says:\n%s", host.ErrUnit, name, cause, said)
+}
+
+func journal(ctx context.Context, match ...string) string {
+	out, err := exec.CommandContext(ctx, "journalctl", append([]string{"--no-pager", "-q", "-o", "cat", "-n", "8"}, match...)...).Output()
+	if err != nil {
+		return ""
+	}
+	return tail(string(out), 8)
 }
