@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ type dev struct {
 	port       int
 	kubeconfig string
 	verbosity  int
+	grace      time.Duration
 
 	files devFiles
 	log   *slog.Logger
@@ -53,6 +55,7 @@ written below the data directory; interrupt it to end everything.`,
 	cmd.Flags().StringVar(&d.data, "data", "", "directory of all state, kept; a temporary one that is removed when empty")
 	cmd.Flags().IntVar(&d.port, "port", 0, "port of the API server; a free one when 0")
 	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig when empty")
+	cmd.Flags().DurationVar(&d.grace, "node-monitor-grace-period", 40*time.Second, "silence after which a node is taken for lost, at least 1s")
 	cmd.Flags().IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 details")
 	return cmd
 }
@@ -61,6 +64,9 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	started := time.Now()
 	if d.nodes < 0 || d.nodes > 5000 {
 		return fmt.Errorf("--nodes %d: between 0 and 5000", d.nodes)
+	}
+	if d.grace < time.Second {
+		return fmt.Errorf("--node-monitor-grace-period %s: at least 1s", d.grace)
 	}
 	if d.data == "" {
 		if d.data, err = os.MkdirTemp("", "clusterctl-dev-"); err != nil {
@@ -81,11 +87,17 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	if d.files, err = writeDevFiles(d.data, d.port, d.kubeconfig); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(cmd.Context())
-	etcdURL, err := d.startEtcd(ctx, g)
+	all, fail := context.WithCancelCause(cmd.Context())
+	defer fail(nil)
+	// The store outlives what writes to it.
+	storeCtx, stopStore := context.WithCancel(context.WithoutCancel(all))
+	defer stopStore()
+	var store sync.WaitGroup
+	etcdURL, err := d.startEtcd(storeCtx, &store, fail)
 	if err != nil {
 		return err
 	}
+	g, ctx := errgroup.WithContext(all)
 	api := run.NewEnv(d.log.With("daemon", "kube-apiserver"))
 	g.Go(func() error { return apiserver.Run(ctx, d.apiServer(etcdURL), api) })
 	g.Go(func() error {
@@ -98,8 +110,13 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		return nil
 	})
 	err = g.Wait()
+	stopStore()
+	store.Wait()
 	if cmd.Context().Err() != nil {
 		return nil // interrupted, as meant
+	}
+	if all.Err() != nil {
+		return context.Cause(all) // the reason of what else went wrong
 	}
 	return err
 }
@@ -123,6 +140,8 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		cfg := config.DefaultControllerManager()
 		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, false, d.files.path("ca.crt")
 		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
+		cfg.NodeMonitorGracePeriod = d.grace
+		cfg.NodeMonitorPeriod = min(cfg.NodeMonitorPeriod, d.grace/4)
 		return controllers.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")))
 	})
 	g.Go(func() error {
@@ -139,6 +158,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		}
 		g.Go(func() error {
 			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
+			file.NodeLeaseDurationSeconds = min(file.NodeLeaseDurationSeconds, int(d.grace/time.Second))
 			kubeconfig, err := d.files.node(name)
 			if err != nil {
 				return err
@@ -151,8 +171,9 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// startEtcd runs the bundle's etcd as a child that ends with this process.
-func (d *dev) startEtcd(ctx context.Context, g *errgroup.Group) (string, error) {
+// startEtcd runs the bundle's etcd as a child, until ctx ends and at most as long as
+// this process; fail is told when it ends before.
+func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -177,7 +198,8 @@ func (d *dev) startEtcd(ctx context.Context, g *errgroup.Group) (string, error) 
 		ListenPeerURLs: []string{peerURL}, InitialAdvertisePeerURLs: []string{peerURL}, InitialCluster: "dev=" + peerURL, InitialClusterState: "new",
 		CertFile: f.path("etcd.crt"), KeyFile: f.path("etcd.key"), TrustedCAFile: f.path("etcd-ca.crt"), ClientCertAuth: true,
 		PeerCertFile: f.path("etcd.crt"), PeerKeyFile: f.path("etcd.key"), PeerTrustedCAFile: f.path("etcd-ca.crt"), PeerClientCertAuth: true,
-		UnsafeNoFsync: true,
+		// Alone, it has nobody's heartbeats to miss: it need not wait long to elect itself.
+		HeartbeatInterval: 20, ElectionTimeout: 100, UnsafeNoFsync: true,
 	}
 	out, err := os.OpenFile(filepath.Join(d.data, "etcd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -188,12 +210,11 @@ func (d *dev) startEtcd(ctx context.Context, g *errgroup.Group) (string, error) 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	g.Go(func() error {
+	wg.Go(func() {
 		defer out.Close()
-		if err := cmd.Run(); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("etcd ended: %w; see %s", err, out.Name())
+		if err := cmd.Run(); ctx.Err() == nil {
+			fail(fmt.Errorf("etcd ended: %v; see %s", err, out.Name()))
 		}
-		return nil
 	})
 	return clientURL, nil
 }

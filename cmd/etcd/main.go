@@ -133,6 +133,12 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 	if out.QuotaBackendBytes == 0 {
 		out.QuotaBackendBytes = 8 << 30
 	}
+	if cfg.HeartbeatInterval > 0 {
+		out.TickMs = uint(cfg.HeartbeatInterval)
+	}
+	if cfg.ElectionTimeout > 0 {
+		out.ElectionMs = uint(cfg.ElectionTimeout)
+	}
 	// The API server compacts to what its watch caches need; this is the safety net.
 	out.AutoCompactionMode, out.AutoCompactionRetention = "periodic", "30m"
 	out.UnsafeNoFsync = cfg.UnsafeNoFsync

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,16 +62,25 @@ func (s *Server) ensureAll(ctx context.Context) error {
 	if err := s.cache.WaitFor(ctx, 1); err != nil {
 		return err
 	}
-	var all []runtime.Object
+	var first []runtime.Object
 	for _, name := range namespaces {
-		all = append(all, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		first = append(first, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	for _, obj := range append(all, s.o.Bootstrap...) {
-		if err := s.ensure(ctx, obj.DeepCopyObject()); err != nil {
-			return err
-		}
+	// What is in a namespace can only be made after it.
+	if err := s.ensureEach(ctx, first); err != nil {
+		return err
 	}
-	return nil
+	return s.ensureEach(ctx, s.o.Bootstrap)
+}
+
+// ensureEach ensures objects that do not depend on each other, some at a time.
+func (s *Server) ensureEach(ctx context.Context, objs []runtime.Object) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, obj := range objs {
+		g.Go(func() error { return s.ensure(ctx, obj.DeepCopyObject()) })
+	}
+	return g.Wait()
 }
 
 // ensure creates an object, or completes the one that is there.

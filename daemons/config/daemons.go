@@ -27,6 +27,8 @@ type Etcd struct {
 	PeerClientCertAuth       bool     `flag:"peer-client-cert-auth" help:"demand a certificate of other members"`
 	ListenMetricsURLs        []string `flag:"listen-metrics-urls" help:"URLs to serve /metrics and /health on"`
 	QuotaBackendBytes        int      `flag:"quota-backend-bytes" help:"size at which the store refuses writes, bytes; 0 means 8 GiB"`
+	HeartbeatInterval        int      `flag:"heartbeat-interval" help:"how often the leader says that it is alive, milliseconds; 0 means 100"`
+	ElectionTimeout          int      `flag:"election-timeout" help:"silence of the leader after which a member stands for election, milliseconds; 0 means 1000"`
 	UnsafeNoFsync            bool     `flag:"unsafe-no-fsync" help:"do not wait for the disk (development only)"`
 }
 

@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"clusterctl/daemons/store"
 )
@@ -35,6 +36,10 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
+// reconnect begins far below grpc's one second: members and API servers start together,
+// and a member that restarts is away for moments.
+var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
+
 // Open returns a store over the cluster. It connects in the background: a cluster
 // that is not there shows in the first call.
 func Open(c Config) (*Store, error) {
@@ -49,7 +54,8 @@ func Open(c Config) (*Store, error) {
 		Endpoints: c.Endpoints, TLS: tlsConfig, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
 		MaxCallSendMsgSize: 16 << 20, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20)},
+		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store at %v: %w", c.Endpoints, err)
