@@ -75,9 +75,13 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	go tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
+# Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
+HEAVY := dev|node|e2e
+
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go test $(MODFLAGS) -race -timeout 25m ./...
+	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY))$$')
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go test $(MODFLAGS) -race -p 1 -timeout 15m $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
 
 .PHONY: demo
 demo: build test-tools ## Bring up a cluster of three local machines and a workload on it

@@ -1,9 +1,11 @@
 // Command web is the workload of the demo and the tests: it says on every path which
 // host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
-// With -get it is a client, whose resolver is Go's.
+// With -get or -api it is a client, whose resolver is Go's.
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"io"
@@ -19,9 +21,14 @@ import (
 func main() {
 	address := flag.String("listen", ":8080", "where to listen")
 	url := flag.String("get", "", "fetch this URL, print what comes, and end")
+	api := flag.String("api", "", "get this path from the Kubernetes API with the pod's own credentials, print what comes, and end")
 	flag.Parse()
-	if *url != "" {
-		if err := get(*url); err != nil {
+	if *url != "" || *api != "" {
+		err := get(*url)
+		if *api != "" {
+			err = getAPI(*api)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -66,6 +73,35 @@ func get(url string) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, answer.Status)
 	}
+	_, err = io.Copy(os.Stdout, answer.Body)
+	return err
+}
+
+const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+func getAPI(path string) error {
+	token, err := os.ReadFile(account + "token")
+	if err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(account + "ca.crt")
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	r, err := http.NewRequest("GET", "https://kubernetes.default.svc"+path, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+string(token))
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	fmt.Println(answer.Status)
 	_, err = io.Copy(os.Stdout, answer.Body)
 	return err
 }
