@@ -57,6 +57,8 @@ KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_V
 
 .PHONY: test-tools
 test-tools: $(BIN)/kubectl $(BIN)/kubectl-debian $(BIN)/etcdctl
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/demo ./tests/bench/marks
 
 $(BIN)/kubectl: go.mod tests/kubectl/main.go | deps
 	$(GO) build $(MODFLAGS) -ldflags '$(KUBECTL_FLAGS)' -o $@ ./tests/kubectl
@@ -81,19 +83,19 @@ HEAVY := dev|node|e2e
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
 	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY))$$')
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go test $(MODFLAGS) -race -p 1 -timeout 15m $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
+	go test $(MODFLAGS) -race -p 1 -timeout 15m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
 
 .PHONY: demo
 demo: build test-tools ## Bring up a cluster of three local machines and a workload on it
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" go run $(MODFLAGS) ./tests/demo up
+	$(SUDO) $(BIN)/demo up
 
 .PHONY: demo-down
-demo-down: ## Take the demo down; nothing is left behind
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" go run $(MODFLAGS) ./tests/demo down
+demo-down: test-tools ## Take the demo down; nothing is left behind
+	$(SUDO) $(BIN)/demo down
 
 .PHONY: bench
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) go run $(MODFLAGS) ./tests/bench/marks
+	$(SUDO) $(BIN)/marks
 
 .PHONY: size
 size: build ## Say what each binary weighs

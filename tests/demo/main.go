@@ -52,7 +52,7 @@ func up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := webimage.Write(ctx, root, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
 		return err
 	}
 	fmt.Println("== clusterctl apply")
@@ -101,12 +101,12 @@ func answers(ctx context.Context, c *cluster.Cluster) error {
 func next(c *cluster.Cluster) {
 	fmt.Printf(`
 == Try, as root:
-  go run ./tests/lab -name demo ssh control                       # a shell on a machine
-  alias in-demo='HOME=%[1]s KUBECONFIG=%[2]s go run ./tests/lab -name demo exec'
+  %[3]s/lab -name demo ssh control                       # a shell on a machine
+  alias in-demo='HOME=%[1]s KUBECONFIG=%[2]s %[3]s/lab -name demo exec'
   in-demo %[3]s/kubectl get pods -A -o wide
   in-demo %[3]s/kubectl scale deployment/web -n shop --replicas=5
   in-demo %[3]s/clusterctl plan %[4]s
-  go run ./tests/lab -name demo kill b                            # a power cut
+  %[3]s/lab -name demo kill b                            # a power cut
 Then: make demo-down
 `, c.Lab.Home(), c.Kubeconfig(), c.Bundle, c.Folder)
 }

@@ -65,7 +65,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := webimage.Write(ctx, root, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
 		return c, err
 	}
 	return c, c.Apply(ctx, os.Stderr)

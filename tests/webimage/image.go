@@ -5,11 +5,9 @@ package webimage
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -26,20 +24,10 @@ const Reference = "clusterctl.test/web:1"
 var applets = []string{"sh", "ls", "cat", "echo", "env", "hostname", "id", "nslookup", "ping", "ps", "sleep", "wget", "nc", "tar",
 	"true", "false", "touch", "mkdir", "head", "dd", "mount", "df", "date", "kill", "stat", "grep", "seq", "vi", "rm"}
 
-// Write builds the image into an archive at path, from the repository at root. It needs
-// Go and a static busybox at /bin/busybox.
-func Write(ctx context.Context, root, path string) error {
-	dir, err := os.MkdirTemp("", "webimage-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "web")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./tests/web")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the test workload: %w: %s", err, out)
-	}
+// Write packs the image into an archive at path. The workload's program is test-web in
+// the bundle; the shell is a static busybox at /bin/busybox.
+func Write(bundle, path string) error {
+	binary := filepath.Join(bundle, "test-web")
 	layer, err := files(binary)
 	if err != nil {
 		return err

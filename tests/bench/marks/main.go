@@ -104,7 +104,7 @@ func boot(ctx context.Context, root string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, webimage.Write(ctx, root, filepath.Join(c.Folder, "images/web.tar"))
+	return c, webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"))
 }
 
 // serves waits until the workload answers through its Service on a node.
