@@ -92,6 +92,7 @@ type Facts struct {
 	OOMAdjust    bool              `json:"oomAdjust"`    // CAP_SYS_RESOURCE
 	Root         bool              `json:"root"`         // user id 0
 	EtcdData     bool              `json:"etcdData"`     // an etcd member has run here
+	EtcdCluster  string            `json:"etcdCluster"`  // the id of its cluster, in hex, as etcdctl shows it
 	SysctlFrozen []string          `json:"sysctlFrozen"` // settings that cannot be written here
 	Sysctl       map[string]string `json:"sysctl"`
 	CertExpiry   time.Time         `json:"certExpiry"` // of the certificate in /etc/kubernetes/pki that ends first
@@ -115,6 +116,10 @@ type Member struct {
 	PeerURL string
 	Learner bool
 }
+
+// ErrUnsettled is that the store takes no other member, and lets none go, until those
+// that it has have been connected for some seconds.
+var ErrUnsettled = errors.New("etcd's members are not all connected yet")
 
 // ErrUnit is that a unit did not become what was asked; the error's text has the journal's last lines.
 var ErrUnit = errors.New("unit failed")

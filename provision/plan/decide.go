@@ -65,7 +65,8 @@ func Preflight(m config.Machine, f host.Facts, s *state.State) (errs, warnings [
 	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
 		errs = append(errs, fmt.Sprintf("does not have the address %s that is declared for it; it has %s. If you log in at another address, put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", ")))
 	}
-	if _, ours := s.Etcd[m.Name]; f.EtcdData && !ours {
+	_, ours := s.Etcd[m.Name]
+	if former := f.EtcdCluster != "" && f.EtcdCluster == s.EtcdCluster; f.EtcdData && !ours && !former {
 		errs = append(errs, "has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or move /var/lib/etcd away")
 	}
 	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].Joined && !f.EtcdData {

@@ -54,7 +54,9 @@ func etcd(b *builder) {
 	b.add(&step.Directory{Path: etcdData, Mode: 0o700})
 	program := b.program(bundle.Etcd, bin(bundle.Etcd))
 	if started.Existing {
-		b.run(&step.EtcdJoin{Store: Store(b.Cluster, b.State, m.Name), Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData + "/member"})
+		others := Store(b.Cluster, b.State, m.Name)
+		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", DataDir: etcdData},
+			&step.EtcdJoin{Store: others, Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData})
 	}
 	b.unit(service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,

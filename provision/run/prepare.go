@@ -180,9 +180,13 @@ func (p *Prepared) connect(ctx context.Context) error {
 			m.dead = err // the cluster is rid of it without it
 			return nil
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.recognize()
+	err = p.each(ctx, p.machines, func(_ context.Context, m *machine) error {
 		if m.action == plan.Remove {
 			return nil
 		}
@@ -199,6 +203,16 @@ func (p *Prepared) connect(ctx context.Context) error {
 	})
 	p.Plan.Warnings = plan.Warnings(found)
 	return err
+}
+
+// recognize learns the store's id from a machine that has a member of it.
+func (p *Prepared) recognize() {
+	for _, m := range p.machines {
+		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined && m.facts.EtcdCluster != "" {
+			p.State.EtcdCluster = m.facts.EtcdCluster
+			return
+		}
+	}
 }
 
 func (p *Prepared) reach(ctx context.Context, m *machine) error {

@@ -30,10 +30,13 @@ type State struct {
 	Cluster  string             `json:"cluster"`
 	Token    string             `json:"token"` // keeps etcd clusters apart
 	Machines map[string]Machine `json:"machines"`
-	Etcd     map[string]Member  `json:"etcd"`    // by machine name
-	Objects  []Object           `json:"objects"` // applied, so to be pruned when no longer declared
-	CAs      map[string][]byte  `json:"cas"`     // certificates, PEM
-	Sealed   []byte             `json:"sealed"`  // keys, encrypted with age
+	Etcd     map[string]Member  `json:"etcd"` // by machine name
+	// EtcdCluster is the id that etcd has given the store: by it the data of a former
+	// member is known from another cluster's.
+	EtcdCluster string            `json:"etcdCluster,omitempty"`
+	Objects     []Object          `json:"objects"` // applied, so to be pruned when no longer declared
+	CAs         map[string][]byte `json:"cas"`     // certificates, PEM
+	Sealed      []byte            `json:"sealed"`  // keys, encrypted with age
 
 	Keys Keys `json:"-"` // what Sealed holds
 }

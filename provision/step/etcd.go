@@ -2,7 +2,9 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"clusterctl/provision/host"
@@ -31,6 +33,76 @@ func (s Store) with(ctx context.Context, h host.Host, f func(context.Context, ho
 	return f(ctx, etcd, members)
 }
 
+// settled repeats a change of the membership while the store waits for members that have
+// just started.
+func settled(ctx context.Context, change func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := change()
+		if !errors.Is(err, host.ErrUnsettled) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// settleTimeout is three times what etcd waits for.
+const settleTimeout = 15 * time.Second
+
+// EtcdFormer is that there is no data of a member that the store has removed: with it
+// this machine could not join again. Data of a member that the store knows stays.
+type EtcdFormer struct {
+	Store   Store  `json:"store"`
+	Unit    string `json:"unit"`
+	DataDir string `json:"dataDir"`
+}
+
+// Label names the directory.
+func (s *EtcdFormer) Label() string { return "former etcd data in " + s.DataDir }
+
+// Check asks the store for the member that the data is of. A store that does not answer
+// has removed nothing, as far as anybody knows.
+func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
+	data, err := host.ReadEtcdData(h, s.DataDir)
+	if err != nil { // none, or none that can be read, which etcd itself will say
+		return Change{}, nil
+	}
+	if u, err := h.Unit(ctx, s.Unit); err != nil || u.Active == "active" {
+		return Change{}, err
+	}
+	former := false
+	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
+	defer cancel()
+	_ = s.Store.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
+		former = !slices.ContainsFunc(members, func(m host.Member) bool { return m.ID == data.Member })
+		return nil
+	})
+	if !former {
+		return Change{}, nil
+	}
+	w.Touch(s.DataDir)
+	return Change{Action: Delete, Kind: "directory", Name: s.DataDir, Note: "left by a former member"}, nil
+}
+
+const formerTimeout = 10 * time.Second
+
+// Apply stops what may be trying to run on it, and removes it.
+func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := h.Stop(ctx, s.Unit); err != nil {
+		return err
+	}
+	return h.RemoveAll(s.DataDir + "/member")
+}
+
 // EtcdJoin adds this machine to the store as a learner, before its member first starts.
 type EtcdJoin struct {
 	Store   Store  `json:"store"`
@@ -43,8 +115,9 @@ type EtcdJoin struct {
 func (s *EtcdJoin) Label() string { return "etcd member " + s.Name }
 
 // Check looks whether the member has ever run here.
-func (s *EtcdJoin) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	if names, err := h.List(s.DataDir); err == nil && len(names) > 0 {
+func (s *EtcdJoin) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	former := len(w.Touched([]string{s.DataDir})) > 0 // and so it goes
+	if names, err := h.List(s.DataDir + "/member"); err == nil && len(names) > 0 && !former {
 		return Change{}, nil
 	}
 	return Change{Action: Create, Kind: "etcd", Name: s.Name, Note: "join as learner"}, nil
@@ -59,12 +132,12 @@ func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 			}
 			if m.PeerURL == s.PeerURL || m.Name == s.Name {
 				// A member that lost its disk cannot come back as itself.
-				if err := etcd.Remove(ctx, m.ID); err != nil {
+				if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
 					return fmt.Errorf("remove the former member %s: %w", s.Name, err)
 				}
 			}
 		}
-		if err := etcd.AddLearner(ctx, s.PeerURL); err != nil {
+		if err := settled(ctx, func() error { return etcd.AddLearner(ctx, s.PeerURL) }); err != nil {
 			return fmt.Errorf("add %s to etcd: %w", s.Name, err)
 		}
 		return nil
@@ -151,7 +224,7 @@ func (s *EtcdLeave) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		for _, m := range members {
 			if m.Name == s.Name {
-				if err := etcd.Remove(ctx, m.ID); err != nil {
+				if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
 					return fmt.Errorf("remove %s from etcd: %w", s.Name, err)
 				}
 			}

@@ -125,6 +125,11 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err != nil {
 		return err
 	}
+	if u.NeedsReload { // its file was written by a run that was cut off
+		if err := h.Reload(ctx); err != nil {
+			return fmt.Errorf("have systemd read its units again: %w", err)
+		}
+	}
 	marked, err := h.ReadFile(s.marker())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -3,10 +3,32 @@ package hostfake
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"clusterctl/provision/host"
 )
+
+// ClusterID is the id of every fake store.
+const ClusterID = 0xc1
+
+const walPath = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
+
+// etcd is what the etcd that the unit starts does: it has data, and tells its name. h.mu is held.
+func (h *Host) etcd() {
+	flag := func(name string) string {
+		_, rest, _ := strings.Cut(string(h.files[unitDir+"etcd.service"].content), "--"+name+"=")
+		value, _, _ := strings.Cut(rest, " ")
+		return value
+	}
+	data := host.EtcdData{Cluster: ClusterID}
+	if h.Store != nil {
+		data.Member = h.Store.started(flag("initial-advertise-peer-urls"), flag("name"))
+	}
+	if _, ok := h.files[walPath]; !ok {
+		h.files[walPath] = file{host.Info{Mode: 0o600}, host.AppendEtcdData(nil, data)}
+	}
+}
 
 // Etcd is a membership in memory.
 type Etcd struct {
@@ -46,15 +68,17 @@ func (e *Etcd) AddLearner(_ context.Context, peerURL string) error {
 	return nil
 }
 
-// Started gives a member the name that it has once it runs.
-func (e *Etcd) Started(peerURL, name string) {
+// started gives a member the name that it has once it runs, and returns its id.
+func (e *Etcd) started(peerURL, name string) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, m := range e.list {
-		if m.PeerURL == peerURL {
-			e.list[i].Name = name
+		if m.PeerURL == peerURL || m.Name == name {
+			e.list[i].Name, e.list[i].PeerURL = name, peerURL
+			return m.ID
 		}
 	}
+	return 0
 }
 
 // Promote gives a learner a vote.

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -52,6 +53,9 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
 	if names, err := h.List("/var/lib/etcd/member"); err == nil && len(names) > 0 {
 		f.EtcdData = true
+		if d, err := host.ReadEtcdData(h, "/var/lib/etcd"); err == nil {
+			f.EtcdCluster = strconv.FormatUint(d.Cluster, 16)
+		}
 	}
 	return f, nil
 }
@@ -251,7 +255,7 @@ func (h *Host) become(name, verb, active string) error {
 	u.Active = active
 	h.units[name] = u
 	if name == "etcd.service" && verb != "stop" {
-		h.files["/var/lib/etcd/member/wal"] = file{info: host.Info{Mode: 0o600}}
+		h.etcd()
 	}
 	return nil
 }

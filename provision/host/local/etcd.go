@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"go.uber.org/zap"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"clusterctl/provision/host"
@@ -57,7 +59,7 @@ func (e etcd) Members(ctx context.Context) ([]host.Member, error) {
 
 func (e etcd) AddLearner(ctx context.Context, peerURL string) error {
 	_, err := e.client.MemberAddAsLearner(ctx, []string{peerURL})
-	return err
+	return settled(err)
 }
 
 func (e etcd) Promote(ctx context.Context, id uint64) error {
@@ -67,6 +69,13 @@ func (e etcd) Promote(ctx context.Context, id uint64) error {
 
 func (e etcd) Remove(ctx context.Context, id uint64) error {
 	_, err := e.client.MemberRemove(ctx, id)
+	return settled(err)
+}
+
+func settled(err error) error {
+	if errors.Is(err, rpctypes.ErrUnhealthy) {
+		return fmt.Errorf("%w: %w", host.ErrUnsettled, err)
+	}
 	return err
 }
 

@@ -31,6 +31,9 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f.OOMAdjust = capabilities()&(1<<capSysResource) != 0
 	if names, err := os.ReadDir("/var/lib/etcd/member"); err == nil && len(names) > 0 {
 		f.EtcdData = true
+		if d, err := host.ReadEtcdData(h, "/var/lib/etcd"); err == nil {
+			f.EtcdCluster = strconv.FormatUint(d.Cluster, 16)
+		}
 	}
 	f.CertExpiry = expiry("/etc/kubernetes/pki")
 	if _, err := os.Stat("/run/systemd/system"); err != nil {

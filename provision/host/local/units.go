@@ -105,8 +105,12 @@ func (h *Host) Restart(ctx context.Context, name string) error {
 	})
 }
 
-// Stop stops a unit and waits.
+// Stop stops a unit and waits. One that does not run is stopped.
 func (h *Host) Stop(ctx context.Context, name string) error {
+	// systemd refuses to stop what it has not loaded.
+	if u, err := h.Unit(ctx, name); err != nil || u.Active == "" || u.Active == "inactive" || u.Active == "failed" {
+		return err
+	}
 	conn, err := h.systemd(ctx)
 	if err != nil {
 		return err

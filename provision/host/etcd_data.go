@@ -1,0 +1,118 @@
+package host
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// EtcdData says whose data a directory of etcd's holds.
+type EtcdData struct {
+	Cluster, Member uint64
+}
+
+// ReadEtcdData reads the ids that the first record but one of each of etcd's write-ahead
+// logs has, dir being the member's data directory. It is fs.ErrNotExist when no member has run there.
+func ReadEtcdData(h interface {
+	List(dir string) ([]string, error)
+	Open(path string) (io.ReadCloser, error)
+}, dir string) (EtcdData, error) {
+	logs := dir + "/member/wal"
+	names, err := h.List(logs)
+	if err != nil {
+		return EtcdData{}, err
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".wal") {
+			continue
+		}
+		f, err := h.Open(logs + "/" + name)
+		if err != nil {
+			return EtcdData{}, err
+		}
+		data, err := decodeEtcdData(f)
+		_ = f.Close()
+		if err != nil {
+			return EtcdData{}, fmt.Errorf("read %s/%s: %w", logs, name, err)
+		}
+		return data, nil
+	}
+	return EtcdData{}, fs.ErrNotExist
+}
+
+// The log's records are protocol buffers behind a length; the last of its eight bytes is for padding.
+const (
+	lengthBits    = 56
+	longestRecord = 4 << 10 // of the two that stand first
+	recordType    = 1       // fields
+	recordData    = 3
+	metadata      = 1 // the type of the record with the ids
+)
+
+func decodeEtcdData(r io.Reader) (EtcdData, error) {
+	for range 2 { // a checksum, then the ids
+		var length uint64
+		if err := binary.Read(r, binary.LittleEndian, &length); err != nil {
+			return EtcdData{}, err
+		}
+		padding := uint64(0)
+		if length>>63 == 1 {
+			padding = length >> lengthBits & 0x7
+		}
+		if length &= 1<<lengthBits - 1; length == 0 || length > longestRecord {
+			return EtcdData{}, errors.New("it does not begin as etcd's logs do")
+		}
+		record := make([]byte, length+padding)
+		if _, err := io.ReadFull(r, record); err != nil {
+			return EtcdData{}, err
+		}
+		numbers, texts, err := fields(record[:length])
+		if err != nil {
+			return EtcdData{}, err
+		}
+		if numbers[recordType] == metadata {
+			ids, _, err := fields(texts[recordData])
+			return EtcdData{Member: ids[1], Cluster: ids[2]}, err
+		}
+	}
+	return EtcdData{}, errors.New("it does not say whose it is")
+}
+
+// fields reads the numbers and the byte strings of a message, by field.
+func fields(b []byte) (map[protowire.Number]uint64, map[protowire.Number][]byte, error) {
+	numbers, texts := map[protowire.Number]uint64{}, map[protowire.Number][]byte{}
+	for len(b) > 0 {
+		field, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil, nil, protowire.ParseError(n)
+		}
+		b = b[n:]
+		switch typ {
+		case protowire.VarintType:
+			numbers[field], n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			texts[field], n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(field, typ, b)
+		}
+		if n < 0 {
+			return nil, nil, protowire.ParseError(n)
+		}
+		b = b[n:]
+	}
+	return numbers, texts, nil
+}
+
+// AppendEtcdData writes the beginning of a log, as hostfake's etcd does.
+func AppendEtcdData(b []byte, d EtcdData) []byte {
+	ids := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), d.Member)
+	ids = protowire.AppendVarint(protowire.AppendTag(ids, 2, protowire.VarintType), d.Cluster)
+	record := protowire.AppendVarint(protowire.AppendTag(nil, recordType, protowire.VarintType), metadata)
+	record = protowire.AppendBytes(protowire.AppendTag(record, recordData, protowire.BytesType), ids)
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(record))), record...)
+}
