@@ -71,14 +71,29 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	return c, c.Apply(ctx, os.Stderr)
 }
 
-func TestKubectl(t *testing.T)       { scripts(t, "kubectl", "kubectl") }
-func TestKubectlDebian(t *testing.T) { scripts(t, "kubectl", "kubectl-debian") }
-func TestCluster(t *testing.T)       { scripts(t, "cluster", "kubectl") }
-func TestClusterctl(t *testing.T)    { scripts(t, "clusterctl", "kubectl") }
+func TestKubectl(t *testing.T)       { scripts(t, "kubectl", glob(t, "kubectl")...) }
+func TestKubectlDebian(t *testing.T) { scripts(t, "kubectl-debian", glob(t, "kubectl")...) }
+func TestCluster(t *testing.T)       { scripts(t, "kubectl", glob(t, "cluster")...) }
 
-func scripts(t *testing.T, folder, kubectl string) {
+// Scripts that change the machines run one after the other.
+func TestClusterctl(t *testing.T) {
+	for _, file := range glob(t, "clusterctl") {
+		t.Run("", func(t *testing.T) { scripts(t, "kubectl", file) })
+	}
+}
+
+func glob(t *testing.T, folder string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts in %s: %v", folder, err)
+	}
+	return files
+}
+
+func scripts(t *testing.T, kubectl string, files ...string) {
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", folder),
+		Files: files,
 		Setup: func(env *testscript.Env) error {
 			// A namespace of its own keeps a script from meeting others.
 			name := strings.ToLower(strings.NewReplacer("_", "-", " ", "-").Replace(filepath.Base(env.WorkDir)))
