@@ -78,33 +78,38 @@ func DefaultAPIServer() APIServer {
 	}
 }
 
+// Connection is how a daemon reaches the API.
+type Connection struct {
+	Kubeconfig string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
+	APIServers []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+}
+
+// Serving is where a daemon answers /livez, /readyz and /metrics over TLS.
+type Serving struct {
+	BindAddress       string `flag:"bind-address" help:"address to serve health and metrics on"`
+	SecurePort        int    `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
+	TLSCertFile       string `flag:"tls-cert-file" help:"server certificate; one is made when empty"`
+	TLSPrivateKeyFile string `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile      string `flag:"client-ca-file" help:"CA of clients that may read /metrics; everybody may when empty"`
+}
+
 // Scheduler configures kube-scheduler.
 type Scheduler struct {
-	Kubeconfig        string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
-	APIServers        []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
-	BindAddress       string   `flag:"bind-address" help:"address to serve health and metrics on"`
-	SecurePort        int      `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
-	TLSCertFile       string   `flag:"tls-cert-file" help:"server certificate"`
-	TLSPrivateKeyFile string   `flag:"tls-private-key-file" help:"server key"`
-	ClientCAFile      string   `flag:"client-ca-file" help:"CA of clients that may read /metrics"`
-	LeaderElect       bool     `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
-	Profiling         bool     `flag:"profiling" help:"serve /debug/pprof"`
+	Connection
+	Serving
+	LeaderElect bool `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
+	Profiling   bool `flag:"profiling" help:"serve /debug/pprof"`
 }
 
 // DefaultScheduler returns the documented defaults.
 func DefaultScheduler() Scheduler {
-	return Scheduler{BindAddress: "127.0.0.1", SecurePort: 10259, LeaderElect: true}
+	return Scheduler{Serving: Serving{BindAddress: "127.0.0.1", SecurePort: 10259}, LeaderElect: true}
 }
 
 // ControllerManager configures kube-controller-manager.
 type ControllerManager struct {
-	Kubeconfig                   string        `flag:"kubeconfig" help:"credentials and CA towards the API server"`
-	APIServers                   []string      `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
-	BindAddress                  string        `flag:"bind-address" help:"address to serve health and metrics on"`
-	SecurePort                   int           `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
-	TLSCertFile                  string        `flag:"tls-cert-file" help:"server certificate"`
-	TLSPrivateKeyFile            string        `flag:"tls-private-key-file" help:"server key"`
-	ClientCAFile                 string        `flag:"client-ca-file" help:"CA of clients that may read /metrics"`
+	Connection
+	Serving
 	LeaderElect                  bool          `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-controller-manager"`
 	Profiling                    bool          `flag:"profiling" help:"serve /debug/pprof"`
 	Controllers                  []string      `flag:"controllers" help:"controllers to run: *, name, or -name"`
@@ -124,7 +129,7 @@ type ControllerManager struct {
 // DefaultControllerManager returns the documented defaults.
 func DefaultControllerManager() ControllerManager {
 	return ControllerManager{
-		BindAddress: "127.0.0.1", SecurePort: 10257, LeaderElect: true, Controllers: []string{"*"},
+		Serving: Serving{BindAddress: "127.0.0.1", SecurePort: 10257}, LeaderElect: true, Controllers: []string{"*"},
 		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
 		TerminatedPodGCThreshold: 12500,
@@ -133,8 +138,7 @@ func DefaultControllerManager() ControllerManager {
 
 // DNS configures the cluster's name server.
 type DNS struct {
-	Kubeconfig    string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
-	APIServers    []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	Connection
 	BindAddress   string   `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
 	NodeName      string   `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
 	NodeIP        string   `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`

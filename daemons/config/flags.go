@@ -21,13 +21,17 @@ import (
 // Flags returns a flag set that sets the fields of the struct that cfg points
 // to. A field's value at the time of the call is its flag's default. Fields of
 // types string, bool, int, time.Duration, []string and map[string]string that
-// have a flag tag take part; a help tag is the flag's usage.
+// have a flag tag take part; a help tag is the flag's usage. Embedded structs' fields
+// are the struct's own.
 func Flags(name string, cfg any) *pflag.FlagSet {
 	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	value := reflect.ValueOf(cfg).Elem()
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
 		flag, help := field.Tag.Get("flag"), field.Tag.Get("help")
+		if field.Anonymous {
+			set.AddFlagSet(Flags(name, value.Field(i).Addr().Interface()))
+		}
 		if flag == "" {
 			continue
 		}
@@ -58,7 +62,11 @@ func Args(cfg, def any) []string {
 	var args []string
 	value, defaults := reflect.ValueOf(cfg).Elem(), reflect.ValueOf(def).Elem()
 	for i := range value.NumField() {
-		flag := value.Type().Field(i).Tag.Get("flag")
+		field := value.Type().Field(i)
+		flag := field.Tag.Get("flag")
+		if field.Anonymous {
+			args = append(args, Args(value.Field(i).Addr().Interface(), defaults.Field(i).Addr().Interface())...)
+		}
 		if flag == "" || reflect.DeepEqual(value.Field(i).Interface(), defaults.Field(i).Interface()) {
 			continue
 		}

@@ -9,8 +9,7 @@ import (
 // Kubelet holds the kubelet's command line: where it finds everything, and who
 // it is. Settings of behaviour are in KubeletFile.
 type Kubelet struct {
-	Kubeconfig       string            `flag:"kubeconfig" help:"credentials and CA towards the API server"`
-	APIServers       []string          `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	Connection
 	Config           string            `flag:"config" help:"KubeletConfiguration file"`
 	RootDir          string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
 	HostnameOverride string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
@@ -111,8 +110,7 @@ func DefaultKubeletFile() KubeletFile {
 // Proxy holds kube-proxy's command line, and Network's where the pod network
 // between machines is kept by the same process's sibling daemon.
 type Proxy struct {
-	Kubeconfig         string        `flag:"kubeconfig" help:"credentials and CA towards the API server"`
-	APIServers         []string      `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	Connection
 	HostnameOverride   string        `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	ProxyMode          string        `flag:"proxy-mode" help:"nftables"`
 	ClusterCIDR        []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
@@ -130,8 +128,7 @@ func DefaultProxy() Proxy {
 // Network configures the pod network daemon: CNI configuration on this machine
 // and routes to the pod networks of the others.
 type Network struct {
-	Kubeconfig       string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
-	APIServers       []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
+	Connection
 	HostnameOverride string   `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses: what leaves them is masqueraded"`
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`

@@ -1,0 +1,46 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// What provisioning renders is exactly what the daemon reads.
+func TestRenderedArgumentsReadBackAsTheyWere(t *testing.T) {
+	manager := DefaultControllerManager()
+	manager.Kubeconfig, manager.APIServers, manager.SecurePort = "/a/b.conf", []string{"a:1", "b:2"}, 1
+	manager.NodeMonitorPeriod, manager.LeaderElect = 7*time.Second, false
+	kubelet := DefaultKubelet()
+	kubelet.NodeLabels = map[string]string{"b": "2", "a": "1"}
+	for _, c := range []struct{ cfg, def, fresh any }{
+		{&manager, ptr(DefaultControllerManager()), ptr(DefaultControllerManager())},
+		{&kubelet, ptr(DefaultKubelet()), ptr(DefaultKubelet())},
+		{ptr(DefaultDNS()), ptr(DefaultDNS()), ptr(DefaultDNS())},
+		{&Etcd{Name: "x", ClientCertAuth: true}, &Etcd{}, &Etcd{}},
+	} {
+		args := Args(c.cfg, c.def)
+		if err := Flags("test", c.fresh).Parse(args); err != nil {
+			t.Errorf("%v: %v", args, err)
+			continue
+		}
+		if !reflect.DeepEqual(c.cfg, c.fresh) {
+			t.Errorf("%v reads as %+v, was %+v", args, c.fresh, c.cfg)
+		}
+	}
+}
+
+func TestWhatIsAtItsDefaultIsLeftOut(t *testing.T) {
+	if args := Args(ptr(DefaultScheduler()), ptr(DefaultScheduler())); len(args) > 0 {
+		t.Errorf("rendered %v", args)
+	}
+}
+
+func TestAnUnknownFlagIsAnError(t *testing.T) {
+	cfg := DefaultProxy()
+	if err := Flags("test", &cfg).Parse([]string{"--no-such-flag"}); err == nil {
+		t.Error("taken")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
