@@ -49,7 +49,7 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
-	defer server.Close()
+	defer end(server, log)
 
 	health := &run.Health{}
 	ready := make(chan struct{})
@@ -91,6 +91,16 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 			return nil
 		}
 	}
+}
+
+// end stops the server. A member that the store has removed just ends: nobody takes what it
+// has to hand over, the leadership say, and trying to would take seconds.
+func end(server *embed.Etcd, log *slog.Logger) {
+	if id := server.Server.MemberID(); server.Server.IsIDRemoved(uint64(id)) {
+		log.Info("the store has removed this member", "member", id.String())
+		return
+	}
+	server.Close()
 }
 
 // embedConfig turns the flags into the embedded server's configuration.
