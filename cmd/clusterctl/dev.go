@@ -158,6 +158,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		}
 		g.Go(func() error {
 			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
+			file.Port = 0 // nothing is served, and that is what the node says
 			file.NodeLeaseDurationSeconds = min(file.NodeLeaseDurationSeconds, int(d.grace/time.Second))
 			kubeconfig, err := d.files.node(name)
 			if err != nil {

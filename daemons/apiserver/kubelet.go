@@ -19,9 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kubeletPort is where kubelets serve unless their Node says otherwise.
-const kubeletPort = 10250
-
 // kubeletPaths are the kubelet's names for pods' subresources.
 var kubeletPaths = map[string]string{"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}
 
@@ -125,7 +122,8 @@ func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
 	}
 	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	if port == 0 {
-		port = kubeletPort
+		return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
+			"node %s has no kubelet to ask: it reports no port (the nodes of a development cluster are only pretended)", node))
 	}
 	host, err := nodeAddress(n)
 	if err != nil {

@@ -184,7 +184,10 @@ func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deploym
 	want := status(deployment, newSet, sets, failure, now)
 	if deadline := deployment.Spec.ProgressDeadlineSeconds; deadline != nil && *deadline != math32 && !complete(deployment, want) && !deployment.Spec.Paused {
 		// Nothing happens when a rollout is stuck, so the deadline must wake us.
-		d.AddAfter(deployment.Namespace+"/"+deployment.Name, time.Duration(*deadline)*time.Second+time.Second)
+		if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != "ProgressDeadlineExceeded" {
+			due := c.LastUpdateTime.Add(time.Duration(*deadline) * time.Second)
+			d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)
+		}
 	}
 	if apiequality.Semantic.DeepEqual(deployment.Status, want) {
 		return nil

@@ -44,6 +44,10 @@ func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) (
 		switch {
 		case owner != nil && owner.UID == deployment.UID && matches:
 			claimed = append(claimed, set)
+		case owner != nil && owner.UID == deployment.UID && deployment.DeletionTimestamp == nil:
+			if err := d.release(ctx, deployment, set); err != nil {
+				return nil, err
+			}
 		case owner == nil && matches && set.DeletionTimestamp == nil && deployment.DeletionTimestamp == nil:
 			adopted, err := d.adopt(ctx, deployment, set)
 			if err != nil {
@@ -55,6 +59,21 @@ func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) (
 		}
 	}
 	return claimed, nil
+}
+
+// release gives up a set whose labels no longer match.
+func (d *controller) release(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": []map[string]any{{"$patch": "delete", "uid": deployment.UID}}, "uid": set.UID,
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = d.Client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return err
 }
 
 func (d *controller) adopt(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {

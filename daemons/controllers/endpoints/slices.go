@@ -32,6 +32,7 @@ type sliceController struct {
 	pods     corelisters.PodLister
 	nodes    corelisters.NodeLister
 	slices   discoverylisters.EndpointSliceLister
+	expect   loop.Expectations
 }
 
 // NewSlices returns the controller that keeps the EndpointSlices of every Service with
@@ -39,15 +40,24 @@ type sliceController struct {
 func NewSlices(c loop.Context) loop.Controller {
 	services, pods, nodes := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
 	sliceInformer := c.Informers.Discovery().V1().EndpointSlices()
-	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister()}
+	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
 	s.Loop = loop.Loop{Name: "endpointslice", Log: c.Log, Sync: s.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
 	wakeOnChange(services.Informer(), pods.Informer(), s.services, s.Add)
-	loop.On(sliceInformer.Informer(), func(obj any) {
-		slice := obj.(*discoveryv1.EndpointSlice)
-		if slice.Labels[discoveryv1.LabelManagedBy] == managedBy {
-			s.Queue().Add(slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName])
+	loop.OnChange(sliceInformer.Informer(), func(old, obj any) {
+		is := obj
+		if is == nil {
+			is = old
 		}
+		slice := is.(*discoveryv1.EndpointSlice)
+		if slice.Labels[discoveryv1.LabelManagedBy] != managedBy {
+			return
+		}
+		key := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
+		if old == nil {
+			s.expect.Created(key)
+		}
+		s.Queue().Add(key)
 	})
 	return s
 }
@@ -59,12 +69,16 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	}
 	service, err := s.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
+		s.expect.Forget(key)
 		return nil // the garbage collector takes the slices
 	} else if err != nil {
 		return err
 	}
 	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName || service.DeletionTimestamp != nil {
 		return nil
+	}
+	if !s.expect.Met(key) {
+		return nil // a slice of ours is still to be seen, and its event comes
 	}
 	pods, err := s.pods.Pods(namespace).List(labels.SelectorFromSet(service.Spec.Selector))
 	if err != nil {
@@ -75,7 +89,7 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, service, Plan(service, pods, existing, s.zone))
+	return s.write(ctx, key, service, Plan(service, pods, existing, s.zone))
 }
 
 func (s *sliceController) zone(node string) string {
@@ -86,7 +100,7 @@ func (s *sliceController) zone(node string) string {
 	return n.Labels[corev1.LabelTopologyZone]
 }
 
-func (s *sliceController) write(ctx context.Context, service *corev1.Service, c Changes) error {
+func (s *sliceController) write(ctx context.Context, key string, service *corev1.Service, c Changes) error {
 	client := s.Client.DiscoveryV1().EndpointSlices(service.Namespace)
 	for _, slice := range c.Update {
 		if _, err := client.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
@@ -94,7 +108,9 @@ func (s *sliceController) write(ctx context.Context, service *corev1.Service, c 
 		}
 	}
 	for _, slice := range c.Create {
+		s.expect.Expect(key, 1)
 		if _, err := client.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+			s.expect.Created(key)
 			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				return nil
 			}

@@ -114,7 +114,9 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		j.tell(job, before)
 		job = written
 	}
-	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool { return uncounted(job, pod.UID) }); err != nil {
+	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool {
+		return uncounted(job, pod.UID) || pod.DeletionTimestamp != nil && forgiven(job, pod)
+	}); err != nil {
 		return err
 	}
 	if d.Again > 0 {

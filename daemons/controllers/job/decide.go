@@ -52,7 +52,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) {
 	}
 	done := completed(job)
 	for _, pod := range pods {
-		if !tracked(pod) || slices.Contains(next.Succeeded, pod.UID) || slices.Contains(next.Failed, pod.UID) {
+		if !tracked(pod) || slices.Contains(next.Succeeded, pod.UID) || slices.Contains(next.Failed, pod.UID) || forgiven(job, pod) {
 			continue
 		}
 		switch {
@@ -61,7 +61,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) {
 			if i, ok := index(pod); ok && indexed(job) {
 				done[i] = true
 			}
-		case pod.Status.Phase == corev1.PodFailed:
+		case pod.Status.Phase == corev1.PodFailed, forced(pod):
 			next.Failed = append(next.Failed, pod.UID)
 		}
 	}
@@ -70,6 +70,21 @@ func count(job *batchv1.Job, pods []*corev1.Pod) {
 		job.Status.Succeeded = int32(len(done))
 	}
 	job.Status.UncountedTerminatedPods = next
+}
+
+// forgiven says whether a pod goes uncounted: one that never reached a node, and one
+// that was stopped because the job is suspended.
+func forgiven(job *batchv1.Job, pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodSucceeded {
+		return false
+	}
+	return pod.Spec.NodeName == "" || job.Spec.Suspend != nil && *job.Spec.Suspend
+}
+
+// forced says whether a pod was deleted without waiting for its node, which may never
+// say how it ended.
+func forced(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
 func uncounted(job *batchv1.Job, uid types.UID) bool {
@@ -95,7 +110,9 @@ func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
 				restarts += c.RestartCount
 			}
 		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
-			terminating++
+			if !forced(pod) && pod.Spec.NodeName != "" {
+				terminating++
+			}
 		case pod.Status.Phase == corev1.PodFailed:
 			if t := finishedAt(pod); t.After(lastFailure) {
 				lastFailure = t

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -111,9 +112,11 @@ func (l *Loop) step(ctx context.Context) bool {
 	sync, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if err := l.Sync(sync, key); err != nil {
-		if ctx.Err() == nil {
-			l.Log.Info("will try again", "controller", l.Name, "key", key, "reason", err)
+		level := slog.LevelInfo
+		if apierrors.IsConflict(err) || ctx.Err() != nil {
+			level = slog.LevelDebug // the cache was behind, which is nobody's trouble
 		}
+		l.Log.Log(ctx, level, "will try again", "controller", l.Name, "key", key, "reason", err)
 		l.queue.AddRateLimited(key)
 		return true
 	}

@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -25,15 +29,20 @@ type controller struct {
 	loop.Context
 	loop.Loop
 	namespaces corelisters.NamespaceLister
+
+	mu   sync.Mutex
+	left map[types.UID][]kind // by namespace that is going
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	namespaces := c.Informers.Core().V1().Namespaces()
-	n := &controller{Context: c, namespaces: namespaces.Lister()}
+	n := &controller{Context: c, namespaces: namespaces.Lister(), left: map[types.UID][]kind{}}
 	n.Loop = loop.Loop{Name: "namespace", Log: c.Log, Sync: n.sync, Workers: 10, Synced: []cache.InformerSynced{namespaces.Informer().HasSynced}}
-	loop.OnChange(namespaces.Informer(), func(_, obj any) {
-		if obj != nil && obj.(*corev1.Namespace).DeletionTimestamp != nil {
+	loop.OnChange(namespaces.Informer(), func(old, obj any) {
+		if obj == nil {
+			n.wait(old.(*corev1.Namespace).UID, nil)
+		} else if namespace := obj.(*corev1.Namespace); namespace.DeletionTimestamp != nil {
 			n.Add(obj)
 		}
 	})
@@ -44,10 +53,13 @@ func New(c loop.Context) loop.Controller {
 type remains struct {
 	objects    map[string]int // by resource
 	finalizers map[string]int
-	grace      int64 // longest grace period among pods on their way out, seconds
+	kinds      []kind // those of which something is left
 	failures   []string
 	discovery  error
 }
+
+// pause is how long to wait before looking again at what is on its way out.
+const pause = 500 * time.Millisecond
 
 func (n *controller) sync(ctx context.Context, name string) error {
 	namespace, err := n.namespaces.Get(name)
@@ -59,7 +71,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if namespace.DeletionTimestamp == nil || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return nil
 	}
-	left := n.empty(ctx, name)
+	left := n.empty(ctx, namespace)
 	if err := n.writeStatus(ctx, namespace, left); err != nil {
 		return err
 	}
@@ -67,11 +79,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return fmt.Errorf("empty namespace %s: %v", name, strings.Join(left.failures, "; "))
 	}
 	if len(left.objects) > 0 {
-		wait := time.Second
-		if left.grace > 0 {
-			wait = time.Duration(left.grace/2+1) * time.Second
-		}
-		n.AddAfter(name, min(wait, 5*time.Second))
+		n.AddAfter(name, pause)
 		return nil
 	}
 	final, err := n.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -90,56 +98,131 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// empty deletes everything in a namespace and looks at what is left.
-func (n *controller) empty(ctx context.Context, name string) remains {
-	left := remains{objects: map[string]int{}, finalizers: map[string]int{}}
-	lists, err := n.Client.Discovery().ServerPreferredNamespacedResources()
-	if err != nil {
-		left.discovery = err
-		left.failures = append(left.failures, err.Error())
+// empty deletes everything in a namespace and looks at what is left. Once only some
+// kinds are left, it looks at those alone, and at all once more when they are gone.
+func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) remains {
+	if waited := n.waited(namespace.UID); len(waited) > 0 {
+		if left := n.emptyKinds(ctx, namespace.Name, waited); len(left.objects) > 0 || len(left.failures) > 0 {
+			n.wait(namespace.UID, left.kinds)
+			return left
+		}
 	}
-	background := metav1.DeletePropagationBackground
+	lists, err := n.Client.Discovery().ServerPreferredNamespacedResources()
+	var all []kind
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			continue
 		}
-		for _, resource := range list.APIResources {
-			client := n.Metadata.Resource(gv.WithResource(resource.Name)).Namespace(name)
-			var err error
-			if slices.Contains(resource.Verbs, "deletecollection") {
-				err = client.DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{})
-			}
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
-				left.failures = append(left.failures, fmt.Sprintf("%s: %v", resource.Name, err))
-				continue
-			}
-			n.look(ctx, &left, gv.WithResource(resource.Name), name)
+		for _, r := range list.APIResources {
+			all = append(all, kind{gv.WithResource(r.Name), slices.Contains(r.Verbs, "deletecollection")})
 		}
 	}
+	left := n.emptyKinds(ctx, namespace.Name, all)
+	if err != nil {
+		left.discovery = err
+		left.failures = append(left.failures, err.Error())
+	}
+	n.wait(namespace.UID, left.kinds)
 	return left
 }
 
-func (n *controller) look(ctx context.Context, left *remains, resource schema.GroupVersionResource, name string) {
-	client := n.Metadata.Resource(resource).Namespace(name)
+// kind is a resource that namespaces hold.
+type kind struct {
+	schema.GroupVersionResource
+	collections bool // can be deleted all at once
+}
+
+// atOnce bounds how many kinds of one namespace are asked about at a time.
+const atOnce = 4
+
+func (n *controller) emptyKinds(ctx context.Context, name string, all []kind) remains {
+	left := remains{objects: map[string]int{}, finalizers: map[string]int{}}
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, k := range all {
+		g.Go(func() error {
+			items, err := n.emptyKind(ctx, name, k)
+			mu.Lock()
+			defer mu.Unlock()
+			left.add(k, items, err)
+			return nil
+		})
+	}
+	_ = g.Wait() // what failed is in the remains
+	slices.Sort(left.failures)
+	return left
+}
+
+// emptyKind deletes the objects of one kind and returns those that are left. Most
+// namespaces have nothing of most kinds, which costs one request.
+func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]metav1.PartialObjectMetadata, error) {
+	client := n.Metadata.Resource(k.GroupVersionResource).Namespace(name)
 	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	living := slices.DeleteFunc(slices.Clone(list.Items), func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
+	if len(living) == 0 {
+		return list.Items, nil
+	}
+	background := metav1.DeletePropagationBackground
+	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	if k.collections {
+		err = client.DeleteCollection(ctx, options, metav1.ListOptions{})
+	}
+	if !k.collections || apierrors.IsMethodNotSupported(err) {
+		for _, o := range living {
+			if err = client.Delete(ctx, o.Name, options); err != nil && !apierrors.IsNotFound(err) {
+				break
+			}
+			err = nil
+		}
+	}
+	if err != nil {
+		return list.Items, err
+	}
+	if list, err = client.List(ctx, metav1.ListOptions{}); err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// add notes what is left of a kind.
+func (r *remains) add(k kind, items []metav1.PartialObjectMetadata, err error) {
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-		return
-	} else if err != nil {
-		left.failures = append(left.failures, fmt.Sprintf("%s: %v", resource.Resource, err))
-		return
+		return // the kind went, or cannot be listed
 	}
-	key := resource.GroupResource().String()
-	for i := range list.Items {
-		item := &list.Items[i]
-		left.objects[key]++
-		for _, f := range item.Finalizers {
-			left.finalizers[f]++
-		}
-		if s := item.DeletionGracePeriodSeconds; s != nil && resource.Resource == "pods" {
-			left.grace = max(left.grace, *s)
+	if err != nil {
+		r.failures = append(r.failures, fmt.Sprintf("%s: %v", k.Resource, err))
+	}
+	if len(items) > 0 || err != nil {
+		r.kinds = append(r.kinds, k)
+	}
+	for i := range items {
+		r.objects[k.GroupResource().String()]++
+		for _, f := range items[i].Finalizers {
+			r.finalizers[f]++
 		}
 	}
+}
+
+// waited returns the kinds that were left in a namespace when it was last looked at.
+func (n *controller) waited(uid types.UID) []kind {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.left[uid]
+}
+
+func (n *controller) wait(uid types.UID, kinds []kind) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(kinds) == 0 {
+		delete(n.left, uid)
+		return
+	}
+	n.left[uid] = kinds
 }
 
 func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespace, left remains) error {

@@ -33,6 +33,7 @@ type controller struct {
 
 	mu   sync.Mutex
 	seen map[string]sighting
+	cut  time.Time // when the watch of leases was last found broken
 }
 
 // sighting is the last sign of life of a node. Its time is our own clock's, so that
@@ -53,6 +54,14 @@ func New(c loop.Context) loop.Controller {
 	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Lister(), pods: pods.GetIndexer(), seen: map[string]sighting{}}
 	n.Loop = loop.Loop{Name: "node", Log: c.Log, Sync: n.sync, Synced: []cache.InformerSynced{
 		nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced}}
+	// While we do not hear, nobody can be said to be silent. An informer that runs
+	// already takes no handler, but none does here.
+	_ = leases.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.cut = n.Now()
+	})
 	loop.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.mu.Lock()
@@ -140,7 +149,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// look returns when the node was last heard of.
+// look returns since when the node has not been heard of, though it could have been.
 func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 	var is sighting
 	if lease, err := n.leases.Leases(corev1.NamespaceNodeLease).Get(node.Name); err == nil && lease.Spec.RenewTime != nil {
@@ -157,6 +166,9 @@ func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 		is.at = now
 	}
 	n.seen[node.Name] = is
+	if n.cut.After(is.at) {
+		return n.cut
+	}
 	return is.at
 }
 

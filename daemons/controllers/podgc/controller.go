@@ -26,12 +26,8 @@ type controller struct {
 	gone   map[string]time.Time // nodes that pods name and nobody knows, since when
 }
 
-const (
-	period = 20 * time.Second
-	// quarantine is how long a node must be missing before its pods are taken for lost:
-	// it may be about to register again.
-	quarantine = 40 * time.Second
-)
+// period is how often pods are looked at, at most.
+const period = 20 * time.Second
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
@@ -44,7 +40,7 @@ func (g *controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), g.synced...) {
 		return fmt.Errorf("controller podgc: %w before its caches were filled", ctx.Err())
 	}
-	tick := time.NewTicker(period)
+	tick := time.NewTicker(min(period, max(g.Config.NodeMonitorGracePeriod/2, time.Second)))
 	defer tick.Stop()
 	for {
 		select {
@@ -93,7 +89,7 @@ func (g *controller) lost(pods []*corev1.Pod, known map[string]bool) map[string]
 		missing[name] = true
 		if since, ok := g.gone[name]; !ok {
 			g.gone[name] = now
-		} else if now.Sub(since) >= quarantine {
+		} else if now.Sub(since) >= g.Config.NodeMonitorGracePeriod { // it may be about to register again
 			out[name] = true
 		}
 	}

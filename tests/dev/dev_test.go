@@ -1,0 +1,223 @@
+// Package dev tests the controllers against a real API server: one development cluster
+// (`clusterctl dev`) for all tests, driven from outside as any client would.
+package dev
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// grace is the cluster's grace period for silent nodes: short, so that tests see its end.
+const grace = 3 * time.Second
+
+// What TestMain started, for all tests.
+var (
+	client  *kubernetes.Clientset
+	untyped *dynamic.DynamicClient
+	config  *rest.Config
+	process *exec.Cmd
+)
+
+func TestMain(m *testing.M) {
+	code, err := main(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func main(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "clusterctl-dev-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	binary, err := bundle(dir)
+	if err != nil {
+		return 1, err
+	}
+	stop, err := start(binary, dir)
+	if err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if err := stop(); err != nil {
+		return 1, err
+	}
+	return code, nil
+}
+
+// bundle returns the program to test, with etcd beside it: the bundle that was built,
+// or one that is built now.
+func bundle(dir string) (string, error) {
+	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
+		return filepath.Join(built, "clusterctl"), nil
+	}
+	for _, name := range []string{"etcd", "clusterctl"} {
+		cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "./cmd/"+name)
+		cmd.Dir = "../.."
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return filepath.Join(dir, "clusterctl"), nil
+}
+
+// start runs the cluster until stop is called, which fails when it did not end well.
+func start(binary, dir string) (stop func() error, err error) {
+	process = exec.Command(binary, "dev", "--nodes", "3", "--data", filepath.Join(dir, "data"), "--node-monitor-grace-period", grace.String(), "-v", "2")
+	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	process.Stderr = log
+	out, err := process.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := process.Start(); err != nil {
+		return nil, fmt.Errorf("start the cluster: %w", err)
+	}
+	stop = func() error {
+		if err := process.Process.Signal(os.Interrupt); err != nil {
+			return fmt.Errorf("end the cluster: %w", err)
+		}
+		forced := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
+		defer forced.Stop()
+		err := process.Wait()
+		if keep := os.Getenv("CLUSTERCTL_TEST_LOG"); keep != "" {
+			_ = os.Rename(log.Name(), keep)
+		}
+		if err != nil {
+			return fmt.Errorf("the cluster did not end well: %w", err)
+		}
+		return nil
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, path, ok := strings.Cut(lines.Text(), "KUBECONFIG="); ok {
+			return stop, connect(path)
+		}
+	}
+	_ = process.Wait()
+	text, _ := os.ReadFile(log.Name())
+	return nil, fmt.Errorf("the cluster did not start:\n%s", text)
+}
+
+func connect(kubeconfig string) (err error) {
+	if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return err
+	}
+	config.QPS = -1
+	if client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	untyped, err = dynamic.NewForConfig(config)
+	return err
+}
+
+// patience bounds what a test waits for: far longer than it should take, since other
+// work may share the machine.
+const patience = 30 * time.Second
+
+// until calls look until it says that it has seen what it looks for; what it says
+// otherwise ends in the failure.
+func until(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(15 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		seen, saw := look(ctx)
+		if seen {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s; last seen: %v", what, patience, saw)
+		case <-tick.C:
+		}
+	}
+}
+
+// always fails when look ever says no within a time that covers some rounds of the
+// controllers.
+func always(t *testing.T, what string, look func(ctx context.Context) (fine bool, saw any)) {
+	t.Helper()
+	tick := time.NewTicker(15 * time.Millisecond)
+	defer tick.Stop()
+	end := time.NewTimer(500 * time.Millisecond)
+	defer end.Stop()
+	for {
+		if fine, saw := look(t.Context()); !fine {
+			t.Fatalf("%s: %v", what, saw)
+		}
+		select {
+		case <-end.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// gone reports whether a Get found nothing.
+func gone(_ any, err error) (bool, any) {
+	return apierrors.IsNotFound(err), err
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// namespace makes a namespace of the test's own, ready for pods, that is deleted with
+// the test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	made := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		now := int64(0)
+		_ = client.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	})
+	until(t, "the default service account", func(ctx context.Context) (bool, any) {
+		_, err := client.CoreV1().ServiceAccounts(made.Name).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, err
+	})
+	return made.Name
+}
+
+// podSpec runs on until it is stopped, or as a command says; a test's pods stop at once.
+func podSpec(command ...string) corev1.PodSpec {
+	now := int64(0)
+	return corev1.PodSpec{TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: "c", Image: "example.com/a:1", Command: command}}}
+}
+
+func podsOf(t *testing.T, namespace, selector string) []corev1.Pod {
+	t.Helper()
+	return must[*corev1.PodList](t)(client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})).Items
+}

@@ -1,0 +1,118 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{"app": "x"}}, Spec: podSpec()}, metav1.CreateOptions{}))
+	two := int32(2)
+	set := must[*appsv1.ReplicaSet](t)(client.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: podSpec()}},
+	}, metav1.CreateOptions{}))
+	until(t, "two pods, the orphan among them", func(ctx context.Context) (bool, any) {
+		now, err := client.AppsV1().ReplicaSets(ns).Get(ctx, "x", metav1.GetOptions{})
+		if err != nil || now.Status.ReadyReplicas != 2 {
+			return false, now.Status
+		}
+		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
+		return err == nil && metav1.IsControlledBy(pod, set) && len(podsOf(t, ns, "app=x")) == 2, pod.OwnerReferences
+	})
+	// Relabelled, it is let go and replaced, and lives on.
+	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "orphan", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"app":"debug"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the release", func(ctx context.Context) (bool, any) {
+		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
+		return err == nil && pod.UID == orphan.UID && len(pod.OwnerReferences) == 0 && len(podsOf(t, ns, "app=x")) == 2, fmt.Sprint(pod.OwnerReferences, err)
+	})
+}
+
+func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
+	ns := namespace(t)
+	label := func(node, value string) {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%s}}}`, value)
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := podSpec()
+	spec.NodeSelector = map[string]string{"disk": "fast"}
+	labels := map[string]string{"app": "d"}
+	must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}},
+	}, metav1.CreateOptions{}))
+	status := func(desired, ready, updated int32) {
+		t.Helper()
+		until(t, fmt.Sprintf("%d wanted, %d ready, %d updated", desired, ready, updated), func(ctx context.Context) (bool, any) {
+			d := must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Get(ctx, "d", metav1.GetOptions{}))
+			s := d.Status
+			return s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == desired && s.NumberReady == ready &&
+				s.UpdatedNumberScheduled == updated && s.NumberMisscheduled == 0, s
+		})
+	}
+	status(0, 0, 0)
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		label(node, `"fast"`)
+		t.Cleanup(func() {
+			_, _ = client.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), node, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"disk":null}}}`), metav1.PatchOptions{})
+		})
+	}
+	status(3, 3, 3)
+	on := map[string]bool{}
+	for _, pod := range podsOf(t, ns, "app=d") {
+		on[pod.Spec.NodeName] = true
+	}
+	if len(on) != 3 {
+		t.Errorf("pods are on %v", on)
+	}
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`
+	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "new pods everywhere, at most one missing at a time", func(ctx context.Context) (bool, any) {
+		fresh, ready := 0, 0
+		for _, pod := range podsOf(t, ns, "app=d") {
+			if isReady(&pod) && pod.DeletionTimestamp == nil {
+				ready++
+				if pod.Spec.Containers[0].Image == "example.com/a:2" {
+					fresh++
+				}
+			}
+		}
+		if ready < 2 {
+			t.Fatalf("%d ready during the update", ready)
+		}
+		return fresh == 3, fresh
+	})
+	status(3, 3, 3)
+	revisions := must[*appsv1.ControllerRevisionList](t)(client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{})).Items
+	if len(revisions) != 2 {
+		t.Errorf("%d revisions, want 2", len(revisions))
+	}
+	label("node-2", "null")
+	status(2, 2, 2)
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
