@@ -100,8 +100,24 @@ func end(server *embed.Etcd, log *slog.Logger) {
 		log.Info("the store has removed this member", "member", id.String())
 		return
 	}
-	server.Close()
+	if err := server.Server.TryTransferLeadershipOnShutdown(); err != nil {
+		log.Warn("the leadership is not handed over", "err", err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		server.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+	}
 }
+
+// patience is for requests that are being answered. Watches never end by themselves, and
+// the server would wait seven seconds for them; what it has promised is on the disk
+// already, so that the process may just end.
+const patience = 500 * time.Millisecond
 
 // embedConfig turns the flags into the embedded server's configuration.
 func embedConfig(cfg config.Etcd) (*embed.Config, error) {
