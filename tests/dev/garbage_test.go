@@ -1,0 +1,165 @@
+package dev
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func owned(by metav1.Object, apiVersion, kind string, block bool) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: by.GetName(), UID: by.GetUID(), BlockOwnerDeletion: &block}}
+}
+
+func configMap(t *testing.T, ns, name string, owners []metav1.OwnerReference, finalizers ...string) *corev1.ConfigMap {
+	t.Helper()
+	return must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners, Finalizers: finalizers}}, metav1.CreateOptions{}))
+}
+
+func deleteConfigMap(t *testing.T, ns, name string, policy metav1.DeletionPropagation) {
+	t.Helper()
+	if err := client.CoreV1().ConfigMaps(ns).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configMapGone(t *testing.T, ns, name string) {
+	t.Helper()
+	until(t, name+" to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{}))
+	})
+}
+
+// A chain of owners of several kinds goes from its beginning to its end.
+func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	root := configMap(t, ns, "root", nil)
+	secret := must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "middle", OwnerReferences: owned(root, "v1", "ConfigMap", false)}}, metav1.CreateOptions{}))
+	must[*corev1.ServiceAccount](t)(client.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Name: "end", OwnerReferences: owned(secret, "v1", "Secret", false)}}, metav1.CreateOptions{}))
+	configMap(t, ns, "bystander", nil)
+	deleteConfigMap(t, ns, "root", metav1.DeletePropagationBackground)
+	until(t, "the end of the chain to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().ServiceAccounts(ns).Get(ctx, "end", metav1.GetOptions{}))
+	})
+	must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(t.Context(), "bystander", metav1.GetOptions{}))
+}
+
+func TestForegroundDeletionWaitsForWhatBlocksItS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	root := configMap(t, ns, "root", nil)
+	configMap(t, ns, "child", owned(root, "v1", "ConfigMap", true), "example.com/hold")
+	configMap(t, ns, "loose", owned(root, "v1", "ConfigMap", false))
+	deleteConfigMap(t, ns, "root", metav1.DeletePropagationForeground)
+	until(t, "the child to be on its way", func(ctx context.Context) (bool, any) {
+		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "child", metav1.GetOptions{})
+		return err == nil && c.DeletionTimestamp != nil, err
+	})
+	always(t, "the owner went before what blocks it", func(ctx context.Context) (bool, any) {
+		_, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "root", metav1.GetOptions{})
+		return err == nil, err
+	})
+	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "child", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	configMapGone(t, ns, "child")
+	configMapGone(t, ns, "root")
+	configMapGone(t, ns, "loose")
+}
+
+func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	deploy(t, ns, 2, nil)
+	rolledOut(t, ns)
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the deployment to go", func(ctx context.Context) (bool, any) {
+		return gone(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
+	})
+	if n := len(podsOf(t, ns, "")) + len(sets(t, ns)); n != 0 {
+		t.Errorf("%d pods and sets are left when the deployment is gone", n)
+	}
+}
+
+// What is orphaned keeps running, and a new owner with its selector adopts it.
+func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	deploy(t, ns, 2, nil)
+	rolledOut(t, ns)
+	before := sets(t, ns)[0]
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the deployment to go", func(ctx context.Context) (bool, any) {
+		return gone(client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
+	})
+	always(t, "an orphan went", func(context.Context) (bool, any) {
+		s := sets(t, ns)
+		return len(s) == 1 && len(s[0].OwnerReferences) == 0 && s[0].DeletionTimestamp == nil && len(podsOf(t, ns, "app=web")) == 2, s
+	})
+	again := deploy(t, ns, 2, nil)
+	rolledOut(t, ns)
+	if after := sets(t, ns); len(after) != 1 || after[0].UID != before.UID || !metav1.IsControlledBy(&after[0], again) {
+		t.Errorf("sets after the new deployment: %v", after)
+	}
+}
+
+// A second owner that lives keeps what the first one loses; the dead reference goes.
+func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	one, two := configMap(t, ns, "one", nil), configMap(t, ns, "two", nil)
+	configMap(t, ns, "shared", append(owned(one, "v1", "ConfigMap", false), owned(two, "v1", "ConfigMap", false)...))
+	deleteConfigMap(t, ns, "one", metav1.DeletePropagationBackground)
+	until(t, "the dead reference to go", func(ctx context.Context) (bool, any) {
+		c := must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(ctx, "shared", metav1.GetOptions{}))
+		return len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == two.UID && c.DeletionTimestamp == nil, c.OwnerReferences
+	})
+	deleteConfigMap(t, ns, "two", metav1.DeletePropagationBackground)
+	configMapGone(t, ns, "shared")
+}
+
+// An owner that never was is no owner; one of a kind that is not served may come back.
+func TestOwnersThatAreMissingS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	never := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "11111111-2222-3333-4444-555555555555"}}
+	configMap(t, ns, "dangling", owned(never, "v1", "ConfigMap", false))
+	configMap(t, ns, "strange", owned(never, "example.com/v1", "Widget", false))
+	// A cluster-scoped object of the same name and another UID is another object.
+	other := must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{}))
+	other.UID = never.UID
+	configMap(t, ns, "mistaken", owned(other, "v1", "ConfigMap", false))
+	configMapGone(t, ns, "dangling")
+	configMapGone(t, ns, "mistaken")
+	always(t, "an object went whose owner's kind is not served", func(ctx context.Context) (bool, any) {
+		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "strange", metav1.GetOptions{})
+		return err == nil && c.DeletionTimestamp == nil, err
+	})
+}
+
+// Pods in the hands of a set that is gone go even when the set was deleted as an orphan maker's child.
+func TestDeletingAReplicaSetInTheBackgroundEndsItsPodsS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	deploy(t, ns, 3, func(d *appsv1.Deployment) { d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) })
+	rolledOut(t, ns)
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "sets and pods to go", func(context.Context) (bool, any) {
+		n := len(podsOf(t, ns, "")) + len(sets(t, ns))
+		return n == 0, n
+	})
+}

@@ -1,0 +1,173 @@
+package dev
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// startJob makes a job whose pods run a command, never restarted in place.
+func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ...string) {
+	t.Helper()
+	spec := podSpec(command...)
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: spec}}}
+	if change != nil {
+		change(&j.Spec)
+	}
+	must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Create(t.Context(), j, metav1.CreateOptions{}))
+}
+
+// jobUntil waits until the job's status is as ok says.
+func jobUntil(t *testing.T, ns, what string, ok func(batchv1.JobStatus) bool) batchv1.JobStatus {
+	t.Helper()
+	var s batchv1.JobStatus
+	until(t, what, func(ctx context.Context) (bool, any) {
+		j, err := client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		s = j.Status
+		return ok(s), s
+	})
+	return s
+}
+
+func ended(kind batchv1.JobConditionType, reason string) func(batchv1.JobStatus) bool {
+	return func(s batchv1.JobStatus) bool {
+		return slices.ContainsFunc(s.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == kind && c.Status == corev1.ConditionTrue && (reason == "" || c.Reason == reason)
+		})
+	}
+}
+
+// noneHeld waits until no pod of the job waits to be counted.
+func noneHeld(t *testing.T, ns string) {
+	t.Helper()
+	until(t, "all pods to be counted", func(context.Context) (bool, any) {
+		for _, pod := range podsOf(t, ns, "") {
+			if len(pod.Finalizers) > 0 {
+				return false, pod.Name
+			}
+		}
+		return true, nil
+	})
+}
+
+func TestAParallelJobRunsToItsCompletionsS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](6), ptr.To[int32](3) }, "true")
+	s := jobUntil(t, ns, "completion", func(s batchv1.JobStatus) bool {
+		if s.Active > 3 {
+			t.Fatalf("%d active at once", s.Active)
+		}
+		return ended(batchv1.JobComplete, "")(s)
+	})
+	if s.Succeeded != 6 || s.Failed != 0 || s.Active != 0 || s.CompletionTime == nil {
+		t.Errorf("status: %+v", s)
+	}
+	if pods := podsOf(t, ns, ""); len(pods) != 6 {
+		t.Errorf("%d pods, want 6", len(pods))
+	}
+	noneHeld(t, ns)
+}
+
+func TestAnIndexedJobCompletesEachIndexOnceS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) {
+		s.Completions, s.Parallelism, s.CompletionMode = ptr.To[int32](5), ptr.To[int32](2), ptr.To(batchv1.IndexedCompletion)
+	}, "true")
+	s := jobUntil(t, ns, "completion", ended(batchv1.JobComplete, ""))
+	if s.CompletedIndexes != "0-4" || s.Succeeded != 5 {
+		t.Errorf("status: %+v", s)
+	}
+	seen := map[string]int{}
+	for _, pod := range podsOf(t, ns, "") {
+		seen[pod.Annotations[batchv1.JobCompletionIndexAnnotation]]++
+	}
+	if len(seen) != 5 || seen["0"] != 1 || seen["4"] != 1 {
+		t.Errorf("indexes: %v", seen)
+	}
+}
+
+func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.BackoffLimit = ptr.To[int32](0) }, "false")
+	if s := jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)); s.Failed != 1 || s.Active != 0 {
+		t.Errorf("status: %+v", s)
+	}
+	noneHeld(t, ns)
+}
+
+func TestAJobFailsAtItsDeadlineAndStopsItsPodsS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds, s.Parallelism = ptr.To[int64](1), ptr.To[int32](2) })
+	jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
+	until(t, "no pod that runs", func(context.Context) (bool, any) {
+		for _, pod := range podsOf(t, ns, "") {
+			if pod.Status.Phase == corev1.PodRunning {
+				return false, pod.Name
+			}
+		}
+		return true, nil
+	})
+}
+
+func TestASuspendedJobStopsItsPodsAndResumesS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.Suspend, s.Parallelism = ptr.To(true), ptr.To[int32](2) })
+	suspend := func(v string) {
+		if _, err := client.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType, []byte(`{"spec":{"suspend":`+v+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobUntil(t, ns, "suspension", ended(batchv1.JobSuspended, ""))
+	if pods := podsOf(t, ns, ""); len(pods) != 0 {
+		t.Errorf("a suspended job has pods: %d", len(pods))
+	}
+	suspend("false")
+	jobUntil(t, ns, "two active pods", func(s batchv1.JobStatus) bool { return s.Active == 2 && *s.Ready == 2 && s.StartTime != nil })
+	suspend("true")
+	s := jobUntil(t, ns, "no active pod", func(s batchv1.JobStatus) bool {
+		return s.Active == 0 && *s.Terminating == 0 && s.StartTime == nil && ended(batchv1.JobSuspended, "")(s)
+	})
+	until(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
+	if s.Failed != 0 {
+		t.Errorf("suspending counted as %d failures", s.Failed)
+	}
+}
+
+// A job whose pods never find a node can be ended, and its pods go.
+func TestPodsThatNeverRanAreLetGoS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.Template.Spec.NodeSelector = map[string]string{"no": "where"} })
+	jobUntil(t, ns, "a pod", func(s batchv1.JobStatus) bool { return s.Active == 1 })
+	if _, err := client.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":1}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	jobUntil(t, ns, "failure", ended(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
+	until(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
+}
+
+func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.TTLSecondsAfterFinished = ptr.To[int32](1) }, "true")
+	jobUntil(t, ns, "completion", ended(batchv1.JobComplete, ""))
+	until(t, "the job to go", func(ctx context.Context) (bool, any) {
+		return gone(client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
+	})
+	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
+}

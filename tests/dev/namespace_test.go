@@ -1,0 +1,74 @@
+package dev
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestANamespaceGoesWhenItsContentHasGoneS20(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	deploy(t, ns, 2, nil)
+	rolledOut(t, ns)
+	configMap(t, ns, "held", nil, "example.com/hold")
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "word of what holds it", func(ctx context.Context) (bool, any) {
+		n, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		if err != nil {
+			t.Fatalf("the namespace went with content in it: %v", err)
+		}
+		remaining := func(kind corev1.NamespaceConditionType, text string) bool {
+			return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+				return c.Type == kind && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, text)
+			})
+		}
+		return n.Status.Phase == corev1.NamespaceTerminating && remaining(corev1.NamespaceContentRemaining, "configmaps has 1 ") &&
+			remaining(corev1.NamespaceFinalizersRemaining, "example.com/hold in 1 "), n.Status
+	})
+	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		t.Errorf("creating in a namespace that goes: %v", err)
+	}
+	until(t, "all else to go", func(ctx context.Context) (bool, any) {
+		n := len(podsOf(t, ns, "")) + len(sets(t, ns))
+		return n == 0, n
+	})
+	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the namespace to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
+	})
+}
+
+func TestNamespacesKeepTheirDefaultAccountAndTheRootCAS20(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	bundle := func(ctx context.Context) (bool, any) {
+		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil && c.Data["ca.crt"] == string(config.CAData), err
+	}
+	until(t, "the root CA", bundle)
+	if _, err := client.CoreV1().ConfigMaps(ns).Patch(t.Context(), "kube-root-ca.crt", types.MergePatchType, []byte(`{"data":{"ca.crt":"forged"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the root CA again after it was changed", bundle)
+	deleteConfigMap(t, ns, "kube-root-ca.crt", metav1.DeletePropagationBackground)
+	until(t, "the root CA again after it was deleted", bundle)
+	was := must[*corev1.ServiceAccount](t)(client.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}))
+	if err := client.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a new default account", func(ctx context.Context) (bool, any) {
+		is, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil && is.UID != was.UID, err
+	})
+}

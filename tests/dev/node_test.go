@@ -1,0 +1,190 @@
+package dev
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// silentNode makes a node that reports once and then never again.
+func silentNode(t *testing.T, name string) {
+	t.Helper()
+	n := must[*corev1.Node](t)(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+	})
+	now := metav1.Now()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &n.Name, LeaseDurationSeconds: ptr.To[int32](3), RenewTime: ptr.To(metav1.NowMicro())}}
+	must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), lease, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		_ = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+	})
+	status := corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}}}}
+	until(t, "the node's report", func(ctx context.Context) (bool, any) {
+		latest, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		latest.Status.Conditions = status.Status.Conditions
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, latest, metav1.UpdateOptions{})
+		return err == nil, err
+	})
+}
+
+// podOn makes a pod on a node by hand, ready, as that node's kubelet would have said.
+func podOn(t *testing.T, ns, name, node string, tolerations ...corev1.Toleration) {
+	t.Helper()
+	spec := podSpec()
+	spec.NodeName, spec.Tolerations = node, tolerations
+	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}}
+	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}))
+}
+
+func tainted(n *corev1.Node, key string, effect corev1.TaintEffect) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
+}
+
+func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	silentNode(t, "silent")
+	unreachable := corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	soon, ever := unreachable, unreachable
+	soon.TolerationSeconds = ptr.To[int64](1)
+	podOn(t, ns, "soon", "silent", soon)
+	podOn(t, ns, "ever", "silent", ever)
+	podOn(t, ns, "usual", "silent")
+	until(t, "the node to be taken for lost", func(ctx context.Context) (bool, any) {
+		n := must[*corev1.Node](t)(client.CoreV1().Nodes().Get(ctx, "silent", metav1.GetOptions{}))
+		unknown := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && c.Reason == "NodeStatusUnknown"
+		})
+		return unknown && tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute) &&
+			tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), n.Spec.Taints
+	})
+	until(t, "its pods to be not ready", func(ctx context.Context) (bool, any) {
+		pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(ctx, "ever", metav1.GetOptions{}))
+		return !isReady(pod), pod.Status.Conditions
+	})
+	until(t, "the pod whose toleration ran out to be evicted", func(ctx context.Context) (bool, any) {
+		pod, err := client.CoreV1().Pods(ns).Get(ctx, "soon", metav1.GetOptions{})
+		if err != nil {
+			return gone(pod, err)
+		}
+		return pod.DeletionTimestamp != nil, pod.Status.Conditions
+	})
+	for _, name := range []string{"ever", "usual"} { // for good, and for the five minutes of the default
+		if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), name, metav1.GetOptions{})); pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s is evicted", name)
+		}
+	}
+	if ns := must[*corev1.NodeList](t)(client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})); true {
+		for _, n := range ns.Items {
+			if strings.HasPrefix(n.Name, "node-") && tainted(&n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute) {
+				t.Errorf("node %s is taken for lost too", n.Name)
+			}
+		}
+	}
+	// A sign of life: the lease is renewed and Ready is said again.
+	lease := must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "silent", metav1.GetOptions{}))
+	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	must[*coordinationv1.Lease](t)(client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(t.Context(), lease, metav1.UpdateOptions{}))
+	patch := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"` + time.Now().UTC().Format(time.RFC3339) + `"}]}}`
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "silent", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the taints to go", func(ctx context.Context) (bool, any) {
+		n := must[*corev1.Node](t)(client.CoreV1().Nodes().Get(ctx, "silent", metav1.GetOptions{}))
+		return !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable }), n.Spec.Taints
+	})
+}
+
+func TestPodsOfANodeThatIsGoneAreCollectedS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	silentNode(t, "removed")
+	podOn(t, ns, "lost", "removed")
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "removed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the pod to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().Pods(ns).Get(ctx, "lost", metav1.GetOptions{}))
+	})
+}
+
+func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPodsS04(t *testing.T) {
+	ns := namespace(t)
+	deploy(t, ns, 3, nil)
+	rolledOut(t, ns)
+	node := podsOf(t, ns, "app=web")[0].Spec.NodeName
+	put := func(taints string) {
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(`{"spec":{"taints":`+taints+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`[{"key":"example.com/away","effect":"NoExecute"}]`)
+	defer put(`[]`)
+	until(t, "all pods to run elsewhere", func(context.Context) (bool, any) {
+		pods := podsOf(t, ns, "app=web")
+		ready := 0
+		for _, pod := range pods {
+			if pod.Spec.NodeName != node && isReady(&pod) {
+				ready++
+			}
+		}
+		return ready == 3 && len(pods) == 3, len(pods)
+	})
+}
+
+func TestEveryNodeGetsAPodNetworkOfItsOwnS04(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"extra-1", "extra-2", "extra-3", "extra-4"} {
+		must[*corev1.Node](t)(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+		t.Cleanup(func() {
+			_ = client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		})
+	}
+	until(t, "a network for each", func(ctx context.Context) (bool, any) {
+		var given []netip.Prefix
+		for _, n := range must[*corev1.NodeList](t)(client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})).Items {
+			if n.Spec.PodCIDR == "" {
+				return false, n.Name
+			}
+			p := netip.MustParsePrefix(n.Spec.PodCIDR)
+			for _, other := range given {
+				if p.Overlaps(other) {
+					t.Fatalf("%s overlaps with %s", p, other)
+				}
+			}
+			given = append(given, p)
+		}
+		return len(given) >= 7, given
+	})
+}
+
+// The nodes of a development cluster have no logs, and that is what one is told.
+func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	deploy(t, ns, 1, nil)
+	rolledOut(t, ns)
+	stream, err := client.CoreV1().Pods(ns).GetLogs(podsOf(t, ns, "")[0].Name, &corev1.PodLogOptions{}).Stream(t.Context())
+	if err == nil {
+		_ = stream.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "pretended") {
+		t.Errorf("logs: %v", err)
+	}
+}
