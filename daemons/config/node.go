@@ -134,6 +134,7 @@ type Network struct {
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
 	MTU              int      `flag:"mtu" help:"largest packet between pods, bytes; that of the node's own interface when 0"`
 	HealthAddress    string   `flag:"health-address" help:"host:port of health and metrics"`
+	RoutesOnly       bool     `flag:"routes-only" help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is no node"`
 }
 
 // DefaultNetwork returns the documented defaults.

@@ -97,11 +97,10 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 }
 
 func (d *daemon) run(ctx context.Context) error {
-	if err := forward(); err != nil {
-		return err
-	}
-	if err := masquerade(d.clusters); err != nil {
-		return err
+	if !d.cfg.RoutesOnly {
+		if err := errors.Join(forward(), masquerade(d.clusters)); err != nil {
+			return err
+		}
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean))
 	nodes := factory.Core().V1().Nodes()
@@ -171,6 +170,14 @@ func (d *daemon) sync(ctx context.Context) error {
 		return err
 	}
 	plan := Make(d.name, nodes)
+	if d.cfg.RoutesOnly {
+		if err := setRoutes(plan.Routes); err != nil {
+			return err
+		}
+		d.routes.Set(float64(len(plan.Routes)))
+		d.done.Store(true)
+		return nil
+	}
 	if len(plan.PodCIDRs) == 0 {
 		d.env.Log.Debug("waiting for the node's pod network", "node", d.name)
 		return nil

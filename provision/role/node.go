@@ -13,17 +13,9 @@ import (
 
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
 
-// node is what runs pods: the kubelet, the pod network, the proxy.
+// node is what runs pods: the kubelet and the proxy.
 func node(b *builder) {
 	kubelet(b)
-	networkDef := config.DefaultNetwork()
-	network := networkDef
-	network.Kubeconfig, network.APIServers = b.kubeconfig("network", certs.Daemon("kube-network")), b.apiServers()
-	network.HostnameOverride, network.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
-	b.unit(service{
-		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
-		exec: append([]string{b.daemon("kube-network")}, config.Args(&network, &networkDef)...), reads: []string{network.Kubeconfig},
-	})
 	proxyDef := config.DefaultProxy()
 	proxy := proxyDef
 	proxy.Kubeconfig, proxy.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
@@ -31,6 +23,20 @@ func node(b *builder) {
 	b.unit(service{
 		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true,
 		exec: append([]string{b.daemon("kube-proxy")}, config.Args(&proxy, &proxyDef)...), reads: []string{proxy.Kubeconfig},
+	})
+}
+
+// network connects the machine to the pods of all nodes. On a machine that is no node it
+// is there for the API server, which reaches pods that serve webhooks and proxied services.
+func network(b *builder) {
+	def := config.DefaultNetwork()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Daemon("kube-network")), b.apiServers()
+	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
+	cfg.RoutesOnly = !b.node()
+	b.unit(service{
+		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
+		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 	})
 }
 

@@ -48,7 +48,8 @@ var parts = []part{
 	{"runtime", Input.node, runtime, nil},
 	{"images", Input.node, images, nil},
 	{"controllers", Input.controlPlane, controllers, []string{"kube-scheduler", "kube-controller-manager"}},
-	{"node", Input.node, node, []string{"kubelet", "kube-network", "kube-proxy"}},
+	{"node", Input.node, node, []string{"kubelet", "kube-proxy"}},
+	{"network", always, network, []string{"kube-network"}},
 	{"dns", Input.dns, dns, []string{"kube-dns"}},
 }
 

@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -14,9 +13,7 @@ import (
 // base is what the cluster's own daemons need to be there besides what the API server
 // makes by itself.
 func base(c *config.Cluster) ([]Desired, error) {
-	var typed []any
-	typed = append(typed, dnsService(c))
-	typed = append(typed, dnsRole()...)
+	typed := []any{dnsService(c)}
 	for _, m := range c.Machines {
 		if m.Has(config.RoleNode) {
 			typed = append(typed, nodeLabels(m))
@@ -46,24 +43,6 @@ func dnsService(c *config.Cluster) any {
 				{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(53)},
 				{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(53)},
 			},
-		},
-	}
-}
-
-// dnsRole lets the name servers say where they are: they are no pods, so no selector
-// finds them.
-func dnsRole() []any {
-	meta := metav1.ObjectMeta{Name: "clusterctl:" + dnsName, Namespace: "kube-system"}
-	const group = rbacv1.GroupName
-	return []any{
-		&rbacv1.Role{
-			TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "Role"}, ObjectMeta: meta,
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"create", "update", "patch", "delete"}}},
-		},
-		&rbacv1.RoleBinding{
-			TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "RoleBinding"}, ObjectMeta: meta,
-			RoleRef:  rbacv1.RoleRef{APIGroup: group, Kind: "Role", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{APIGroup: group, Kind: rbacv1.UserKind, Name: "system:" + dnsName}},
 		},
 	}
 }
