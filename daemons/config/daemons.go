@@ -118,6 +118,10 @@ type ControllerManager struct {
 	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" help:"prefix length of a node's piece"`
 	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" help:"how often nodes' health is looked at"`
 	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" help:"silence after which a node's Ready becomes Unknown"`
+	NodeEvictionRate             float64       `flag:"node-eviction-rate" help:"lost nodes of a zone that pods are moved from, per second"`
+	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate" help:"the same when much of the zone is lost, in a large cluster; in a small one, none are"`
+	UnhealthyZoneThreshold       float64       `flag:"unhealthy-zone-threshold" help:"fraction of lost nodes from which on much of a zone is lost"`
+	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold" help:"number of nodes above which a cluster is large"`
 	RootCAFile                   string        `flag:"root-ca-file" help:"CA bundle published in every namespace as kube-root-ca.crt"`
 	ServiceAccountPrivateKeyFile string        `flag:"service-account-private-key-file" help:"key that legacy token secrets are signed with"`
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
@@ -132,6 +136,7 @@ func DefaultControllerManager() ControllerManager {
 		Serving: Serving{BindAddress: "127.0.0.1", SecurePort: 10257}, LeaderElect: true, Controllers: []string{"*"},
 		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
+		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
 		TerminatedPodGCThreshold: 12500,
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // Flags returns a flag set that sets the fields of the struct that cfg points
 // to. A field's value at the time of the call is its flag's default. Fields of
-// types string, bool, int, time.Duration, []string and map[string]string that
+// types string, bool, int, float64, time.Duration, []string and map[string]string that
 // have a flag tag take part; a help tag is the flag's usage. Embedded structs' fields
 // are the struct's own.
 func Flags(name string, cfg any) *pflag.FlagSet {
@@ -42,6 +42,8 @@ func Flags(name string, cfg any) *pflag.FlagSet {
 			set.BoolVar(p, flag, *p, help)
 		case *int:
 			set.IntVar(p, flag, *p, help)
+		case *float64:
+			set.Float64Var(p, flag, *p, help)
 		case *time.Duration:
 			set.DurationVar(p, flag, *p, help)
 		case *[]string:

@@ -1,5 +1,6 @@
 // Package taint evicts pods from nodes with a NoExecute taint that they do not
-// tolerate, at once or when their toleration runs out.
+// tolerate, at once or when their toleration runs out; and from lost nodes with care, so
+// that an outage of a zone is not made worse by moving all of it at once.
 package taint
 
 import (
@@ -11,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -24,20 +24,26 @@ type controller struct {
 	loop.Loop
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
+	gate  *gate
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
 	node.IndexByNode(pods)
-	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
+	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gate: newGate(nodes.Lister(), c.Config)}
 	t.Loop = loop.Loop{Name: "taint-eviction", Log: c.Log, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
-	loop.OnChange(nodes.Informer(), func(_, obj any) {
+	loop.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
+			t.gate.close(old.(*corev1.Node).Name)
 			return
 		}
 		n := obj.(*corev1.Node)
-		if len(noExecute(n)) == 0 {
+		taints := noExecute(n)
+		if lost, _ := split(taints); len(lost) == 0 {
+			t.gate.close(n.Name)
+		}
+		if len(taints) == 0 {
 			return
 		}
 		for _, pod := range node.PodsOn(t.pods, n.Name) {
@@ -70,38 +76,28 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil // the pod of a node that is gone is the pod collector's
 	}
-	at, evict := Deadline(pod, noExecute(n))
+	now, taints := t.Now(), noExecute(n)
+	at, evict := Deadline(pod, taints)
 	if !evict {
 		return nil
 	}
-	if stormy, err := t.storm(); err != nil || stormy {
-		t.AddAfter(key, t.Config.NodeMonitorPeriod)
-		return err
-	}
-	if wait := at.Sub(t.Now()); wait > 0 {
+	if wait := at.Sub(now); wait > 0 {
 		t.AddAfter(key, wait)
 		return nil
 	}
+	// What somebody wants is done; what follows from a loss, with care.
+	_, put := split(taints)
+	if at, evict := Deadline(pod, put); !evict || at.After(now) {
+		wait, err := t.gate.wait(n, now)
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			t.AddAfter(key, wait)
+			return nil
+		}
+	}
 	return t.evict(ctx, pod)
-}
-
-// storm says whether no node at all is healthy: then it is more likely that this side
-// is cut off than that all of them died, and nothing is evicted.
-func (t *controller) storm() (bool, error) {
-	nodes, err := t.nodes.List(labels.Everything())
-	if err != nil {
-		return false, err
-	}
-	for _, n := range nodes {
-		unreachable := false
-		for _, taint := range noExecute(n) {
-			unreachable = unreachable || taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady
-		}
-		if !unreachable {
-			return false, nil
-		}
-	}
-	return len(nodes) > 1, nil
 }
 
 func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
