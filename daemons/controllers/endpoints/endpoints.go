@@ -128,8 +128,8 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	have, err := c.endpoints.Endpoints(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsAlreadyExists(err) {
+			return nil // what is there already is still to be seen, and its event comes
 		}
 		return err
 	} else if err != nil {
