@@ -14,6 +14,7 @@ import (
 
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
 )
 
 func newApply() *cobra.Command   { return applyCommand(false) }
@@ -67,7 +68,12 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 	out := c.OutOrStdout()
 	start := time.Now()
 	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
-	prepared, err := f.prepare(c.Context(), configuration, destroy, progress.say)
+	journal := &journal{secrets: configuration.Cluster.Secrets}
+	say := func(e run.Event) {
+		journal.say(e)
+		progress.say(e)
+	}
+	prepared, err := f.prepare(c.Context(), configuration, destroy, say)
 	if err != nil {
 		return err
 	}
@@ -88,14 +94,25 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 			return err
 		}
 	}
-	if err := prepared.Apply(c.Context()); err != nil {
+	if err := journal.begin(store, prepared.Plan); err != nil {
+		return err
+	}
+	if !f.json {
+		if progress.live = newLive(out, !f.noColor); progress.live != nil {
+			progress.live.begin(prepared.Plan)
+		}
+	}
+	err = prepared.Apply(c.Context())
+	progress.live.end()
+	journalErr := journal.end(err)
+	if err != nil {
 		return fmt.Errorf("%w\n\nWhat was done stays; run again to go on from there", err)
 	}
 	if !f.json {
 		fmt.Fprintf(out, "\n%s in %.1f s.\n", done(prepared.Plan, destroy), time.Since(start).Seconds())
 	}
-	if destroy {
-		return nil
+	if journalErr != nil || destroy {
+		return journalErr
 	}
 	return f.outputs(c, configuration)
 }
@@ -107,7 +124,19 @@ func done(p *plan.Plan, destroy bool) string {
 	var parts []string
 	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}} {
 		machines, objects := p.Count(a.action)
-		parts = append(parts, fmt.Sprintf("%d machines and %d objects %s", machines, objects, a.word))
+		var what []string
+		if machines > 0 {
+			what = append(what, plan.Number(machines, "machine"))
+		}
+		if objects > 0 {
+			what = append(what, plan.Number(objects, "object"))
+		}
+		if len(what) > 0 {
+			parts = append(parts, strings.Join(what, " and ")+" "+a.word)
+		}
+	}
+	if len(parts) == 0 {
+		return "Applied: nothing had to be changed"
 	}
 	return "Applied: " + strings.Join(parts, ", ")
 }

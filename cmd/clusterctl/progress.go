@@ -13,11 +13,12 @@ import (
 	"clusterctl/provision/step"
 )
 
-// progress writes a run's events as they come: JSON, or a line each. Files are
-// counted rather than listed; units, which take time, are shown.
+// progress writes a run's events as they come: JSON, or a line each, or on a terminal the
+// block of live. Files are counted rather than listed; units, which take time, are shown.
 type progress struct {
 	mu      sync.Mutex
 	w       io.Writer
+	live    *live // nil when w is no terminal
 	json    bool
 	secrets []string
 	start   time.Time
@@ -43,13 +44,25 @@ func (p *progress) say(e run.Event) {
 		subject = e.Object.Address
 	}
 	line := ""
+	show := p.write
 	switch e.Kind {
 	case run.EventConnect:
 		return
 	case run.EventSend:
 		line = "sending " + e.Message
+		if p.live != nil {
+			p.live.doing(subject, line)
+			return
+		}
 	case run.EventStep:
-		if e.Change.Kind != "unit" && e.Change.Kind != "etcd" && e.Change.Kind != "package" && e.Change.Kind != "pods" {
+		if p.live != nil {
+			if counted(e.Change) {
+				p.files[e.Machine]++
+			}
+			p.live.step(subject, "")
+			return
+		}
+		if counted(e.Change) {
 			p.files[e.Machine]++
 			return
 		}
@@ -57,24 +70,39 @@ func (p *progress) say(e run.Event) {
 	case run.EventDone:
 		line = "done"
 		if n := p.files[e.Machine]; n > 0 {
-			line = fmt.Sprintf("done, with %d files", n)
+			line = "done, with " + plan.Number(n, "file")
 		}
 		if e.Message != "" {
 			line = e.Message
 		}
+		if p.live != nil {
+			show = func(text string) { p.live.finish(subject, p.mask(text)) }
+		}
 	case run.EventObject:
+		if p.live != nil && e.Object.Action == plan.None && e.Object.Note != "" {
+			p.live.doing(subject, word(e.Object))
+			return
+		}
 		line = strings.TrimSpace(fmt.Sprintf("%s %s  %s", e.Object.Kind, e.Object.Name, word(e.Object)))
 	default:
 		line = e.Message
 	}
-	p.write(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
+	if p.live != nil && e.Kind != run.EventDone {
+		show = func(text string) { p.live.finish(subject, p.mask(text)) }
+		if e.Kind == run.EventNote {
+			show = func(text string) { p.live.change(subject, p.mask(text), func(*row) {}) }
+		}
+	}
+	show(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
 }
 
-func (p *progress) write(line string) {
-	for _, s := range p.secrets {
-		line = strings.ReplaceAll(line, s, "(sensitive)")
-	}
-	fmt.Fprintln(p.w, line)
+func (p *progress) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }
+
+func (p *progress) mask(line string) string { return mask(line, p.secrets) }
+
+// counted are changes of which there are many, and none takes time.
+func counted(c *step.Change) bool {
+	return c.Kind != "unit" && c.Kind != "etcd" && c.Kind != "package" && c.Kind != "pods"
 }
 
 func sign(c *step.Change) string { return c.Action }

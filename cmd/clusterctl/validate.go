@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"clusterctl/provision/plan"
 )
 
 func newValidate() *cobra.Command {
@@ -18,8 +20,8 @@ func newValidate() *cobra.Command {
 				return err
 			}
 			cluster := configuration.Cluster
-			fmt.Fprintf(c.OutOrStdout(), "Valid: cluster %s, %d machines, %d workloads, %d objects.\n",
-				cluster.Name, len(cluster.Machines), len(cluster.Workloads), len(cluster.Objects))
+			fmt.Fprintf(c.OutOrStdout(), "Valid: cluster %s, %s, %s, %s.\n", cluster.Name,
+				plan.Number(len(cluster.Machines), "machine"), plan.Number(len(cluster.Workloads), "workload"), plan.Number(len(cluster.Objects), "object"))
 			return nil
 		},
 	}

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -114,9 +115,9 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 			diags = append(diags, fail(at, "Number of etcd members out of range", "Between 1 and %d members make sense; leave members out to have the number worked out.", config.MaxEtcdMembers))
 		case n%2 == 0:
 			diags = append(diags, fail(at, "Even number of etcd members",
-				"%d members need %d to agree and so survive the loss of %d, which %d members do as well, with less work for every write. "+
+				"%d members need %d to agree and so survive the loss of %d, which %s as well, with less work for every write. "+
 					"Write members = %d or members = %d, or leave it out: then it is the largest odd number of control-plane machines, at most %d.",
-				n, n/2+1, n-(n/2+1), n-1, n-1, n+1, config.MaxEtcdMembers))
+				n, n/2+1, n-(n/2+1), doing(n-1), n-1, n+1, config.MaxEtcdMembers))
 		}
 	}
 	if s := raw.Snapshot; s != nil {
@@ -131,6 +132,13 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 		c.Etcd.Snapshot = &config.Snapshot{Every: every, Keep: keep}
 	}
 	return diags
+}
+
+func doing(members int) string {
+	if members == 1 {
+		return "1 member does"
+	}
+	return fmt.Sprintf("%d members do", members)
 }
 
 // prefixes reads networks that must hold at least the addresses of a prefix of

@@ -122,7 +122,7 @@ type Member struct {
 var ErrUnsettled = errors.New("etcd's members are not all connected yet")
 
 // ErrUnit is that a unit did not become what was asked; the error's text has the journal's last lines.
-var ErrUnit = errors.New("unit failed")
+var ErrUnit = errors.New("it does not come up")
 
 // Sysctls are the kernel settings that nodes need, with the values that they need.
 var Sysctls = map[string]string{

@@ -73,13 +73,24 @@ func Preflight(m config.Machine, f host.Facts, s *state.State) (errs, warnings [
 		errs = append(errs, "held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot, or destroy the cluster and apply again")
 	}
 	if m.Has(config.RoleNode) {
-		for _, name := range f.SysctlFrozen {
+		var stay []string
+		for _, name := range slices.Sorted(slices.Values(f.SysctlFrozen)) {
 			if f.Sysctl[name] != host.Sysctls[name] {
-				warnings = append(warnings, fmt.Sprintf("the kernel setting %s cannot be written (it is %q, wanted %q); it is left as it is", name, f.Sysctl[name], host.Sysctls[name]))
+				stay = append(stay, fmt.Sprintf("%s is %s, not %s", name, or(f.Sysctl[name], "absent"), host.Sysctls[name]))
 			}
+		}
+		if len(stay) > 0 {
+			warnings = append(warnings, "kernel settings that cannot be written there stay: "+strings.Join(stay, ", "))
 		}
 	}
 	return errs, warnings
+}
+
+func or(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
 }
 
 // Describe says what a machine is, in a few words.
@@ -110,9 +121,9 @@ func CertificateLine(next, now time.Time) string {
 	}
 	days := int(next.Sub(now).Hours() / 24)
 	if days < 0 {
-		return fmt.Sprintf("Certificates: one expired %d days ago.", -days)
+		return fmt.Sprintf("Certificates: one expired %s ago.", Number(-days, "day"))
 	}
-	return fmt.Sprintf("Certificates: the next expires in %d days.", days)
+	return fmt.Sprintf("Certificates: the next expires in %s.", Number(days, "day"))
 }
 
 // Warnings says each finding once, with the machines that it is about.

@@ -48,7 +48,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	if out.Len() > 0 {
 		out.WriteString("\n")
 	}
-	for _, warning := range p.Warnings {
+	for _, warning := range p.notes() {
 		out.WriteString("Note: " + warning + "\n")
 	}
 	var facts []string
@@ -67,6 +67,23 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// notes are the warnings when there is something to do: they say why it may not come out
+// as expected, and are old news otherwise.
+func (p *Plan) notes() []string {
+	if p.Empty() && !p.Pending {
+		return nil
+	}
+	return p.Warnings
+}
+
+// Number says how many there are of something: 1 machine, 2 machines.
+func Number(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // Summary is the last line.

@@ -294,7 +294,7 @@ func (p *Prepared) summarize() {
 func restarts(changes []step.Change) string {
 	var units []string
 	for _, c := range changes {
-		if c.Kind == "unit" {
+		if c.Kind == "unit" && c.Note != "enable" {
 			units = append(units, strings.TrimSuffix(c.Name, ".service"))
 		}
 	}

@@ -200,7 +200,7 @@ func (s *NoPods) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error
 	if err != nil || n == 0 {
 		return Change{}, err
 	}
-	return Change{Action: Delete, Kind: "pods", Note: fmt.Sprintf("stop %d containers", n)}, nil
+	return Change{Action: Delete, Kind: "pods", Note: fmt.Sprintf("stop the %d that run", n)}, nil
 }
 
 // Apply ends them.

@@ -88,7 +88,7 @@ func consequence(o plan.Object, before, after *unstructured.Unstructured) string
 	for _, line := range o.Diff {
 		if strings.HasPrefix(line, "spec.template.") {
 			n, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas")
-			return fmt.Sprintf("roll %d pods", n)
+			return "roll " + plan.Number(int(n), "pod")
 		}
 	}
 	was, _, _ := unstructured.NestedInt64(before.Object, "spec", "replicas")

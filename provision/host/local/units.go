@@ -204,9 +204,9 @@ func failure(conn *dbus.Conn, name string, cause error) error {
 		said = journal(ctx, "-u", name)
 	}
 	if said == "" {
-		return fmt.Errorf("%w: %s: %w", host.ErrUnit, name, cause)
+		return fmt.Errorf("%w: %w", host.ErrUnit, cause)
 	}
-	return fmt.Errorf("%w: %s: %w; the journal says:\n%s", host.ErrUnit, name, cause, said)
+	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
 }
 
 func journal(ctx context.Context, match ...string) string {

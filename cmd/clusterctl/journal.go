@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// journal writes a run's events down. It knows what was done to which file, never what
+// is in it.
+type journal struct {
+	to      *state.Journal // nil before the run changes anything
+	secrets []string
+}
+
+// begin opens the journal with what is going to be done.
+func (j *journal) begin(store state.Store, p *plan.Plan) error {
+	now := time.Now()
+	to, err := state.OpenJournal(store.Dir, now)
+	if err != nil {
+		return err
+	}
+	j.to = to
+	j.to.Write(state.Entry{Time: now, Outcome: "begun", Note: p.Summary()})
+	return nil
+}
+
+// end closes it with how the run ended.
+func (j *journal) end(err error) error {
+	e := state.Entry{Time: time.Now(), Outcome: "done"}
+	if err != nil {
+		e.Outcome, e.Note = "failed", mask(err.Error(), j.secrets)
+	}
+	j.to.Write(e)
+	return j.to.Close()
+}
+
+var outcomes = map[string]string{
+	step.Create: "created", step.Update: "changed", step.Delete: "removed",
+	plan.Create: "created", plan.Change: "changed", plan.Remove: "removed", plan.None: "waiting",
+}
+
+func (j *journal) say(e run.Event) {
+	if j.to == nil {
+		return
+	}
+	out := state.Entry{Time: e.Time, Machine: e.Machine, Outcome: e.Kind, Note: mask(e.Message, j.secrets)}
+	switch e.Kind {
+	case run.EventSend:
+		out.Outcome = "sent"
+	case run.EventStep:
+		out.Step, out.Outcome, out.Note = strings.TrimSpace(e.Change.Kind+" "+e.Change.Name), outcomes[e.Change.Action], e.Change.Note
+	case run.EventObject:
+		out.Object, out.Outcome, out.Note = e.Object.Kind+" "+e.Object.Name, outcomes[e.Object.Action], mask(e.Object.Note, j.secrets)
+		if e.Object.Action == plan.None && e.Object.Note == "" {
+			return
+		}
+	case run.EventConnect:
+		out.Outcome, out.Step = "note", "connect"
+	}
+	j.to.Write(out)
+}

@@ -1,0 +1,79 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Journal is what one run did, a JSON object a line: for people who want to know later.
+// Nothing reads it back; the truth is on the machines.
+type Journal struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+// Entry is a line of a journal.
+type Entry struct {
+	Time    time.Time `json:"time"`
+	Machine string    `json:"machine,omitempty"` // address
+	Object  string    `json:"object,omitempty"`  // kind, namespace and name
+	Step    string    `json:"step,omitempty"`    // what it was about: "file /etc/hosts"
+	Outcome string    `json:"outcome"`           // begun, sent, created, changed, removed, waiting, done, failed, note
+	Note    string    `json:"note,omitempty"`
+}
+
+const (
+	journalFolder = "journal"
+	journalsKept  = 20
+)
+
+// OpenJournal begins the journal of a run that starts now, in the state's folder, and
+// removes the oldest ones.
+func OpenJournal(dir string, now time.Time) (*Journal, error) {
+	dir = filepath.Join(dir, journalFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the journal's folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+".jsonl"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("begin the journal: %w", err)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	slices.Sort(names) // by time
+	for _, old := range names[:max(0, len(names)-journalsKept)] {
+		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Join(fmt.Errorf("remove an old journal: %w", err), f.Close())
+		}
+	}
+	return &Journal{f: f}, nil
+}
+
+// Write adds a line. A run does not end because its journal cannot be written: the error
+// comes with Close.
+func (j *Journal) Write(e Entry) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, _ = j.f.Write(append(text, '\n'))
+}
+
+// Close ends the journal.
+func (j *Journal) Close() error {
+	if err := errors.Join(j.f.Sync(), j.f.Close()); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	return nil
+}
