@@ -195,7 +195,9 @@ func TestRecreateEndsOldPodsFirstS19(t *testing.T) {
 	until(t, "only new pods", func(context.Context) (bool, any) {
 		seen := map[string]int{}
 		for _, pod := range podsOf(t, ns, "app=web") {
-			seen[pod.Spec.Containers[0].Image]++
+			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				seen[pod.Spec.Containers[0].Image]++
+			}
 		}
 		if len(seen) == 2 {
 			t.Fatalf("old and new pods at once: %v", seen)
