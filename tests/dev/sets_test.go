@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
@@ -115,4 +117,46 @@ func isReady(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+func TestADaemonSetWithASurgeNeverHasLessThanAllS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	labels := map[string]string{"app": "d"}
+	spec := podSpec()
+	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1", "node-2"}}}}}}}}
+	must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{
+				MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
+		},
+	}, metav1.CreateOptions{}))
+	ready := func() (n, fresh int) {
+		for _, pod := range podsOf(t, ns, "app=d") {
+			if isReady(&pod) && pod.DeletionTimestamp == nil {
+				n++
+				if pod.Spec.Containers[0].Image == "example.com/a:2" {
+					fresh++
+				}
+			}
+		}
+		return n, fresh
+	}
+	until(t, "two pods", func(context.Context) (bool, any) { n, _ := ready(); return n == 2, n })
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`
+	if _, err := client.AppsV1().DaemonSets(ns).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "two new pods and no old one", func(context.Context) (bool, any) {
+		n, fresh := ready()
+		if n < 2 {
+			t.Fatalf("%d ready during the update", n)
+		}
+		return n == 2 && fresh == 2, fresh
+	})
 }

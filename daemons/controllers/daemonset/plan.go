@@ -30,7 +30,9 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 	}
 	var rolling []*corev1.Pod // one current pod per node, candidates for replacement
 	known := map[string]bool{}
-	wanted := 0
+	wanted, surging := 0, 0
+	var surges []string // nodes whose working old pod may get its replacement beside it
+	surge := maxSurge(set, len(nodes))
 	for _, node := range nodes {
 		known[node.Name] = true
 		shouldRun, shouldContinue := Fits(set, node)
@@ -57,8 +59,16 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 			}
 		}
 		// Of several, the one that is ready, else the oldest, stays; but while an old
-		// one runs beside its surged replacement, both do.
+		// one works beside its surged replacement, both do.
 		keep := split(living, hash)
+		if surge > 0 {
+			if pair := surged(set, living, hash, now); len(pair) == 2 {
+				keep = pair
+				surging++
+			} else if len(keep) == 1 && shouldRun && !isCurrent(keep[0], hash) && available(set, keep[0], now) {
+				surges = append(surges, node.Name)
+			}
+		}
 		for _, pod := range living {
 			if !slices.Contains(keep, pod) {
 				a.Delete = append(a.Delete, pod)
@@ -80,10 +90,43 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 			}
 		}
 	}
-	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+	switch {
+	case set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
+	case surge > 0:
+		a.Create = append(a.Create, surges[:min(len(surges), max(surge-surging, 0))]...)
+		for _, pod := range rolling {
+			if !isCurrent(pod, hash) && !available(set, pod, now) {
+				a.Delete = append(a.Delete, pod) // it serves nobody
+			}
+		}
+	default:
 		a.Delete = append(a.Delete, replace(set, rolling, wanted, hash, now)...)
 	}
 	return a
+}
+
+// surged returns the working old pod of a node and the replacement beside it that does
+// not work yet. When it does, the old one is one too many.
+func surged(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.Time) []*corev1.Pod {
+	var old, current []*corev1.Pod
+	for _, pod := range living {
+		switch is := available(set, pod, now); {
+		case isCurrent(pod, hash) && is:
+			return nil
+		case isCurrent(pod, hash):
+			current = append(current, pod)
+		case is:
+			old = append(old, pod)
+		}
+	}
+	if len(old) == 0 || len(current) == 0 {
+		return nil
+	}
+	return []*corev1.Pod{split(old, hash)[0], split(current, hash)[0]}
+}
+
+func available(set *appsv1.DaemonSet, pod *corev1.Pod, now time.Time) bool {
+	return loop.Available(pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now)
 }
 
 // failedWait is how long a failed pod stays before it is replaced.
@@ -138,6 +181,20 @@ func replace(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string,
 		broken = append(broken, working[:min(room, len(working))]...)
 	}
 	return broken
+}
+
+// maxSurge is how many nodes may run an old pod and its replacement at once; zero means
+// that the old one goes first.
+func maxSurge(set *appsv1.DaemonSet, nodes int) int {
+	r := set.Spec.UpdateStrategy.RollingUpdate
+	if r == nil || r.MaxSurge == nil || set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		return 0
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, nodes, true)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func maxUnavailable(set *appsv1.DaemonSet, wanted int) int {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 func node(name string, taints ...corev1.Taint) *corev1.Node {
@@ -60,5 +61,39 @@ func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
 	pods[1] = on(set, "b", "old", "False")
 	if got := Plan(set, nodes, pods, "new", time.Now()); len(got.Delete) != 1 || got.Delete[0].Name != "p-b" {
 		t.Errorf("a broken old pod is not replaced at once: %v", got.Delete)
+	}
+}
+
+// With a surge, the replacement works before the old pod goes.
+func TestASurgeStartsTheReplacementFirst(t *testing.T) { // S19
+	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
+	set.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: &one, MaxUnavailable: &none}}
+	nodes := []*corev1.Node{node("a"), node("b")}
+	oldA, oldB := on(set, "a", "old", "True"), on(set, "b", "old", "True")
+	fresh := func(ready corev1.ConditionStatus) *corev1.Pod {
+		pod := on(set, "a", "new", ready)
+		pod.Name, pod.UID = "new-a", "new-a"
+		return pod
+	}
+	for _, c := range []struct {
+		name           string
+		pods           []*corev1.Pod
+		create, delete string
+	}{
+		{"one replacement at a time", []*corev1.Pod{oldA, oldB}, "[a]", "[]"},
+		{"wait for it", []*corev1.Pod{oldA, fresh("False"), oldB}, "[]", "[]"},
+		{"it works: the old one goes, the next may start", []*corev1.Pod{oldA, fresh("True"), oldB}, "[b]", "[p-a]"},
+		{"a broken old one goes at once", []*corev1.Pod{on(set, "a", "old", "False"), oldB}, "[b]", "[p-a]"},
+	} {
+		got := Plan(set, nodes, c.pods, "new", time.Now())
+		deleted := []string{}
+		for _, pod := range got.Delete {
+			deleted = append(deleted, pod.Name)
+		}
+		if fmt.Sprint(got.Create) != c.create || fmt.Sprint(deleted) != c.delete {
+			t.Errorf("%s: creates %v, deletes %v; want %s, %s", c.name, got.Create, deleted, c.create, c.delete)
+		}
 	}
 }

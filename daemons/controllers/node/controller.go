@@ -211,7 +211,7 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	if err != nil {
 		return err
 	}
-	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("taint node %s: %w", node.Name, err)
 	}
 	return nil
