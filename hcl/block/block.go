@@ -22,18 +22,26 @@ type Type struct {
 	// Decode adds what the block says to the cluster and returns the value that
 	// expressions see for it (cty.NilVal when there is none).
 	Decode func(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics)
+
+	Doc   string // what it is, for the reference
+	Body  any    // its schema; nil when its attributes are any
+	Gives string // what expressions see for it
 }
 
 // Types is every block type that is decoded into the cluster, in the order of the
 // reference. Variables and locals are evaluated by hcl/load.
 var Types = []Type{
-	{"cluster", []string{"name"}, decodeCluster},
-	{"machine", []string{"name"}, decodeMachine},
-	{"image", []string{"name"}, decodeImage},
-	{"workload", []string{"name"}, decodeWorkload},
-	{"object", []string{"apiVersion", "kind", "name"}, decodeObject},
-	{"manifests", []string{"name"}, decodeManifests},
-	{"output", []string{"name"}, decodeOutput},
+	{"cluster", []string{"name"}, decodeCluster, "The cluster. There is exactly one.", clusterBlock{},
+		"`cluster.NAME.name`, `.version`, `.domain`, `.pod_cidrs`, `.service_cidrs`, `.endpoint`, `.dns_address`"},
+	{"machine", []string{"name"}, decodeMachine, "A computer that the cluster runs on, or with `for_each` or `count` several. Removing the block removes the machine from the cluster.", machineBlock{},
+		"`machine.NAME.name`, `.address`, `.roles`, `.labels`; with `for_each` `machine.NAME[\"key\"]`, with `count` `machine.NAME[0]`"},
+	{"image", []string{"name"}, decodeImage, "A container image from a file. The nodes get it without a registry; its tag follows its content, so that pods roll when it changes.", imageBlock{},
+		"`image.NAME.reference`, `.digest`"},
+	{"workload", []string{"name"}, decodeWorkload, "A Deployment with what belongs to it: a Service, a ConfigMap, volumes.", workloadBlock{},
+		"`workload.NAME.name`, `.namespace`, `.host`"},
+	{"object", []string{"apiVersion", "kind", "name"}, decodeObject, "Any API object. `namespace`, `labels` and `annotations` stand for the fields of `metadata`; every other attribute is a field of the object.", nil, ""},
+	{"manifests", []string{"name"}, decodeManifests, "API objects from YAML files.", manifestsBlock{}, ""},
+	{"output", []string{"name"}, decodeOutput, "A value that `apply` and `output` print.", outputBlock{}, ""},
 }
 
 // Context is what a block is decoded with.

@@ -16,31 +16,31 @@ import (
 )
 
 type clusterBlock struct {
-	PodCIDRs     []string      `hcl:"pod_cidrs,optional"`
-	ServiceCIDRs []string      `hcl:"service_cidrs,optional"`
-	Version      string        `hcl:"version,optional"`
-	Domain       string        `hcl:"domain,optional"`
-	API          *apiBlock     `hcl:"api,block"`
-	Etcd         *etcdBlock    `hcl:"etcd,block"`
-	Runtime      *runtimeBlock `hcl:"runtime,block"`
+	PodCIDRs     []string      `hcl:"pod_cidrs,optional" doc:"Networks of the pods: one, or one of IPv4 and one of IPv6." default:"[\"10.244.0.0/16\"]"`
+	ServiceCIDRs []string      `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses." default:"[\"10.96.0.0/16\"]"`
+	Version      string        `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
+	Domain       string        `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
+	API          *apiBlock     `hcl:"api,block" doc:"How clients from outside reach the API."`
+	Etcd         *etcdBlock    `hcl:"etcd,block" doc:"The cluster's store."`
+	Runtime      *runtimeBlock `hcl:"runtime,block" doc:"Where the container runtime comes from."`
 }
 
 type apiBlock struct {
-	Endpoint string `hcl:"endpoint,optional"`
+	Endpoint string `hcl:"endpoint,optional" doc:"host:port that kubeconfigs name and certificates hold: of a load balancer, or an address that you move. Nothing of the cluster itself depends on it." default:"the first control-plane machine"`
 }
 
 type etcdBlock struct {
-	Members  *int           `hcl:"members,optional"`
-	Snapshot *snapshotBlock `hcl:"snapshot,block"`
+	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines"`
+	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"How often the store is to be saved. It is checked and kept, but this release takes no snapshots yet."`
 }
 
 type snapshotBlock struct {
-	Every string `hcl:"every"`
-	Keep  *int   `hcl:"keep,optional"`
+	Every string `hcl:"every" doc:"Period, as 12h or 30m; a minute at least."`
+	Keep  *int   `hcl:"keep,optional" doc:"How many are kept." default:"5"`
 }
 
 type runtimeBlock struct {
-	Source string `hcl:"source,optional"`
+	Source string `hcl:"source,optional" doc:"bundle: the containerd that comes with clusterctl; distribution: the machine's own packages." default:"\"bundle\""`
 }
 
 func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {

@@ -9,7 +9,7 @@ import (
 )
 
 type imageBlock struct {
-	Archive string `hcl:"archive"`
+	Archive string `hcl:"archive" doc:"Path of an OCI or docker archive, as docker save and skopeo copy write."`
 }
 
 // Registry is the host in the references of images that have no registry.

@@ -16,33 +16,33 @@ import (
 )
 
 type machineBlock struct {
-	Name    string            `hcl:"name,optional"`
-	Address string            `hcl:"address"`
-	Port    *int              `hcl:"port,optional"`
-	Roles   []string          `hcl:"roles"`
-	Labels  map[string]string `hcl:"labels,optional"`
-	Taints  []string          `hcl:"taints,optional"`
-	SSH     *sshBlock         `hcl:"ssh,block"`
-	Kubelet *kubeletBlock     `hcl:"kubelet,block"`
+	Name    string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
+	Address string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
+	Port    *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
+	Roles   []string          `hcl:"roles" doc:"control-plane, node, or both."`
+	Labels  map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
+	Taints  []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
+	SSH     *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
+	Kubelet *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet."`
 }
 
 type sshBlock struct {
-	Host            string `hcl:"host,optional"`
-	User            string `hcl:"user,optional"`
-	Port            *int   `hcl:"port,optional"`
-	Key             string `hcl:"key,optional"`
-	Jump            string `hcl:"jump,optional"`
-	KnownHosts      string `hcl:"known_hosts,optional"`
-	PasswordEnv     string `hcl:"password_env,optional"`
-	SudoPasswordEnv string `hcl:"sudo_password_env,optional"`
+	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
+	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo." default:"~/.ssh/config's, or your name"`
+	Port            *int   `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
+	Key             string `hcl:"key,optional" doc:"Path of a private key. The agent and the usual keys are tried without it."`
+	Jump            string `hcl:"jump,optional" doc:"[user@]host[:port] of a bastion to go through."`
+	KnownHosts      string `hcl:"known_hosts,optional" doc:"Path of a file of host keys." default:"~/.ssh/known_hosts"`
+	PasswordEnv     string `hcl:"password_env,optional" doc:"Environment variable that holds the password to log in with."`
+	SudoPasswordEnv string `hcl:"sudo_password_env,optional" doc:"Environment variable that holds the password for sudo."`
 }
 
 type kubeletBlock struct {
-	CgroupRoot     string            `hcl:"cgroup_root,optional"`
-	MaxPods        *int              `hcl:"max_pods,optional"`
-	SystemReserved map[string]string `hcl:"system_reserved,optional"`
-	KubeReserved   map[string]string `hcl:"kube_reserved,optional"`
-	EvictionHard   map[string]string `hcl:"eviction_hard,optional"`
+	CgroupRoot     string            `hcl:"cgroup_root,optional" doc:"Control group under which pods run." default:"\"/\""`
+	MaxPods        *int              `hcl:"max_pods,optional" doc:"How many pods the node takes." default:"110"`
+	SystemReserved map[string]string `hcl:"system_reserved,optional" doc:"Resources that are kept for the system, as { cpu = \"100m\" }."`
+	KubeReserved   map[string]string `hcl:"kube_reserved,optional" doc:"Resources that are kept for the daemons."`
+	EvictionHard   map[string]string `hcl:"eviction_hard,optional" doc:"Thresholds at which pods are evicted, as { \"memory.available\" = \"100Mi\" }." default:"the kubelet's"`
 }
 
 // decodeMachine adds one machine, or with for_each or count several.

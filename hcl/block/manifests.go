@@ -12,7 +12,7 @@ import (
 )
 
 type manifestsBlock struct {
-	Files []string `hcl:"files"`
+	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration. One that matches nothing is an error."`
 }
 
 // decodeManifests reads the objects of YAML files. A pattern that matches nothing

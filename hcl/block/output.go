@@ -9,9 +9,9 @@ import (
 )
 
 type outputBlock struct {
-	Value       hcl.Expression `hcl:"value"`
-	Description string         `hcl:"description,optional"`
-	Sensitive   bool           `hcl:"sensitive,optional"`
+	Value       hcl.Expression `hcl:"value" doc:"Any expression."`
+	Description string         `hcl:"description,optional" doc:"For the reader."`
+	Sensitive   bool           `hcl:"sensitive,optional" doc:"Not shown; output -json has it." default:"false"`
 }
 
 func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {

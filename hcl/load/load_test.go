@@ -12,7 +12,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-var update = flag.Bool("update", false, "rewrite the wanted diagnostics")
+var update = flag.Bool("update", false, "rewrite the wanted diagnostics and docs/language.md")
 
 // Every file of testdata is a configuration with what is said about it: the file
 // "want" is the text of the diagnostics, empty when there are none (P01).

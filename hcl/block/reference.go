@@ -1,0 +1,91 @@
+package block
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Reference describes every block type with its attributes, as Markdown: the structs
+// say what there is, their tags what it means.
+func Reference() string {
+	out := &strings.Builder{}
+	for _, t := range Types {
+		var labels []string
+		for _, l := range t.Labels {
+			labels = append(labels, `"`+strings.ToUpper(l)+`"`)
+		}
+		fmt.Fprintf(out, "### %s\n\n`%s %s { … }`. %s\n\n", t.Name, t.Name, strings.Join(labels, " "), t.Doc)
+		if t.Body != nil {
+			describe(out, t.Name, reflect.TypeOf(t.Body))
+		}
+		if t.Gives != "" {
+			fmt.Fprintf(out, "In expressions: %s.\n\n", t.Gives)
+		}
+	}
+	return out.String()
+}
+
+// describe writes the table of a body, and then of the blocks inside it.
+func describe(out *strings.Builder, path string, body reflect.Type) {
+	out.WriteString("| attribute | type | default | |\n|---|---|---|---|\n")
+	type inner struct {
+		path string
+		body reflect.Type
+	}
+	var blocks []inner
+	for i := range body.NumField() {
+		f := body.Field(i)
+		name, kind, _ := strings.Cut(f.Tag.Get("hcl"), ",")
+		fallback := f.Tag.Get("default")
+		typ := typeName(f.Type)
+		switch {
+		case kind == "label":
+			continue
+		case kind == "block":
+			typ = "block"
+			nested, label := f.Type, ""
+			if nested.Kind() == reflect.Slice {
+				typ, label = "blocks", ` "NAME"`
+			}
+			if nested = nested.Elem(); !strings.HasPrefix(name, "init_") { // as the one without it
+				blocks = append(blocks, inner{path + " → " + name + label, nested})
+			}
+		case kind == "":
+			fallback = "**required**"
+		}
+		if fallback != "" && kind != "" {
+			fallback = "`" + fallback + "`"
+			if strings.Contains(fallback, " ") || strings.Contains(fallback, "'") {
+				fallback = strings.Trim(fallback, "`")
+			}
+		}
+		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", name, typ, fallback, strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
+	}
+	out.WriteString("\n")
+	for _, b := range blocks {
+		fmt.Fprintf(out, "**%s**\n\n", b.path)
+		describe(out, b.path, b.body)
+	}
+}
+
+// typeName names a field's type as the language does.
+func typeName(t reflect.Type) string {
+	switch t.String() {
+	case "*hcl.Attribute":
+		return "[probe](#probes)"
+	case "hcl.Expression":
+		return "any"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return typeName(t.Elem())
+	case reflect.Slice:
+		return "list(" + typeName(t.Elem()) + ")"
+	case reflect.Map:
+		return "map(" + typeName(t.Elem()) + ")"
+	case reflect.Int:
+		return "number"
+	}
+	return t.Kind().String()
+}

@@ -1,0 +1,65 @@
+package load
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/block"
+)
+
+//go:embed reference.md
+var reference string
+
+// Reference is the language's reference, docs/language.md: the text of reference.md with
+// the blocks and the functions as they are in the code.
+func Reference() string {
+	all := Functions(".")
+	var list strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		f := all[name]
+		var params []string
+		for _, p := range f.Params() {
+			params = append(params, p.Name)
+		}
+		if v := f.VarParam(); v != nil {
+			params = append(params, v.Name+"…")
+		}
+		fmt.Fprintf(&list, "| `%s(%s)` | %s |\n", name, strings.Join(params, ", "), meanings[name])
+	}
+	return strings.NewReplacer("{{blocks}}\n", block.Reference(), "{{functions}}\n", list.String()).Replace(reference)
+}
+
+// meanings is what each function gives.
+var meanings = map[string]string{
+	"abs": "A number without its sign.", "ceil": "The next whole number upwards.", "floor": "The next whole number downwards.", "log": "Logarithm of a number to a base.",
+	"max": "The largest number.", "min": "The smallest number.", "parseint": "A whole number from text in a base.", "pow": "A power.", "signum": "-1, 0 or 1, by the sign.",
+	"chomp": "Text without the line ends at its end.", "format": "Text by a format with %s, %d, %q and so on.", "formatlist": "format for every element of lists.", "indent": "Text with all lines but the first indented.",
+	"join": "Elements as one text with a separator between.", "lower": "Text in lower case.", "upper": "Text in upper case.", "title": "Text with words capitalized.",
+	"regex": "What a regular expression finds first; its groups when it has any.", "regexall": "Everything that a regular expression finds.", "split": "The parts of a text between separators.",
+	"strrev": "Text from its end to its start.", "substr": "A part of a text, by offset and length.", "trim": "Text without these characters at both ends.", "trimprefix": "Text without this start.",
+	"trimsuffix": "Text without this end.", "trimspace": "Text without white space at both ends.",
+	"chunklist": "A list cut into lists of a size.", "coalesce": "The first argument that is not null.", "coalescelist": "The first list that is not empty.", "compact": "A list without empty texts.",
+	"concat": "Lists one after the other.", "contains": "Whether a value is in a list.", "distinct": "A list without repetitions.", "element": "An element of a list by its index, beginning anew past the end.",
+	"flatten": "Lists inside a list as one list.", "index": "Where a value is in a list.", "keys": "The keys of a map, sorted.", "values": "The values of a map, by sorted keys.",
+	"merge": "Maps as one; the later is the stronger.", "range": "Numbers from a start to before an end, by a step.", "reverse": "A list from its end to its start.",
+	"setintersection": "What is in all sets.", "setproduct": "All combinations of elements of sets.", "setsubtract": "What is in one set and not in another.", "setunion": "What is in any of the sets.",
+	"slice": "A part of a list, from an index to before another.", "sort": "Texts in order.", "zipmap": "A map from a list of keys and a list of values.",
+	"csvdecode": "A list of objects from CSV with a head line.", "jsondecode": "A value from JSON.", "jsonencode": "A value as JSON.",
+	"formatdate": "A time of RFC 3339 in a format, as YYYY-MM-DD.", "timeadd": "A time and a duration later.",
+	"abspath": "The path from the root.", "basename": "The last part of a path.", "dirname": "A path without its last part.", "pathexpand": "A path with ~ as your home.",
+	"alltrue": "Whether all elements are true.", "anytrue": "Whether any element is true.", "one": "The only element of a list, or null when there is none.", "sum": "The sum of the elements.",
+	"base64decode": "Text from base64.", "base64encode": "Text as base64.", "base64sha256": "SHA-256 digest of a text, as base64.", "base64sha512": "SHA-512 digest of a text, as base64.",
+	"md5": "MD5 digest of a text, in hex.", "sha1": "SHA-1 digest of a text, in hex.", "sha256": "SHA-256 digest of a text, in hex.", "sha512": "SHA-512 digest of a text, in hex.", "uuidv5": "UUID of a name in a namespace.",
+	"can": "Whether an expression can be evaluated.", "try": "The first of the expressions that can be evaluated.",
+	"cidrhost": "Address number n of a network.", "cidrnetmask": "Mask of an IPv4 network.", "cidrsubnet": "A part of a network: so many more bits, and their number.", "cidrsubnets": "Parts of a network, one after the other, by how many more bits each has.",
+	"startswith": "Whether a text begins with another.", "endswith": "Whether a text ends with another.", "strcontains": "Whether a text is in another.", "replace": "A text with one part replaced by another; a part between slashes is a regular expression.",
+	"file": "Content of a text file.", "filebase64": "Content of a file, as base64.", "fileexists": "Whether there is a file.", "fileset": "Files of a folder that match a pattern.", "templatefile": "A file as a template with these variables.",
+	"filemd5": "MD5 digest of a file, in hex.", "filesha1": "SHA-1 digest of a file, in hex.", "filesha256": "SHA-256 digest of a file, in hex.", "filesha512": "SHA-512 digest of a file, in hex.",
+	"length": "How many elements or characters there are.", "lookup": "An element of a map, or a default.",
+	"sensitive": "The value as it is; for configurations written for Terraform.", "nonsensitive": "The value as it is; for configurations written for Terraform.",
+	"tobool": "Converted to bool.", "tolist": "Converted to a list.", "tomap": "Converted to a map.", "tonumber": "Converted to a number.", "toset": "Converted to a set.", "tostring": "Converted to a string.",
+	"urlencode": "A text for use in a URL.", "yamldecode": "A value from YAML.", "yamlencode": "A value as YAML.",
+}

@@ -1,0 +1,33 @@
+package load_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"clusterctl/hcl/load"
+)
+
+const referencePath = "../../docs/language.md"
+
+// P01: the reference says what the code does, for every block, attribute and function.
+func TestTheReferenceIsCurrent(t *testing.T) {
+	text := load.Reference()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "| `") && strings.HasSuffix(line, "|  |\n") {
+			t.Errorf("nothing is said of %s", strings.TrimSpace(line))
+		}
+	}
+	if *update {
+		if err := os.WriteFile(referencePath, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != text {
+		t.Error("docs/language.md is not what the code says: go test ./hcl/load -update rewrites it")
+	}
+}
