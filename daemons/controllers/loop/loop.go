@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,7 +112,11 @@ func (l *Loop) step(ctx context.Context) bool {
 	defer l.queue.Done(key)
 	sync, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	if err := l.Sync(sync, key); err != nil {
+	err := l.Sync(sync, key)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		err = nil // nothing can be made there any more, and what is there goes
+	}
+	if err != nil {
 		level := slog.LevelInfo
 		if apierrors.IsConflict(err) || ctx.Err() != nil {
 			level = slog.LevelDebug // the cache was behind, which is nobody's trouble
