@@ -62,6 +62,7 @@ func newRoot() *cobra.Command {
 		newApply(),
 		newDestroy(),
 		newShow(),
+		newGraph(),
 		newOutput(),
 		newKubeconfig(),
 		newSSH(),

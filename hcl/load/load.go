@@ -36,6 +36,7 @@ type Configuration struct {
 	Dir     string
 	Files   map[string]*hcl.File
 	Scope   *hcl.EvalContext // what an expression at the top level sees
+	Graph   []Declaration    // what was declared, in the order of the files
 	hidden  bool             // there are sensitive values: diagnostics must not show any
 }
 
@@ -81,7 +82,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	c.Files = parser.Files()
 	diags = append(diags, more...)
 	diags = append(diags, e.run(given)...)
-	c.Scope = e.scope()
+	c.Scope, c.Graph = e.scope(), e.graph()
 	if diags.HasErrors() {
 		return c, diags
 	}
