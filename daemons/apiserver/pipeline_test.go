@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,16 @@ import (
 )
 
 // stage is every part of the pipeline in one, refusing what is named after it.
-type stage struct{ order []string }
+type stage struct {
+	mu    sync.Mutex // the server's own writes go through at the same time
+	order []string
+}
+
+func (s *stage) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.order = append(s.order, what)
+}
 
 func (s *stage) Authenticate(r *http.Request) (api.User, bool, error) {
 	switch r.Header.Get("Authorization") {
@@ -37,7 +47,7 @@ func (s *stage) Authorize(_ context.Context, u api.User, r api.Request) (api.Dec
 }
 
 func (s *stage) Admit(_ context.Context, a *api.Admission) error {
-	s.order = append(s.order, "admit")
+	s.note("admit")
 	if m, ok := a.Object.(*corev1.ConfigMap); ok {
 		m.Labels = map[string]string{"mutated": "yes"}
 	}
@@ -48,7 +58,7 @@ func (s *stage) Admit(_ context.Context, a *api.Admission) error {
 }
 
 func (s *stage) Validate(_ context.Context, a *api.Admission) error {
-	s.order = append(s.order, "validate")
+	s.note("validate")
 	if a.Name == "refused-by-validator" {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.Name, errors.New("validators say no"))
 	}
