@@ -258,4 +258,3 @@ func TestAPodThatIsOnNoNodeGoesAtOnce(t *testing.T) {
 		}
 	}
 }
-
