@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/apiserver/wire"
 )
@@ -110,4 +111,10 @@ func (r *recorder) release() {
 		r.onRelease()
 		r.onRelease = nil
 	}
+}
+
+// uidConflict is the reason of a conflict when the object that is meant is another one,
+// in upstream's words.
+func uidConflict(meant, is types.UID) error {
+	return errors.New("Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(is))
 }

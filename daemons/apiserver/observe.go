@@ -14,7 +14,6 @@ import (
 type observed struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	watches  *prometheus.GaugeVec
 	store    atomic.Pointer[error]
 }
 

@@ -76,7 +76,7 @@ func scaled(q *request, live runtime.Object, next func(*autoscalingv1.Scale) (*a
 		return nil, err
 	}
 	if scale.UID != "" && scale.UID != was.UID {
-		return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, was.UID))
+		return nil, apierrors.NewConflict(q.gr(), q.Name, uidConflict(scale.UID, was.UID))
 	}
 	if scale.Spec.Replicas < 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{

@@ -68,7 +68,7 @@ func (w *write) carryOver() error {
 		return err
 	}
 	if uid := m.GetUID(); uid != "" && uid != old.GetUID() {
-		return apierrors.NewConflict(w.q.gr(), w.q.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		return apierrors.NewConflict(w.q.gr(), w.q.Name, uidConflict(uid, old.GetUID()))
 	}
 	m.SetUID(old.GetUID())
 	m.SetCreationTimestamp(old.GetCreationTimestamp())

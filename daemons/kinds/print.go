@@ -25,7 +25,7 @@ func age(t metav1.Time) string {
 	return duration.HumanDuration(now().Sub(t.Time))
 }
 
-func ageMicro(t metav1.MicroTime) string { return age(metav1.Time{Time: t.Time}) }
+func ageMicro(t metav1.MicroTime) string { return age(metav1.Time(t)) }
 
 // orNone returns s, or <none> when it is empty.
 func orNone(s string) string {

@@ -42,7 +42,6 @@ type worker struct {
 	waits      map[string]pod.Wait
 	backoff    map[string]pod.Backoff
 	pulls      map[string]pod.Backoff // by image
-	box        *criapi.PodSandboxConfig
 	started    time.Time
 	probing    map[string]*probing
 	firstSeen  time.Time

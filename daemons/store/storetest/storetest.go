@@ -119,11 +119,10 @@ func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	early := s.Watch(ctx, prefix, r.Revision-1)
-	last := r.Revision
 	for i := range 50 {
-		last = commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: fmt.Append(nil, i)}, {Key: fmt.Sprint(prefix, "n", i)}}}).Revision
+		commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: fmt.Append(nil, i)}, {Key: fmt.Sprint(prefix, "n", i)}}})
 	}
-	last = commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
+	last := commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
 	late := s.Watch(ctx, prefix, r.Revision)
 	if n := follow(t, early, last); n != 102 {
 		t.Errorf("early watch saw %d events", n)
@@ -244,10 +243,7 @@ func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) 
 	if kvs, _, _, err := s.Range(ctx, prefix, "", second, 0); err != nil || string(kvs[0].Value) != "2" {
 		t.Errorf("range at the compacted revision: %v %v", kvs, err)
 	}
-	for b := range s.Watch(ctx, prefix, first-1) {
-		if !errors.Is(b.Err, store.ErrCompacted) {
-			t.Errorf("watch: %+v", b)
-		}
-		break
+	if b, ok := <-s.Watch(ctx, prefix, first-1); !ok || !errors.Is(b.Err, store.ErrCompacted) {
+		t.Errorf("watch: %+v", b)
 	}
 }
