@@ -139,6 +139,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		cfg := config.DefaultControllerManager()
 		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, false, d.files.path("ca.crt")
+		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
 		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
 		cfg.NodeMonitorGracePeriod = d.grace
 		cfg.NodeMonitorPeriod = min(cfg.NodeMonitorPeriod, d.grace/4)

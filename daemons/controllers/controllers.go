@@ -24,6 +24,7 @@ import (
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/daemonset"
 	"clusterctl/daemons/controllers/deployment"
 	"clusterctl/daemons/controllers/endpoints"
@@ -58,6 +59,7 @@ var all = []struct {
 	{"endpointslice", endpoints.NewSlices},
 	{"podgc", podgc.New},
 	{"garbage", garbage.New},
+	{"certificate", certificate.New},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.

@@ -1,0 +1,188 @@
+// Package certificate signs approved certificate requests for the signers that
+// Kubernetes reserves for client certificates and kubelets, and drops requests that
+// have served their time. Who may approve is RBAC's business.
+package certificate
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certificateslisters "k8s.io/client-go/listers/certificates/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// How long requests are kept, upstream's times: pending ones for a day, others for an hour.
+const (
+	keepPending = 24 * time.Hour
+	keepDecided = time.Hour
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	requests certificateslisters.CertificateSigningRequestLister
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+	s := &controller{Context: c, requests: requests.Lister()}
+	s.Loop = loop.Loop{Name: "certificate", Log: c.Log, Sync: s.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
+	loop.OnChange(requests.Informer(), func(_, obj any) {
+		if obj != nil {
+			s.Add(obj)
+		}
+	})
+	return s
+}
+
+func (s *controller) sync(ctx context.Context, name string) error {
+	request, err := s.requests.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if left := Expiry(request).Sub(s.Now()); left > 0 {
+		s.AddAfter(name, left)
+	} else {
+		err := s.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if !has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) ||
+		has(request, certificatesv1.CertificateFailed) || len(request.Status.Certificate) > 0 || usages[request.Spec.SignerName] == nil {
+		return nil
+	}
+	updated := request.DeepCopy()
+	if cert, refused, err := s.sign(request); refused != nil {
+		updated.Status.Conditions = append(updated.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
+			Message: refused.Error(), LastUpdateTime: metav1.NewTime(s.Now()), LastTransitionTime: metav1.NewTime(s.Now())})
+	} else if err != nil {
+		return err
+	} else {
+		updated.Status.Certificate = cert
+	}
+	if _, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the certificate of request %s: %w", name, err)
+	}
+	return nil
+}
+
+// sign returns the certificate, or why the request cannot be granted.
+func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (cert []byte, refused, err error) {
+	if s.Config.ClusterSigningCertFile == "" {
+		return nil, nil, errors.New("no signing CA is configured (--cluster-signing-cert-file)")
+	}
+	var ca certs.Pair
+	if ca.Cert, err = os.ReadFile(s.Config.ClusterSigningCertFile); err != nil {
+		return nil, nil, fmt.Errorf("read the signing CA: %w", err)
+	}
+	if ca.Key, err = os.ReadFile(s.Config.ClusterSigningKeyFile); err != nil {
+		return nil, nil, fmt.Errorf("read the signing CA's key: %w", err)
+	}
+	asked, leaf, refused := Leaf(request)
+	if refused != nil {
+		return nil, refused, nil
+	}
+	der, err := certs.Sign(ca, leaf, asked.PublicKey, s.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	return certs.EncodeCert(der), nil, nil
+}
+
+// usages are what certificates of a signer may be used for.
+var usages = map[string][]certificatesv1.KeyUsage{
+	certificatesv1.KubeAPIServerClientSignerName:        {certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
+	certificatesv1.KubeAPIServerClientKubeletSignerName: {certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
+	certificatesv1.KubeletServingSignerName:             {certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
+}
+
+// Leaf returns what the certificate of a request should say, or why its signer does
+// not grant it.
+func Leaf(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, certs.Request, error) {
+	block, _ := pem.Decode(request.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, certs.Request{}, errors.New("the request is no PEM block of type CERTIFICATE REQUEST")
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, certs.Request{}, fmt.Errorf("parse the request: %w", err)
+	}
+	if err := asked.CheckSignature(); err != nil {
+		return nil, certs.Request{}, fmt.Errorf("check the request's signature: %w", err)
+	}
+	leaf := certs.Request{CommonName: asked.Subject.CommonName, Organizations: asked.Subject.Organization}
+	for _, usage := range request.Spec.Usages {
+		if !slices.Contains(usages[request.Spec.SignerName], usage) {
+			return nil, leaf, fmt.Errorf("usage %q is not one of signer %s", usage, request.Spec.SignerName)
+		}
+		switch usage {
+		case certificatesv1.UsageClientAuth:
+			leaf.Usages = append(leaf.Usages, x509.ExtKeyUsageClientAuth)
+		case certificatesv1.UsageServerAuth:
+			leaf.Usages = append(leaf.Usages, x509.ExtKeyUsageServerAuth)
+		}
+	}
+	kubelet := request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName
+	if kubelet && (!slices.Equal(leaf.Organizations, []string{"system:nodes"}) || !isNode(leaf.CommonName)) {
+		return nil, leaf, fmt.Errorf("signer %s is for nodes: subject must be system:node:NAME of organization system:nodes", request.Spec.SignerName)
+	}
+	if request.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		leaf.Hosts = slices.Clone(asked.DNSNames)
+		for _, ip := range asked.IPAddresses {
+			leaf.Hosts = append(leaf.Hosts, ip.String())
+		}
+		if len(leaf.Hosts) == 0 {
+			return nil, leaf, errors.New("a serving certificate needs a DNS name or an address")
+		}
+	} else if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
+		return nil, leaf, errors.New("a client certificate has no DNS names or addresses")
+	}
+	if s := request.Spec.ExpirationSeconds; s != nil {
+		leaf.Lifetime = min(time.Duration(*s)*time.Second, certs.LeafLifetime)
+	}
+	return asked, leaf, nil
+}
+
+func isNode(name string) bool {
+	const prefix = "system:node:"
+	return len(name) > len(prefix) && name[:len(prefix)] == prefix
+}
+
+// Expiry is when a request is dropped.
+func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
+	decided := time.Time{}
+	for _, c := range request.Status.Conditions {
+		if c.LastUpdateTime.After(decided) {
+			decided = c.LastUpdateTime.Time
+		}
+	}
+	if decided.IsZero() {
+		return request.CreationTimestamp.Add(keepPending)
+	}
+	return decided.Add(keepDecided)
+}
+
+func has(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
+	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,68 @@
+package certificate
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func request(t *testing.T, signer string, template x509.CertificateRequest, usages ...certificatesv1.KeyUsage) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &template, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: signer, Usages: usages, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
+}
+
+func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
+	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
+	node := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}}
+	serving := node
+	serving.DNSNames = []string{"n1"}
+	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
+	for _, c := range []struct {
+		name    string
+		request *certificatesv1.CertificateSigningRequest
+		granted bool
+	}{
+		{"a person", request(t, clients, person, certificatesv1.UsageClientAuth), true},
+		{"a server's usage from the clients' signer", request(t, clients, person, certificatesv1.UsageServerAuth), false},
+		{"names in a client certificate", request(t, clients, serving, certificatesv1.UsageClientAuth), false},
+		{"a node", request(t, kubelets, node, certificatesv1.UsageClientAuth), true},
+		{"a person as a node", request(t, kubelets, person, certificatesv1.UsageClientAuth), false},
+		{"a node's server", request(t, servers, serving, certificatesv1.UsageServerAuth), true},
+		{"a server without a name", request(t, servers, node, certificatesv1.UsageServerAuth), false},
+		{"garbage", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: []byte("x"), SignerName: clients}}, false},
+	} {
+		if _, _, err := Leaf(c.request); (err == nil) != c.granted {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestRequestsAreDroppedInTime(t *testing.T) { // S21
+	made := time.Unix(1000, 0)
+	pending := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+	if got := Expiry(pending); !got.Equal(made.Add(keepPending)) {
+		t.Errorf("pending: %v", got)
+	}
+	decided := pending.DeepCopy()
+	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{LastUpdateTime: metav1.NewTime(made.Add(time.Minute))}}
+	if got := Expiry(decided); !got.Equal(made.Add(time.Minute + keepDecided)) {
+		t.Errorf("decided: %v", got)
+	}
+}
