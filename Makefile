@@ -90,7 +90,7 @@ demo: build test-tools ## Bring up a cluster of three local machines and a workl
 	$(SUDO) $(BIN)/demo up
 
 .PHONY: demo-down
-demo-down: test-tools ## Take the demo down; nothing is left behind
+demo-down: test-tools ## Take the demo down; nothing is left behind but the lab's cache
 	$(SUDO) $(BIN)/demo down
 
 .PHONY: bench
@@ -102,5 +102,6 @@ size: build ## Say what each binary weighs
 	@ls -l --block-size=K $(BIN) $(BIN)/cni | awk 'NF > 8 {print $$9, $$5}' | column -t
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove what was built, and the lab's cache
 	rm -rf $(BIN)
+	$(SUDO) rm -rf /var/cache/clusterctl-lab

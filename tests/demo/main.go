@@ -119,5 +119,9 @@ func down(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	return lab.Down(ctx)
+	if err := lab.Down(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("The demo is gone. Kept for the next time: %s (the machines' root file system); make clean removes it.\n", machines.CacheDir)
+	return nil
 }

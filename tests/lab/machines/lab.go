@@ -142,7 +142,10 @@ func Open(name string) (*Lab, error) {
 	return lab, nil
 }
 
-// Down ends every machine and removes all that Up made but the root file system's cache.
+// CacheDir holds the machines' root file system, which is built once and kept.
+const CacheDir = cacheDir
+
+// Down ends every machine and removes all that Up made but CacheDir.
 func (l *Lab) Down(ctx context.Context) error {
 	var errs []error
 	for _, m := range l.Machines {
@@ -156,6 +159,7 @@ func (l *Lab) Down(ctx context.Context) error {
 		errs = append(errs, command(ctx, "ip", "netns", "del", "lab-"+l.Name))
 	}
 	errs = append(errs, os.RemoveAll(l.dir()))
+	_ = os.Remove(labsDir) // when it was the last lab
 	return errors.Join(errs...)
 }
 
