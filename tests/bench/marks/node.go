@@ -89,17 +89,31 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 	if err != nil {
 		return 0, err
 	}
+	var took time.Duration
 	for e := range events.ResultChan() {
 		pod, ok := e.Object.(*corev1.Pod)
-		if !ok || e.Type == watch.Deleted {
+		switch {
+		case !ok:
 			return 0, fmt.Errorf("pod %s: unexpected %s", name, e.Type)
-		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				took := time.Since(started)
-				return took, pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
+		case e.Type == watch.Deleted:
+			return took, nil
+		case took == 0 && ready(pod):
+			took = time.Since(started)
+			// The next pod begins when this one is gone, so that its end is not measured too.
+			second := int64(1)
+			if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &second}); err != nil {
+				return 0, err
 			}
 		}
 	}
-	return 0, fmt.Errorf("pod %s did not get ready: %w", name, ctx.Err())
+	return 0, fmt.Errorf("pod %s did not get ready and go: %w", name, ctx.Err())
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
