@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"clusterctl/hcl/config"
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
@@ -180,9 +181,4 @@ func readSaved(args []string) (*plan.Saved, error) {
 	return &saved, nil
 }
 
-func mask(text string, secrets []string) string {
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, "(sensitive)")
-	}
-	return text
-}
+func mask(text string, secrets []string) string { return config.Mask(text, secrets) }

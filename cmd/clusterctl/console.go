@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/spf13/cobra"
+	"github.com/zclconf/go-cty/cty"
 )
 
 func newConsole() *cobra.Command {
@@ -40,17 +41,13 @@ func newConsole() *cobra.Command {
 							fmt.Fprintln(c.OutOrStdout(), "(known only later)")
 							continue
 						}
-						out := string(hclwrite.Format(hclwrite.TokensForValue(v).Bytes()))
-						for _, secret := range configuration.Cluster.Secrets {
-							out = strings.ReplaceAll(out, secret, "(sensitive)")
-						}
-						fmt.Fprintln(c.OutOrStdout(), out)
+						fmt.Fprintln(c.OutOrStdout(), string(hclwrite.Format(tokens(v).Bytes())))
 						continue
 					}
 				}
 				failed = true
 				for _, d := range diags {
-					fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", d.Summary, d.Detail)
+					fmt.Fprintln(c.ErrOrStderr(), mask(d.Summary+": "+d.Detail, configuration.Cluster.Secrets))
 				}
 			}
 			if err := lines.Err(); err != nil {
@@ -64,4 +61,27 @@ func newConsole() *cobra.Command {
 	}
 	flags.add(c)
 	return c
+}
+
+// tokens writes a value as the language does, without what is sensitive in it.
+func tokens(v cty.Value) hclwrite.Tokens {
+	switch ty := v.Type(); {
+	case v.IsMarked():
+		return hclwrite.Tokens{{Type: hclsyntax.TokenIdent, Bytes: []byte("(sensitive value)")}}
+	case !v.ContainsMarked():
+		return hclwrite.TokensForValue(v)
+	case ty.IsObjectType() || ty.IsMapType():
+		var list []hclwrite.ObjectAttrTokens
+		for it := v.ElementIterator(); it.Next(); {
+			key, e := it.Element()
+			list = append(list, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(key), Value: tokens(e)})
+		}
+		return hclwrite.TokensForObject(list)
+	}
+	var list []hclwrite.Tokens
+	for it := v.ElementIterator(); it.Next(); {
+		_, e := it.Element()
+		list = append(list, tokens(e))
+	}
+	return hclwrite.TokensForTuple(list)
 }

@@ -6,12 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"clusterctl/hcl/block"
+	"clusterctl/hcl/config"
 	"clusterctl/hcl/load"
 )
 
 func newOutput() *cobra.Command {
 	var flags configFlags
 	var asJSON bool
+	var raw string
 	c := &cobra.Command{
 		Use:   "output [FOLDER|FILE]",
 		Short: "Print the configuration's outputs",
@@ -21,11 +24,15 @@ func newOutput() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if raw != "" {
+				return printRaw(c, configuration, raw)
+			}
 			return printOutputs(c, configuration, asJSON)
 		},
 	}
 	flags.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON, sensitive ones too")
+	c.Flags().StringVar(&raw, "raw", "", "only the text of the output with this `name`, also of a sensitive one")
 	return c
 }
 
@@ -51,15 +58,33 @@ func printOutputs(c *cobra.Command, configuration *load.Configuration, asJSON bo
 		return nil
 	}
 	for _, o := range configuration.Cluster.Outputs {
-		text := "(sensitive)"
+		text := config.Hidden
 		if !o.Sensitive {
 			value, err := json.Marshal(o.Value)
 			if err != nil {
 				return err
 			}
-			text = mask(string(value), configuration.Cluster.Secrets)
+			text = string(value)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s = %s\n", o.Name, text)
 	}
 	return nil
+}
+
+// printRaw prints a text, number or bool as scripts want it: nothing around it.
+func printRaw(c *cobra.Command, configuration *load.Configuration, name string) error {
+	var names []string
+	for _, o := range configuration.Cluster.Outputs {
+		if o.Name != name {
+			names = append(names, o.Name)
+			continue
+		}
+		switch o.Value.(type) {
+		case nil, map[string]any, []any:
+			return fmt.Errorf("output %q is neither text nor a number: -json prints it", name)
+		}
+		_, err := fmt.Fprint(c.OutOrStdout(), o.Value)
+		return err
+	}
+	return fmt.Errorf("there is no output %q.%s", name, block.Suggest(name, names))
 }

@@ -39,7 +39,7 @@ func newPlan() *cobra.Command {
 				return err
 			}
 			if out != "" {
-				if err := flags.save(out, args, destroy, prepared); err != nil {
+				if err := flags.save(out, args, destroy, prepared, configuration.Cluster.Secrets); err != nil {
 					return err
 				}
 			}
@@ -72,11 +72,11 @@ func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy b
 // show writes a plan for people, or as JSON.
 func (f *runFlags) show(w io.Writer, c *config.Cluster, p *plan.Plan) error {
 	if f.json {
-		text, err := json.Marshal(p)
+		text, err := json.Marshal(p.Masked(c.Secrets))
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(w, mask(string(text), c.Secrets))
+		_, err = fmt.Fprintln(w, config.MaskJSON(string(text), c.Secrets))
 		return err
 	}
 	color := false
@@ -86,10 +86,10 @@ func (f *runFlags) show(w io.Writer, c *config.Cluster, p *plan.Plan) error {
 	return p.Print(w, plan.Style{Color: color, Secrets: c.Secrets})
 }
 
-func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
+func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared, secrets []string) error {
 	saved := plan.Saved{
 		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
-		Targets: f.targets, Excludes: f.excludes, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan,
+		Targets: f.targets, Excludes: f.excludes, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(secrets),
 	}
 	if len(args) > 0 {
 		saved.Path = args[0]

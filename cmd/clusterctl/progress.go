@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
 	"clusterctl/provision/step"
@@ -33,9 +34,16 @@ func (p *progress) say(e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.json {
-		text, err := json.Marshal(e)
-		if err == nil {
-			p.write(string(text))
+		if e.Object != nil {
+			masked := (&plan.Plan{Objects: []plan.Object{*e.Object}}).Masked(p.secrets)
+			e.Object = &masked.Objects[0]
+		}
+		if e.Change != nil {
+			masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).Masked(p.secrets)
+			e.Change = &masked.Machines[0].Changes[0]
+		}
+		if text, err := json.Marshal(e); err == nil {
+			fmt.Fprintln(p.w, config.MaskJSON(string(text), p.secrets))
 		}
 		return
 	}

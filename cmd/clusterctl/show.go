@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 )
 
@@ -32,14 +34,19 @@ func newShow() *cobra.Command {
 				}
 				secrets = configuration.Cluster.Secrets
 				copied := *configuration.Cluster
-				copied.Secrets = nil
+				copied.Secrets, copied.Outputs = nil, slices.Clone(copied.Outputs)
+				for i := range copied.Outputs {
+					if copied.Outputs[i].Sensitive {
+						copied.Outputs[i].Value = config.Hidden
+					}
+				}
 				value = copied
 			}
 			text, err := json.MarshalIndent(value, "", "  ")
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), mask(string(text), secrets))
+			fmt.Fprintln(c.OutOrStdout(), config.MaskJSON(string(text), secrets))
 			return nil
 		},
 	}

@@ -51,6 +51,8 @@ type Context struct {
 	Path   func(path string) string                    // path relative to the configuration
 	Glob   func(pattern string) ([]string, error)      // files, sorted
 	YAML   func(path string) ([]map[string]any, error) // objects of a file
+
+	Secrets []string // texts that had the mark Sensitive, of the block that is decoded
 }
 
 // Schema is the top level of a file.

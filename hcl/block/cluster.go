@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -45,7 +44,7 @@ type runtimeBlock struct {
 
 func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw clusterBlock
-	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	diags := x.decode(b.Body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}

@@ -69,6 +69,9 @@ func expand(x *Context, b *hcl.Block) ([]instance, hcl.Body, hcl.Diagnostics) {
 		if more.HasErrors() {
 			return nil, rest, diags
 		}
+		if v.ContainsMarked() {
+			return nil, rest, append(diags, secretRepeat("count", count))
+		}
 		v, err := convert.Convert(v, cty.Number)
 		if err != nil || v.IsNull() || !v.IsKnown() {
 			return nil, rest, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number."))
@@ -88,6 +91,9 @@ func expand(x *Context, b *hcl.Block) ([]instance, hcl.Body, hcl.Diagnostics) {
 		if more.HasErrors() {
 			return nil, rest, diags
 		}
+		if v.IsMarked() {
+			return nil, rest, append(diags, secretRepeat("for_each", each))
+		}
 		list, problem := eachOf(v)
 		if problem != "" {
 			return nil, rest, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid for_each", Detail: problem, Subject: each.Expr.Range().Ptr(), Expression: each.Expr, EvalContext: x.Eval})
@@ -95,6 +101,12 @@ func expand(x *Context, b *hcl.Block) ([]instance, hcl.Body, hcl.Diagnostics) {
 		return list, rest, diags
 	}
 	return []instance{{kind: once}}, rest, diags
+}
+
+// secretRepeat refuses a sensitive value: keys and their number are names, which are shown.
+func secretRepeat(what string, a *hcl.Attribute) *hcl.Diagnostic {
+	return fail(a.Expr.Range().Ptr(), "Sensitive value in "+what,
+		"%s says what things are called and how many there are, and that is shown. Take it from something that is not sensitive; nonsensitive(…) says that a value may be shown.", what)
 }
 
 func eachOf(v cty.Value) ([]instance, string) {

@@ -2,7 +2,6 @@ package block
 
 import (
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 
 	"clusterctl/hcl/config"
@@ -17,7 +16,7 @@ const Registry = "clusterctl.local"
 
 func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw imageBlock
-	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	diags := x.decode(b.Body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}

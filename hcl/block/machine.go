@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -80,7 +79,7 @@ var notInNames = regexp.MustCompile(`[^a-z0-9-]+`)
 
 func decodeOneMachine(x *Context, b *hcl.Block, body hcl.Body, i instance) (config.Machine, hcl.Diagnostics) {
 	var raw machineBlock
-	diags := gohcl.DecodeBody(body, i.eval(x.Eval), &raw)
+	diags := x.decode(body, i.eval(x.Eval), &raw)
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 
 	"clusterctl/hcl/config"
@@ -19,7 +18,7 @@ type manifestsBlock struct {
 // is an error: it is a slip more often than a wish.
 func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw manifestsBlock
-	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	diags := x.decode(b.Body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
@@ -40,6 +39,9 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 				continue
 			}
 			for i, o := range objects {
+				if err := checkObject(o); err != nil {
+					diags = append(diags, fail(at, "Invalid manifest", "%s, object %d: %s", file, i+1, sentence(err)))
+				}
 				c.Objects = append(c.Objects, config.Object{
 					Address: fmt.Sprintf("manifests.%s[%s#%d]", b.Labels[0], filepath.Base(file), i+1),
 					Content: o, Source: config.Source{File: file, Line: 1},

@@ -3,6 +3,9 @@ package block
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -16,7 +19,7 @@ import (
 // the fields of metadata; every other attribute is a field of the object.
 func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	apiVersion, kind, name := b.Labels[0], b.Labels[1], b.Labels[2]
-	attributes, diags := b.Body.JustAttributes()
+	attributes, diags := x.open(b.Body).JustAttributes()
 	if diags.HasErrors() {
 		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Block inside an object", "An object's fields are written as attributes: spec = { … }."))
 	}
@@ -57,8 +60,46 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if ns, ok := metadata["namespace"].(string); ok {
 		address = fmt.Sprintf("object.%s.%s.%s/%s", apiVersion, kind, ns, name)
 	}
+	if !diags.HasErrors() {
+		diags = append(diags, checkFields(b, attributes, content)...)
+	}
 	c.Objects = append(c.Objects, config.Object{Address: address, Content: content, Source: source(b)})
 	return cty.NilVal, diags
+}
+
+// checkFields checks the object, and finds the attribute that is wrong by leaving out the
+// others.
+func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any) (diags hcl.Diagnostics) {
+	version, kind := content["apiVersion"], content["kind"]
+	if _, err := checkKind(b.Labels[0], b.Labels[1]); err != nil {
+		return hcl.Diagnostics{fail(b.LabelRanges[1].Ptr(), "Unknown kind", "%s", sentence(err))}
+	}
+	all := checkObject(content)
+	if all == nil {
+		return nil
+	}
+	for _, field := range slices.Sorted(maps.Keys(attributes)) {
+		name := field
+		if field == "namespace" || field == "labels" || field == "annotations" {
+			name = "metadata"
+		}
+		if err := checkObject(map[string]any{"apiVersion": version, "kind": kind, name: content[name]}); err != nil {
+			diags = append(diags, fail(attributes[field].Range.Ptr(), "Invalid object", "%s", sentence(err)))
+		}
+	}
+	if len(diags) == 0 {
+		diags = append(diags, fail(b.DefRange.Ptr(), "Invalid object", "%s", sentence(all)))
+	}
+	return diags
+}
+
+// sentence ends an error as diagnostics end.
+func sentence(err error) string {
+	text := err.Error()
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
 }
 
 // Plain returns a value as encoding/json would: maps, slices, strings, float64 or

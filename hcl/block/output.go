@@ -2,7 +2,6 @@ package block
 
 import (
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 
 	"clusterctl/hcl/config"
@@ -11,21 +10,32 @@ import (
 type outputBlock struct {
 	Value       hcl.Expression `hcl:"value" doc:"Any expression."`
 	Description string         `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool           `hcl:"sensitive,optional" doc:"Not shown; output -json has it." default:"false"`
+	Sensitive   bool           `hcl:"sensitive,optional" doc:"Not shown: output -raw NAME and output -json have it. Needed when the value comes from a sensitive variable." default:"false"`
 }
 
 func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw outputBlock
-	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	diags := x.decode(b.Body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
-	v, more := raw.Value.Value(x.Eval)
+	expr := raw.Value
+	if opened, ok := expr.(openExpression); ok {
+		expr = opened.Expression
+	}
+	v, more := expr.Value(x.Eval)
 	diags = append(diags, more...)
 	if more.HasErrors() {
 		return cty.NilVal, diags
 	}
-	plain, err := Plain(v)
+	if v.ContainsMarked() && !raw.Sensitive {
+		return cty.NilVal, append(diags, fail(expr.Range().Ptr(), "Output of a sensitive value",
+			"The value comes from a sensitive variable. Write sensitive = true in output %q: then it is shown only by output -raw %s and output -json. Or say with nonsensitive(…) that it may be shown.", b.Labels[0], b.Labels[0]))
+	}
+	if raw.Sensitive {
+		v = v.Mark(Sensitive)
+	}
+	plain, err := Plain(x.unmark(v))
 	if err != nil {
 		return cty.NilVal, append(diags, fail(raw.Value.Range().Ptr(), "Invalid output", "%v.", err))
 	}

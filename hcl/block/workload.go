@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -45,7 +44,7 @@ type serviceBlock struct {
 
 func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw workloadBlock
-	diags := gohcl.DecodeBody(b.Body, x.Eval, &raw)
+	diags := x.decode(b.Body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}

@@ -8,10 +8,15 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"clusterctl/hcl/config"
 )
 
 // Print writes diagnostics with the lines that they are about.
 func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, color bool) error {
+	for _, d := range diags { // functions quote what they were given
+		d.Summary, d.Detail = config.Mask(d.Summary, c.Cluster.Secrets), config.Mask(d.Detail, c.Cluster.Secrets)
+	}
 	if c.hidden {
 		// The writer shows the values of the references in an expression.
 		for _, d := range diags {

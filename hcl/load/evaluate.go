@@ -34,7 +34,8 @@ type node struct {
 	block      *hcl.Block     // of a block
 	expr       hcl.Expression // of a local
 	variable   *variable
-	state      int // 0 waiting, 1 under way, 2 done
+	state      int  // 0 waiting, 1 under way, 2 done
+	failed     bool // it, or what it needs, is wrong, and that has been said
 }
 
 // The names at the start of references.
@@ -114,7 +115,7 @@ func (e *evaluator) evaluate(key string, given map[string]givenValue, path []str
 		diags = append(diags, e.resolve(t, key, given, append(path, key))...)
 	}
 	value := cty.DynamicVal
-	if !diags.HasErrors() {
+	if !diags.HasErrors() && !e.needsFailed(n) {
 		var more hcl.Diagnostics
 		switch {
 		case n.variable != nil:
@@ -123,10 +124,15 @@ func (e *evaluator) evaluate(key string, given map[string]givenValue, path []str
 			value, more = n.expr.Value(e.scope())
 		default:
 			t, _ := block.Find(n.root)
-			e.context.Eval = e.scope()
+			e.context.Eval, e.context.Secrets = e.scope(), nil
 			value, more = t.Decode(e.context, n.block, e.c.Cluster)
+			value = block.Remark(value, e.context.Secrets)
+			e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, e.context.Secrets...)
 		}
 		diags = append(diags, more...)
+		n.failed = diags.HasErrors()
+	} else {
+		n.failed = true
 	}
 	if value == cty.NilVal {
 		return diags
@@ -135,6 +141,22 @@ func (e *evaluator) evaluate(key string, given map[string]givenValue, path []str
 		e.values[n.root][n.name] = value
 	}
 	return diags
+}
+
+// needsFailed reports whether something that a node refers to is wrong: what would be
+// said of the node then is only that.
+func (e *evaluator) needsFailed(n *node) bool {
+	for _, t := range n.references() {
+		if len(t) < 2 {
+			continue
+		}
+		if step, ok := t[1].(hcl.TraverseAttr); ok {
+			if other := e.nodes[t.RootName()+"."+step.Name]; other != nil && other != n && other.failed {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // resolve evaluates what a reference is about, or says that there is no such thing.

@@ -6,6 +6,8 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"clusterctl/hcl/block"
 )
 
 // Functions returns the functions of the language: Terraform's, by the same names.
@@ -42,7 +44,7 @@ func Functions(dir string) map[string]function.Function {
 
 		"tostring": to(cty.String), "tonumber": to(cty.Number), "tobool": to(cty.Bool),
 		"tolist": to(cty.List(cty.DynamicPseudoType)), "toset": to(cty.Set(cty.DynamicPseudoType)), "tomap": to(cty.Map(cty.DynamicPseudoType)),
-		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": sameFunc, "sensitive": sameFunc,
+		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "nonsensitive": marking(false), "sensitive": marking(true),
 
 		"abspath": absPathFunc, "basename": baseNameFunc, "dirname": dirNameFunc, "pathexpand": pathExpandFunc,
 	}
@@ -74,11 +76,20 @@ func to(want cty.Type) function.Function {
 	})
 }
 
-var sameFunc = function.New(&function.Spec{
-	Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true}},
-	Type:   func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
-	Impl:   func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
-})
+// marking makes the functions that hide a value, or say that it may be shown.
+func marking(hide bool) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true, AllowDynamicType: true, AllowMarked: true}},
+		Type:   func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			if hide {
+				return args[0].Mark(block.Sensitive), nil
+			}
+			v, _ := args[0].UnmarkDeep()
+			return v, nil
+		},
+	})
+}
 
 // text makes a function of strings.
 func text(n int, f func(args []string) (string, error)) function.Function {

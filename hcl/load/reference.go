@@ -59,7 +59,7 @@ var meanings = map[string]string{
 	"file": "Content of a text file.", "filebase64": "Content of a file, as base64.", "fileexists": "Whether there is a file.", "fileset": "Files of a folder that match a pattern.", "templatefile": "A file as a template with these variables.",
 	"filemd5": "MD5 digest of a file, in hex.", "filesha1": "SHA-1 digest of a file, in hex.", "filesha256": "SHA-256 digest of a file, in hex.", "filesha512": "SHA-512 digest of a file, in hex.",
 	"length": "How many elements or characters there are.", "lookup": "An element of a map, or a default.",
-	"sensitive": "The value as it is; for configurations written for Terraform.", "nonsensitive": "The value as it is; for configurations written for Terraform.",
+	"sensitive": "The value, not to be shown, nor what is made of it.", "nonsensitive": "A sensitive value, or what is made of one, that may be shown.",
 	"tobool": "Converted to bool.", "tolist": "Converted to a list.", "tomap": "Converted to a map.", "tonumber": "Converted to a number.", "toset": "Converted to a set.", "tostring": "Converted to a string.",
 	"urlencode": "A text for use in a URL.", "yamldecode": "A value from YAML.", "yamlencode": "A value as YAML.",
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -46,6 +47,12 @@ type givenValue struct {
 	at    *hcl.Range
 }
 
+// The words of types, and how a diagnostic quotes one that is not.
+var (
+	typeWords = []string{"string", "number", "bool", "any", "list", "set", "map", "object", "tuple", "optional"}
+	quoted    = regexp.MustCompile(`"(\w+)"`)
+)
+
 func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 	content, diags := b.Body.Content(&hcl.BodySchema{
 		Attributes: []hcl.AttributeSchema{{Name: "type"}, {Name: "default"}, {Name: "description"}, {Name: "sensitive"}, {Name: "nullable"}},
@@ -55,6 +62,11 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 	if a, ok := content.Attributes["type"]; ok {
 		var more hcl.Diagnostics
 		v.ty, v.defaults, more = typeexpr.TypeConstraintWithDefaults(a.Expr)
+		for _, d := range more {
+			if word := quoted.FindStringSubmatch(d.Detail); word != nil {
+				d.Detail += block.Suggest(word[1], typeWords)
+			}
+		}
 		diags = append(diags, more...)
 	}
 	v.fallback = content.Attributes["default"]
@@ -176,7 +188,8 @@ func (e *evaluator) variable(n *node, given map[string]givenValue) (cty.Value, h
 	}
 	if v.sensitive {
 		e.c.hidden = true
-		e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, secrets(value)...)
+		e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, block.Texts(value)...)
+		value = value.Mark(block.Sensitive)
 	}
 	return value, append(diags, e.validate(n, v, value, at)...)
 }
@@ -189,6 +202,7 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 		if more.HasErrors() {
 			continue
 		}
+		result, _ = result.UnmarkDeep()
 		result, err := convert.Convert(result, cty.Bool)
 		if err != nil || result.IsNull() || !result.IsKnown() {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid condition", Detail: "A validation's condition must be true or false.", Subject: rule.condition.Range().Ptr()})
@@ -199,6 +213,9 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 		}
 		message, more := rule.message.Value(scope)
 		diags = append(diags, more...)
+		if message.ContainsMarked() {
+			message = cty.StringVal("The value is not valid. The rule's message has the sensitive value in it and is not shown.")
+		}
 		if text, err := convert.Convert(message, cty.String); err == nil && !text.IsNull() && text.IsKnown() {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value for variable " + n.name, Detail: text.AsString(), Subject: at})
 		}
@@ -219,15 +236,4 @@ func parseText(text string, ty cty.Type) cty.Value {
 		}
 	}
 	return cty.StringVal(text)
-}
-
-// secrets returns the texts in a value that are long enough to be told from others.
-func secrets(v cty.Value) (list []string) {
-	_ = cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
-		if e.Type() == cty.String && e.IsKnown() && !e.IsNull() && len(e.AsString()) >= 4 {
-			list = append(list, e.AsString())
-		}
-		return true, nil
-	})
-	return list
 }

@@ -19,7 +19,7 @@ machine.node["n2"]              change    restart kubelet
   ~ unit      kubelet.service  restart, for config.yaml
 workload.web                    change    roll 3 pods
   ~ ConfigMap shop/web
-      data.index.html: "a" → "(sensitive)"
+      data.index.html: (sensitive) → (sensitive)
   ~ Deployment shop/web
       spec.template.spec.containers[web].image: "a" → "b"
 

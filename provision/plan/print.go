@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/step"
 )
 
@@ -17,6 +18,7 @@ type Style struct {
 
 // Print writes a plan for people.
 func (p *Plan) Print(w io.Writer, s Style) error {
+	p = p.Masked(s.Secrets)
 	out := &strings.Builder{}
 	for _, m := range p.Machines {
 		if m.Action == None {
@@ -61,11 +63,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 		out.WriteString(strings.Join(facts, " ") + "\n")
 	}
 	out.WriteString(p.Summary() + "\n")
-	text := out.String()
-	for _, secret := range s.Secrets {
-		text = strings.ReplaceAll(text, secret, "(sensitive)")
-	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, config.Mask(out.String(), s.Secrets))
 	return err
 }
 

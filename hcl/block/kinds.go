@@ -1,0 +1,95 @@
+package block
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	strict "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// strictly decodes the kinds of Kubernetes' own groups, and refuses fields that they
+// do not have.
+var strictly = strict.NewSerializerWithOptions(strict.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, strict.SerializerOptions{Strict: true})
+
+// checkObject says what is wrong with an object of one of Kubernetes' own groups, so
+// that it does not stop a run half way. Other groups are known to the cluster alone.
+func checkObject(content map[string]any) error {
+	version, _ := content["apiVersion"].(string)
+	kind, _ := content["kind"].(string)
+	if known, err := checkKind(version, kind); !known || err != nil {
+		return err
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	_, _, err = strictly.Decode(text, nil, nil)
+	if err == nil {
+		return nil
+	}
+	if problems, ok := runtime.AsStrictDecodingError(err); ok {
+		var list []string
+		for _, p := range problems.Errors() {
+			list = append(list, p.Error())
+		}
+		return fmt.Errorf("%s %s: %s", version, kind, strings.Join(list, ", "))
+	}
+	return fmt.Errorf("%s %s: %s", version, kind, plainly(err.Error()))
+}
+
+// checkKind reports whether a kind is one of Kubernetes' own, and what is wrong when only
+// its group is.
+func checkKind(version, kind string) (bool, error) {
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return false, fmt.Errorf("%q is not an API version, as \"v1\" or \"apps/v1\"", version)
+	}
+	if scheme.Scheme.Recognizes(gv.WithKind(kind)) {
+		return true, nil
+	}
+	versions := scheme.Scheme.PrioritizedVersionsForGroup(gv.Group)
+	if len(versions) == 0 {
+		groups := map[string]bool{}
+		for _, v := range scheme.Scheme.PrioritizedVersionsAllGroups() {
+			groups[v.Group] = true
+		}
+		if hint := Suggest(gv.Group, slices.Sorted(maps.Keys(groups))); hint != "" && !strings.Contains(gv.Group, ".") {
+			return false, fmt.Errorf("there is no API group %q.%s", gv.Group, strings.TrimSuffix(hint, "."))
+		}
+		return false, nil
+	}
+	var elsewhere, kinds []string
+	for _, v := range versions {
+		if scheme.Scheme.Recognizes(v.WithKind(kind)) {
+			elsewhere = append(elsewhere, v.String())
+		}
+	}
+	if len(elsewhere) > 0 {
+		return false, fmt.Errorf("%s has no kind %s; it is in %s", version, kind, strings.Join(elsewhere, " and "))
+	}
+	for name := range scheme.Scheme.KnownTypes(gv) {
+		if !strings.HasSuffix(name, "List") && !strings.HasSuffix(name, "Options") && name != "WatchEvent" {
+			kinds = append(kinds, name)
+		}
+	}
+	slices.Sort(kinds)
+	return false, fmt.Errorf("%s has no kind %q.%s", version, kind, Suggest(kind, kinds))
+}
+
+// plainly turns the decoder's words into the language's.
+func plainly(text string) string {
+	if _, rest, ok := strings.Cut(text, "json: cannot unmarshal "); ok {
+		given, field, ok := strings.Cut(rest, " into Go struct field ")
+		path, want, typed := strings.Cut(field, " of type ")
+		if _, inner, nested := strings.Cut(path, "."); ok && typed && nested {
+			return fmt.Sprintf("%s is of type %s, not %s", inner, want, given)
+		}
+	}
+	return text
+}

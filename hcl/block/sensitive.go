@@ -1,0 +1,136 @@
+package block
+
+import (
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+)
+
+// Sensitive marks values that come from a sensitive variable. The mark goes along
+// through functions and templates.
+const Sensitive = "sensitive"
+
+// decode reads a body into a struct. Structs have no marks: what was marked is noted
+// as a secret instead.
+func (x *Context) decode(body hcl.Body, eval *hcl.EvalContext, into any) hcl.Diagnostics {
+	return gohcl.DecodeBody(x.open(body), eval, into)
+}
+
+// open returns the body with values that have no marks.
+func (x *Context) open(body hcl.Body) hcl.Body { return openBody{body, x} }
+
+// unmark takes the marks off a value, and notes every text and number under them.
+func (x *Context) unmark(v cty.Value) cty.Value {
+	plain, marked := v.UnmarkDeepWithPaths()
+	for _, m := range marked {
+		if part, err := m.Path.Apply(plain); err == nil {
+			x.Secrets = append(x.Secrets, Texts(part)...)
+		} else { // an element of a set has no path of its own
+			x.Secrets = append(x.Secrets, Texts(plain)...)
+		}
+	}
+	return plain
+}
+
+// Texts returns the texts and numbers in a value, as they would be printed.
+func Texts(v cty.Value) (list []string) {
+	v, _ = v.UnmarkDeep()
+	_ = cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
+		if text, ok := textOf(e); ok {
+			list = append(list, text)
+		}
+		return true, nil
+	})
+	return list
+}
+
+func textOf(v cty.Value) (string, bool) {
+	if v.Type() != cty.String && v.Type() != cty.Number || !v.IsKnown() || v.IsNull() {
+		return "", false
+	}
+	v, err := convert.Convert(v, cty.String)
+	if err != nil || v.AsString() == "" {
+		return "", false
+	}
+	return v.AsString(), true
+}
+
+// Remark marks what a block gives to expressions where it is, or has in it, one of the
+// secrets that were in the block.
+func Remark(v cty.Value, secrets []string) cty.Value {
+	if len(secrets) == 0 || v == cty.NilVal {
+		return v
+	}
+	marked, err := cty.Transform(v, func(_ cty.Path, e cty.Value) (cty.Value, error) {
+		text, ok := textOf(e)
+		for _, s := range secrets {
+			if ok && (text == s || len(s) > 3 && strings.Contains(text, s)) {
+				return e.Mark(Sensitive), nil
+			}
+		}
+		return e, nil
+	})
+	if err != nil {
+		return v.Mark(Sensitive)
+	}
+	return marked
+}
+
+// openBody is a body whose expressions give values without marks.
+type openBody struct {
+	hcl.Body
+	x *Context
+}
+
+func (b openBody) Content(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Diagnostics) {
+	content, diags := b.Body.Content(s)
+	return b.content(content), diags
+}
+
+func (b openBody) PartialContent(s *hcl.BodySchema) (*hcl.BodyContent, hcl.Body, hcl.Diagnostics) {
+	content, rest, diags := b.Body.PartialContent(s)
+	return b.content(content), openBody{rest, b.x}, diags
+}
+
+func (b openBody) JustAttributes() (hcl.Attributes, hcl.Diagnostics) {
+	attributes, diags := b.Body.JustAttributes()
+	return b.attributes(attributes), diags
+}
+
+func (b openBody) content(c *hcl.BodyContent) *hcl.BodyContent {
+	if c == nil {
+		return nil
+	}
+	opened := *c
+	opened.Attributes = b.attributes(c.Attributes)
+	opened.Blocks = nil
+	for _, inner := range c.Blocks {
+		copied := *inner
+		copied.Body = openBody{inner.Body, b.x}
+		opened.Blocks = append(opened.Blocks, &copied)
+	}
+	return &opened
+}
+
+func (b openBody) attributes(list hcl.Attributes) hcl.Attributes {
+	opened := hcl.Attributes{}
+	for name, a := range list {
+		copied := *a
+		copied.Expr = openExpression{a.Expr, b.x}
+		opened[name] = &copied
+	}
+	return opened
+}
+
+type openExpression struct {
+	hcl.Expression
+	x *Context
+}
+
+func (e openExpression) Value(eval *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := e.Expression.Value(eval)
+	return e.x.unmark(v), diags
+}

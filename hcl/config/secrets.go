@@ -1,0 +1,84 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Hidden stands where a sensitive value would be.
+const Hidden = "(sensitive)"
+
+// shortest is the length from which a text is told from others wherever it occurs.
+// A shorter one is hidden only where it is a whole value.
+const shortest = 4
+
+// Mask replaces every secret in a text, also where it is written as in JSON.
+func Mask(text string, secrets []string) string {
+	for _, s := range forms(secrets) {
+		text = strings.ReplaceAll(text, s, Hidden)
+	}
+	return text
+}
+
+// MaskJSON is Mask for JSON, which it keeps valid: a number becomes a string.
+func MaskJSON(text string, secrets []string) string {
+	for _, s := range secrets {
+		if len(s) >= shortest && json.Valid([]byte(s)) {
+			number := regexp.MustCompile(`([:\[,]\s*)` + regexp.QuoteMeta(s) + `(\s*[,}\]])`)
+			text = number.ReplaceAllString(text, `${1}"`+Hidden+`"${2}`)
+		}
+	}
+	return Mask(text, secrets)
+}
+
+// HasSecret reports whether a secret is in a text, or is all of it, or whether a text that was
+// cut short ends in the beginning of one.
+func HasSecret(text string, secrets []string) bool {
+	whole := strings.Trim(text, `"`)
+	if slices.Contains(secrets, whole) && whole != "" {
+		return true
+	}
+	start, short := strings.CutSuffix(text, "…")
+	for _, s := range forms(secrets) {
+		if strings.Contains(text, s) {
+			return true
+		}
+		for n := min(len(s), len(start)); short && n >= shortest; n-- {
+			if strings.HasSuffix(start, s[:n]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// forms are the ways in which secrets are written, the longest first, since one may be
+// part of another.
+func forms(secrets []string) []string {
+	var list []string
+	for _, s := range secrets {
+		if len(s) < shortest {
+			continue
+		}
+		list = append(list, s)
+		for _, html := range []bool{false, true} {
+			var out bytes.Buffer
+			e := json.NewEncoder(&out)
+			e.SetEscapeHTML(html)
+			if e.Encode(s) == nil {
+				text := strings.TrimSpace(out.String())
+				list = append(list, text[1:len(text)-1])
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return slices.Compact(list)
+}
