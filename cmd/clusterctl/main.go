@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"clusterctl/provision/run"
 )
 
 func main() {
@@ -35,6 +37,8 @@ func execute(ctx context.Context, root *cobra.Command) int {
 		return 0
 	case errors.As(err, &code):
 		return int(code)
+	case errors.Is(err, run.ErrInterrupted):
+		err = run.ErrInterrupted // said once, whatever was told along the way
 	}
 	fmt.Fprintln(root.ErrOrStderr(), "Error:", err)
 	return 1

@@ -29,6 +29,10 @@ type Host interface {
 	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
+	// Mounts returns what is mounted at paths that start so; Unmount takes all of it off,
+	// also what is still in use.
+	Mounts(prefixes ...string) ([]string, error)
+	Unmount(prefixes ...string) error
 	// Network returns which of the nftables tables and network links are there, ClearNetwork removes them.
 	Network(ctx context.Context, tables, links []string) ([]string, error)
 	ClearNetwork(ctx context.Context, tables, links []string) error

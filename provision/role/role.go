@@ -95,7 +95,8 @@ func Clean() []step.Step {
 			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
-	list = append(list, &step.NoPods{}, &step.NoNetwork{Tables: []string{"kube-proxy", "clusterctl-network"}, Links: []string{"cni0"}}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"})
+	list = append(list, &step.NoPods{}, &step.NoNetwork{Tables: []string{"kube-proxy", "clusterctl-network"}, Links: []string{"cni0"}}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"},
+		&step.NoMounts{Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"}})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})
 	}

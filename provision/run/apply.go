@@ -24,6 +24,14 @@ func (p *Prepared) Apply(ctx context.Context) error {
 	if p.Plan.Empty() && !p.Plan.Pending {
 		return nil
 	}
+	err := p.walk(ctx)
+	if err != nil && interrupted(ctx) && !errors.Is(err, ErrInterrupted) {
+		return ErrInterrupted
+	}
+	return err
+}
+
+func (p *Prepared) walk(ctx context.Context) error {
 	e := p.engine
 	if e.Destroy {
 		return p.destroy(ctx)
@@ -131,7 +139,9 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 			break
 		}
 		if !errors.Is(err, agent.ErrLost) || attempt == attempts || ctx.Err() != nil {
-			p.engine.say(Event{Kind: EventFailed, Machine: m.Address, Message: err.Error()})
+			if !interrupted(ctx) {
+				p.engine.say(Event{Kind: EventFailed, Machine: m.Address, Message: err.Error()})
+			}
 			return err
 		}
 		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})
@@ -256,7 +266,7 @@ func (p *Prepared) remove(ctx context.Context, m *machine) error {
 	if m.Has(config.RoleNode) {
 		drain, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
-		if m.dead == nil {
+		if m.dead == nil && m.tended() {
 			if err := p.live.Drain(drain, m.Name); err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
@@ -278,6 +288,12 @@ func (p *Prepared) remove(ctx context.Context, m *machine) error {
 	}
 	p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
 	return p.forget(m)
+}
+
+// tended reports whether the machine's kubelet is still there. When an earlier run has
+// taken it away, after the pods had gone, what they left ends with the node's object.
+func (m *machine) tended() bool {
+	return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" })
 }
 
 const reconcileTimeout = 10 * time.Minute

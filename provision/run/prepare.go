@@ -156,7 +156,11 @@ func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Co
 	g.SetLimit(p.engine.parallelism())
 	for _, m := range list {
 		g.Go(func() error {
-			if err := do(ctx, m); err != nil {
+			err := do(ctx, m)
+			if err != nil && interrupted(ctx) { // how each machine met that says nothing
+				return nil
+			}
+			if err != nil {
 				mu.Lock()
 				errs = append(errs, fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err))
 				mu.Unlock()
@@ -166,6 +170,9 @@ func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Co
 	}
 	_ = g.Wait()
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if interrupted(ctx) {
+		errs = append(errs, ErrInterrupted)
+	}
 	return errors.Join(errs...)
 }
 
@@ -320,7 +327,21 @@ func (p *Prepared) compare(ctx context.Context) error {
 		p.Plan.Pending = true
 		return nil
 	}
-	objects, err := live.Plan(ctx, p.engine.Config, p.State.Objects)
+	declared, before, _ := p.engine.selection(p.State.Objects)
+	objects, err := live.Plan(ctx, declared, before)
+	var refused Refused
+	switch {
+	case !errors.As(err, &refused):
+	case !p.upgrading() || !refused.unknown():
+		return refused
+	default:
+		p.Plan.Pending = true
+		p.Plan.Warnings = append(p.Plan.Warnings, "kinds that only the new release may know are declared, so objects are compared after the machines")
+		return nil
+	}
+	if interrupted(ctx) {
+		return ErrInterrupted
+	}
 	if err != nil {
 		// Certificates are renewed, and daemons repaired, also when the API is down.
 		p.Plan.Pending = true

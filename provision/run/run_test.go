@@ -39,10 +39,11 @@ type fakeLive struct {
 	mu      sync.Mutex
 	drained []string
 	gone    []string
+	refused error
 }
 
 func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, error) {
-	return nil, nil
+	return nil, l.refused
 }
 
 func (l *fakeLive) Apply(context.Context, *config.Cluster, []state.Object, func(plan.Object)) ([]state.Object, error) {

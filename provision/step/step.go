@@ -82,6 +82,7 @@ var Kinds = map[string]func() Step{
 	"no-network":  func() Step { return &NoNetwork{} },
 	"sweep":       func() Step { return &Sweep{} },
 	"no-pods":     func() Step { return &NoPods{} },
+	"no-mounts":   func() Step { return &NoMounts{} },
 	"etcd-former": func() Step { return &EtcdFormer{} },
 	"etcd-join":   func() Step { return &EtcdJoin{} },
 	"etcd-vote":   func() Step { return &EtcdVote{} },

@@ -24,23 +24,31 @@ import (
 // parallel is how many objects are looked at at a time.
 const parallel = 16
 
-// Plan compares all objects with the live ones by what a dry run of applying them gives.
+// Plan compares all objects with the live ones by what a dry run of applying them gives. What
+// the API would refuse is a run.Refused with all of it.
 func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, error) {
 	desired, err := Objects(c)
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]plan.Object, len(desired))
+	entries, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, d := range desired {
 		g.Go(func() error {
 			var err error
-			entries[i], err = l.compare(gctx, d)
+			entries[i], err = l.try(gctx, d)
+			if refuses(err) {
+				failed[i], err = err, nil
+			}
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	err = g.Wait()
+	if refused := refusals(desired, entries, failed); len(refused) > 0 {
+		return nil, refused
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, o := range obsolete(desired, before) {
@@ -66,13 +74,10 @@ func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
 		o.Action = plan.Create
 		return o, nil
 	}
-	client, err := l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace())
+	result, err := l.dryRun(ctx, d)
 	if err != nil {
+		o.Action = plan.Change
 		return o, err
-	}
-	result, err := client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		return o, fmt.Errorf("%s: compare %s %s: %w", d.Address, o.Kind, o.Name, err)
 	}
 	if o.Diff = Diff(live, result); len(o.Diff) > 0 {
 		o.Action, o.Note = plan.Change, consequence(o, live, result)

@@ -26,7 +26,8 @@ const (
 type Desired struct {
 	Address string
 	Object  *unstructured.Unstructured
-	Keep    bool // never pruned: others may depend on it
+	Source  config.Source // of its block, zero for what the cluster itself needs
+	Keep    bool          // never pruned: others may depend on it
 }
 
 func (d Desired) reference() state.Object {
@@ -42,7 +43,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
-		d := Desired{Address: o.Address, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
+		d := Desired{Address: o.Address, Source: o.Source, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
 		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
 			namespaces[d.Object.GetName()] = true
 		}
@@ -52,6 +53,9 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 		objects, err := ofWorkload(w)
 		if err != nil {
 			return nil, fmt.Errorf("workload.%s: %w", w.Name, err)
+		}
+		for i := range objects {
+			objects[i].Source = w.Source
 		}
 		declared = append(declared, objects...)
 	}

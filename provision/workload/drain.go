@@ -21,8 +21,12 @@ var (
 	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
+// unmounting is how long a kubelet gets to let go of pods whose containers have all ended.
+const unmounting = time.Minute
+
 // Drain keeps new pods from a node and evicts those that are there, as fast as their disruption
-// budgets let it. Pods of daemon sets and static pods stay, as with kubectl drain.
+// budgets let it. Pods of daemon sets and static pods stay, as with kubectl drain. A pod has
+// gone when its object has: the kubelet says that it has ended before it unmounts its volumes.
 func (l *Live) Drain(ctx context.Context, node string) error {
 	_, err := l.dynamic.Resource(nodes).Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{FieldManager: Manager})
 	if apierrors.IsNotFound(err) {
@@ -33,34 +37,47 @@ func (l *Live) Drain(ctx context.Context, node string) error {
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+	var since time.Time // no pod runs any more
 	for {
-		left, reason, err := l.evict(ctx, node)
+		running, ended, reason, err := l.evict(ctx, node)
 		if err != nil {
 			return err
 		}
-		if left == 0 {
+		switch {
+		case running+ended == 0:
 			return nil
+		case running > 0:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > unmounting:
+			return nil // what is still mounted is unmounted when the machine is cleaned
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d pods are still on %s: %s", left, node, reason)
+			return fmt.Errorf("%d pods are still on %s: %s", running+ended, node, reason)
 		}
 	}
 }
 
-// evict asks every pod that can go to go, and returns how many are left.
-func (l *Live) evict(ctx context.Context, node string) (left int, reason string, err error) {
+// evict asks every pod that can go to go, and returns how many still run, and how many have
+// ended and are still being cleaned up.
+func (l *Live) evict(ctx context.Context, node string) (running, ended int, reason string, err error) {
 	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
-		return 0, "", fmt.Errorf("list the pods of %s: %w", node, err)
+		return 0, 0, "", fmt.Errorf("list the pods of %s: %w", node, err)
 	}
 	reason = "they are ending"
 	for _, item := range list.Items {
 		if stays(&item) {
 			continue
 		}
-		left++
+		if finished(&item) {
+			ended++
+			continue
+		}
+		running++
 		if item.GetDeletionTimestamp() != nil {
 			continue
 		}
@@ -69,17 +86,17 @@ func (l *Live) evict(ctx context.Context, node string) (left int, reason string,
 			ObjectMeta: metav1.ObjectMeta{Name: item.GetName(), Namespace: item.GetNamespace()},
 		})
 		if err != nil {
-			return left, "", err
+			return running, ended, "", err
 		}
 		_, err = l.dynamic.Resource(pods).Namespace(item.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: eviction}, metav1.CreateOptions{}, "eviction")
 		switch {
 		case apierrors.IsTooManyRequests(err):
 			reason = err.Error() // a budget says: not now
 		case err != nil && !apierrors.IsNotFound(err):
-			return left, "", fmt.Errorf("evict %s: %w", fullName(item.GetNamespace(), item.GetName()), err)
+			return running, ended, "", fmt.Errorf("evict %s: %w", fullName(item.GetNamespace(), item.GetName()), err)
 		}
 	}
-	return left, reason, nil
+	return running, ended, reason, nil
 }
 
 func stays(pod *unstructured.Unstructured) bool {
@@ -91,6 +108,10 @@ func stays(pod *unstructured.Unstructured) bool {
 			return true
 		}
 	}
+	return finished(pod) && pod.GetDeletionTimestamp() == nil
+}
+
+func finished(pod *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"clusterctl/provision/host"
 )
@@ -29,6 +30,7 @@ type Host struct {
 	files  map[string]file
 	units  map[string]host.Unit
 	images map[string]bool
+	mounts []string
 }
 
 type file struct {
@@ -150,13 +152,18 @@ func (h *Host) Rename(from, to string) error {
 	return nil
 }
 
-// RemoveAll removes a file or a tree.
+// RemoveAll removes a file or a tree. A mount point cannot be removed, nor what leads to it.
 func (h *Host) RemoveAll(p string) error {
 	defer h.lock()()
 	h.did("remove %s", p)
 	for name := range h.files {
-		if name == p || strings.HasPrefix(name, p+"/") {
+		if (name == p || strings.HasPrefix(name, p+"/")) && !slices.Contains(h.mounts, name) {
 			delete(h.files, name)
+		}
+	}
+	for _, m := range h.mounts {
+		if m == p || strings.HasPrefix(m, p+"/") {
+			return &fs.PathError{Op: "unlinkat", Path: m, Err: syscall.EBUSY}
 		}
 	}
 	return nil
@@ -294,6 +301,34 @@ func (h *Host) Containers(context.Context) (int, error) { return 0, nil }
 
 // StopContainers has nothing to stop.
 func (h *Host) StopContainers(context.Context) error { return nil }
+
+// Mount mounts something at a path, as the kubelet does for a pod's volume.
+func (h *Host) Mount(p string) {
+	defer h.lock()()
+	h.files[p] = file{info: host.Info{Mode: fs.ModeDir | 0o755}}
+	h.mounts = append(h.mounts, p)
+}
+
+// Mounts returns what Mount has mounted at paths that start so.
+func (h *Host) Mounts(prefixes ...string) ([]string, error) {
+	defer h.lock()()
+	var paths []string
+	for _, m := range h.mounts {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(m, p) }) {
+			paths = append(paths, m)
+		}
+	}
+	return paths, nil
+}
+
+// Unmount is Mount's inverse.
+func (h *Host) Unmount(prefixes ...string) error {
+	defer h.lock()()
+	h.mounts = slices.DeleteFunc(h.mounts, func(m string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(m, p) })
+	})
+	return nil
+}
 
 // Network has none of them.
 func (h *Host) Network(context.Context, []string, []string) ([]string, error) { return nil, nil }

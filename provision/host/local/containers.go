@@ -3,8 +3,6 @@ package local
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -37,7 +35,7 @@ func count(ctx context.Context, conn *grpc.ClientConn) (int, error) {
 	return len(list.GetTasks()), nil
 }
 
-// StopContainers kills every task, deletes it, and unmounts what pods had mounted.
+// StopContainers kills every task and deletes it. What pods had mounted stays.
 func (h *Host) StopContainers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -55,7 +53,7 @@ func (h *Host) StopContainers(ctx context.Context) error {
 			return fmt.Errorf("list containers: %w", err)
 		}
 		if len(list.GetTasks()) == 0 {
-			return unmountBelow("/var/lib/kubelet/pods", "/run/containerd", "/run/netns/cni-")
+			return nil
 		}
 		for _, t := range list.GetTasks() {
 			// A task that is gone, or not yet dead, is met again by the next round.
@@ -68,27 +66,4 @@ func (h *Host) StopContainers(ctx context.Context) error {
 			return fmt.Errorf("stop %d containers: %w", len(list.GetTasks()), ctx.Err())
 		}
 	}
-}
-
-// unmountBelow unmounts everything whose path starts so, the deepest first.
-func unmountBelow(prefixes ...string) error {
-	text, err := readAll("/proc/self/mounts")
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(text, "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
-		if len(fields) < 2 {
-			continue
-		}
-		for _, p := range prefixes {
-			if strings.HasPrefix(filepath.Clean(fields[1]), p) {
-				if err := syscall.Unmount(fields[1], syscall.MNT_DETACH); err != nil {
-					return fmt.Errorf("unmount %s: %w", fields[1], err)
-				}
-			}
-		}
-	}
-	return nil
 }

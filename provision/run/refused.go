@@ -1,0 +1,60 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/step"
+)
+
+// Refused are the objects that the API would not take.
+type Refused []Refusal
+
+// Refusal is one object that the API would not take.
+type Refusal struct {
+	Address string
+	Source  config.Source
+	Kind    string
+	Name    string // namespace/name
+	Unknown bool   // the API does not know the kind
+	Err     error
+}
+
+// Error lists them all.
+func (r Refused) Error() string {
+	lines := []string{"the API would refuse what is declared; nothing was changed:"}
+	for _, one := range r {
+		where := one.Address
+		if one.Source.File != "" {
+			where = fmt.Sprintf("%s (%s:%d)", one.Address, one.Source.File, one.Source.Line)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s %s: %v", where, one.Kind, one.Name, one.Err))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// unknown reports whether all of them are of kinds that the API does not know.
+func (r Refused) unknown() bool {
+	return !slices.ContainsFunc(r, func(one Refusal) bool { return !one.Unknown })
+}
+
+// upgrading reports whether the plan brings another API server, which may know more kinds
+// than the one that answers now.
+func (p *Prepared) upgrading() bool {
+	return slices.ContainsFunc(p.machines, func(m *machine) bool {
+		return m.action == plan.Change && m.Has(config.RoleControlPlane) && slices.ContainsFunc(m.changes, func(c step.Change) bool {
+			return c.Kind == "binary" && c.Name == "kube-apiserver"
+		})
+	})
+}
+
+// ErrInterrupted is that whoever started a run has stopped it.
+var ErrInterrupted = errors.New("interrupted; run it again to go on from there")
+
+// interrupted reports whether a run was stopped, rather than being out of time.
+func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

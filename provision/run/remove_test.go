@@ -1,0 +1,113 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/run"
+	"clusterctl/provision/step"
+)
+
+// P07: whatever a kubelet that was stopped in the middle left mounted, its machine is cleaned.
+func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := newWorld(t, control, nodeA, nodeB)
+		w.mustApply()
+		h := w.hosts["machine.b"]
+		places := rapid.SliceOfN(rapid.SampledFrom([]string{
+			"/var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/kube-api-access-x", "/var/lib/kubelet/pods/a/volumes/x",
+			"/var/lib/kubelet/plugins/x/mount", "/run/containerd/io.containerd.runtime.v2.task/k8s.io/x/rootfs", "/var/lib/containerd/tmp/x",
+		}), 0, 5).Draw(r, "mounts")
+		for _, p := range places {
+			h.Mount(p)
+		}
+		w.declare(control, nodeA)
+		w.mustApply()
+		for _, path := range h.Files() {
+			if !strings.HasPrefix(path, "/proc/") {
+				r.Errorf("%s is left behind", path)
+			}
+		}
+		if left, _ := h.Mounts("/"); len(left) > 0 {
+			r.Errorf("%v are still mounted", left)
+		}
+	})
+}
+
+// P07: after a cleaning that was cut off no kubelet ends pods, so a further run waits for none.
+func TestCleaningGoesOnWithoutDrainingOnceTheKubeletIsGone(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	h := w.hosts["machine.b"]
+	kubelet := &step.NoUnit{Name: "kubelet.service", Path: step.UnitDir + "kubelet.service"}
+	if err := step.Apply(t.Context(), h, []step.Step{kubelet}, func(int, step.Change) {}); err != nil {
+		t.Fatal(err)
+	}
+	w.declare(control, nodeA)
+	w.mustApply()
+	if len(w.live.drained) > 0 || len(w.live.gone) != 1 {
+		t.Errorf("drained %v, forgot %v", w.live.drained, w.live.gone)
+	}
+}
+
+// P05: nothing is changed on any machine when the API refuses an object.
+func TestNothingIsChangedWhenTheAPIRefusesAnObject(t *testing.T) {
+	w := newWorld(t, control)
+	w.mustApply()
+	before := len(w.hosts["machine.control"].Log)
+	w.live.refused = run.Refused{
+		{Address: "object.v1.ConfigMap.a", Source: config.Source{File: "app.hcl", Line: 3}, Kind: "ConfigMap", Name: "default/a", Err: errors.New("too big")},
+		{Address: "object.v1.Widget.b", Source: config.Source{File: "app.hcl", Line: 9}, Kind: "Widget", Name: "default/b", Err: errors.New("there is no such kind in v1")},
+	}
+	w.declare(control, nodeA)
+	_, err := w.apply()
+	for _, want := range []string{"app.hcl:3", "too big", "app.hcl:9", "no such kind"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+	if len(w.hosts["machine.control"].Log) != before || len(w.hosts["machine.a"].Log) > 0 {
+		t.Error("a machine was changed")
+	}
+}
+
+// stopping is an agent during whose work the run is stopped.
+type stopping struct {
+	run.Agent
+	stop func()
+}
+
+func (s stopping) Apply(ctx context.Context, _ []step.Step, _ func(agent.Progress)) error {
+	s.stop()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestAnInterruptedRunSaysSoOnce(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
+		a, err := w.dial(ctx, m)
+		return stopping{a, cancel}, err
+	}
+	w.engine.Say = func(e run.Event) {
+		if e.Kind == run.EventFailed {
+			t.Errorf("%s is said to have failed: %s", e.Machine, e.Message)
+		}
+	}
+	p, err := w.engine.Prepare(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Apply(ctx); !errors.Is(err, run.ErrInterrupted) || err.Error() != run.ErrInterrupted.Error() {
+		t.Errorf("got %v", err)
+	}
+}

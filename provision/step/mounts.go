@@ -1,0 +1,32 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"clusterctl/provision/host"
+)
+
+// NoMounts is that nothing is mounted at paths that start with one of Prefixes. It does not
+// rely on containers being there: a kubelet that was stopped in the middle leaves mounts
+// of pods that have none any more, and nothing below them can be removed.
+type NoMounts struct {
+	Prefixes []string `json:"prefixes"`
+}
+
+// Label says so.
+func (s *NoMounts) Label() string { return "no mounts" }
+
+// Check looks for mounts.
+func (s *NoMounts) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	paths, err := h.Mounts(s.Prefixes...)
+	if err != nil || len(paths) == 0 {
+		return Change{}, err
+	}
+	return Change{Action: Delete, Kind: "mounts", Name: "of pods", Note: fmt.Sprintf("unmount the %d that are left", len(paths))}, nil
+}
+
+// Apply unmounts them.
+func (s *NoMounts) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	return h.Unmount(s.Prefixes...)
+}
