@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"clusterctl/hcl/config"
 )
@@ -154,13 +153,4 @@ func stringList[T any](list []T) cty.Value {
 		values = append(values, cty.StringVal(fmt.Sprint(s)))
 	}
 	return cty.ListVal(values)
-}
-
-// asString reads an attribute that must be known before the rest of the block.
-func asString(v cty.Value) (string, bool) {
-	v, err := convert.Convert(v, cty.String)
-	if err != nil || v.IsNull() || !v.IsKnown() {
-		return "", false
-	}
-	return v.AsString(), true
 }
