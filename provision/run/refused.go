@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -48,7 +49,7 @@ func (r Refused) unknown() bool {
 func (p *Prepared) upgrading() bool {
 	return slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.action == plan.Change && m.Has(config.RoleControlPlane) && slices.ContainsFunc(m.changes, func(c step.Change) bool {
-			return c.Kind == "binary" && c.Name == "kube-apiserver"
+			return c.Kind == "link" && path.Base(c.Name) == "kube-apiserver"
 		})
 	})
 }

@@ -111,3 +111,23 @@ func TestAnInterruptedRunSaysSoOnce(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAKindOfTheNextReleaseIsNotRefusedWhileTheAPIServerIsReplaced(t *testing.T) {
+	w := newWorld(t, control)
+	w.mustApply()
+	w.live.refused = run.Refused{{Address: "object.v2.Widget.b", Kind: "Widget", Unknown: true, Err: errors.New("there is no such kind in v2")}}
+	if _, err := w.engine.Prepare(t.Context()); err == nil {
+		t.Error("an unknown kind is taken although the API server stays")
+	}
+	if err := w.hosts["machine.control"].Symlink("/usr/local/lib/clusterctl/former/clusterctl", "/usr/local/bin/kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if !p.Plan.Pending || len(p.Plan.Warnings) == 0 {
+		t.Errorf("plan %+v does not say that objects are compared later", p.Plan)
+	}
+}
