@@ -235,17 +235,17 @@ func (n *node) strangers(t *testing.T) {
 func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
 	n := start(t)
 	always := corev1.ContainerRestartPolicyAlways
-	n.create(n.shell("flow", "cat /work/log; sleep 1; echo last words >/dev/termination-log; exit 7", func(p *corev1.Pod) {
+	n.create(n.shell("flow", "cat /shared/log; sleep 1; echo last words >/dev/termination-log; exit 7", func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		mount := []corev1.VolumeMount{{Name: "w", MountPath: "/work"}}
+		mount := []corev1.VolumeMount{{Name: "w", MountPath: "/shared"}}
 		init := func(name, script string) corev1.Container {
 			return corev1.Container{Name: name, Image: n.engine.Busybox, Command: []string{"sh", "-c", script}, VolumeMounts: mount}
 		}
-		side := init("side", "echo side >>/work/log; sleep 1000")
+		side := init("side", "echo side >>/shared/log; sleep 1000")
 		side.RestartPolicy = &always
-		side.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"grep", "-q", "side", "/work/log"}}}, PeriodSeconds: 1}
-		side.StartupProbe.Exec.Command = []string{"cat", "/work/log"}
-		p.Spec.InitContainers = []corev1.Container{init("first", "echo first >>/work/log"), side, init("second", "echo second >>/work/log")}
+		side.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"grep", "-q", "side", "/shared/log"}}}, PeriodSeconds: 1}
+		side.StartupProbe.Exec.Command = []string{"cat", "/shared/log"}
+		p.Spec.InitContainers = []corev1.Container{init("first", "echo first >>/shared/log"), side, init("second", "echo second >>/shared/log")}
 		p.Spec.Containers[0].VolumeMounts = mount
 		p.Spec.Volumes = []corev1.Volume{{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	}))
