@@ -169,7 +169,10 @@ func (s *stream) Close() error {
 	var err error
 	s.once.Do(func() {
 		_ = s.in.Close()
-		err = s.session.Close()
+		// An agent that has seen the end of its input may have closed first.
+		if err = s.session.Close(); errors.Is(err, io.EOF) {
+			err = nil
+		}
 	})
 	return err
 }
