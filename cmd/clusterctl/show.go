@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,9 +26,19 @@ func newShow() *cobra.Command {
 			if saved != nil && !flags.json {
 				return saved.Plan.Print(c.OutOrStdout(), plan.Style{})
 			}
-			var value any = saved
+			var value any
 			var secrets []string
-			if saved == nil {
+			if saved != nil {
+				// Which variables are sensitive is the configuration's to say, and it is not read
+				// here: all of their texts stay hidden.
+				copied := *saved
+				copied.Vars = slices.Clone(saved.Vars)
+				for i, v := range copied.Vars {
+					name, _, _ := strings.Cut(v, "=")
+					copied.Vars[i] = name + "=" + config.Hidden
+				}
+				value = copied
+			} else {
 				configuration, err := flags.load(c, args)
 				if err != nil {
 					return err
