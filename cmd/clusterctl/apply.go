@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"clusterctl/hcl/config"
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/state"
 )
 
 func newApply() *cobra.Command   { return applyCommand(false) }
@@ -66,6 +66,8 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 		return err
 	}
 	defer func() { _ = lock.Release() }()
+	ctx, cancel := holding(c.Context(), lock)
+	defer cancel(nil)
 	out := c.OutOrStdout()
 	start := time.Now()
 	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
@@ -74,9 +76,12 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 		journal.say(e)
 		progress.say(e)
 	}
-	prepared, err := f.prepare(c.Context(), configuration, destroy, say)
+	if lock.Took != "" {
+		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: "the lock of " + lock.Took + " was taken over: that process is dead"})
+	}
+	prepared, err := f.prepare(ctx, configuration, destroy, false, say)
 	if err != nil {
-		return err
+		return lockLost(ctx, err)
 	}
 	defer prepared.Close()
 	if saved != nil {
@@ -84,14 +89,29 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 			return err
 		}
 	}
-	if err := f.show(out, configuration.Cluster, prepared.Plan); err != nil {
+	unfinished, err := journal.continues(store)
+	if err != nil {
 		return err
 	}
 	if prepared.Plan.Empty() && !prepared.Plan.Pending {
+		if err := f.show(out, configuration.Cluster, prepared.Plan); err != nil {
+			return err
+		}
+		if unfinished != "" {
+			if err := state.Finish(store.Dir, time.Now()); err != nil {
+				return err
+			}
+		}
 		return f.outputs(c, configuration)
 	}
+	if unfinished != "" {
+		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: unfinished})
+	}
+	if err := f.show(out, configuration.Cluster, prepared.Plan); err != nil {
+		return err
+	}
 	if saved == nil && !approve {
-		if err := ask(c, destroy); err != nil {
+		if err := ask(ctx, c.OutOrStdout(), os.Stdin, destroy); err != nil {
 			return err
 		}
 	}
@@ -103,7 +123,7 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 			progress.live.begin(prepared.Plan)
 		}
 	}
-	err = prepared.Apply(c.Context())
+	err = lockLost(ctx, prepared.Apply(ctx))
 	progress.live.end()
 	journalErr := journal.end(err)
 	if err != nil {
@@ -142,23 +162,25 @@ func done(p *plan.Plan, destroy bool) string {
 	return "Applied: " + strings.Join(parts, ", ")
 }
 
-func ask(c *cobra.Command, destroy bool) error {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return errors.New("nobody is there to approve: add -auto-approve, or save the plan with plan -out and apply that")
+// holding returns a context that ends when the lock is lost.
+func holding(ctx context.Context, lock *state.Lock) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-lock.Lost():
+			cancel(state.ErrLost)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// lockLost returns that a run was stopped for its lock, when that is why.
+func lockLost(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), state.ErrLost) {
+		return state.ErrLost
 	}
-	question := "Do this?"
-	if destroy {
-		question = "Take everything away? There is no way back."
-	}
-	fmt.Fprintf(c.OutOrStdout(), "\n%s Only 'yes' is taken: ", question)
-	line, err := bufio.NewReader(c.InOrStdin()).ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if strings.TrimSpace(line) != "yes" {
-		return errors.New("not approved; nothing was changed")
-	}
-	return nil
+	return err
 }
 
 // readSaved reads args[0] as a saved plan when it is one.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -25,15 +26,27 @@ func (j *journal) begin(store state.Store, p *plan.Plan) error {
 		return err
 	}
 	j.to = to
-	j.to.Write(state.Entry{Time: now, Outcome: "begun", Note: p.Summary()})
+	j.to.Write(state.Entry{Time: now, Outcome: state.Begun, Note: p.Summary()})
 	return nil
+}
+
+// continues says what an earlier run has left undone, "" when it came to its end.
+func (j *journal) continues(store state.Store) (string, error) {
+	last, err := state.LastRun(store.Dir)
+	if err != nil || last == nil {
+		return "", err
+	}
+	return last.String(time.Now()), nil
 }
 
 // end closes it with how the run ended.
 func (j *journal) end(err error) error {
-	e := state.Entry{Time: time.Now(), Outcome: "done"}
-	if err != nil {
-		e.Outcome, e.Note = "failed", mask(err.Error(), j.secrets)
+	e := state.Entry{Time: time.Now(), Outcome: state.Done}
+	switch {
+	case errors.Is(err, run.ErrInterrupted):
+		e.Outcome = state.Interrupted
+	case err != nil:
+		e.Outcome, e.Note = state.Failed, mask(err.Error(), j.secrets)
 	}
 	j.to.Write(e)
 	return j.to.Close()
@@ -50,6 +63,8 @@ func (j *journal) say(e run.Event) {
 	}
 	out := state.Entry{Time: e.Time, Machine: e.Machine, Outcome: e.Kind, Note: mask(e.Message, j.secrets)}
 	switch e.Kind {
+	case run.EventBegin:
+		out.Outcome = state.Begun
 	case run.EventSend:
 		out.Outcome = "sent"
 	case run.EventStep:

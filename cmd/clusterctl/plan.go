@@ -30,12 +30,15 @@ func newPlan() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			prepared, err := flags.prepare(c.Context(), configuration, destroy, nil)
+			prepared, err := flags.prepare(c.Context(), configuration, destroy, true, nil)
 			if err != nil {
 				return err
 			}
 			defer prepared.Close()
 			if err := flags.show(c.OutOrStdout(), configuration.Cluster, prepared.Plan); err != nil {
+				return err
+			}
+			if err := prepared.Unreached(); err != nil {
 				return err
 			}
 			if out != "" {
@@ -56,8 +59,8 @@ func newPlan() *cobra.Command {
 	return c
 }
 
-// prepare connects and checks.
-func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy bool, say func(run.Event)) (*run.Prepared, error) {
+// prepare connects and checks; look does so for a plan alone, which says as much as can be said.
+func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy, look bool, say func(run.Event)) (*run.Prepared, error) {
 	if _, err := workload.Objects(c.Cluster); err != nil {
 		return nil, err
 	}
@@ -65,7 +68,7 @@ func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy b
 	if err != nil {
 		return nil, err
 	}
-	engine.Destroy = destroy
+	engine.Destroy, engine.Look = destroy, look
 	return engine.Prepare(ctx)
 }
 

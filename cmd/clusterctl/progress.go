@@ -56,6 +56,11 @@ func (p *progress) say(e run.Event) {
 	switch e.Kind {
 	case run.EventConnect:
 		return
+	case run.EventBegin:
+		if p.live != nil {
+			p.live.doing(subject, e.Message)
+		}
+		return
 	case run.EventSend:
 		line = "sending " + e.Message
 		if p.live != nil {

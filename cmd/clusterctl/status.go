@@ -41,7 +41,7 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			machines, s, err := engine.Look(c.Context())
+			machines, s, err := engine.Status(c.Context())
 			if err != nil {
 				return err
 			}

@@ -19,6 +19,8 @@ const (
 	Change = "change"
 	Remove = "remove"
 	None   = ""
+	// Unreachable is that nothing is known of a machine: neither that it is as declared, nor that it is gone.
+	Unreachable = "unreachable"
 )
 
 // Plan is everything that would be done.
@@ -48,6 +50,16 @@ type Object struct {
 	Action  string   `json:"action,omitempty"`
 	Note    string   `json:"note,omitempty"`
 	Diff    []string `json:"diff,omitempty"`
+}
+
+// Unreached returns the machines that could not be asked.
+func (p *Plan) Unreached() (list []string) {
+	for _, m := range p.Machines {
+		if m.Action == Unreachable {
+			list = append(list, m.Address)
+		}
+	}
+	return list
 }
 
 // Empty reports whether nothing would be done.

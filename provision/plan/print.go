@@ -104,6 +104,9 @@ func (p *Plan) Summary() string {
 	if len(parts) > 0 {
 		text += "; objects: " + strings.Join(parts, ", ")
 	}
+	if n := len(p.Unreached()); n > 0 {
+		text += "; " + Number(n, "machine") + " not reached, of which nothing is known"
+	}
 	return text + "."
 }
 

@@ -122,11 +122,19 @@ func (p *Prepared) sendOne(ctx context.Context, m *machine, digest, name string,
 	return m.agent.Send(ctx, digest, name, content)
 }
 
+// doing says what is being done to a machine.
+var doing = map[string]string{plan.Create: "creating", plan.Change: "changing", plan.Remove: "removing"}
+
+func (p *Prepared) begin(m *machine, what string) {
+	p.engine.say(Event{Kind: EventBegin, Machine: m.Address, Message: what})
+}
+
 const attempts = 3
 
 // converge has a machine's steps applied. A lost connection is made again and the
 // same steps are walked again: those that are done find nothing to do.
 func (p *Prepared) converge(ctx context.Context, m *machine) error {
+	p.begin(m, doing[m.action])
 	for attempt := 1; ; attempt++ {
 		err := p.issue(m)
 		if err == nil {
@@ -263,6 +271,7 @@ const drainTimeout = 5 * time.Minute
 
 // remove takes one machine out: its pods move, its member leaves, it is cleaned.
 func (p *Prepared) remove(ctx context.Context, m *machine) error {
+	p.begin(m, doing[m.action])
 	if m.Has(config.RoleNode) {
 		drain, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
@@ -357,6 +366,7 @@ func (p *Prepared) destroy(ctx context.Context) error {
 		if m.dead != nil {
 			return fmt.Errorf("it is not cleaned: %w", m.dead)
 		}
+		p.begin(m, doing[plan.Remove])
 		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
 			c := done.Change
 			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})

@@ -39,7 +39,7 @@ type machine struct {
 	steps   []step.Step
 	changes []step.Change
 	action  string
-	dead    error // removed, and not reached
+	dead    error // not reached, and removed or only looked for
 }
 
 // Close ends all connections.
@@ -81,7 +81,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	if !e.Destroy {
 		var gone []string
 		for _, m := range p.machines {
-			if m.dead != nil || p.lost(m) {
+			if m.action == plan.Remove && m.dead != nil || p.lost(m) {
 				gone = append(gone, m.Name)
 			}
 		}
@@ -97,6 +97,20 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Unreached says why a plan is not whole, nil when it is.
+func (p *Prepared) Unreached() error {
+	var errs []error
+	for _, m := range p.machines {
+		if m.action == plan.Unreachable {
+			errs = append(errs, fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, m.dead))
+		}
+	}
+	if len(errs) > 0 {
+		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it out with -exclude"))
+	}
+	return errors.Join(errs...)
 }
 
 // lost reports whether a machine's member has lost its data, as with a new disk. It
@@ -183,8 +197,8 @@ func (p *Prepared) connect(ctx context.Context) error {
 	found := map[string][]string{}
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		err := p.reach(ctx, m)
-		if err != nil && m.action == plan.Remove {
-			m.dead = err // the cluster is rid of it without it
+		if err != nil && ctx.Err() == nil && (p.engine.Look || m.action == plan.Remove) {
+			m.dead = err // the cluster is rid of it without it; or only the plan is wanted
 			return nil
 		}
 		return err
@@ -194,7 +208,7 @@ func (p *Prepared) connect(ctx context.Context) error {
 	}
 	p.recognize()
 	err = p.each(ctx, p.machines, func(_ context.Context, m *machine) error {
-		if m.action == plan.Remove {
+		if m.action == plan.Remove || m.dead != nil {
 			return nil
 		}
 		errs, warnings := plan.Preflight(m.Machine, m.facts, p.State)
@@ -274,6 +288,8 @@ func (p *Prepared) summarize() {
 			}
 		}
 		switch {
+		case m.dead != nil && (m.action != plan.Remove || p.engine.Destroy):
+			entry.Action, entry.Note = plan.Unreachable, m.dead.Error()
 		case m.dead != nil:
 			entry.Note = "not reachable: the cluster is rid of it without it (" + m.dead.Error() + ")"
 		case m.action == plan.Remove:

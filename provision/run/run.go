@@ -50,6 +50,7 @@ type Engine struct {
 	Say         func(Event)      // optional
 	Parallelism int              // machines at a time; zero means 32
 	Destroy     bool             // take everything away
+	Look        bool             // only to plan: machines that are not reached are part of the plan
 	Targets     []string         // only these machines and workloads, when any
 	Excludes    []string         // not these
 	Now         func() time.Time // nil means time.Now
@@ -58,6 +59,7 @@ type Engine struct {
 // Kinds of events.
 const (
 	EventConnect = "connect" // a machine is reached
+	EventBegin   = "begin"   // work on a machine begins: what is done to it
 	EventSend    = "send"    // a file goes to a machine
 	EventStep    = "step"    // a step was applied
 	EventDone    = "done"    // a machine is as declared

@@ -204,6 +204,38 @@ func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
 	}
 }
 
+// P02: a plan takes a machine that is not reached neither for a clean nor for a gone one.
+func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
+	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB}, "changed": {control, nodeB, func() config.Machine { m := nodeA; m.Kubelet.MaxPods = 9; return m }()}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, control, nodeA, nodeB)
+			w.mustApply()
+			w.down["machine.a"] = errors.New("unreachable: no route to host")
+			w.declare(declared...)
+			w.engine.Look = true
+			p, err := w.engine.Prepare(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if p.Plan.Empty() || !slices.Equal(p.Plan.Unreached(), []string{"machine.a"}) || !strings.Contains(p.Plan.Summary(), "1 machine not reached") {
+				t.Errorf("plan: %+v", p.Plan)
+			}
+			if err := p.Unreached(); err == nil || !strings.Contains(err.Error(), "machine.a (cluster.hcl:7): unreachable") || !strings.Contains(err.Error(), "-exclude") {
+				t.Errorf("error %v", err)
+			}
+			w.engine.Look = false
+			if _, err := w.apply(); err == nil {
+				t.Error("apply goes on")
+			}
+			w.engine.Excludes = []string{"machine.a"}
+			w.mustApply()
+			w.engine.Excludes = nil
+			delete(w.down, "machine.a")
+		})
+	}
+}
+
 func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 	w := newWorld(t, control)
 	w.hosts["machine.control"].Machine.EtcdData = true

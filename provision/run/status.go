@@ -19,9 +19,9 @@ type Status struct {
 	Error   string        `json:"error,omitempty"`   // why it could not be asked
 }
 
-// Look asks every machine how it is. One that does not answer is no reason to stop.
+// Status asks every machine how it is. One that does not answer is no reason to stop.
 // The state is nil when there is no cluster yet.
-func (e *Engine) Look(ctx context.Context) ([]Status, *state.State, error) {
+func (e *Engine) Status(ctx context.Context) ([]Status, *state.State, error) {
 	s, err := e.Store.Read()
 	if err != nil || s == nil {
 		return nil, s, err

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Journal is what one run did, a JSON object a line: for people who want to know later.
-// Nothing reads it back; the truth is on the machines.
+// Journal is what one run did, a JSON object a line: for people who want to know later, and for
+// the next run, which says where an interrupted one was. The truth is on the machines.
 type Journal struct {
 	mu sync.Mutex
 	f  *os.File
@@ -25,7 +25,7 @@ type Entry struct {
 	Machine string    `json:"machine,omitempty"` // address
 	Object  string    `json:"object,omitempty"`  // kind, namespace and name
 	Step    string    `json:"step,omitempty"`    // what it was about: "file /etc/hosts"
-	Outcome string    `json:"outcome"`           // begun, sent, created, changed, removed, waiting, done, failed, note
+	Outcome string    `json:"outcome"`           // begun, sent, created, changed, removed, waiting, done, failed, interrupted, note
 	Note    string    `json:"note,omitempty"`
 }
 

@@ -17,22 +17,36 @@ import (
 const (
 	lease = 30 * time.Second
 	beat  = 5 * time.Second
+	retry = 100 * time.Millisecond
 )
 
 // ErrLocked is that another run holds the lock.
 var ErrLocked = errors.New("another run is under way")
 
+// ErrLost is that the lock was taken over: this process had not been heard of for a lease.
+var ErrLost = errors.New("another run has taken the lock, since this one was not heard of for too long; it stops here. Run again when the other has ended")
+
 type holder struct {
 	Who     string    `json:"who"`
 	Since   time.Time `json:"since"`
 	Expires time.Time `json:"expires"`
+	Process process   `json:"process,omitzero"`
+}
+
+// same reports whether two are one, at different beats.
+func (h holder) same(o holder) bool {
+	return h.Who == o.Who && h.Since.Equal(o.Since) && h.Process == o.Process
 }
 
 // Lock is held until Release.
 type Lock struct {
+	// Took says from which dead process the lock was taken over, empty when it was free.
+	Took string
+
 	path  string
 	own   holder
 	stop  chan struct{}
+	lost  chan struct{} // closed when another has it
 	wait  sync.WaitGroup
 	clock func() time.Time
 }
@@ -43,8 +57,8 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state's folder: %w", err)
 	}
-	l := &Lock{path: filepath.Join(dir, "lock.json"), stop: make(chan struct{}), clock: time.Now}
-	l.own = holder{Who: who, Since: l.clock().UTC()}
+	l := &Lock{path: filepath.Join(dir, "lock.json"), stop: make(chan struct{}), lost: make(chan struct{}), clock: time.Now}
+	l.own = holder{Who: who, Since: l.clock().UTC(), Process: thisProcess()}
 	for {
 		other, err := l.try()
 		if err == nil {
@@ -59,7 +73,7 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %s, since %s. It ends by itself at %s unless it goes on; -lock-timeout waits for it",
 				ErrLocked, other.Who, other.Since.Format(time.TimeOnly), other.Expires.Format(time.TimeOnly))
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(retry):
 		}
 	}
 }
@@ -91,9 +105,15 @@ func (l *Lock) try() (holder, error) {
 		return holder{}, fmt.Errorf("lock the state: %w", err)
 	}
 	var other holder
-	if text, err := os.ReadFile(l.path); err != nil || json.Unmarshal(text, &other) != nil || l.clock().After(other.Expires) {
+	text, err = os.ReadFile(l.path)
+	if err != nil {
+		return other, ErrLocked // released just now, most likely
+	}
+	if json.Unmarshal(text, &other) != nil || l.clock().After(other.Expires) {
 		l.clear(text, f.Name()+".expired")
-		return other, ErrLocked
+	} else if other.Process.dead() {
+		l.Took = other.Who
+		l.clear(text, f.Name()+".dead")
 	}
 	return other, ErrLocked
 }
@@ -120,6 +140,11 @@ func (l *Lock) keep() {
 			return
 		case <-tick.C:
 		}
+		var now holder
+		if text, err := os.ReadFile(l.path); err == nil && json.Unmarshal(text, &now) == nil && !now.same(l.own) {
+			close(l.lost)
+			return
+		}
 		own := l.own
 		own.Expires = l.clock().Add(lease).UTC()
 		text, err := json.Marshal(own)
@@ -133,9 +158,17 @@ func (l *Lock) keep() {
 	}
 }
 
-// Release lets the lock go.
+// Lost is closed when another run has taken the lock over.
+func (l *Lock) Lost() <-chan struct{} { return l.lost }
+
+// Release lets the lock go, unless it is another's by now.
 func (l *Lock) Release() error {
 	close(l.stop)
 	l.wait.Wait()
-	return os.Remove(l.path)
+	select {
+	case <-l.lost:
+		return nil
+	default:
+		return os.Remove(l.path)
+	}
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+var (
+	errNotApproved = errors.New("not approved; nothing was changed")
+	errAskStopped  = errors.New("interrupted; nothing was changed")
+)
+
+// ask returns nil when the person at the terminal says yes.
+func ask(ctx context.Context, out io.Writer, in *os.File, destroy bool) error {
+	if !term.IsTerminal(int(in.Fd())) {
+		return errors.New("nobody is there to approve: add -auto-approve, or save the plan with plan -out and apply that")
+	}
+	question := "Do this?"
+	if destroy {
+		question = "Take everything away? There is no way back."
+	}
+	fmt.Fprintf(out, "\n%s Only 'yes' is taken: ", question)
+	if err := readable(ctx, in); err != nil {
+		fmt.Fprintln(out)
+		return err
+	}
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(line) != "yes" {
+		return errNotApproved
+	}
+	return nil
+}
+
+// readable waits until a whole line can be read, or until the run is stopped: a read itself
+// would not notice that.
+func readable(ctx context.Context, in *os.File) error {
+	const look = 50 * time.Millisecond
+	for {
+		fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(look.Milliseconds()))
+		switch {
+		case ctx.Err() != nil:
+			return errAskStopped
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("wait for the answer: %w", err)
+		case n > 0:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcomes that journals are read back for.
+const (
+	Begun       = "begun" // of a run; of a machine with what is being done to it
+	Done        = "done"
+	Failed      = "failed"
+	Interrupted = "interrupted"
+)
+
+// Unfinished is a run that did not come to its end.
+type Unfinished struct {
+	Began time.Time
+	How   string   // "was interrupted", "failed", or "was cut off", when it could not say anything any more
+	Doing []string // what was under way: "changing machine.a (after file /etc/hosts)"
+	Done  int      // machines that it had finished
+}
+
+// String says so to people; now decides whether the day is worth telling.
+func (u *Unfinished) String(now time.Time) string {
+	began := u.Began.In(now.Location())
+	format := "15:04"
+	if began.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		format = "2006-01-02 15:04"
+	}
+	text := "continuing the run of " + began.Format(format) + ", which " + u.How
+	if len(u.Doing) > 0 {
+		const most = 3
+		shown := u.Doing[:min(most, len(u.Doing))]
+		text += " while " + strings.Join(shown, ", ")
+		if more := len(u.Doing) - most; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	switch {
+	case u.Done == 1:
+		text += "; 1 machine was done"
+	case u.Done > 1:
+		text += fmt.Sprintf("; %d machines were done", u.Done)
+	}
+	return text
+}
+
+// LastRun reads from the newest journal whether its run came to an end; nil when it did, or there was none.
+func LastRun(dir string) (*Unfinished, error) {
+	path, err := newest(dir)
+	if path == "" || err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the last run's journal: %w", err)
+	}
+	var list []Entry
+	for line := range bytes.Lines(text) {
+		var e Entry
+		if json.Unmarshal(line, &e) == nil { // the last line of a run that was cut off may be half a line
+			list = append(list, e)
+		}
+	}
+	return unfinished(list), nil
+}
+
+func newest(dir string) (string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, journalFolder, "*.jsonl"))
+	if err != nil || len(names) == 0 {
+		return "", err
+	}
+	return slices.Max(names), nil
+}
+
+// unfinished decides what a journal's entries say of its run.
+func unfinished(list []Entry) *Unfinished {
+	if len(list) == 0 {
+		return nil
+	}
+	u := &Unfinished{Began: list[0].Time, How: "was cut off"}
+	doing, after := map[string]string{}, map[string]string{}
+	done := map[string]bool{}
+	for _, e := range list {
+		switch {
+		case e.Machine == "" && e.Object == "":
+			switch e.Outcome {
+			case Done:
+				return nil
+			case Failed:
+				u.How = "failed"
+			case Interrupted:
+				u.How = "was interrupted"
+			}
+		case e.Object != "":
+			doing["objects"] = "applying objects"
+			after["objects"] = e.Object
+		case e.Outcome == Begun:
+			doing[e.Machine] = strings.TrimSpace(e.Note + " " + e.Machine)
+			delete(after, e.Machine)
+		case e.Outcome == Done:
+			done[e.Machine] = true
+			delete(doing, e.Machine)
+		case e.Step != "" && e.Outcome != "note":
+			after[e.Machine] = e.Step
+		}
+	}
+	for _, subject := range slices.Sorted(maps.Keys(doing)) {
+		text := doing[subject]
+		if last := after[subject]; last != "" {
+			text += " (after " + last + ")"
+		}
+		u.Doing = append(u.Doing, text)
+	}
+	u.Done = len(done)
+	return u
+}
+
+// Finish notes in the newest journal that what its run left has been found done.
+func Finish(dir string, now time.Time) error {
+	path, err := newest(dir)
+	if path == "" || err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("finish the last run's journal: %w", err)
+	}
+	j := &Journal{f: f}
+	_, _ = f.WriteString("\n") // ends a line that was cut off
+	j.Write(Entry{Time: now, Outcome: Done, Note: "a later run found nothing left to do"})
+	return j.Close()
+}
