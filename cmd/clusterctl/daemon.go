@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
+	"clusterctl/daemons/address"
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
@@ -68,6 +69,10 @@ var daemons = []daemon{
 	{"kube-dns", "answer for the names of services and pods", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultDNS()
 		return &cfg, func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }
+	}},
+	{"kube-address", "hold the control plane's virtual address when it is this machine's turn", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultAddress()
+		return &cfg, func(ctx context.Context, env run.Env) error { return address.Run(ctx, cfg, env) }
 	}},
 }
 

@@ -141,3 +141,15 @@ type Network struct {
 func DefaultNetwork() Network {
 	return Network{CNIConfDir: "/etc/cni/net.d", HealthAddress: "127.0.0.1:10255"}
 }
+
+// Address configures the keeper of the virtual address on a machine of the control plane.
+type Address struct {
+	Connection
+	Address       string `flag:"address" help:"virtual address that one machine holds at a time"`
+	NodeName      string `flag:"node-name" help:"name of this machine, under which it holds the lease kube-system/kube-address"`
+	NodeIP        string `flag:"node-ip" help:"this machine's own address: the interface that has it gets the virtual one"`
+	HealthAddress string `flag:"health-address" help:"host:port of health and metrics"`
+}
+
+// DefaultAddress returns the documented defaults.
+func DefaultAddress() Address { return Address{HealthAddress: "127.0.0.1:10254"} }

@@ -4,6 +4,10 @@ cluster "home" {
   pod_cidrs     = ["10.244.0.0/16"]
   service_cidrs = ["10.96.0.0/16"]
 
+  api {
+    endpoint = "10.99.0.100:6443" # an address that no machine has: held by one of the control plane
+  }
+
   etcd { # the number of members is worked out: 3
     snapshot {
       every = "12h"

@@ -25,7 +25,8 @@ type clusterBlock struct {
 }
 
 type apiBlock struct {
-	Endpoint string `hcl:"endpoint,optional" doc:"host:port that kubeconfigs name and certificates hold: of a load balancer, or an address that you move. Nothing of the cluster itself depends on it." default:"the first control-plane machine"`
+	Endpoint string `hcl:"endpoint,optional" doc:"host:port that kubeconfigs name and certificates hold. An IP address that no machine has is a virtual address: one machine of the control plane holds it at a time, and another takes it within seconds. A name, or an address with virtual = false, is a load balancer's that you bring. Nothing of the cluster itself depends on it." default:"the first control-plane machine"`
+	Virtual  *bool  `hcl:"virtual,optional" doc:"Whether the control plane itself holds the endpoint's address." default:"true for an IP address that no machine has"`
 }
 
 type etcdBlock struct {
@@ -81,6 +82,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 			diags = append(diags, fail(nested(b, "api", "endpoint"), "Invalid endpoint", "Write host:port, as in \"10.0.0.100:6443\"."))
 		}
 		c.Endpoint = net.JoinHostPort(host, port)
+		diags = append(diags, decodeVirtual(b, host, port, raw.API.Virtual, c)...)
 	}
 	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
 	c.Runtime.Source = config.RuntimeBundle
@@ -99,6 +101,24 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		value["dns_address"] = cty.StringVal(c.ServiceIP(10).String())
 	}
 	return cty.ObjectVal(value), diags
+}
+
+// decodeVirtual finds out whether the endpoint is an address that the control plane holds.
+// Whether it is a machine's own is for Validate, which knows the machines.
+func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
+	address, err := netip.ParseAddr(host)
+	at := nested(b, "api", "virtual")
+	switch {
+	case err != nil && deref(virtual, false):
+		diags = append(diags, fail(at, "A name is no virtual address", "The control plane can hold an IP address, and %q is a name. Write the address in endpoint, or leave virtual out.", host))
+	case err != nil || !deref(virtual, true):
+	case port != "6443":
+		diags = append(diags, fail(nested(b, "api", "endpoint"), "Invalid port of a virtual address",
+			"The API servers answer on port 6443, so on a virtual address too. Write %q, or virtual = false when the address is a load balancer's.", net.JoinHostPort(host, "6443")))
+	default:
+		c.VirtualAddress = address.Unmap()
+	}
+	return diags
 }
 
 func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diagnostics) {

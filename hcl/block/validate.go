@@ -50,6 +50,15 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 			}
 		}
 	}
+	if _, own := addresses[c.VirtualAddress]; own {
+		c.VirtualAddress = netip.Addr{} // the endpoint is a machine's: there is nothing to move
+	}
+	for _, n := range networks {
+		if n.prefix.Contains(c.VirtualAddress) {
+			diags = append(diags, fail(at(c.Source), "Overlapping networks",
+				"The virtual address %s lies in %s %s. It must be a free address of the machines' own network.", c.VirtualAddress, n.what, n.prefix))
+		}
+	}
 	control := len(c.ControlPlane())
 	if len(c.Machines) > 0 && control == 0 {
 		diags = append(diags, fail(at(c.Source), "No control plane", "No machine has the role %q; a cluster needs at least one.", config.RoleControlPlane))

@@ -22,6 +22,9 @@ type Cluster struct {
 	ServiceCIDRs []netip.Prefix
 	Domain       string // of service names, cluster.local
 	Endpoint     string // host:port at which clients reach the API; the first control-plane machine when empty
+	// VirtualAddress is the endpoint's when the control plane itself holds it: one
+	// machine at a time. It is not valid when the endpoint is somebody else's.
+	VirtualAddress netip.Addr
 	Etcd         Etcd
 	Runtime      Runtime
 

@@ -3,6 +3,7 @@ package role
 import (
 	"net"
 	"slices"
+	"strings"
 
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
@@ -146,5 +147,25 @@ func controllers(b *builder) {
 		exec:    append([]string{b.daemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
 		reads:   []string{manager.Kubeconfig, manager.TLSCertFile, manager.ClientCAFile, manager.ServiceAccountPrivateKeyFile},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
+	})
+}
+
+// address keeps the virtual address on one machine of the control plane. It starts last:
+// a machine holds the address only when its API server is ready.
+func address(b *builder) {
+	def := config.DefaultAddress()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("address", certs.Daemon("kube-address")), b.apiServers()
+	cfg.Address, cfg.NodeName, cfg.NodeIP = b.Cluster.VirtualAddress.String(), b.Machine.Name, b.Machine.IP.String()
+	options := slices.Clone(confined)
+	for i, o := range options {
+		if strings.HasPrefix(o, "RestrictAddressFamilies=") {
+			options[i] = o + " AF_NETLINK AF_PACKET"
+		}
+	}
+	b.unit(service{
+		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service", watchdog: true,
+		exec: append([]string{b.daemon("kube-address")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+		options: append([]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"}, options...),
 	})
 }

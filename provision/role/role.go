@@ -51,6 +51,7 @@ var parts = []part{
 	{"node", Input.node, node, []string{"kubelet", "kube-proxy"}},
 	{"network", always, network, []string{"kube-network"}},
 	{"dns", Input.dns, dns, []string{"kube-dns"}},
+	{"address", Input.address, address, []string{"kube-address"}},
 }
 
 // Steps returns the steps of a machine in order.
@@ -118,6 +119,7 @@ func (in Input) node() bool               { return in.Machine.Has(config.RoleNod
 func (in Input) etcd() bool               { return slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is) }
 func (in Input) formerEtcd() bool         { return !in.etcd() }
 func (in Input) dns() bool                { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
+func (in Input) address() bool            { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
 func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
 
 // EtcdMachines are the machines of the control plane with a member of the store. Those

@@ -103,6 +103,8 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{scheduler, "get :configmaps kube-system/extension-apiserver-authentication", true},
 		{api.User{Name: "system:kube-network"}, "patch :nodes/status n1", true},
 		{api.User{Name: "system:kube-network"}, "patch :nodes n1", false},
+		{api.User{Name: "system:kube-address"}, "update coordination.k8s.io:leases kube-system/kube-address", true},
+		{api.User{Name: "system:kube-address"}, "update coordination.k8s.io:leases kube-system/kube-scheduler", false},
 		{api.User{Name: "system:kube-dns"}, "watch discovery.k8s.io:endpointslices", true},
 		{api.User{Name: "system:kube-proxy"}, "list discovery.k8s.io:endpointslices", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create apps:replicasets shop/", true},

@@ -83,6 +83,11 @@ func namespacedDefaults() []runtime.Object {
 		rule("discovery.k8s.io", "endpointslices", "create update delete"),
 		rule("coordination.k8s.io", "leases", "create get list update delete"),
 	}, user("system:kube-dns"), account("kube-system", "kube-dns"))
+	// The machines of the control plane agree on who has the virtual address.
+	add("kube-system", "system:kube-address", []rbacv1.PolicyRule{
+		rule("coordination.k8s.io", "leases", "create"),
+		named(rule("coordination.k8s.io", "leases", "get update"), "kube-address"),
+	}, user("system:kube-address"))
 	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{rule("", "secrets", read)}, account("kube-system", "bootstrap-signer"))
 	add("kube-system", "system:controller:token-cleaner", append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...), account("kube-system", "token-cleaner"))
 	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{

@@ -1,0 +1,305 @@
+// Package address keeps the cluster's virtual address on one machine of the control
+// plane: the one that holds a lease, which it does only while its own API server is
+// ready. A holder that dies, freezes or is cut off loses the address by itself, since the
+// kernel was told to keep it for a moment only. What is served there is the API server's.
+package address
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
+)
+
+// leaseName is the lease in kube-system.
+const leaseName = "kube-address"
+
+// reannounce is how often the holder tells its neighbours again, for those that missed it.
+const reannounce = 10 * time.Second
+
+// daemon is the part of one machine.
+type daemon struct {
+	log    *slog.Logger
+	claim  claim
+	link   holder
+	leases api // any API server
+	here   api // this machine's own
+	seen   atomic.Bool
+	held   prometheus.Gauge
+
+	has       bool
+	renewed   time.Time // when the last renewal that succeeded was sent
+	wellAt    time.Time // when the API server here was last ready
+	announced time.Time
+	loud      int // announcements left to make at once
+}
+
+// holder is the machine's network interface.
+type holder interface {
+	Set(lifetime time.Duration) error
+	Remove() error
+	Announce() error
+}
+
+// api is a client that forgets connections on which nothing answers.
+type api struct {
+	*kubernetes.Clientset
+	http *http.Client
+}
+
+// Run holds the address whenever it is this machine's turn. Before and after, the
+// address is not here.
+func Run(ctx context.Context, cfg config.Address, env run.Env) error {
+	address, err := netip.ParseAddr(cfg.Address)
+	if err != nil {
+		return fmt.Errorf("read --address: %w", err)
+	}
+	own, err := netip.ParseAddr(cfg.NodeIP)
+	if err != nil {
+		return fmt.Errorf("read --node-ip: %w", err)
+	}
+	if cfg.NodeName == "" {
+		return errors.New("--node-name is missing: leases are held under it")
+	}
+	link, err := find(own, address)
+	if err != nil {
+		return err
+	}
+	d := &daemon{log: env.Log, claim: claim{self: cfg.NodeName}, link: link,
+		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "address_held", Help: "1 while this machine has the virtual address."})}
+	if d.leases, err = connect(cfg.Kubeconfig, cfg.APIServers); err != nil {
+		return err
+	}
+	if d.here, err = connect(cfg.Kubeconfig, []string{net.JoinHostPort(own.String(), "6443")}); err != nil {
+		return err
+	}
+	env.Metrics.MustRegister(d.held)
+	env.Health.Ready("lease", func() error {
+		if !d.seen.Load() {
+			return errors.New("who holds the address is not known yet")
+		}
+		return nil
+	})
+	g, ctx := errgroup.WithContext(ctx)
+	if cfg.HealthAddress != "" {
+		ln, err := net.Listen("tcp", cfg.HealthAddress)
+		if err != nil {
+			return fmt.Errorf("listen for health checks: %w", err)
+		}
+		g.Go(func() error { return run.Serve(ctx, ln, env.Handler(), nil, time.Second, env.Log) })
+	}
+	g.Go(func() error { return d.run(ctx) })
+	return g.Wait()
+}
+
+func connect(kubeconfig string, servers []string) (api, error) {
+	cfg, err := client.Config(client.Options{Kubeconfig: kubeconfig, APIServers: servers, UserAgent: "address"})
+	if err != nil {
+		return api{}, err
+	}
+	transport, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return api{}, fmt.Errorf("set up the API client: %w", err)
+	}
+	set, err := kubernetes.NewForConfigAndClient(cfg, transport)
+	if err != nil {
+		return api{}, fmt.Errorf("set up the API client: %w", err)
+	}
+	return api{set, transport}, nil
+}
+
+// failed drops the connections after an error: the next request finds a server that lives.
+func (a api) failed(err error) error {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		utilnet.CloseIdleConnectionsFor(a.http.Transport)
+	}
+	return err
+}
+
+func (d *daemon) run(ctx context.Context) error {
+	// One that an earlier process left has nobody who renews it.
+	if err := d.link.Remove(); err != nil {
+		return err
+	}
+	defer d.resign(context.WithoutCancel(ctx))
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for last := ""; ; {
+		problem := ""
+		if err := d.look(ctx); err != nil {
+			problem = err.Error()
+		}
+		if problem != last && ctx.Err() == nil {
+			d.log.Warn("look after the virtual address", "problem", problem)
+			last = problem
+		}
+		if d.has && time.Since(d.renewed) > hold {
+			d.drop("the lease could not be renewed")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// look does one round: is the API server here well, whose is the lease, and what follows.
+func (d *daemon) look(ctx context.Context) error {
+	problem := d.well(ctx)
+	if problem == nil {
+		d.wellAt = time.Now()
+	}
+	started := time.Now()
+	lease, err := d.get(ctx)
+	if err != nil {
+		return errors.Join(problem, err)
+	}
+	d.seen.Store(true)
+	switch next := d.claim.next(lease, d.isWell(), started); next {
+	case release:
+		d.drop("the API server on this machine is not ready")
+		_, err = d.put(ctx, lease, "")
+	case keep, take:
+		started = time.Now()
+		if _, err = d.put(ctx, lease, d.claim.self); err == nil {
+			d.renewed = started
+			err = d.hold()
+		}
+	case wait:
+		if d.has {
+			d.drop("another machine has the lease")
+		}
+	}
+	return errors.Join(problem, err)
+}
+
+// isWell forgives the holder a moment; a machine that is to take the address must be well now.
+func (d *daemon) isWell() bool {
+	if d.wellAt.IsZero() {
+		return false
+	}
+	if d.has {
+		return time.Since(d.wellAt) < unwell
+	}
+	return time.Since(d.wellAt) < callTimeout
+}
+
+func (d *daemon) well(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := d.here.failed(d.here.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()); err != nil {
+		return fmt.Errorf("ask the API server on this machine whether it is ready: %w", err)
+	}
+	return nil
+}
+
+func (d *daemon) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	lease, err := d.leases.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the lease %s: %w", leaseName, d.leases.failed(err))
+	}
+	return lease, nil
+}
+
+// put writes who holds the lease. It fails when anybody else has written meanwhile.
+func (d *daemon) put(ctx context.Context, lease *coordinationv1.Lease, who string) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	now, seconds := metav1.NowMicro(), int32(leaseTime/time.Second)
+	leases := d.leases.CoordinationV1().Leases(metav1.NamespaceSystem)
+	var err error
+	if lease == nil {
+		zero := int32(0)
+		lease, err = leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: metav1.NamespaceSystem},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &who, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: &zero},
+		}, metav1.CreateOptions{})
+	} else {
+		lease = lease.DeepCopy()
+		if holderOf(lease) != who {
+			moves := int32(1)
+			if lease.Spec.LeaseTransitions != nil {
+				moves += *lease.Spec.LeaseTransitions
+			}
+			lease.Spec.AcquireTime, lease.Spec.LeaseTransitions = &now, &moves
+		}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &who, &seconds, &now
+		lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the lease %s: %w", leaseName, d.leases.failed(err))
+	}
+	return lease, nil
+}
+
+// hold has the kernel keep the address a moment longer, and tells the neighbours.
+func (d *daemon) hold() error {
+	elapsed := time.Since(d.renewed)
+	if elapsed > callTimeout {
+		return nil // the process was frozen meanwhile: the lease may be another's by now
+	}
+	if err := d.link.Set(lifetime(elapsed)); err != nil {
+		return err
+	}
+	if !d.has {
+		d.log.Info("the virtual address is here", "lease", leaseName)
+		d.has, d.loud = true, 6
+		d.held.Set(1)
+	}
+	if d.loud > 0 || time.Since(d.announced) > reannounce {
+		d.loud, d.announced = max(d.loud-1, 0), time.Now()
+		return d.link.Announce()
+	}
+	return nil
+}
+
+func (d *daemon) drop(reason string) {
+	if err := d.link.Remove(); err != nil {
+		d.log.Error("give the virtual address up; the kernel will in a moment", "error", err)
+	}
+	if d.has {
+		d.log.Info("the virtual address is given up", "reason", reason)
+	}
+	d.has = false
+	d.held.Set(0)
+}
+
+// resign gives the address and the lease up, so that another machine need not wait.
+func (d *daemon) resign(ctx context.Context) {
+	had := d.has
+	d.drop("stopping")
+	if !had {
+		return
+	}
+	lease, err := d.get(ctx)
+	if err == nil && lease != nil && holderOf(lease) == d.claim.self {
+		_, err = d.put(ctx, lease, "")
+	}
+	if err != nil {
+		d.log.Warn("give the lease up; another machine takes it when it has run out", "error", err)
+	}
+}

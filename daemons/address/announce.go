@@ -1,0 +1,52 @@
+package address
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+)
+
+// arpAnnouncement is the request of RFC 5227 that asks for nobody: its sender and target
+// are the address itself, and all that know the address learn where it is.
+func arpAnnouncement(mac net.HardwareAddr, address netip.Addr) []byte {
+	p := make([]byte, 0, 28)
+	p = binary.BigEndian.AppendUint16(p, 1)      // Ethernet
+	p = binary.BigEndian.AppendUint16(p, 0x0800) // IPv4
+	p = append(p, 6, 4)                          // lengths of addresses
+	p = binary.BigEndian.AppendUint16(p, 1)      // request
+	p = append(append(p, mac...), address.AsSlice()...)
+	return append(append(p, 0, 0, 0, 0, 0, 0), address.AsSlice()...)
+}
+
+const (
+	icmpv6       = 58
+	advertise    = 136
+	override     = 0x20 // replace what is known
+	targetOption = 2    // the link-layer address
+)
+
+// neighborAdvertisement is the unsolicited advertisement of RFC 4861, section 7.2.6, to
+// all nodes, with its IPv6 header.
+func neighborAdvertisement(mac net.HardwareAddr, address netip.Addr) []byte {
+	body := append([]byte{advertise, 0, 0, 0, override, 0, 0, 0}, address.AsSlice()...)
+	body = append(append(body, targetOption, 1), mac...)
+	all := netip.MustParseAddr("ff02::1")
+	binary.BigEndian.PutUint16(body[2:], checksum(address, all, body))
+	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255} // hop limit 255, or it is ignored
+	header = append(append(header, address.AsSlice()...), all.AsSlice()...)
+	return append(header, body...)
+}
+
+// checksum is ICMPv6's over the pseudo-header and the message, whose own field is zero.
+func checksum(from, to netip.Addr, body []byte) uint16 {
+	text := append(append(from.AsSlice(), to.AsSlice()...), 0, 0, 0, byte(len(body)), 0, 0, 0, icmpv6)
+	text = append(text, body...)
+	var sum uint32
+	for i := 0; i+1 < len(text); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(text[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
