@@ -19,6 +19,7 @@ type clusterBlock struct {
 	ServiceCIDRs []string      `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses." default:"[\"10.96.0.0/16\"]"`
 	Version      string        `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
 	Domain       string        `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
+	ControlPlane string        `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
 	API          *apiBlock     `hcl:"api,block" doc:"How clients from outside reach the API."`
 	Etcd         *etcdBlock    `hcl:"etcd,block" doc:"The cluster's store."`
 	Runtime      *runtimeBlock `hcl:"runtime,block" doc:"Where the container runtime comes from."`
@@ -85,6 +86,11 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		diags = append(diags, decodeVirtual(b, host, port, raw.API.Virtual, c)...)
 	}
 	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
+	c.ControlPlaneForm = or(raw.ControlPlane, config.FormSystemd)
+	if f := c.ControlPlaneForm; f != config.FormSystemd && f != config.FormStaticPods {
+		diags = append(diags, fail(attr(b, b.Body, "control_plane"), "Unknown form of the control plane",
+			"%q is not known: write %q for units of systemd, or %q for static pods of a kubelet.", f, config.FormSystemd, config.FormStaticPods))
+	}
 	c.Runtime.Source = config.RuntimeBundle
 	if raw.Runtime != nil {
 		c.Runtime.Source = or(raw.Runtime.Source, config.RuntimeBundle)

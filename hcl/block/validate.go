@@ -2,7 +2,9 @@ package block
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -59,6 +61,9 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 				"The virtual address %s lies in %s %s. It must be a free address of the machines' own network.", c.VirtualAddress, n.what, n.prefix))
 		}
 	}
+	if c.ControlPlaneForm == config.FormStaticPods {
+		hostControlPlane(c)
+	}
 	control := len(c.ControlPlane())
 	if len(c.Machines) > 0 && control == 0 {
 		diags = append(diags, fail(at(c.Source), "No control plane", "No machine has the role %q; a cluster needs at least one.", config.RoleControlPlane))
@@ -73,6 +78,24 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	}
 	diags = append(diags, duplicateObjects(c, at)...)
 	return diags
+}
+
+// hostControlPlane makes nodes of the machines whose control plane is static pods. Those
+// that were not declared as nodes keep other pods away.
+func hostControlPlane(c *config.Cluster) {
+	for i := range c.Machines {
+		m := &c.Machines[i]
+		if !m.Has(config.RoleControlPlane) {
+			continue
+		}
+		labels := map[string]string{config.ControlPlaneNode: ""}
+		maps.Copy(labels, m.Labels)
+		m.Labels = labels
+		if !m.Has(config.RoleNode) {
+			m.Roles = append(slices.Clone(m.Roles), config.RoleNode)
+			m.Taints = append(slices.Clone(m.Taints), config.Taint{Key: config.ControlPlaneNode, Effect: "NoSchedule"})
+		}
+	}
 }
 
 func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {

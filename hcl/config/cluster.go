@@ -25,8 +25,10 @@ type Cluster struct {
 	// VirtualAddress is the endpoint's when the control plane itself holds it: one
 	// machine at a time. It is not valid when the endpoint is somebody else's.
 	VirtualAddress netip.Addr
-	Etcd         Etcd
-	Runtime      Runtime
+	// ControlPlaneForm is how the control plane's programs run: FormSystemd or FormStaticPods.
+	ControlPlaneForm string
+	Etcd             Etcd
+	Runtime          Runtime
 
 	Machines  []Machine
 	Images    []Image
@@ -37,6 +39,16 @@ type Cluster struct {
 	Secrets []string // values of sensitive variables: never printed
 	Source  Source
 }
+
+// Forms of the control plane.
+const (
+	FormSystemd    = "systemd"
+	FormStaticPods = "static-pods"
+)
+
+// ControlPlaneNode is the label of nodes that run a control plane of static pods, and the
+// key of the taint that keeps other pods from them.
+const ControlPlaneNode = "node-role.kubernetes.io/control-plane"
 
 // Source is where something is declared.
 type Source struct {

@@ -35,6 +35,24 @@ var CNI = []string{"bridge", "host-local", "loopback", "portmap"}
 // PauseReference is the image of the containers that hold pods' namespaces.
 const PauseReference = "clusterctl.local/pause:1"
 
+// Images of the control plane's programs, for static pods. They are made when first asked for.
+const (
+	ControlPlaneImage = "clusterctl.local/control-plane"
+	EtcdImage         = "clusterctl.local/etcd"
+)
+
+// images say which program is in an image, and by which other names.
+var images = map[string]struct {
+	program string
+	links   []string
+}{
+	ControlPlaneImage: {Clusterctl, []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}},
+	EtcdImage:         {Etcd, nil},
+}
+
+// Reference is what pods write for an image that was made here: it changes with the content.
+func Reference(f File) string { return f.Name + ":" + f.Digest[:min(len(f.Digest), 16)] }
+
 // File is a file that can be sent.
 type File struct {
 	Name   string
@@ -91,7 +109,15 @@ func Open(executable, cache string) (*Bundle, error) {
 
 // File returns a file by its name.
 func (b *Bundle) File(name string) (File, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	f, ok := b.files[name]
+	if made, image := images[name]; image && !ok {
+		if err := b.makeImage(name, made.program, made.links); err != nil {
+			return File{}, err
+		}
+		f, ok = b.files[name]
+	}
 	if !ok {
 		return File{}, fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", name)
 	}
@@ -100,6 +126,8 @@ func (b *Bundle) File(name string) (File, error) {
 
 // Add takes in a file that is not the release's own, as an image archive.
 func (b *Bundle) Add(name, path string) (File, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err := b.add(name, path); err != nil {
 		return File{}, err
 	}
@@ -108,6 +136,8 @@ func (b *Bundle) Add(name, path string) (File, error) {
 
 // ByDigest returns a file by the sha256 of its content.
 func (b *Bundle) ByDigest(digest string) (File, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, f := range b.files {
 		if f.Digest == digest {
 			return f, true
@@ -138,25 +168,46 @@ func (b *Bundle) add(name, path string) error {
 
 // addPause makes the pause image's archive from the program.
 func (b *Bundle) addPause() error {
-	program, ok := b.files[Pause]
-	if !ok {
+	if _, ok := b.files[Pause]; !ok {
 		return nil // said when a role asks for it
 	}
-	path := filepath.Join(b.cache, "pause-"+program.Digest[:16]+".tar")
+	return b.archive(PauseReference, Pause, "/pause")
+}
+
+// makeImage makes the archive of an image of the control plane.
+func (b *Bundle) makeImage(name, program string, links []string) error {
+	at := "/usr/local/bin/" + program
+	var more []image.File
+	for _, l := range links {
+		more = append(more, image.File{Path: "/usr/local/bin/" + l, Mode: 0o777, Link: program})
+	}
+	if err := b.archive(name, program, at, more...); err != nil {
+		return err
+	}
+	return b.remember()
+}
+
+// archive makes an image of a program, unless the cache has it.
+func (b *Bundle) archive(name, program, at string, more ...image.File) error {
+	from, ok := b.files[program]
+	if !ok {
+		return fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", program)
+	}
+	path := filepath.Join(b.cache, filepath.Base(name)+"-"+from.Digest[:16]+".tar")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		content, err := os.ReadFile(program.Path)
+		content, err := os.ReadFile(from.Path)
 		if err != nil {
 			return err
 		}
-		archive, err := image.Write(runtime.GOARCH, []string{"/pause"}, image.File{Path: "/pause", Mode: 0o755, Content: content})
+		archive, err := image.Write(runtime.GOARCH, []string{at}, append([]image.File{{Path: at, Mode: 0o755, Content: content}}, more...)...)
 		if err != nil {
-			return fmt.Errorf("make the pause image: %w", err)
+			return fmt.Errorf("make the image %s: %w", name, err)
 		}
 		if err := replace(path, archive); err != nil {
 			return err
 		}
 	}
-	return b.add(PauseReference, path)
+	return b.add(name, path)
 }
 
 func (b *Bundle) remember() error {

@@ -29,6 +29,9 @@ type Host interface {
 	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
+	// Answers asks a URL of the machine itself whether all is well, trusting a CA's file.
+	// When nobody listens there, the error is ErrNothingListens.
+	Answers(ctx context.Context, url, ca string) error
 	// Mounts returns what is mounted at paths that start so; Unmount takes all of it off,
 	// also what is still in use.
 	Mounts(prefixes ...string) ([]string, error)
@@ -39,6 +42,9 @@ type Host interface {
 	// Etcd returns the store, as its clients on this machine reach it.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
 }
+
+// ErrNothingListens is that a port of the machine is not served.
+var ErrNothingListens = errors.New("nothing listens there")
 
 // Info is what is known of a file without reading it.
 type Info struct {

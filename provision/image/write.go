@@ -14,6 +14,7 @@ type File struct {
 	Path    string // absolute
 	Mode    fs.FileMode
 	Content []byte
+	Link    string // what a symbolic link points to; then there is no content
 }
 
 // Write returns an archive (an OCI layout) of an image with one layer. The same
@@ -54,6 +55,9 @@ func tarOf(files []File) ([]byte, error) {
 	archive := tar.NewWriter(&out)
 	for _, f := range files {
 		h := &tar.Header{Name: strings.TrimPrefix(f.Path, "/"), Mode: int64(f.Mode.Perm()), Size: int64(len(f.Content)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		if f.Link != "" {
+			h.Typeflag, h.Linkname = tar.TypeSymlink, f.Link
+		}
 		if err := archive.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("write %s: %w", f.Path, err)
 		}

@@ -56,15 +56,16 @@ func etcd(b *builder) {
 	program := b.program(bundle.Etcd, bin(bundle.Etcd))
 	if started.Existing {
 		others := Store(b.Cluster, b.State, m.Name)
-		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", DataDir: etcdData},
+		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", Manifest: step.Manifest("etcd"), DataDir: etcdData},
 			&step.EtcdJoin{Store: others, Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData})
 	}
-	b.unit(service{
+	b.component(component{service: service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
 		exec:    append([]string{program}, config.Args(&cfg, &config.Etcd{})...),
 		reads:   []string{cfg.CertFile, cfg.PeerCertFile, cfg.TrustedCAFile},
 		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confined...),
-	})
+	}, port: 2381, http: true, live: "/livez", ready: "/readyz", cpu: "100m", memory: "100Mi", image: bundle.EtcdImage,
+		mounts: []string{PKI + "/etcd"}, writes: []string{etcdData}})
 	if started.Existing {
 		b.run(&step.EtcdVote{Store: Store(b.Cluster, b.State), Name: m.Name})
 	}
@@ -77,7 +78,7 @@ func formerEtcd(b *builder) {
 	if _, had := b.State.Etcd[b.Machine.Name]; had && b.controlPlane() {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
 	}
-	b.add(&step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"}, &step.Absent{Path: etcdData + "/member"})
+	b.add(noStaticPod("etcd"), &step.NoUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"}, &step.Absent{Path: etcdData + "/member"})
 }
 
 // apiServer is the cluster's front door.
@@ -100,12 +101,12 @@ func apiServer(b *builder) {
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{"front-proxy-client"}
 	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate("front-proxy-client", certs.FrontProxyCA, certs.FrontProxyClient())
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
-	b.unit(service{
+	b.component(component{service: service{
 		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	})
+	}, port: 6443, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI}})
 }
 
 // etcdServers are the members' URLs, this machine's own first.
@@ -128,12 +129,13 @@ func controllers(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("scheduler", certs.Daemon("kube-scheduler")), b.apiServers()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("kube-scheduler", certs.ClusterCA, certs.DaemonServer("kube-scheduler", nil))
 	cfg.ClientCAFile = PKI + "/ca.crt"
-	b.unit(service{
+	b.component(component{service: service{
 		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true, beside: true,
 		exec:    append([]string{b.daemon("kube-scheduler")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	})
+	}, port: 10259, live: "/livez", ready: "/readyz", cpu: "100m", image: bundle.ControlPlaneImage,
+		mounts: []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile}})
 	managerDef := config.DefaultControllerManager()
 	manager := managerDef
 	manager.Kubeconfig, manager.APIServers = b.kubeconfig("controller-manager", certs.Daemon("kube-controller-manager")), b.apiServers()
@@ -142,12 +144,12 @@ func controllers(b *builder) {
 	manager.ClusterCIDR = texts(b.Cluster.PodCIDRs)
 	manager.ServiceAccountPrivateKeyFile = PKI + "/sa.key"
 	manager.ClusterSigningCertFile, manager.ClusterSigningKeyFile = PKI+"/ca.crt", PKI+"/ca.key"
-	b.unit(service{
+	b.component(component{service: service{
 		name: "kube-controller-manager", description: "Kubernetes controllers", after: "kube-apiserver.service", watchdog: true, beside: true,
 		exec:    append([]string{b.daemon("kube-controller-manager")}, config.Args(&manager, &managerDef)...),
 		reads:   []string{manager.Kubeconfig, manager.TLSCertFile, manager.ClientCAFile, manager.ServiceAccountPrivateKeyFile},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	})
+	}, port: 10257, live: "/livez", ready: "/readyz", cpu: "200m", image: bundle.ControlPlaneImage, mounts: []string{PKI, manager.Kubeconfig}})
 }
 
 // address keeps the virtual address on one machine of the control plane. It starts last:

@@ -13,16 +13,15 @@ import (
 
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
 
-// node is what runs pods: the kubelet and the proxy.
-func node(b *builder) {
-	kubelet(b)
-	proxyDef := config.DefaultProxy()
-	proxy := proxyDef
-	proxy.Kubeconfig, proxy.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
-	proxy.HostnameOverride, proxy.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
+// proxy sends what goes to services to their pods.
+func proxy(b *builder) {
+	def := config.DefaultProxy()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
+	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	b.unit(service{
 		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true,
-		exec: append([]string{b.daemon("kube-proxy")}, config.Args(&proxy, &proxyDef)...), reads: []string{proxy.Kubeconfig},
+		exec: append([]string{b.daemon("kube-proxy")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 	})
 }
 
@@ -71,6 +70,7 @@ func kubelet(b *builder) {
 	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true,
+		eager:   b.staticPods(),
 		exec:    append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile},
 		options: []string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},

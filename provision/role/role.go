@@ -38,17 +38,24 @@ type part struct {
 	units []string // removed where the part is not
 }
 
-// parts is every machine from top to bottom: the order is the order of the steps.
+// parts is every machine from top to bottom: the order is the order of the steps. A control
+// plane of static pods needs the runtime and the kubelet first, one of units does not.
 var parts = []part{
 	{"base", always, base, nil},
 	{"pki", always, pki, nil},
+	{"unit-form", Input.units, unitForm, nil},
+	{"static-runtime", Input.staticPods, runtime, nil},
+	{"static-images", Input.staticPods, images, nil},
+	{"static-form", Input.staticPods, staticForm, nil},
+	{"static-kubelet", Input.staticPods, kubelet, nil},
 	{"etcd", Input.etcd, etcd, nil},
 	{"former-etcd", Input.formerEtcd, formerEtcd, nil},
 	{"api-server", Input.controlPlane, apiServer, []string{"kube-apiserver"}},
-	{"runtime", Input.node, runtime, nil},
-	{"images", Input.node, images, nil},
+	{"runtime", Input.plainNode, runtime, nil},
+	{"images", Input.plainNode, images, nil},
 	{"controllers", Input.controlPlane, controllers, []string{"kube-scheduler", "kube-controller-manager"}},
-	{"node", Input.node, node, []string{"kubelet", "kube-proxy"}},
+	{"kubelet", Input.plainNode, kubelet, []string{"kubelet"}},
+	{"proxy", Input.node, proxy, []string{"kube-proxy"}},
 	{"network", always, network, []string{"kube-network"}},
 	{"dns", Input.dns, dns, []string{"kube-dns"}},
 	{"address", Input.address, address, []string{"kube-address"}},
@@ -63,6 +70,9 @@ func Steps(in Input) ([]step.Step, error) {
 			continue
 		}
 		for _, u := range p.units {
+			if u == "kubelet" && in.staticPods() {
+				continue // it is there, earlier
+			}
 			b.add(&step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
@@ -116,6 +126,7 @@ func Clean() []step.Step {
 func always(Input) bool                   { return true }
 func (in Input) controlPlane() bool       { return in.Machine.Has(config.RoleControlPlane) }
 func (in Input) node() bool               { return in.Machine.Has(config.RoleNode) }
+func (in Input) plainNode() bool          { return in.node() && !in.staticPods() }
 func (in Input) etcd() bool               { return slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is) }
 func (in Input) formerEtcd() bool         { return !in.etcd() }
 func (in Input) dns() bool                { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }

@@ -16,6 +16,7 @@ type service struct {
 	watchdog    bool     // it tells systemd that it is alive
 	options     []string // of [Service]
 	beside      bool     // may start together with its neighbours
+	eager       bool     // has started once it runs: what it says it is ready for needs others that come later
 }
 
 // confined is what a daemon that only speaks over the network can do without.
@@ -27,12 +28,16 @@ var confined = []string{
 
 // unit adds a unit's file and, after all files, that it runs with them.
 func (b *builder) unit(s service) {
+	kind := "notify"
+	if s.eager {
+		kind = "exec"
+	}
 	text := []string{
 		"# written by clusterctl: changes made here are put back by the next apply",
 		"[Unit]", "Description=" + s.description, "Documentation=https://kubernetes.io/docs/",
 		"Wants=network-online.target", "After=network-online.target " + s.after,
 		"StartLimitIntervalSec=0", "",
-		"[Service]", "Type=notify", "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
+		"[Service]", "Type=" + kind, "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
 		"Restart=always", "RestartSec=1", "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {

@@ -59,9 +59,11 @@ const settleTimeout = 15 * time.Second
 // EtcdFormer is that there is no data of a member that the store has removed: with it
 // this machine could not join again. Data of a member that the store knows stays.
 type EtcdFormer struct {
-	Store   Store  `json:"store"`
-	Unit    string `json:"unit"`
-	DataDir string `json:"dataDir"`
+	Store Store  `json:"store"`
+	Unit  string `json:"unit"`
+	// Manifest is of the static pod, where the member is one.
+	Manifest string `json:"manifest,omitempty"`
+	DataDir  string `json:"dataDir"`
 }
 
 // Label names the directory.
@@ -99,6 +101,11 @@ func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	defer cancel()
 	if err := h.Stop(ctx, s.Unit); err != nil {
 		return err
+	}
+	if s.Manifest != "" {
+		if err := h.RemoveAll(s.Manifest); err != nil {
+			return err
+		}
 	}
 	return h.RemoveAll(s.DataDir + "/member")
 }

@@ -76,6 +76,8 @@ var Kinds = map[string]func() Step{
 	"kubeconfig":  func() Step { return &Kubeconfig{} },
 	"unit":        func() Step { return &Unit{} },
 	"no-unit":     func() Step { return &NoUnit{} },
+	"static-pod":  func() Step { return &StaticPod{} },
+	"no-static":   func() Step { return &NoStaticPod{} },
 	"sysctl":      func() Step { return &Sysctl{} },
 	"image":       func() Step { return &Image{} },
 	"package":     func() Step { return &Package{} },

@@ -5,9 +5,11 @@ package hostfake
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
 	"slices"
 	"sort"
@@ -294,6 +296,24 @@ func (h *Host) ImportImage(_ context.Context, name string, archive io.Reader) er
 func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 	defer h.lock()()
 	return h.images[name], nil
+}
+
+// Answers as if the kubelet had started every static pod whose manifest has the URL's port.
+func (h *Host) Answers(_ context.Context, address, _ string) error {
+	at, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	names, err := h.List("/etc/kubernetes/manifests")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if text, err := h.ReadFile("/etc/kubernetes/manifests/" + name); err == nil && strings.Contains(string(text), "port: "+at.Port()+"\n") {
+			return nil
+		}
+	}
+	return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
 }
 
 // Containers is none.

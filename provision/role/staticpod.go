@@ -1,0 +1,165 @@
+package role
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	hcl "clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/step"
+)
+
+// component is a part of the control plane: a unit, or a static pod.
+type component struct {
+	service
+	port   int    // of its health
+	http   bool   // it serves health without TLS
+	live   string // paths of health
+	ready  string
+	cpu    string
+	memory string
+	image  string   // of the bundle
+	mounts []string // files and folders of the machine that it reads
+	writes []string // folders that it writes
+}
+
+func (c component) url() (url, ca string) {
+	if c.http {
+		return fmt.Sprintf("http://127.0.0.1:%d%s", c.port, c.ready), ""
+	}
+	return fmt.Sprintf("https://127.0.0.1:%d%s", c.port, c.ready), PKI + "/ca.crt"
+}
+
+// component adds a part of the control plane in the form that the cluster block says.
+func (b *builder) component(c component) {
+	if b.staticPods() {
+		b.pod(c)
+		return
+	}
+	b.unit(c.service)
+}
+
+// pod adds a static pod, as kubeadm has it.
+func (b *builder) pod(c component) {
+	reference := b.image(c.image)
+	manifest, err := yaml.Marshal(c.manifest(reference))
+	if err != nil && b.err == nil {
+		b.err = fmt.Errorf("write the manifest of %s: %w", c.name, err)
+	}
+	text, _, _ := strings.Cut(string(manifest), "\nstatus:")
+	url, ca := c.url()
+	b.run(&step.StaticPod{
+		Name: c.name, Path: step.Manifest(c.name), Content: text + "\n", Files: c.reads, URL: url, CA: ca,
+		Unit: c.name + ".service", UnitAt: step.UnitDir + c.name + ".service",
+	})
+}
+
+func (c component) manifest(image string) *corev1.Pod {
+	priority := int32(2000001000) // of system-node-critical
+	scheme := corev1.URISchemeHTTPS
+	if c.http {
+		scheme = corev1.URISchemeHTTP
+	}
+	probe := func(at string, delay, failures, period int32) *corev1.Probe {
+		return &corev1.Probe{
+			InitialDelaySeconds: delay, TimeoutSeconds: 15, FailureThreshold: failures, PeriodSeconds: period,
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: at, Port: intstr.FromInt32(int32(c.port)), Scheme: scheme}},
+		}
+	}
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)}
+	if c.memory != "" {
+		requests[corev1.ResourceMemory] = resource.MustParse(c.memory)
+	}
+	p := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: c.name, Namespace: metav1.NamespaceSystem,
+			Labels:      map[string]string{"component": c.name, "tier": "control-plane"},
+			Annotations: map[string]string{"clusterctl/files": step.FilesMark},
+		},
+		Spec: corev1.PodSpec{
+			HostNetwork: true, PriorityClassName: "system-node-critical", Priority: &priority,
+			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{
+				Name: c.name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.exec,
+				LivenessProbe: probe(c.live, 10, 8, 10), ReadinessProbe: probe(c.ready, 0, 3, 1), StartupProbe: probe(c.live, 10, 24, 10),
+				Resources: corev1.ResourceRequirements{Requests: requests},
+			}},
+		},
+	}
+	mount := func(at string, typ corev1.HostPathType, readOnly bool) {
+		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(at, "/"))
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &typ}}})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
+	}
+	for _, at := range c.mounts {
+		if path.Ext(at) == "" {
+			mount(at, corev1.HostPathDirectory, true)
+		} else {
+			mount(at, corev1.HostPathFile, true)
+		}
+	}
+	for _, at := range c.writes {
+		mount(at, corev1.HostPathDirectoryOrCreate, false)
+	}
+	return p
+}
+
+// image adds an image that is made of the bundle's programs, and returns its reference,
+// which changes with the content.
+func (b *builder) image(name string) string {
+	f, err := b.Files.File(name)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	return bundle.Reference(f)
+}
+
+// staticForm prepares a machine whose control plane runs as static pods: what the kubelet
+// needs before the first of them can start.
+func staticForm(b *builder) {
+	for _, name := range []string{bundle.ControlPlaneImage, bundle.EtcdImage} {
+		f, err := b.Files.File(name)
+		if err != nil && b.err == nil {
+			b.err = err
+		}
+		b.run(&step.Image{Reference: bundle.Reference(f), Digest: f.Digest, Size: f.Size})
+	}
+}
+
+// unitForm has no static pod of the control plane on the machine. It comes before the
+// kubelet goes, which has to stop them.
+func unitForm(b *builder) {
+	for _, c := range staticPorts {
+		url, ca := c.url()
+		b.add(&step.NoStaticPod{Name: c.name, Path: step.Manifest(c.name), URL: url, CA: ca})
+	}
+}
+
+// staticPorts say where the parts of the control plane answer, those that others need last.
+var staticPorts = []component{
+	{service: service{name: "kube-scheduler"}, port: 10259, ready: "/readyz"},
+	{service: service{name: "kube-controller-manager"}, port: 10257, ready: "/readyz"},
+	{service: service{name: "kube-apiserver"}, port: 6443, ready: "/readyz"},
+	{service: service{name: "etcd"}, port: 2381, http: true, ready: "/readyz"},
+}
+
+// noStaticPod is that one part does not run as a static pod.
+func noStaticPod(name string) step.Step {
+	i := slices.IndexFunc(staticPorts, func(c component) bool { return c.name == name })
+	url, ca := staticPorts[i].url()
+	return &step.NoStaticPod{Name: name, Path: step.Manifest(name), URL: url, CA: ca}
+}
+
+func (in Input) staticPods() bool {
+	return in.controlPlane() && in.Cluster.ControlPlaneForm == hcl.FormStaticPods
+}
+func (in Input) units() bool { return !in.staticPods() }

@@ -1,0 +1,173 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// FilesMark stands in a static pod's manifest for the digest of the files that it
+// reads, so that the pod is replaced when one of them changes.
+const FilesMark = "@FILES@"
+
+// StaticPod is that a part of the control plane runs as a static pod and not as a unit.
+type StaticPod struct {
+	Name    string   `json:"name"`
+	Path    string   `json:"path"`    // of the manifest
+	Content string   `json:"content"` // with FilesMark
+	Files   []string `json:"files"`   // whose change restarts it
+	URL     string   `json:"url"`     // that answers when it is ready
+	CA      string   `json:"ca,omitempty"`
+	Unit    string   `json:"unit"`     // of the same part, to be taken away
+	UnitAt  string   `json:"unitPath"` // its file
+}
+
+// Label names the pod.
+func (s *StaticPod) Label() string { return "static pod " + s.Name }
+
+func (s *StaticPod) content(h host.Host) (string, error) {
+	sum := sha256.New()
+	for _, p := range s.Files {
+		text, err := h.ReadFile(p)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n", p, len(text))
+		_, _ = sum.Write(text)
+	}
+	return strings.ReplaceAll(s.Content, FilesMark, hex.EncodeToString(sum.Sum(nil))[:16]), nil
+}
+
+// Check compares the manifest, and looks whether the unit is still there.
+func (s *StaticPod) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	c := Change{Kind: "pod", Name: "kube-system/" + s.Name}
+	if _, err := h.Stat(s.UnitAt); err == nil {
+		c.Action, c.Note = Create, "static pod instead of "+s.Unit
+		return c, nil
+	}
+	old, err := h.ReadFile(s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.Action, c.Note = Create, "static pod"
+		return c, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	want, err := s.content(h)
+	if err != nil {
+		return Change{}, err
+	}
+	switch touched := w.Touched(s.Files); {
+	case len(touched) > 0:
+		c.Action, c.Note = Update, "restart, for "+names(touched)
+	case string(old) != want:
+		c.Action, c.Note, c.Diff = Update, "restart", Lines(string(old), want)
+	default:
+		return Change{}, nil
+	}
+	return c, nil
+}
+
+// Apply has what runs now end, lays the manifest, and waits for the pod to be ready.
+func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	if _, err := h.Stat(s.UnitAt); err == nil {
+		if err := (&NoUnit{Name: s.Unit, Path: s.UnitAt}).Apply(ctx, h, w); err != nil {
+			return err
+		}
+	}
+	if err := (&NoStaticPod{Name: s.Name, Path: s.Path, URL: s.URL, CA: s.CA}).Apply(ctx, h, w); err != nil {
+		return err
+	}
+	content, err := s.content(h)
+	if err != nil {
+		return err
+	}
+	if err := h.WriteFile(s.Path, bytes.NewReader([]byte(content)), 0o600, 0, 0); err != nil {
+		return err
+	}
+	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.CA) }); err != nil {
+		return fmt.Errorf("the static pod %s is not ready (crictl ps -a and journalctl -u kubelet on the machine say why): %w", s.Name, err)
+	}
+	return nil
+}
+
+const (
+	podTimeout = 3 * time.Minute
+	podPeriod  = 200 * time.Millisecond
+)
+
+// until tries until there is no error, and returns the last one when ctx ends.
+func until(ctx context.Context, try func() error) error {
+	tick := time.NewTicker(podPeriod)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// NoStaticPod is that a part of the control plane does not run as a static pod.
+type NoStaticPod struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+	URL  string `json:"url"`
+	CA   string `json:"ca,omitempty"`
+}
+
+// Label names the pod.
+func (s *NoStaticPod) Label() string { return "no static pod " + s.Name }
+
+// Check looks for the manifest.
+func (s *NoStaticPod) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	_, err := h.Stat(s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Change{}, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{Action: Delete, Kind: "pod", Name: "kube-system/" + s.Name, Note: "stop"}, nil
+}
+
+// Apply removes the manifest and waits until nothing answers any more.
+func (s *NoStaticPod) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	if err := h.RemoveAll(s.Path); err != nil {
+		return err
+	}
+	if err := until(ctx, func() error {
+		err := h.Answers(ctx, s.URL, s.CA)
+		if errors.Is(err, host.ErrNothingListens) {
+			return nil
+		}
+		return fmt.Errorf("%s still answers", s.URL)
+	}); err != nil {
+		return fmt.Errorf("stop the static pod %s (is the kubelet running?): %w", s.Name, err)
+	}
+	return nil
+}
+
+// ManifestDir is where the kubelet finds static pods.
+const ManifestDir = "/etc/kubernetes/manifests/"
+
+// Manifest is the path of a static pod's manifest.
+func Manifest(name string) string { return path.Join(ManifestDir, name+".yaml") }
