@@ -78,12 +78,19 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e
+HEAVY := dev|node|e2e|interrupt
 
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
 	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY))$$')
 	go test $(MODFLAGS) -race -p 1 -timeout 15m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
+
+POINTS ?= 40
+SEED   ?= 0
+
+.PHONY: interrupt
+interrupt: build test-tools ## Interrupt applies at POINTS random points, and see that the next one converges; SEED repeats a run
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/interrupt -args -points $(POINTS) -seed $(SEED)
 
 .PHONY: demo
 demo: build test-tools ## Bring up a cluster of three local machines and a workload on it

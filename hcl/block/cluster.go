@@ -23,6 +23,7 @@ type clusterBlock struct {
 	API          *apiBlock     `hcl:"api,block" doc:"How clients from outside reach the API."`
 	Etcd         *etcdBlock    `hcl:"etcd,block" doc:"The cluster's store."`
 	Runtime      *runtimeBlock `hcl:"runtime,block" doc:"Where the container runtime comes from."`
+	Roll         *rollBlock    `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
 }
 
 type apiBlock struct {
@@ -99,6 +100,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 				"%q is not known: write %q for the containerd that comes with clusterctl, or %q for the machine's own package.", s, config.RuntimeBundle, config.RuntimeDistribution))
 		}
 	}
+	diags = append(diags, decodeRoll(b, raw.Roll, c)...)
 	value := map[string]cty.Value{
 		"name": cty.StringVal(c.Name), "version": cty.StringVal(c.Version), "domain": cty.StringVal(c.Domain),
 		"pod_cidrs": stringList(c.PodCIDRs), "service_cidrs": stringList(c.ServiceCIDRs), "endpoint": cty.StringVal(c.Endpoint),

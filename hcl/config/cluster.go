@@ -29,6 +29,7 @@ type Cluster struct {
 	ControlPlaneForm string
 	Etcd             Etcd
 	Runtime          Runtime
+	Roll             Roll
 
 	Machines  []Machine
 	Images    []Image
@@ -71,6 +72,11 @@ type Snapshot struct {
 // Runtime says where the container runtime comes from.
 type Runtime struct {
 	Source string // RuntimeBundle or RuntimeDistribution
+}
+
+// Roll says how changes go over the nodes.
+type Roll struct {
+	MaxUnavailable string // nodes at a time: a number, or a share of all as 10%; empty means plan.DefaultMaxUnavailable
 }
 
 // Sources of the container runtime.

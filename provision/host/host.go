@@ -29,7 +29,7 @@ type Host interface {
 	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
-	// Answers asks a URL of the machine itself whether all is well, trusting a CA's file.
+	// Answers asks a URL, of the machine itself or of another, whether all is well, trusting a CA's file.
 	// When nobody listens there, the error is ErrNothingListens.
 	Answers(ctx context.Context, url, ca string) error
 	// Mounts returns what is mounted at paths that start so; Unmount takes all of it off,

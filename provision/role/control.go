@@ -33,6 +33,11 @@ func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
 	return s
 }
 
+// Member says how one machine's member of the store is reached from the others.
+func Member(m hcl.Machine) step.Store {
+	return step.Store{Endpoints: []string{clientURL(m)}, CA: PKI + "/etcd/ca.crt", Cert: PKI + "/etcd/healthcheck-client.crt", Key: PKI + "/etcd/healthcheck-client.key"}
+}
+
 // etcd is a member of the store.
 func etcd(b *builder) {
 	m := b.Machine

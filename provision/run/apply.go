@@ -36,9 +36,12 @@ func (p *Prepared) walk(ctx context.Context) error {
 	if e.Destroy {
 		return p.destroy(ctx)
 	}
+	if err := p.guard(ctx); err != nil {
+		return err
+	}
 	for _, m := range p.machines {
 		if m.action == plan.Create {
-			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine}
+			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned}
 		}
 	}
 	if err := e.Store.Write(p.State); err != nil {
@@ -49,26 +52,18 @@ func (p *Prepared) walk(ctx context.Context) error {
 	if err := p.each(ctx, active, p.send); err != nil {
 		return err
 	}
-	var control, nodes []*machine
-	for _, m := range active {
-		if m.Has(config.RoleControlPlane) && !p.fresh {
-			control = append(control, m)
-		} else {
-			nodes = append(nodes, m)
-		}
-	}
+	control := p.control(active)
+	nodes := slices.DeleteFunc(slices.Clone(active), func(m *machine) bool { return slices.Contains(control, m) })
 	removed := p.with(plan.Remove)
 	if err := p.leave(ctx, removed, true); err != nil {
 		return err
 	}
 	// The control plane of a cluster that is there changes strictly one by one, each
 	// being ready again before the next.
-	for _, m := range control {
-		if err := p.each(ctx, []*machine{m}, p.converge); err != nil {
-			return err
-		}
+	if err := p.oneByOne(ctx, control); err != nil {
+		return err
 	}
-	if err := p.each(ctx, nodes, p.converge); err != nil {
+	if err := p.nodes(ctx, nodes); err != nil {
 		return err
 	}
 	if err := p.reconcile(ctx); err != nil {
@@ -200,7 +195,7 @@ var writing sync.Mutex // of a state, by machines that are done at the same time
 func (p *Prepared) joined(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true}
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Cordoned: p.State.Machines[m.Address].Cordoned}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}
@@ -243,7 +238,7 @@ func (p *Prepared) left(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
 	delete(p.State.Etcd, m.Name)
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine}
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned}
 	return p.engine.Store.Write(p.State)
 }
 
@@ -267,18 +262,16 @@ func (p *Prepared) unstarted() (names []string) {
 	return names
 }
 
-const drainTimeout = 5 * time.Minute
-
 // remove takes one machine out: its pods move, its member leaves, it is cleaned.
 func (p *Prepared) remove(ctx context.Context, m *machine) error {
 	p.begin(m, doing[m.action])
-	if m.Has(config.RoleNode) {
-		drain, cancel := context.WithTimeout(ctx, drainTimeout)
-		defer cancel()
-		if m.dead == nil && m.tended() {
-			if err := p.live.Drain(drain, m.Name); err != nil {
-				return fmt.Errorf("drain: %w", err)
-			}
+	switch {
+	case !m.Has(config.RoleNode):
+	case m.dead != nil:
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: it is not reached"})
+	case m.tended():
+		if err := p.drain(ctx, m); err != nil {
+			return err
 		}
 	}
 	if err := p.leave(ctx, []*machine{m}, false); err != nil {

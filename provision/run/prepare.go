@@ -164,10 +164,15 @@ func (e *Engine) selected(address string) bool {
 
 // each does something with machines at the same time, and returns all errors.
 func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Context, *machine) error) error {
+	return p.most(ctx, p.engine.parallelism(), list, do)
+}
+
+// most is each with so many machines at a time.
+func (p *Prepared) most(ctx context.Context, limit int, list []*machine, do func(context.Context, *machine) error) error {
 	var mu sync.Mutex
 	var errs []error
 	var g errgroup.Group
-	g.SetLimit(p.engine.parallelism())
+	g.SetLimit(min(limit, p.engine.parallelism()))
 	for _, m := range list {
 		g.Go(func() error {
 			err := do(ctx, m)
@@ -297,10 +302,13 @@ func (p *Prepared) summarize() {
 			if p.engine.Destroy {
 				entry.Note = "clean"
 			}
+		case p.drained(m):
+			entry.Note = "takes pods again, after a run that was cut off"
+			entry.Changes = append(entry.Changes, step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
 		case len(entry.Changes) == 0 && p.State.Machines[m.Address].Joined:
 			entry.Action = plan.None
 		case m.action == plan.Change:
-			entry.Note = restarts(entry.Changes)
+			entry.Note = p.restarts(m, entry.Changes)
 		}
 		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -314,17 +322,17 @@ func (p *Prepared) summarize() {
 	}
 }
 
-func restarts(changes []step.Change) string {
-	var units []string
-	for _, c := range changes {
-		if c.Kind == "unit" && c.Note != "enable" {
-			units = append(units, strings.TrimSuffix(c.Name, ".service"))
-		}
-	}
+// restarts says what a change of a machine starts anew, and what that means for its pods.
+func (p *Prepared) restarts(m *machine, changes []step.Change) string {
+	units := plan.Restarted(changes)
 	if len(units) == 0 {
 		return "no restart"
 	}
-	return "restart " + strings.Join(units, ", ")
+	text := "restart " + strings.Join(units, ", ")
+	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
+		text = "drain, since " + why + "; " + text
+	}
+	return text
 }
 
 // compare looks at the objects, when there is a cluster to look at.

@@ -34,8 +34,13 @@ type Cluster interface {
 	Plan(ctx context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, error)
 	// Apply brings it in, prunes, and waits until it works. It returns what is now applied.
 	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
-	// Drain moves a node's pods away.
-	Drain(ctx context.Context, node string) error
+	// Nodes says for every node whether it is ready: True, False or Unknown.
+	Nodes(ctx context.Context) (map[string]string, error)
+	// Cordoned reports whether a node takes no new pods; Uncordon has it take them again.
+	Cordoned(ctx context.Context, node string) (bool, error)
+	Uncordon(ctx context.Context, node string) error
+	// Drain cordons a node and moves its pods away; say is told how that goes on.
+	Drain(ctx context.Context, node string, say func(string)) error
 	// Forget removes a node's object.
 	Forget(ctx context.Context, node string) error
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -40,6 +41,10 @@ type fakeLive struct {
 	drained []string
 	gone    []string
 	refused error
+
+	ready    map[string]string // nodes
+	cordoned map[string]bool
+	stuck    error // what draining gives
 }
 
 func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, error) {
@@ -50,11 +55,34 @@ func (l *fakeLive) Apply(context.Context, *config.Cluster, []state.Object, func(
 	return []state.Object{}, nil
 }
 
-func (l *fakeLive) Drain(_ context.Context, node string) error {
+func (l *fakeLive) Nodes(context.Context) (map[string]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drained = append(l.drained, node)
+	return maps.Clone(l.ready), nil
+}
+
+func (l *fakeLive) Cordoned(_ context.Context, node string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cordoned[node], nil
+}
+
+func (l *fakeLive) Uncordon(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.cordoned, node)
 	return nil
+}
+
+func (l *fakeLive) Drain(_ context.Context, node string, _ func(string)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cordoned == nil {
+		l.cordoned = map[string]bool{}
+	}
+	l.cordoned[node] = true
+	l.drained = append(l.drained, node)
+	return l.stuck
 }
 
 func (l *fakeLive) Forget(_ context.Context, node string) error {

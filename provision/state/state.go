@@ -45,6 +45,8 @@ type State struct {
 type Machine struct {
 	Machine config.Machine `json:"machine"`
 	Joined  bool           `json:"joined"` // everything was applied once
+	// Cordoned is that a run has cordoned the node, and has to take that back.
+	Cordoned bool `json:"cordoned,omitempty"`
 }
 
 // Member is how an etcd member first started; what it was told then it is told ever after.

@@ -89,6 +89,8 @@ var Kinds = map[string]func() Step{
 	"etcd-join":   func() Step { return &EtcdJoin{} },
 	"etcd-vote":   func() Step { return &EtcdVote{} },
 	"etcd-leave":  func() Step { return &EtcdLeave{} },
+	"etcd-health": func() Step { return &MemberHealth{} },
+	"api-health":  func() Step { return &ServerHealth{} },
 }
 
 // Envelope is a step on its way.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/provision/plan"
 )
 
 var (
@@ -24,11 +26,38 @@ var (
 // unmounting is how long a kubelet gets to let go of pods whose containers have all ended.
 const unmounting = time.Minute
 
+// Cordoned reports whether a node takes no new pods; one that is not there takes none, but not for that.
+func (l *Live) Cordoned(ctx context.Context, node string) (bool, error) {
+	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at node %s: %w", node, err)
+	}
+	cordoned, _, _ := unstructured.NestedBool(live.Object, "spec", "unschedulable")
+	return cordoned, nil
+}
+
+// Uncordon has a node take pods again.
+func (l *Live) Uncordon(ctx context.Context, node string) error {
+	err := l.schedulable(ctx, node, "null")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (l *Live) schedulable(ctx context.Context, node, unschedulable string) error {
+	_, err := l.dynamic.Resource(nodes).Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{FieldManager: Manager})
+	return err
+}
+
 // Drain keeps new pods from a node and evicts those that are there, as fast as their disruption
 // budgets let it. Pods of daemon sets and static pods stay, as with kubectl drain. A pod has
 // gone when its object has: the kubelet says that it has ended before it unmounts its volumes.
-func (l *Live) Drain(ctx context.Context, node string) error {
-	_, err := l.dynamic.Resource(nodes).Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{FieldManager: Manager})
+func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
+	err := l.schedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -38,6 +67,7 @@ func (l *Live) Drain(ctx context.Context, node string) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var since time.Time // no pod runs any more
+	said := ""
 	for {
 		running, ended, reason, err := l.evict(ctx, node)
 		if err != nil {
@@ -53,10 +83,14 @@ func (l *Live) Drain(ctx context.Context, node string) error {
 		case time.Since(since) > unmounting:
 			return nil // what is still mounted is unmounted when the machine is cleaned
 		}
+		if text := plan.Number(running+ended, "pod") + " to go: " + reason; text != said {
+			said = text
+			say(text)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%d pods are still on %s: %s", running+ended, node, reason)
+			return fmt.Errorf("%s still on %s: %s", plan.Number(running+ended, "pod"), node, reason)
 		}
 	}
 }
@@ -82,8 +116,9 @@ func (l *Live) evict(ctx context.Context, node string) (running, ended int, reas
 			continue
 		}
 		eviction, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policyv1.Eviction{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
-			ObjectMeta: metav1.ObjectMeta{Name: item.GetName(), Namespace: item.GetNamespace()},
+			TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+			ObjectMeta:    metav1.ObjectMeta{Name: item.GetName(), Namespace: item.GetNamespace()},
+			DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace(&item)},
 		})
 		if err != nil {
 			return running, ended, "", err
@@ -97,6 +132,19 @@ func (l *Live) evict(ctx context.Context, node string) (running, ended int, reas
 		}
 	}
 	return running, ended, reason, nil
+}
+
+// longestGrace is how long a pod's end may take while its node is drained.
+const longestGrace = 120
+
+// grace is what the pod itself asks for, nil, unless that is too long to wait for.
+func grace(pod *unstructured.Unstructured) *int64 {
+	own, _, _ := unstructured.NestedInt64(pod.Object, "spec", "terminationGracePeriodSeconds")
+	if own <= longestGrace {
+		return nil
+	}
+	most := int64(longestGrace)
+	return &most
 }
 
 func stays(pod *unstructured.Unstructured) bool {

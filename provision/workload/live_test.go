@@ -62,7 +62,7 @@ func TestDrainWaitsUntilTheObjectsOfEndedPodsAreGone(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- l.Drain(ctx, "n") }()
+		go func() { done <- l.Drain(ctx, "n", func(string) {}) }()
 		synctest.Wait()
 		select {
 		case err := <-done:
@@ -84,7 +84,7 @@ func TestDrainIsBounded(t *testing.T) {
 			l, _ := fakeLive(item("v1", "Node", "", "n", nil), ending(phase))
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			if err := l.Drain(ctx, "n"); (err != nil) != fails {
+			if err := l.Drain(ctx, "n", func(string) {}); (err != nil) != fails {
 				t.Errorf("with a pod that is %s for good: %v", phase, err)
 			}
 		})

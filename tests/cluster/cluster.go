@@ -30,6 +30,7 @@ type Options struct {
 	Name     string
 	Machines []string          // as machines.Options
 	Files    map[string]string // the configuration: names to contents
+	Disk     int64             // as machines.Options
 	Log      io.Writer
 }
 
@@ -39,7 +40,7 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Log: o.Log})
+	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Disk: o.Disk, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type Host struct {
 	Machine host.Facts
 	Store   *Etcd            // shared by the machines of one cluster
 	Fail    map[string]error // by unit: what starting it gives
+	Sick    map[string]error // by URL: what asking a daemon gives
 	Log     []string         // what was done: "start etcd.service", "write /etc/x"…
 
 	mu     sync.Mutex
@@ -298,11 +299,15 @@ func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 	return h.images[name], nil
 }
 
-// Answers as if the kubelet had started every static pod whose manifest has the URL's port.
+// Answers as if the kubelet had started every static pod whose manifest has the URL's port. Other machines
+// are well but for what the test says.
 func (h *Host) Answers(_ context.Context, address, _ string) error {
 	at, err := url.Parse(address)
 	if err != nil {
 		return err
+	}
+	if at.Hostname() != "127.0.0.1" {
+		return h.Sick[address]
 	}
 	names, err := h.List("/etc/kubernetes/manifests")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -356,8 +361,13 @@ func (h *Host) Network(context.Context, []string, []string) ([]string, error) { 
 // ClearNetwork has nothing to remove.
 func (h *Host) ClearNetwork(context.Context, []string, []string) error { return nil }
 
-// Etcd returns the shared store.
-func (h *Host) Etcd(context.Context, []string, string, string, string) (host.Etcd, error) {
+// Etcd is the store that the machines share, when a test has made one.
+func (h *Host) Etcd(_ context.Context, endpoints []string, _, _, _ string) (host.Etcd, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.Sick[endpoints[0]]; err != nil {
+		return nil, err
+	}
 	if h.Store == nil {
 		return nil, fmt.Errorf("no etcd answers")
 	}

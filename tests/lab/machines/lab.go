@@ -26,6 +26,7 @@ type Options struct {
 	Name     string    // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
 	Machines []string  // name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given
 	Log      io.Writer // progress; nil means none
+	Disk     int64     // bytes of each machine's disk; zero means that it shares the host's
 }
 
 // Lab is a set of machines that are up.
@@ -108,7 +109,7 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 			m.Address, address = address.String(), address.Next()
 		}
 		lab.Machines = append(lab.Machines, m)
-		if err := m.create(base); err != nil {
+		if err := m.create(ctx, base, o.Disk); err != nil {
 			return nil, fmt.Errorf("create machine %s: %w", name, err)
 		}
 	}

@@ -48,7 +48,7 @@ exec "$@"`
 	cmd := exec.Command("sh", "-c", script, "sh", "nsenter", "--net="+m.lab.netns(),
 		"systemd-nspawn", "-q", "-D", m.path("root"), "-b", "--machine="+m.Name, "--register=no", "--keep-unit",
 		"--network-bridge=br0", "--capability=all", "--system-call-filter=@default @known",
-		"--bind="+m.path("containerd")+":/var/lib/containerd", "--bind="+m.path("etcd")+":/var/lib/etcd",
+		"--bind="+m.data("containerd")+":/var/lib/containerd", "--bind="+m.data("etcd")+":/var/lib/etcd",
 		"--bind=/dev/kmsg", "--resolv-conf=off")
 	cmd.Env = append(os.Environ(), "CGROUP="+m.cgroup())
 	cmd.Stdout, cmd.Stderr = console, console
@@ -132,13 +132,21 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 }
 
 // create lays the machine's disk: an overlay over the common root.
-func (m *Machine) create(base string) error {
-	for _, dir := range []string{"upper", "work", "root", "containerd", "etcd"} {
-		if err := os.MkdirAll(m.path(dir), 0o755); err != nil {
+func (m *Machine) create(ctx context.Context, base string, disk int64) error {
+	if err := os.MkdirAll(m.path("root"), 0o755); err != nil {
+		return err
+	}
+	if disk > 0 {
+		if err := m.makeDisk(ctx, disk); err != nil {
 			return err
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", base, m.path("upper"), m.path("work"))
+	for _, dir := range []string{"upper", "work", "containerd", "etcd"} {
+		if err := os.MkdirAll(m.data(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", base, m.data("upper"), m.data("work"))
 	if err := syscall.Mount("overlay", m.path("root"), "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount the disk: %w", err)
 	}
@@ -182,8 +190,10 @@ func (m *Machine) create(base string) error {
 }
 
 func (m *Machine) remove() error {
-	if err := syscall.Unmount(m.path("root"), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("unmount the disk of %s: %w", m.Name, err)
+	for _, dir := range []string{"root", "disk"} {
+		if err := syscall.Unmount(m.path(dir), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			return fmt.Errorf("unmount the disk of %s: %w", m.Name, err)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"clusterctl/provision/step"
+)
+
+// Restarted returns the daemons that changes start anew, be they units or static pods.
+func Restarted(changes []step.Change) (daemons []string) {
+	for _, c := range changes {
+		switch {
+		case c.Action == step.Delete || c.Note == "enable":
+		case c.Kind == "unit":
+			daemons = append(daemons, strings.TrimSuffix(c.Name, ".service"))
+		case c.Kind == "pod":
+			daemons = append(daemons, strings.TrimPrefix(c.Name, "kube-system/"))
+		}
+	}
+	return daemons
+}
+
+// Drains says why changes need a node to be without pods, "" when they do not. Pods live on while their
+// kubelet, the proxy or the routes' daemon is started anew; they are not to be trusted to a container runtime
+// that is replaced under them.
+func Drains(changes []step.Change) string {
+	for _, c := range changes {
+		if c.Kind == "unit" && c.Name == "containerd.service" && strings.HasPrefix(c.Note, "restart") {
+			return "the container runtime restarts"
+		}
+	}
+	return ""
+}
+
+// DefaultMaxUnavailable is how many nodes a rolling change may take away at a time when the cluster block does not say.
+const DefaultMaxUnavailable = "10%"
+
+// Budget is how many of so many nodes a rolling change may take away at a time: a number or a share,
+// rounded down; one at least.
+func Budget(maxUnavailable string, nodes int) int {
+	if maxUnavailable == "" {
+		maxUnavailable = DefaultMaxUnavailable
+	}
+	text, share := strings.CutSuffix(maxUnavailable, "%")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 1
+	}
+	if share {
+		n = nodes * n / 100
+	}
+	return max(n, 1)
+}
+
+// MayDrain says why nodes may not be drained, nil when they may: those that are not ready count
+// against the budget as well, unless they are among those that are changed. ready says how nodes are.
+func MayDrain(budget int, ready map[string]string, changed []string) error {
+	var broken []string
+	for _, name := range slices.Sorted(maps.Keys(ready)) {
+		if ready[name] != "True" && !slices.Contains(changed, name) {
+			broken = append(broken, name)
+		}
+	}
+	if len(broken) < budget {
+		return nil
+	}
+	return fmt.Errorf("%s not ready (%s), and a rolling change may leave %s without pods at a time: mend that first, or raise max_unavailable in the cluster's roll block",
+		isOrAre(len(broken), "node"), strings.Join(broken, ", "), Number(budget, "node"))
+}
+
+func isOrAre(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, noun)
+}
+
+// Elsewhere reports whether a node's pods have another node to go to.
+func Elsewhere(node string, ready map[string]string) bool {
+	for name, is := range ready {
+		if name != node && is == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+// Health is how a machine of the control plane is: why its member of the store, and its API server, do not
+// answer. Empty means that they do.
+type Health struct {
+	Name   string
+	Member bool // it holds a member of the store
+	Etcd   string
+	API    string
+}
+
+func (h Health) well() bool { return h.Etcd == "" && h.API == "" }
+
+// MayRestart says why a machine of the control plane may not be changed in a way that starts units anew, nil
+// when it may. One that does not work costs nothing. list has all machines.
+func MayRestart(name string, units []string, list []Health) error {
+	i := slices.IndexFunc(list, func(h Health) bool { return h.Name == name })
+	if i < 0 || len(list) < 2 {
+		return nil
+	}
+	own := list[i]
+	if slices.Contains(units, "etcd") && own.Member && own.Etcd == "" {
+		var up, members int
+		var broken []string
+		for _, h := range list {
+			switch {
+			case !h.Member:
+				continue
+			case h.Etcd != "":
+				broken = append(broken, h.Name+": "+h.Etcd)
+			case h.Name != name:
+				up++
+			}
+			members++
+		}
+		// With every member well, two or fewer cannot be changed in any other way.
+		if majority := members/2 + 1; up < majority && (len(broken) > 0 || members > 2) {
+			return fmt.Errorf("it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). Bring that machine back, or take it out of the configuration, so that its member leaves the store; then apply again",
+				up, members, majority, strings.Join(broken, "; "))
+		}
+	}
+	if slices.Contains(units, "kube-apiserver") && own.API == "" {
+		var broken []string
+		for _, h := range list {
+			if h.Name != name && h.API == "" {
+				return nil
+			}
+			if h.Name != name {
+				broken = append(broken, h.Name+": "+h.API)
+			}
+		}
+		return fmt.Errorf("its API server is the only one that answers (%s). Bring another one back first, or take it out of the configuration; then apply again", strings.Join(broken, "; "))
+	}
+	return nil
+}
+
+// ControlOrder is the order in which machines of the control plane are changed: those that do not work first,
+// since mending them costs nothing.
+func ControlOrder(names []string, list []Health) []string {
+	broken := map[string]bool{}
+	for _, h := range list {
+		broken[h.Name] = !h.well()
+	}
+	order := slices.Clone(names)
+	slices.SortStableFunc(order, func(a, b string) int {
+		switch {
+		case broken[a] && !broken[b]:
+			return -1
+		case broken[b] && !broken[a]:
+			return 1
+		}
+		return 0
+	})
+	return order
+}

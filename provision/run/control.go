@@ -1,0 +1,169 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/step"
+)
+
+// health asks, from one machine of the control plane, how all of them are: also those that this
+// run does not reach.
+func (p *Prepared) health(ctx context.Context, from *machine) ([]plan.Health, error) {
+	var list []plan.Health
+	var steps []step.Step
+	members := role.EtcdMachines(p.engine.Config, p.State)
+	for _, m := range p.engine.Config.ControlPlane() {
+		if !p.State.Machines[m.Address].Joined {
+			continue
+		}
+		_, member := p.State.Etcd[m.Name]
+		member = member && slices.ContainsFunc(members, func(e config.Machine) bool { return e.Name == m.Name })
+		list = append(list, plan.Health{Name: m.Name, Member: member})
+		steps = append(steps, &step.ServerHealth{Name: m.Name, URL: "https://" + net.JoinHostPort(m.IP.String(), "6443") + "/readyz", CA: role.PKI + "/ca.crt"})
+		if member {
+			steps = append(steps, &step.MemberHealth{Name: m.Name, Store: role.Member(m)})
+		}
+	}
+	changes, err := from.agent.Check(ctx, steps)
+	if err != nil {
+		return nil, fmt.Errorf("%s: look at the control plane's health: %w", from.Address, err)
+	}
+	for i, c := range changes {
+		for j := range list {
+			switch s := steps[i].(type) {
+			case *step.ServerHealth:
+				if s.Name == list[j].Name {
+					list[j].API = c.Note
+				}
+			case *step.MemberHealth:
+				if s.Name == list[j].Name {
+					list[j].Etcd = c.Note
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// guarded reports whether there is a rest of the control plane whose health matters.
+func (p *Prepared) guarded() bool { return !p.fresh && len(p.engine.Config.ControlPlane()) > 1 }
+
+// guard finds out, before anything is changed, what would cost the control plane its majority.
+func (p *Prepared) guard(ctx context.Context) error {
+	from := p.survivor()
+	if !p.guarded() || from == nil || p.engine.Destroy {
+		return nil
+	}
+	changed := p.control(p.with(plan.Change))
+	if !slices.ContainsFunc(changed, func(m *machine) bool { return len(plan.Restarted(m.changes)) > 0 }) {
+		return nil
+	}
+	list, err := p.health(ctx, from)
+	if err != nil {
+		return err
+	}
+	for _, m := range changed {
+		if err := plan.MayRestart(m.Name, plan.Restarted(m.changes), list); err != nil {
+			return fmt.Errorf("%s is not changed: %w", m.Address, err)
+		}
+	}
+	return nil
+}
+
+// control are the machines of the control plane of a cluster that is there.
+func (p *Prepared) control(list []*machine) (control []*machine) {
+	for _, m := range list {
+		if m.Has(config.RoleControlPlane) && !p.fresh {
+			control = append(control, m)
+		}
+	}
+	return control
+}
+
+// oneByOne changes machines of the control plane, each when the rest is well, and is through with one when
+// that is well again.
+func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
+	if !p.guarded() {
+		for _, m := range control {
+			if err := p.each(ctx, []*machine{m}, p.roll); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var names []string
+	byName := map[string]*machine{}
+	for _, m := range control {
+		names = append(names, m.Name)
+		byName[m.Name] = m
+	}
+	if from := p.survivor(); from != nil && len(control) > 1 {
+		list, err := p.health(ctx, from)
+		if err != nil {
+			return err
+		}
+		names = plan.ControlOrder(names, list)
+	}
+	for _, name := range names {
+		if err := p.each(ctx, []*machine{byName[name]}, p.guardedRoll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
+	units := plan.Restarted(m.changes)
+	if m.action == plan.Change && len(units) > 0 {
+		list, err := p.health(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := plan.MayRestart(m.Name, units, list); err != nil {
+			return fmt.Errorf("it is not changed: %w", err)
+		}
+	}
+	if err := p.roll(ctx, m); err != nil {
+		return err
+	}
+	if len(units) == 0 && m.action == plan.Change {
+		return nil
+	}
+	return p.recovered(ctx, m)
+}
+
+const recoverTimeout = time.Minute
+
+// recovered waits until a machine of the control plane is well after its change: the next one's
+// turn is only then.
+func (p *Prepared) recovered(ctx context.Context, m *machine) error {
+	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
+	defer cancel()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	last := ""
+	for {
+		list, err := p.health(ctx, m)
+		if err == nil {
+			i := slices.IndexFunc(list, func(h plan.Health) bool { return h.Name == m.Name })
+			if i < 0 || list[i].Etcd == "" && list[i].API == "" {
+				return nil
+			}
+			last = list[i].Etcd + " " + list[i].API
+		} else if last == "" {
+			last = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it was changed and is not well %s later, so the rest of the control plane is left as it is: %s", recoverTimeout, last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// nodes changes machines that are no control plane of a cluster that is there. New ones, and those of
+// which nothing restarts, all at once; the others within the budget, and no more of them once one has failed.
+func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
+	var together, rolled []*machine
+	for _, m := range list {
+		if m.action == plan.Change && !p.fresh && m.Has(config.RoleNode) && len(plan.Restarted(m.changes)) > 0 {
+			rolled = append(rolled, m)
+		} else {
+			together = append(together, m)
+		}
+	}
+	if err := p.each(ctx, together, p.roll); err != nil {
+		return err
+	}
+	if len(rolled) == 0 {
+		return nil
+	}
+	budget := plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
+	var failed atomic.Bool
+	return p.most(ctx, budget, rolled, func(ctx context.Context, m *machine) error {
+		if failed.Load() {
+			return nil
+		}
+		err := p.roll(ctx, m)
+		if err != nil {
+			failed.Store(true)
+		}
+		return err
+	})
+}
+
+func (p *Prepared) count(role string) (n int) {
+	for _, m := range p.engine.Config.Machines {
+		if m.Has(role) {
+			n++
+		}
+	}
+	return n
+}
+
+// roll changes one machine: without its pods where the change needs that.
+func (p *Prepared) roll(ctx context.Context, m *machine) error {
+	node := m.Has(config.RoleNode) && !p.fresh
+	if why := plan.Drains(m.changes); node && why != "" && m.action == plan.Change {
+		if err := p.clear(ctx, m, why); err != nil {
+			return err
+		}
+	}
+	if err := p.converge(ctx, m); err != nil {
+		return err
+	}
+	if !p.State.Machines[m.Address].Cordoned {
+		return nil
+	}
+	return p.back(ctx, m)
+}
+
+// clear moves a node's pods away, when there is anywhere for them to go.
+func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {
+	ready, err := p.live.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	if _, there := ready[m.Name]; !there {
+		return nil
+	}
+	if !plan.Elsewhere(m.Name, ready) {
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained: there is no other node that is ready"})
+		return nil
+	}
+	if err := plan.MayDrain(plan.Budget(p.engine.Config.Roll.MaxUnavailable, len(ready)), ready, p.changing()); err != nil {
+		return fmt.Errorf("not drained (%s): %w", why, err)
+	}
+	return p.drain(ctx, m)
+}
+
+// changing names the machines of this run: those that are changed are mended by it, those that go are on
+// their way.
+func (p *Prepared) changing() (names []string) {
+	for _, m := range p.with(plan.Create, plan.Change, plan.Remove) {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+const drainTimeout = 5 * time.Minute
+
+// drain cordons a node, which the state knows first, so that a later run takes it back when this one is
+// cut off, and evicts its pods.
+func (p *Prepared) drain(ctx context.Context, m *machine) error {
+	p.begin(m, "draining")
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	cordoned, err := p.live.Cordoned(ctx, m.Name)
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	if !cordoned { // who has cordoned it by hand means it
+		if err := p.note(m, func(s *state.Machine) { s.Cordoned = true }); err != nil {
+			return err
+		}
+	}
+	err = p.live.Drain(ctx, m.Name, func(what string) {
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "draining: " + what})
+	})
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	return nil
+}
+
+const readyTimeout = 2 * time.Minute
+
+// back lets a node have pods again, once it is ready.
+func (p *Prepared) back(ctx context.Context, m *machine) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ready, err := p.live.Nodes(ctx)
+		is, there := ready[m.Name]
+		if err == nil && (is == "True" || !there) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready %s after its change, and takes no pods meanwhile: see journalctl -u kubelet there, then apply again", readyTimeout)
+		case <-tick.C:
+		}
+	}
+	if err := p.live.Uncordon(ctx, m.Name); err != nil {
+		return fmt.Errorf("let it take pods again: %w", err)
+	}
+	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "takes pods again"})
+	return p.note(m, func(s *state.Machine) { s.Cordoned = false })
+}
+
+// note changes what the state says of a machine, and writes it.
+func (p *Prepared) note(m *machine, change func(*state.Machine)) error {
+	writing.Lock()
+	defer writing.Unlock()
+	s := p.State.Machines[m.Address]
+	change(&s)
+	p.State.Machines[m.Address] = s
+	return p.engine.Store.Write(p.State)
+}
+
+// drained says whether an earlier run has drained a machine and was cut off before it took it back.
+func (p *Prepared) drained(m *machine) bool {
+	return p.State.Machines[m.Address].Cordoned && slices.Contains([]string{plan.Change, plan.Create}, m.action)
+}

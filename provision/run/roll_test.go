@@ -1,0 +1,184 @@
+package run_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/run"
+)
+
+// edit changes a file on a machine by hand, which the next run puts back.
+func (w *world) edit(address, path string) {
+	w.t.Helper()
+	h := w.hosts[address]
+	text, err := h.ReadFile(path)
+	if err == nil {
+		err = h.WriteFile(path, strings.NewReader(string(text)+"# edited\n"), 0o644, 0, 0)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+const (
+	runtimeFile = "/etc/containerd/config.toml"
+	kubeletFile = "/var/lib/kubelet/config.yaml"
+	etcdFile    = "/etc/systemd/system/etcd.service"
+)
+
+// P02: a node whose container runtime restarts is drained first and takes pods again after; one whose
+// kubelet restarts keeps its pods.
+func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	w.edit("machine.a", runtimeFile)
+	w.edit("machine.b", kubeletFile)
+	p := w.mustApply()
+	if note := p.Machines[1].Note; !strings.Contains(note, "drain, since the container runtime restarts") {
+		t.Errorf("the plan says %q", note)
+	}
+	if note := p.Machines[2].Note; note != "restart kubelet" {
+		t.Errorf("the plan says %q", note)
+	}
+	if !slices.Equal(w.live.drained, []string{"a"}) || len(w.live.cordoned) > 0 {
+		t.Errorf("drained %v, and %v take no pods", w.live.drained, w.live.cordoned)
+	}
+}
+
+// P02: a run that ends while a node is drained is gone on with, and the node takes pods again.
+func TestANodeThatACutOffRunDrainedTakesPodsAgain(t *testing.T) {
+	for name, heal := range map[string]func(w *world){
+		"gone on with": func(w *world) { w.edit("machine.a", runtimeFile) },
+		"given up":     func(*world) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, control, nodeA, nodeB)
+			w.mustApply()
+			w.live.ready = map[string]string{"a": "True", "b": "True"}
+			original, err := w.hosts["machine.a"].ReadFile(runtimeFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.edit("machine.a", runtimeFile)
+			w.live.stuck = errors.New("2 pods still on a: a budget says: not now")
+			if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.a") || !strings.Contains(err.Error(), "a budget says") {
+				t.Fatalf("error %v", err)
+			}
+			if err := w.hosts["machine.a"].WriteFile(runtimeFile, strings.NewReader(string(original)), 0o644, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			heal(w)
+			w.live.stuck = nil
+			if p := w.mustApply(); p.Empty() {
+				t.Error("the plan does not say that the node takes pods again")
+			}
+			if len(w.live.cordoned) > 0 {
+				t.Errorf("%v take no pods", w.live.cordoned)
+			}
+			if again := w.mustApply(); !again.Empty() {
+				t.Errorf("not empty afterwards: %+v", again.Machines)
+			}
+		})
+	}
+}
+
+func TestANodeThatSomebodyCordonedStaysSo(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.live.ready, w.live.cordoned = map[string]string{"a": "True", "b": "True"}, map[string]bool{"a": true}
+	w.edit("machine.a", runtimeFile)
+	w.mustApply()
+	if !w.live.cordoned["a"] {
+		t.Error("it takes pods again")
+	}
+}
+
+// P02: changes go over the nodes within the budget, and stop at the first that fails.
+func TestNodesAreChangedWithinTheBudget(t *testing.T) {
+	list := []config.Machine{control}
+	for i := range 8 {
+		list = append(list, machine(fmt.Sprintf("n%d", i), fmt.Sprintf("10.0.1.%d", i+1), config.RoleNode))
+	}
+	w := newWorld(t, list...)
+	w.mustApply()
+	w.engine.Config.Roll.MaxUnavailable = "25%"
+	var mu sync.Mutex
+	at, most := map[string]bool{}, 0
+	w.engine.Say = func(e run.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e.Kind {
+		case run.EventBegin:
+			at[e.Machine] = true
+		case run.EventDone:
+			delete(at, e.Machine)
+		}
+		most = max(most, len(at))
+	}
+	for _, m := range list[1:] {
+		w.edit(m.Address, kubeletFile)
+	}
+	w.mustApply()
+	if most > 2 {
+		t.Errorf("%d nodes were changed at a time, the budget is 2", most)
+	}
+	w.engine.Config.Roll.MaxUnavailable = "1"
+	for _, m := range list[1:] {
+		w.edit(m.Address, kubeletFile)
+		w.hosts[m.Address].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+		w.hosts[m.Address].Log = nil
+	}
+	if _, err := w.apply(); err == nil {
+		t.Fatal("no error")
+	}
+	touched := 0
+	for _, m := range list[1:] {
+		if len(w.hosts[m.Address].Log) > 0 {
+			touched++
+		}
+	}
+	if touched != 1 {
+		t.Errorf("%d nodes were touched although the first failed", touched)
+	}
+}
+
+// S12: the control plane changes one by one, and not at all when that would cost the majority.
+func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	sick := map[string]error{"https://10.0.0.6:2379": errors.New("no answer"), "https://10.0.0.6:6443/readyz": errors.New("no answer")}
+	for _, h := range w.hosts {
+		h.Store, h.Sick = store, sick
+	}
+	w.edit("machine.control", etcdFile)
+	logged := len(w.hosts["machine.control"].Log)
+	_, err := w.apply()
+	if err == nil || !strings.Contains(err.Error(), "machine.control") || !strings.Contains(err.Error(), "1 of 3 members would be left") || !strings.Contains(err.Error(), "third: no answer") {
+		t.Fatalf("error %v does not say why", err)
+	}
+	if len(w.hosts["machine.control"].Log) != logged {
+		t.Error("it was changed")
+	}
+	// The one that does not work is mended first, and the other after it.
+	var order []string
+	w.engine.Say = func(e run.Event) {
+		if e.Kind == run.EventBegin {
+			order = append(order, e.Machine)
+		}
+	}
+	clear(sick)
+	w.edit("machine.third", etcdFile)
+	w.mustApply()
+	if !slices.Equal(order, []string{"machine.control", "machine.third"}) {
+		t.Errorf("order %v", order)
+	}
+}

@@ -1,0 +1,60 @@
+package step
+
+import (
+	"context"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// healthTimeout is how long one look may take.
+const healthTimeout = 5 * time.Second
+
+// MemberHealth is that one member of the store answers, and is of a majority. It is looked at,
+// never applied.
+type MemberHealth struct {
+	Store Store  `json:"store"` // of that member alone
+	Name  string `json:"name"`
+}
+
+// Label names the member.
+func (s *MemberHealth) Label() string { return "health of etcd member " + s.Name }
+
+// Check asks the member for what only a majority can agree on.
+func (s *MemberHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	err := s.Store.with(ctx, h, func(context.Context, host.Etcd, []host.Member) error { return nil })
+	return ill("etcd", s.Name, err), nil
+}
+
+// Apply does nothing: what is ill is mended by what it is made of.
+func (s *MemberHealth) Apply(context.Context, host.Host, *Walk) error { return nil }
+
+// ServerHealth is that an API server says that it is ready. It is looked at, never applied.
+type ServerHealth struct {
+	Name string `json:"name"` // of the machine
+	URL  string `json:"url"`
+	CA   string `json:"ca"` // path on the machine that asks
+}
+
+// Label names the server.
+func (s *ServerHealth) Label() string { return "health of the API server on " + s.Name }
+
+// Check asks it.
+func (s *ServerHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	return ill("kube-apiserver", s.Name, h.Answers(ctx, s.URL, s.CA)), nil
+}
+
+// Apply does nothing.
+func (s *ServerHealth) Apply(context.Context, host.Host, *Walk) error { return nil }
+
+// ill is the zero Change for no error.
+func ill(kind, name string, err error) Change {
+	if err == nil {
+		return Change{}
+	}
+	return Change{Action: Update, Kind: kind, Name: name, Note: err.Error()}
+}

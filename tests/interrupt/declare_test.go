@@ -1,0 +1,94 @@
+package interrupt
+
+import "fmt"
+
+// declared is what the configuration says.
+type declared struct {
+	b, nothing bool // node b is declared; the cluster is being destroyed
+	turn       int  // of the changes
+}
+
+// operation is what is done to the cluster while it is interrupted.
+type operation struct {
+	name    string
+	declare func(w *world)
+}
+
+// operations in the order in which they can follow one another, over and over.
+var operations = []operation{
+	{"create", func(w *world) { w.b, w.nothing = true, false; w.write() }},
+	{"change", change},
+	{"remove", func(w *world) { w.b = false; w.write() }},
+	{"add", func(w *world) { w.b = true; w.write() }},
+	{"change", change},
+	{"remove", func(w *world) { w.b = false; w.write() }},
+	{"add", func(w *world) { w.b = true; w.write() }},
+	{"change", change},
+	{"destroy", func(w *world) { w.nothing = true }},
+}
+
+func (o operation) command() string {
+	if o.name == "destroy" {
+		return "destroy"
+	}
+	return "apply"
+}
+
+func change(w *world) { w.turn++; w.write() }
+
+// write lays the configuration. A turn changes the nodes' kubelets, the workload's pods, an object, and
+// which objects there are.
+func (w *world) write() {
+	nodes := `a = "10.99.0.21"`
+	if w.b {
+		nodes += "\n    b = \"10.99.0.22\""
+	}
+	text := fmt.Sprintf(`cluster "small" {}
+
+locals {
+  nodes = {
+    %s
+  }
+}
+
+machine "control" {
+  address = "10.99.0.11"
+  roles   = ["control-plane"]
+  ssh { user = "root" }
+}
+
+machine "node" {
+  for_each = local.nodes
+  address  = each.value
+  roles    = ["node"]
+  kubelet { max_pods = %d }
+  ssh { user = "root" }
+}
+
+image "web" { archive = "images/web.tar" }
+
+object "v1" "Namespace" "shop" {}
+
+object "v1" "ConfigMap" "turn-%d" {
+  namespace = "shop"
+  data      = { turn = "%d" }
+}
+
+workload "web" {
+  namespace = "shop"
+  replicas  = %d
+
+  container "web" {
+    image     = image.web.reference
+    ports     = { http = 8080 }
+    env       = { GREETING = "turn %d" }
+    requests  = { cpu = "10m", memory = "16Mi" }
+    readiness = { http = "/healthz", port = "http", period = 2 }
+  }
+  service { ports = { http = 80 } }
+}
+`, nodes, 100+w.turn, w.turn%3, w.turn, 2+w.turn%2, w.turn)
+	if err := w.Write("cluster.hcl", text); err != nil {
+		w.t.Fatal(err)
+	}
+}

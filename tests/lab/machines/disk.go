@@ -1,0 +1,70 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// With Options.Disk everything that a machine writes is in a file system of its own, in a sparse file: it
+// can be full without the host's being so.
+
+const filler = "filler"
+
+func (m *Machine) makeDisk(ctx context.Context, size int64) error {
+	f, err := os.Create(m.path("disk.img"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(size), f.Close(), os.MkdirAll(m.path("disk"), 0o755)); err != nil {
+		return fmt.Errorf("make the disk: %w", err)
+	}
+	if err := command(ctx, "mkfs.ext4", "-q", "-m", "0", m.path("disk.img")); err != nil {
+		return err
+	}
+	return command(ctx, "mount", "-o", "loop", m.path("disk.img"), m.path("disk"))
+}
+
+// data is where a part of what the machine writes is.
+func (m *Machine) data(name string) string {
+	if _, err := os.Stat(m.path("disk.img")); err == nil {
+		return m.path("disk/" + name)
+	}
+	return m.path(name)
+}
+
+// Fill leaves no room on the machine's disk; Free gives it back. The lab must have been made with Options.Disk.
+func (m *Machine) Fill() error {
+	if _, err := os.Stat(m.path("disk.img")); err != nil {
+		return fmt.Errorf("fill the disk of %s: it has none of its own: %w", m.Name, err)
+	}
+	f, err := os.OpenFile(m.path("disk/"+filler), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("fill the disk of %s: %w", m.Name, err)
+	}
+	defer f.Close()
+	// Ever smaller pieces, until not one more block is there.
+	var end int64
+	for piece := int64(1 << 30); piece >= 4<<10; {
+		switch err := syscall.Fallocate(int(f.Fd()), 0, end, piece); {
+		case err == nil:
+			end += piece
+		case errors.Is(err, syscall.ENOSPC):
+			piece /= 2
+		case !errors.Is(err, syscall.EINTR):
+			return fmt.Errorf("fill the disk of %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// Free undoes Fill.
+func (m *Machine) Free() error {
+	if err := os.Remove(m.path("disk/" + filler)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("free the disk of %s: %w", m.Name, err)
+	}
+	return nil
+}
