@@ -104,6 +104,11 @@ demo-down: test-tools ## Take the demo down; nothing is left behind but the lab'
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 	$(SUDO) $(BIN)/marks
 
+.PHONY: bench-api
+bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api
+	$(BIN)/api
+
 .PHONY: size
 size: build ## Say what each binary weighs
 	@ls -l --block-size=K $(BIN) $(BIN)/cni | awk 'NF > 8 {print $$9, $$5}' | column -t

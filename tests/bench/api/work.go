@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// figure is one line of the table.
+type figure struct {
+	work     string
+	unit     string
+	upstream float64 // what upstream 1.36.3 needed on such a machine; 0 where it was not measured
+	mark     float64 // the most that is allowed
+	measured float64
+	note     string
+}
+
+// line is what kubebench prints.
+type line struct {
+	N          int            `json:"n"`
+	Errors     int            `json:"errors"`
+	FirstError string         `json:"first_error"`
+	ElapsedS   float64        `json:"elapsed_s"`
+	HostCPUs   float64        `json:"host_cpu_s"`
+	ClientCPUs float64        `json:"client_cpu_s"`
+	Extra      map[string]any `json:"extra"`
+	Latency    struct {
+		P50 float64 `json:"p50_ms"`
+		P99 float64 `json:"p99_ms"`
+		Max float64 `json:"max_ms"`
+	} `json:"latency"`
+	Procs map[string]struct {
+		CPU    float64 `json:"cpu_s"`
+		Before float64 `json:"rss_before_mib"`
+		After  float64 `json:"rss_after_mib"`
+		Peak   float64 `json:"peak_rss_mib"`
+	} `json:"procs"`
+}
+
+// bench runs kubebench and adds what it found to the table.
+type bench struct {
+	*servers
+	scale   int // divides the amounts; 1 is the full measurement
+	figures []figure
+}
+
+func (b *bench) kubebench(ctx context.Context, args ...string) (line, error) {
+	pids := fmt.Sprintf("etcd=%d", b.etcd.Process.Pid)
+	if b.api != nil {
+		pids += fmt.Sprintf(",api=%d", b.api.Process.Pid)
+	}
+	// Before "--", which ends kubebench's own flags.
+	args = append([]string{args[0], "--kubeconfig", b.path("kubeconfig"), "--proc", pids}, args[1:]...)
+	fmt.Fprintln(os.Stderr, "kubebench", strings.Join(args[5:], " "), args[0])
+	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "kubebench"), args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return line{}, fmt.Errorf("kubebench %s: %w", args[0], err)
+	}
+	var l line
+	if err := json.Unmarshal(out, &l); err != nil {
+		return l, fmt.Errorf("kubebench %s printed %.200q: %w", args[0], out, err)
+	}
+	if l.Errors > 0 {
+		return l, fmt.Errorf("kubebench %s: %d of %d failed, first: %s", args[0], l.Errors, l.N, l.FirstError)
+	}
+	return l, nil
+}
+
+func (b *bench) amount(n int) string { return strconv.Itoa(max(n/b.scale, 16)) }
+
+func (b *bench) add(f figure) {
+	b.figures = append(b.figures, f)
+	fmt.Fprintf(os.Stderr, "  %s: %.4g %s (mark %.4g)\n", f.work, f.measured, f.unit, f.mark)
+}
+
+// objects measures the five verbs on single objects, upstream's figures per 10,000 of them.
+func (b *bench) objects(ctx context.Context) error {
+	for _, c := range []struct {
+		verb, kind string
+		upstream   map[string]float64
+		part       float64 // the mark as a part of upstream's figure
+	}{
+		{"create", "configmap", map[string]float64{"protobuf": 8.3, "json": 9.6}, 4},
+		{"get", "configmap", map[string]float64{"protobuf": 4.4, "json": 3.2}, 6},
+		{"update", "configmap", map[string]float64{"protobuf": 10.4, "json": 13.4}, 4},
+		{"delete", "configmap", map[string]float64{"protobuf": 8.0, "json": 9.2}, 4},
+		{"create", "pod", map[string]float64{"protobuf": 11.6, "json": 12.1}, 4},
+		{"get", "pod", map[string]float64{"protobuf": 4.8, "json": 6.4}, 6},
+		{"update", "pod", map[string]float64{"protobuf": 16.8, "json": 19.3}, 4},
+		{"patch", "pod", map[string]float64{"protobuf": 20.7, "json": 23}, 4},
+		{"delete", "pod", map[string]float64{"protobuf": 16.2, "json": 18.4}, 4},
+	} {
+		for _, content := range []string{"protobuf", "json"} {
+			args := []string{c.verb, "--kind", c.kind, "--content-type", content, "--namespace", "bench-" + content, "--n", b.amount(10000)}
+			if c.verb == "get" {
+				args = append(args, "--population", b.amount(10000))
+			}
+			l, err := b.kubebench(ctx, args...)
+			if err != nil {
+				return err
+			}
+			b.add(figure{
+				work: fmt.Sprintf("%s %s, %s", c.verb, c.kind, content), unit: "CPU ms", upstream: c.upstream[content] / 10,
+				mark: c.upstream[content] / 10 / c.part, measured: 1000 * l.Procs["api"].CPU / float64(l.N),
+				note: fmt.Sprintf("p50/p99 %.1f/%.1f ms; etcd %.2f CPU ms", l.Latency.P50, l.Latency.P99, 1000*l.Procs["etcd"].CPU/float64(l.N)),
+			})
+		}
+	}
+	return nil
+}
+
+// lists measures lists of 10,000 pods, which stay for the watches.
+func (b *bench) lists(ctx context.Context) error {
+	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.amount(10000), "--concurrency", "64"); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		name           string
+		args           []string
+		upstream, part float64
+	}{
+		{"list 10,000 pods, protobuf", []string{"--content-type", "protobuf"}, 0.19, 8},
+		{"list 10,000 pods, protobuf, resourceVersion 0", []string{"--content-type", "protobuf", "--rv", "0"}, 0.17, 8},
+		{"list 10,000 pods, JSON", []string{"--content-type", "json"}, 0.29, 8},
+		{"list 10,000 pods, JSON, resourceVersion 0", []string{"--content-type", "json", "--rv", "0"}, 0.28, 8},
+		{"a page of 500, protobuf", []string{"--content-type", "protobuf", "--limit", "500"}, 0.013, 8},
+		{"a page of 500, JSON", []string{"--content-type", "json", "--limit", "500"}, 0.020, 8},
+		{"label selector that matches nothing", []string{"--content-type", "protobuf", "--selector", "app=none"}, 0.010, 8},
+	} {
+		l, err := b.kubebench(ctx, append([]string{"list", "--kind", "pod", "--n", "100", "--concurrency", "1"}, c.args...)...)
+		if err != nil {
+			return err
+		}
+		b.add(figure{work: c.name, unit: "CPU ms", upstream: 1000 * c.upstream, mark: 1000 * c.upstream / c.part,
+			measured: 1000 * l.Procs["api"].CPU / float64(l.N), note: fmt.Sprintf("p50/p99 %.1f/%.1f ms", l.Latency.P50, l.Latency.P99)})
+	}
+	l, err := b.kubebench(ctx, "list", "--kind", "pod", "--n", "50", "--concurrency", "10", "--connections", "10")
+	if err != nil {
+		return err
+	}
+	api := l.Procs["api"]
+	b.add(figure{work: "ten lists at once: growth of RSS", unit: "%", mark: 20, measured: 100 * (api.After/api.Before - 1),
+		note: fmt.Sprintf("%.0f to %.0f MiB", api.Before, api.After)})
+	return nil
+}
+
+func (b *bench) watches(ctx context.Context) error {
+	for _, c := range []struct {
+		content       string
+		upstream      float64
+		p50, p99      float64
+		watchers, ups string
+	}{
+		{"protobuf", 29.5, 105, 515, b.amount(1000), b.amount(1000)},
+		{"json", 30, 145, 681, b.amount(1000), b.amount(1000)},
+	} {
+		l, err := b.kubebench(ctx, "watch", "--watchers", c.watchers, "--updates", c.ups, "--rate", "20", "--content-type", c.content)
+		if err != nil {
+			return err
+		}
+		b.add(figure{work: "1,000 watchers × 1,000 updates at 20/s, " + c.content, unit: "CPU s", upstream: c.upstream, mark: c.upstream / 8,
+			measured: l.Procs["api"].CPU, note: fmt.Sprintf("client %.1f CPU s", l.ClientCPUs)})
+		b.add(figure{work: "its delivery, p99, " + c.content, unit: "ms", upstream: c.p99, mark: c.p50, measured: l.Latency.P99, note: fmt.Sprintf("p50 %.1f ms", l.Latency.P50)})
+	}
+	l, err := b.kubebench(ctx, "watch", "--watchers", b.amount(1000), "--updates", b.amount(1000), "--rate", "0")
+	if err != nil {
+		return err
+	}
+	broken, _ := l.Extra["broken_watches"].(float64)
+	b.add(figure{work: "1,000 watchers, updates unthrottled: broken watches", unit: "", upstream: 810, mark: 0, measured: broken, note: fmt.Sprintf("%v", l.Extra)})
+	return nil
+}
+
+// memory measures resident memory through a life: idle, full, and emptied again.
+func (b *bench) memory(ctx context.Context) error {
+	rss := func() (float64, error) {
+		l, err := b.kubebench(ctx, "proc")
+		return l.Procs["api"].After, err
+	}
+	select { // what is measured is what idling costs
+	case <-time.After(time.Minute / time.Duration(b.scale)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	idle, err := rss()
+	if err != nil {
+		return err
+	}
+	b.add(figure{work: "RSS, idle", unit: "MiB", upstream: 270, mark: 270.0 / 6, measured: idle})
+	for range 4 {
+		for _, step := range [][]string{
+			{"create", "--n", b.amount(20000)}, {"get", "--n", b.amount(40000), "--population", b.amount(20000)},
+			{"update"}, {"delete", "--n", b.amount(20000)},
+		} {
+			if _, err := b.kubebench(ctx, append(step, "--kind", "pod", "--namespace", "mixed", "--concurrency", "64")...); err != nil {
+				return err
+			}
+		}
+	}
+	emptied, err := rss()
+	if err != nil {
+		return err
+	}
+	b.add(figure{work: "RSS, after 0.4 million operations, emptied", unit: "MiB", upstream: 2797, mark: 1.5 * idle, measured: emptied})
+	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--namespace", "full", "--n", b.amount(50000), "--concurrency", "64"); err != nil {
+		return err
+	}
+	full, err := rss()
+	if err != nil {
+		return err
+	}
+	b.add(figure{work: "RSS, 50,000 pods", unit: "MiB", upstream: 1580, mark: 1580.0 / 4, measured: full})
+	return nil
+}
+
+// starts measures from exec to /readyz, best read as the median of its runs.
+func (b *bench) starts(ctx context.Context, name string, upstream, mark float64) error {
+	l, err := b.kubebench(ctx, append([]string{"startup", "--runs", "5", "--"}, b.apiCommand()...)...)
+	if err != nil {
+		return err
+	}
+	b.add(figure{work: "start to /readyz, " + name, unit: "s", upstream: upstream, mark: mark, measured: l.Latency.P50 / 1000, note: fmt.Sprintf("CPU s of each run: %v", l.Extra["cpu_s"])})
+	return nil
+}
+
+// storm measures what follows a restart under 2,000 informers.
+func (b *bench) storm(ctx context.Context) error {
+	before, err := b.ranges(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := b.kubebench(ctx, "storm", "--informers", b.amount(2000))
+	if err != nil {
+		return err
+	}
+	after, err := b.ranges(ctx)
+	if err != nil {
+		return err
+	}
+	b.add(figure{work: "restart storm of 2,000 informers: settled", unit: "s", mark: 5, measured: l.ElapsedS, note: fmt.Sprintf("server %.1f CPU s, client %.1f", l.Procs["api"].CPU, l.ClientCPUs)})
+	b.add(figure{work: "its range requests to etcd", unit: "", mark: 0, measured: after - before})
+	return nil
+}
