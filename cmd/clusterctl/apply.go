@@ -89,12 +89,17 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 			return err
 		}
 	}
+	progress.keep(prepared.Secrets)
+	journal.secrets = prepared.Secrets
 	unfinished, err := journal.continues(store)
 	if err != nil {
 		return err
 	}
 	if prepared.Plan.Empty() && !prepared.Plan.Pending {
-		if err := f.show(out, configuration.Cluster, prepared.Plan); err != nil {
+		if err := f.show(out, prepared.Secrets, prepared.Plan); err != nil {
+			return err
+		}
+		if err := prepared.Apply(ctx); err != nil {
 			return err
 		}
 		if unfinished != "" {
@@ -107,7 +112,7 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 	if unfinished != "" {
 		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: unfinished})
 	}
-	if err := f.show(out, configuration.Cluster, prepared.Plan); err != nil {
+	if err := f.show(out, prepared.Secrets, prepared.Plan); err != nil {
 		return err
 	}
 	if saved == nil && !approve {

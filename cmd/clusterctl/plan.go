@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -35,14 +36,14 @@ func newPlan() *cobra.Command {
 				return err
 			}
 			defer prepared.Close()
-			if err := flags.show(c.OutOrStdout(), configuration.Cluster, prepared.Plan); err != nil {
+			if err := flags.show(c.OutOrStdout(), prepared.Secrets, prepared.Plan); err != nil {
 				return err
 			}
 			if err := prepared.Unreached(); err != nil {
 				return err
 			}
 			if out != "" {
-				if err := flags.save(out, args, destroy, prepared, configuration.Cluster.Secrets); err != nil {
+				if err := flags.save(out, args, destroy, prepared); err != nil {
 					return err
 				}
 			}
@@ -73,26 +74,26 @@ func (f *runFlags) prepare(ctx context.Context, c *load.Configuration, destroy, 
 }
 
 // show writes a plan for people, or as JSON.
-func (f *runFlags) show(w io.Writer, c *config.Cluster, p *plan.Plan) error {
+func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
 	if f.json {
-		text, err := json.Marshal(p.Masked(c.Secrets))
+		text, err := json.Marshal(p.Masked(secrets))
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(w, config.MaskJSON(string(text), c.Secrets))
+		_, err = fmt.Fprintln(w, config.MaskJSON(string(text), secrets))
 		return err
 	}
 	color := false
 	if file, ok := w.(*os.File); ok {
 		color = !f.noColor && term.IsTerminal(int(file.Fd()))
 	}
-	return p.Print(w, plan.Style{Color: color, Secrets: c.Secrets})
+	return p.Print(w, plan.Style{Color: color, Secrets: secrets})
 }
 
-func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared, secrets []string) error {
+func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
 	saved := plan.Saved{
 		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
-		Targets: f.targets, Excludes: f.excludes, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(secrets),
+		Targets: f.targets, Excludes: f.excludes, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
 	}
 	if len(args) > 0 {
 		saved.Path = args[0]
@@ -101,8 +102,25 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+	if err := writePrivate(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("save the plan: %w", err)
 	}
 	return nil
+}
+
+// writePrivate replaces a file in one move with one that only its owner can read.
+func writePrivate(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // its mode is 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write(content)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
 }

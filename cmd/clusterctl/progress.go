@@ -30,6 +30,13 @@ func newProgress(w io.Writer, asJSON bool, secrets []string) *progress {
 	return &progress{w: w, json: asJSON, secrets: secrets, start: time.Now(), files: map[string]int{}}
 }
 
+// keep changes what is never shown.
+func (p *progress) keep(secrets []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.secrets = secrets
+}
+
 func (p *progress) say(e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

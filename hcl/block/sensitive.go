@@ -22,7 +22,7 @@ func (x *Context) decode(body hcl.Body, eval *hcl.EvalContext, into any) hcl.Dia
 // open returns the body with values that have no marks.
 func (x *Context) open(body hcl.Body) hcl.Body { return openBody{body, x} }
 
-// unmark takes the marks off a value, and notes every text and number under them.
+// unmark takes the marks off a value, and notes every text, number and truth under them.
 func (x *Context) unmark(v cty.Value) cty.Value {
 	plain, marked := v.UnmarkDeepWithPaths()
 	for _, m := range marked {
@@ -35,7 +35,7 @@ func (x *Context) unmark(v cty.Value) cty.Value {
 	return plain
 }
 
-// Texts returns the texts and numbers in a value, as they would be printed.
+// Texts returns the texts, numbers and truths in a value, as they would be printed.
 func Texts(v cty.Value) (list []string) {
 	v, _ = v.UnmarkDeep()
 	_ = cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
@@ -48,7 +48,7 @@ func Texts(v cty.Value) (list []string) {
 }
 
 func textOf(v cty.Value) (string, bool) {
-	if v.Type() != cty.String && v.Type() != cty.Number || !v.IsKnown() || v.IsNull() {
+	if v.Type() != cty.String && v.Type() != cty.Number && v.Type() != cty.Bool || !v.IsKnown() || v.IsNull() {
 		return "", false
 	}
 	v, err := convert.Convert(v, cty.String)

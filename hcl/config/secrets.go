@@ -26,7 +26,7 @@ func Mask(text string, secrets []string) string {
 // MaskJSON is Mask for JSON, which it keeps valid: a number becomes a string.
 func MaskJSON(text string, secrets []string) string {
 	for _, s := range secrets {
-		if len(s) >= shortest && json.Valid([]byte(s)) {
+		if len(s) >= shortest && !truth(s) && json.Valid([]byte(s)) {
 			number := regexp.MustCompile(`([:\[,]\s*)` + regexp.QuoteMeta(s) + `(\s*[,}\]])`)
 			text = number.ReplaceAllString(text, `${1}"`+Hidden+`"${2}`)
 		}
@@ -55,12 +55,16 @@ func HasSecret(text string, secrets []string) bool {
 	return false
 }
 
+// truth reports whether a secret is one of the two that are everywhere: like a short one it is hidden only
+// where it is a whole value.
+func truth(s string) bool { return s == "true" || s == "false" }
+
 // forms are the ways in which secrets are written, the longest first, since one may be
 // part of another.
 func forms(secrets []string) []string {
 	var list []string
 	for _, s := range secrets {
-		if len(s) < shortest {
+		if len(s) < shortest || truth(s) {
 			continue
 		}
 		list = append(list, s)

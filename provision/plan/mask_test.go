@@ -8,6 +8,13 @@ import (
 	"clusterctl/provision/step"
 )
 
+func TestASensitiveTruthIsHiddenWhereItIsAWholeValue(t *testing.T) {
+	p := &plan.Plan{Objects: []plan.Object{{Diff: []string{"spec.on: false → true", `data.text: "x" → "it is true"`}}}}
+	if got := p.Masked([]string{"true"}).Objects[0].Diff; !slices.Equal(got, []string{"spec.on: (sensitive) → (sensitive)", `data.text: "x" → "it is true"`}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestNeitherSideOfAChangedSecretIsShown(t *testing.T) {
 	const hidden = "(sensitive) → (sensitive)"
 	secrets := []string{"SWORDFISH9", "42", "a\"long\nkey-that-is-cut"}

@@ -22,9 +22,13 @@ import (
 // true, so that a run that is cut off can be run again.
 func (p *Prepared) Apply(ctx context.Context) error {
 	if p.Plan.Empty() && !p.Plan.Pending {
-		return nil
+		return p.remember(p.engine.Config.Secrets)
 	}
+	p.State.Keys.Secrets = p.Secrets // written with whatever is changed first
 	err := p.walk(ctx)
+	if err == nil && !p.engine.Destroy {
+		err = p.remember(p.engine.Config.Secrets)
+	}
 	if err != nil && interrupted(ctx) && !errors.Is(err, ErrInterrupted) {
 		return ErrInterrupted
 	}

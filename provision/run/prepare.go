@@ -25,6 +25,9 @@ type Prepared struct {
 	Plan  *plan.Plan
 	State *state.State
 
+	// Secrets are the sensitive values of this configuration, and of those that were applied before.
+	Secrets []string
+
 	engine   *Engine
 	machines []*machine
 	fresh    bool // there is no cluster yet
@@ -72,6 +75,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 			return nil, fmt.Errorf("image.%s: %w", i.Name, err)
 		}
 	}
+	p.Secrets = union(e.Config.Secrets, p.State.Keys.Secrets)
 	p.fresh = !p.started()
 	p.choose()
 	if err := p.connect(ctx); err != nil {

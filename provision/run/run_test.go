@@ -376,6 +376,34 @@ func TestKeysAreNowhereInPlainText(t *testing.T) {
 	}
 }
 
+// P04: a value that was secret when it was applied is not shown by the change that takes it away.
+func TestFormerSecretsAreNotShown(t *testing.T) {
+	w := newWorld(t, control)
+	w.engine.Config.Secrets = []string{"old-secret"}
+	w.mustApply()
+	w.declare(control)
+	w.engine.Config.Secrets = []string{"new-secret"}
+	p, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if !slices.Equal(p.Secrets, []string{"new-secret", "old-secret"}) {
+		t.Errorf("hidden are %v", p.Secrets)
+	}
+	text, err := os.ReadFile(filepath.Join(w.engine.Store.Dir, "state.json"))
+	if err != nil || strings.Contains(string(text), "old-secret") {
+		t.Errorf("the state shows it (%v)", err)
+	}
+	if err := p.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.engine.Store.Read()
+	if err != nil || !slices.Equal(s.Keys.Secrets, []string{"new-secret"}) {
+		t.Errorf("kept are %v, %v", s.Keys.Secrets, err)
+	}
+}
+
 func TestDestroyLeavesNothing(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
