@@ -43,6 +43,7 @@ func applyCommand(destroy bool) *cobra.Command {
 				args = []string{saved.Path}
 			}
 			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets, saved.Excludes
+			flags.replaces, flags.refreshOnly = saved.Replaces, saved.Refresh
 		}
 		configuration, err := flags.load(c, args)
 		if err != nil {
@@ -51,6 +52,9 @@ func applyCommand(destroy bool) *cobra.Command {
 		return flags.apply(c, configuration, destroy, approve, saved)
 	}
 	flags.add(c)
+	if !destroy {
+		flags.addChanges(c)
+	}
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
 	return c
 }

@@ -33,6 +33,8 @@ type runFlags struct {
 	sshTimeout        time.Duration
 	targets           []string
 	excludes          []string
+	replaces          []string
+	refreshOnly       bool
 	json              bool
 	stateDir          string
 }
@@ -47,6 +49,13 @@ func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
 	c.Flags().BoolVar(&f.json, "json", false, "events and results as JSON, one a line")
 	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
+}
+
+// addChanges adds the flags of plans that change a cluster, rather than take it away.
+func (f *runFlags) addChanges(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload or object; can be repeated")
+	c.Flags().BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the machines and objects that are gone")
+	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
 }
 
 // store returns where a configuration's state is.
@@ -77,7 +86,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	}
 	return &run.Engine{
 		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes,
+		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Refresh: f.refreshOnly,
 		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
 	}, nil
 }

@@ -54,6 +54,7 @@ func newPlan() *cobra.Command {
 		},
 	}
 	flags.add(c)
+	flags.addChanges(c)
 	c.Flags().StringVar(&out, "out", "", "save the plan in a `file` that apply takes")
 	c.Flags().BoolVar(&destroy, "destroy", false, "plan to take everything away")
 	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when there is")
@@ -93,7 +94,7 @@ func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
 func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
 	saved := plan.Saved{
 		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
-		Targets: f.targets, Excludes: f.excludes, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
+		Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
 	}
 	if len(args) > 0 {
 		saved.Path = args[0]

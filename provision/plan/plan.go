@@ -18,7 +18,9 @@ const (
 	Create = "create"
 	Change = "change"
 	Remove = "remove"
-	None   = ""
+	// Replace is to remove, and to create again.
+	Replace = "replace"
+	None    = ""
 	// Unreachable is that nothing is known of a machine: neither that it is as declared, nor that it is gone.
 	Unreachable = "unreachable"
 )
@@ -113,7 +115,9 @@ type Saved struct {
 	Destroy     bool     `json:"destroy,omitempty"`
 	Targets     []string `json:"targets,omitempty"`
 	Excludes    []string `json:"excludes,omitempty"`
-	Serial      int64    `json:"serial"` // of the state
+	Replaces    []string `json:"replaces,omitempty"`
+	Refresh     bool     `json:"refresh,omitempty"` // of the state alone
+	Serial      int64    `json:"serial"`            // of the state
 	Fingerprint string   `json:"fingerprint"`
 	Plan        *Plan    `json:"plan"`
 }

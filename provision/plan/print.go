@@ -90,13 +90,14 @@ func (p *Plan) Summary() string {
 		return "No changes. The machines and what runs on them are as declared."
 	}
 	var parts []string
-	for _, a := range []string{Create, Change, Remove} {
-		n, _ := p.Count(a)
-		parts = append(parts, fmt.Sprintf("%d to %s", n, a))
+	for _, a := range []string{Create, Change, Remove, Replace} {
+		if n, _ := p.Count(a); n > 0 || a != Replace {
+			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
+		}
 	}
 	text := "Plan: " + strings.Join(parts, ", ")
 	parts = nil
-	for _, a := range []string{Create, Change, Remove} {
+	for _, a := range []string{Create, Change, Remove, Replace} {
 		if _, n := p.Count(a); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
 		}
@@ -139,7 +140,7 @@ func grouped(objects []Object) (list []Object) {
 }
 
 var (
-	signs  = map[string]string{Create: "+", Change: "~", Remove: "-"}
+	signs  = map[string]string{Create: "+", Change: "~", Remove: "-", Replace: "-/+"}
 	colors = map[string]string{"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m"}
 )
 

@@ -123,6 +123,13 @@ func Clean() []step.Step {
 	return append(list, &step.Absent{Path: host.Library})
 }
 
+// Agent reports whether a step of Clean takes away the programs themselves, of which the one that looks at
+// the machine is one.
+func Agent(s step.Step) bool {
+	absent, ok := s.(*step.Absent)
+	return ok && absent.Path == host.Library
+}
+
 func always(Input) bool                   { return true }
 func (in Input) controlPlane() bool       { return in.Machine.Has(config.RoleControlPlane) }
 func (in Input) node() bool               { return in.Machine.Has(config.RoleNode) }

@@ -37,7 +37,10 @@ func (p *Prepared) Apply(ctx context.Context) error {
 
 func (p *Prepared) walk(ctx context.Context) error {
 	e := p.engine
-	if e.Destroy {
+	switch {
+	case e.Refresh:
+		return p.forgetGone()
+	case e.Destroy:
 		return p.destroy(ctx)
 	}
 	if err := p.guard(ctx); err != nil {
@@ -69,6 +72,11 @@ func (p *Prepared) walk(ctx context.Context) error {
 	}
 	if err := p.nodes(ctx, nodes); err != nil {
 		return err
+	}
+	for _, m := range p.with(plan.Replace) {
+		if err := p.each(ctx, []*machine{m}, p.replace); err != nil {
+			return err
+		}
 	}
 	if err := p.reconcile(ctx); err != nil {
 		return err
@@ -308,7 +316,24 @@ const reconcileTimeout = 10 * time.Minute
 func (p *Prepared) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
+	if list := p.replacedObjects(); len(list) > 0 {
+		if err := p.live.Delete(ctx, list); err != nil {
+			return err
+		}
+	}
 	declared, before, rest := p.engine.selection(p.State.Objects)
+	// What is going to be there is known before it is: were this run cut off and the block then taken
+	// out of the configuration, nobody else would know of it.
+	references, err := p.live.References(declared)
+	if err != nil {
+		return err
+	}
+	if added := slices.DeleteFunc(references, func(o state.Object) bool { return slices.Contains(p.State.Objects, o) }); len(added) > 0 {
+		p.State.Objects = append(slices.Clone(p.State.Objects), added...)
+		if err := p.engine.Store.Write(p.State); err != nil {
+			return err
+		}
+	}
 	applied, err := p.live.Apply(ctx, declared, before, func(o plan.Object) {
 		p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
 		if p.Plan.Pending && o.Action != plan.None {

@@ -77,7 +77,17 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	}
 	p.Secrets = union(e.Config.Secrets, p.State.Keys.Secrets)
 	p.fresh = !p.started()
+	if e.Refresh {
+		if err := p.refresh(ctx); err != nil {
+			p.Close()
+			return nil, err
+		}
+		return p, nil
+	}
 	p.choose()
+	if err := p.replaceable(); err != nil {
+		return nil, err
+	}
 	if err := p.connect(ctx); err != nil {
 		p.Close()
 		return nil, err
@@ -306,6 +316,8 @@ func (p *Prepared) summarize() {
 			if p.engine.Destroy {
 				entry.Note = "clean"
 			}
+		case m.action == plan.Change && p.engine.replaced(m.Address):
+			entry.Action, entry.Note = plan.Replace, "drain and clean it, then make it anew"
 		case p.drained(m):
 			entry.Note = "takes pods again, after a run that was cut off"
 			entry.Changes = append(entry.Changes, step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
@@ -377,6 +389,9 @@ func (p *Prepared) compare(ctx context.Context) error {
 		return nil
 	}
 	for _, o := range objects {
+		if o.Action != plan.Create && o.Action != plan.Remove && p.engine.replaced(o.Address) {
+			o.Action, o.Note = plan.Replace, "delete it, then make it anew"
+		}
 		if p.engine.selected(o.Address) {
 			p.Plan.Objects = append(p.Plan.Objects, o)
 		}

@@ -41,6 +41,11 @@ type Cluster interface {
 	Uncordon(ctx context.Context, node string) error
 	// Drain cordons a node and moves its pods away; say is told how that goes on.
 	Drain(ctx context.Context, node string, say func(string)) error
+	// References are the objects that Apply would have applied.
+	References(c *config.Cluster) ([]state.Object, error)
+	// Gone returns the objects that are not there, and Delete removes objects and waits until they are gone.
+	Gone(ctx context.Context, list []state.Object) ([]state.Object, error)
+	Delete(ctx context.Context, list []state.Object) error
 	// Forget removes a node's object.
 	Forget(ctx context.Context, node string) error
 }
@@ -58,6 +63,8 @@ type Engine struct {
 	Look        bool             // only to plan: machines that are not reached are part of the plan
 	Targets     []string         // only these machines and workloads, when any
 	Excludes    []string         // not these
+	Replaces    []string         // machines, workloads and objects to be taken away and made anew
+	Refresh     bool             // only hold the state against the world, and forget what is gone
 	Now         func() time.Time // nil means time.Now
 }
 

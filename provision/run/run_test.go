@@ -55,6 +55,14 @@ func (l *fakeLive) Apply(context.Context, *config.Cluster, []state.Object, func(
 	return []state.Object{}, nil
 }
 
+func (l *fakeLive) References(*config.Cluster) ([]state.Object, error) { return nil, nil }
+
+func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object, error) {
+	return list, nil
+}
+
+func (l *fakeLive) Delete(context.Context, []state.Object) error { return nil }
+
 func (l *fakeLive) Nodes(context.Context) (map[string]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -64,6 +64,14 @@ type Object struct {
 	Address    string `json:"address"`
 }
 
+// FullName is namespace/name, or the name alone.
+func (o Object) FullName() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
 // Keys are the secrets of the cluster.
 type Keys struct {
 	CAs            map[string][]byte `json:"cas"` // private keys, PEM

@@ -209,6 +209,21 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 	return applied, l.wait(ctx, desired, say)
 }
 
+// References are the objects that Apply remembers as its own.
+func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
+	desired, err := Objects(c)
+	if err != nil {
+		return nil, err
+	}
+	var list []state.Object
+	for _, d := range desired {
+		if !d.Keep {
+			list = append(list, d.reference())
+		}
+	}
+	return list, nil
+}
+
 // applyOne applies an object unless a dry run says that nothing would change, so
 // that a run with nothing to do writes nothing.
 func (l *Live) applyOne(ctx context.Context, d Desired) (plan.Object, error) {

@@ -14,6 +14,8 @@ import (
 const (
 	healthTimeout = 5 * time.Minute
 	healthLook    = 150 * time.Millisecond
+	// silence is how long the API may not answer: a control plane that changes is back long before.
+	silence = time.Minute
 )
 
 // wait returns when everything that has replicas has them.
@@ -28,13 +30,17 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 			continue
 		}
 		o := plan.Object{Address: d.Address, Kind: kind, Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
+		heard := time.Now()
 		for said := ""; ; {
 			live, err := l.get(ctx, d.reference())
 			missing := "is not there"
 			if err != nil {
 				missing = err.Error()
-			} else if live != nil {
+			} else if heard = time.Now(); live != nil {
 				missing = Unhealthy(live)
+			}
+			if time.Since(heard) > silence {
+				return fmt.Errorf("%s: whether %s %s is healthy is not known, since the API does not answer: %w", d.Address, kind, o.Name, err)
 			}
 			if missing == "" {
 				break

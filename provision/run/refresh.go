@@ -1,0 +1,87 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// refresh holds the state against the world: it plans to forget the machines on which nothing of the
+// cluster is any more, and the objects that are not there. A machine that does not answer is not forgotten.
+func (p *Prepared) refresh(ctx context.Context) error {
+	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
+		if m := p.State.Machines[address]; p.engine.selected(address) {
+			p.machines = append(p.machines, &machine{Machine: m.Machine, action: plan.Change})
+		}
+	}
+	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if err := p.reach(ctx, m); err != nil {
+			if !p.engine.Look || ctx.Err() != nil {
+				return err
+			}
+			m.action, m.dead = plan.Unreachable, err
+			return nil
+		}
+		m.steps = slices.DeleteFunc(role.Clean(), role.Agent) // this very program is there to look
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		changes, err := m.agent.Check(ctx, m.steps)
+		m.action = plan.Remove
+		if slices.ContainsFunc(changes, func(c step.Change) bool { return c.Action != "" }) {
+			m.action = plan.None
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range p.machines {
+		entry := plan.Machine{Address: m.Address, Action: m.action, Note: plan.Describe(m.facts)}
+		switch m.action {
+		case plan.Unreachable:
+			entry.Note = m.dead.Error()
+		case plan.Remove:
+			entry.Note = "nothing of the cluster is on it any more: the state forgets it"
+		}
+		p.Plan.Machines = append(p.Plan.Machines, entry)
+	}
+	if p.fresh || len(p.State.Objects) == 0 {
+		return nil
+	}
+	live, err := p.engine.Live(p.State, p.engine.Config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	gone, err := live.Gone(ctx, p.State.Objects)
+	if err != nil {
+		return fmt.Errorf("find out which objects are still there: %w", err)
+	}
+	for _, o := range gone {
+		if p.engine.selected(o.Address) {
+			p.Plan.Objects = append(p.Plan.Objects, plan.Object{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Remove, Note: "not there any more: the state forgets it"})
+		}
+	}
+	return nil
+}
+
+// forgetGone writes the state without what refresh has found gone.
+func (p *Prepared) forgetGone() error {
+	for _, m := range p.with(plan.Remove) {
+		delete(p.State.Machines, m.Address)
+		delete(p.State.Etcd, m.Name)
+	}
+	p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool {
+		return slices.ContainsFunc(p.Plan.Objects, func(g plan.Object) bool {
+			return g.Address == o.Address && g.Kind == o.Kind && g.Name == o.FullName()
+		})
+	})
+	return p.engine.Store.Write(p.State)
+}

@@ -1,0 +1,80 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+)
+
+// replaced reports whether an address is to be taken away and made anew.
+func (e *Engine) replaced(address string) bool {
+	return slices.ContainsFunc(e.Replaces, func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") })
+}
+
+// replaceable refuses what cannot be replaced, and names that nothing has.
+func (p *Prepared) replaceable() error {
+	e := p.engine
+	for _, t := range e.Replaces {
+		found := slices.ContainsFunc(p.machines, func(m *machine) bool {
+			return m.action == plan.Change && (m.Address == t || strings.HasPrefix(m.Address, t+"["))
+		}) ||
+			slices.ContainsFunc(p.State.Objects, func(o state.Object) bool { return o.Address == t && e.selected(t) })
+		if !found {
+			return fmt.Errorf("-replace %s: there is no such machine, workload or object that was applied before", t)
+		}
+	}
+	if len(p.control(p.with(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 && slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Has(config.RoleControlPlane) && e.replaced(m.Address) }) {
+		return fmt.Errorf("-replace: the only machine of the control plane has the cluster's store: add others first, or destroy the cluster and apply again")
+	}
+	return nil
+}
+
+// replace takes one machine out as if it were no longer declared, and in again as a new one.
+func (p *Prepared) replace(ctx context.Context, m *machine) error {
+	if m.Has(config.RoleControlPlane) && p.guarded() {
+		list, err := p.health(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := plan.MayRestart(m.Name, []string{"etcd", "kube-apiserver"}, list); err != nil {
+			return fmt.Errorf("it is not replaced: %w", err)
+		}
+	}
+	m.action, m.steps = plan.Remove, role.Clean()
+	var err error
+	if m.changes, err = m.agent.Check(ctx, m.steps); err != nil {
+		return err
+	}
+	if err := p.remove(ctx, m); err != nil {
+		return err
+	}
+	m.action = plan.Create
+	if err := p.note(m, func(s *state.Machine) { s.Machine = m.Machine }); err != nil {
+		return err
+	}
+	plan.Members(p.engine.Config, p.State, nil)
+	// What the machine is has changed, and the agent's program has been cleaned away with the rest.
+	if err := p.again(ctx, m, 0); err != nil {
+		return err
+	}
+	if m.Has(config.RoleControlPlane) {
+		return p.guardedRoll(ctx, m)
+	}
+	return p.roll(ctx, m)
+}
+
+// replacedObjects are those that were applied and are to be made anew.
+func (p *Prepared) replacedObjects() (list []state.Object) {
+	for _, o := range p.State.Objects {
+		if p.engine.replaced(o.Address) && p.engine.selected(o.Address) {
+			list = append(list, o)
+		}
+	}
+	return list
+}

@@ -1,0 +1,97 @@
+package run_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// P02: a machine that is replaced is drained, cleaned, and made anew in one run.
+func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	h := w.hosts["machine.b"]
+	if err := h.WriteFile("/var/lib/kubelet/left", strings.NewReader("x"), 0o600, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	w.engine.Replaces = []string{"machine.b"}
+	p := w.mustApply()
+	if n, _ := p.Count(plan.Replace); n != 1 || !strings.Contains(p.Summary(), "1 to replace") {
+		t.Errorf("plan: %s", p.Summary())
+	}
+	if _, err := h.Stat("/var/lib/kubelet/left"); err == nil {
+		t.Error("it was not cleaned")
+	}
+	if !slices.Equal(w.live.drained, []string{"b"}) || !slices.Equal(w.live.gone, []string{"b"}) || len(h.Files()) == 0 {
+		t.Errorf("drained %v, forgot %v", w.live.drained, w.live.gone)
+	}
+	w.engine.Replaces = nil
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+// P07: a replaced machine of the control plane leaves the store and joins it again.
+func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	w.engine.Replaces = []string{"machine.control"}
+	w.mustApply()
+	members, err := store.Members(t.Context())
+	if err != nil || len(members) != 3 || members[2].Name != "control" || members[2].Learner {
+		t.Errorf("members %+v, %v", members, err)
+	}
+}
+
+func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	for address, want := range map[string]string{"machine.control": "only machine of the control plane", "machine.nobody": "no such machine"} {
+		w.engine.Replaces = []string{address}
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+	}
+}
+
+// P02: the state forgets what is gone, and never a machine that only does not answer.
+func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "y", Address: "object.v1.ConfigMap.y"}}
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	w.hosts["machine.a"] = &hostfake.Host{Machine: w.hosts["machine.a"].Machine} // a new disk
+	w.down["machine.b"] = errors.New("unreachable: no route to host")
+	w.engine.Refresh = true
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.b") {
+		t.Fatalf("error %v: a machine that does not answer is passed over", err)
+	}
+	w.engine.Excludes = []string{"machine.b"}
+	logged := len(w.hosts["machine.control"].Log)
+	w.mustApply()
+	s, err = w.engine.Store.Read()
+	if err != nil || len(s.Machines) != 2 || len(s.Objects) > 0 || !s.Machines["machine.b"].Joined {
+		t.Errorf("the state has %+v and %+v, %v", s.Machines, s.Objects, err)
+	}
+	if len(w.hosts["machine.a"].Files()) > 0 || len(w.hosts["machine.control"].Log) != logged {
+		t.Error("a machine was changed")
+	}
+}

@@ -1,0 +1,54 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"clusterctl/provision/state"
+)
+
+// Gone returns the objects that are not there.
+func (l *Live) Gone(ctx context.Context, list []state.Object) (gone []state.Object, err error) {
+	for _, o := range list {
+		live, err := l.get(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			gone = append(gone, o)
+		}
+	}
+	return gone, nil
+}
+
+// goneTimeout is how long deleted objects may take to go.
+const goneTimeout = 2 * time.Minute
+
+// Delete deletes objects that are still ours, and waits until they are gone, so that they can be
+// made anew.
+func (l *Live) Delete(ctx context.Context, list []state.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
+	defer cancel()
+	for _, o := range list {
+		if _, err := l.prune(ctx, o); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(healthLook)
+	defer tick.Stop()
+	for {
+		gone, err := l.Gone(ctx, list)
+		if err == nil && len(gone) == len(list) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil {
+				err = fmt.Errorf("%d of %d are still there: see their finalizers", len(list)-len(gone), len(list))
+			}
+			return fmt.Errorf("delete %s: %w", list[0].Address, err)
+		case <-tick.C:
+		}
+	}
+}
