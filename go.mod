@@ -3,6 +3,7 @@ module clusterctl
 go 1.26.6
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	filippo.io/age v1.3.2
 	github.com/containerd/containerd/api v1.12.0
 	github.com/coreos/go-systemd/v22 v22.7.0

@@ -1,6 +1,6 @@
 // Command web is the workload of the demo and the tests: it says on every path which
 // host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
-// With -get or -api it is a client, whose resolver is Go's.
+// With -get, -api or -probe it is a client, whose resolver is Go's.
 package main
 
 import (
@@ -22,7 +22,13 @@ func main() {
 	address := flag.String("listen", ":8080", "where to listen")
 	url := flag.String("get", "", "fetch this URL, print what comes, and end")
 	api := flag.String("api", "", "get this path from the Kubernetes API with the pod's own credentials, print what comes, and end")
+	probed := flag.String("probe", "", "request this URL again and again, and print a line of JSON for each failure")
+	every := flag.Duration("every", 10*time.Millisecond, "how often -probe does")
 	flag.Parse()
+	if *probed != "" {
+		probe(*probed, *every)
+		return
+	}
 	if *url != "" || *api != "" {
 		err := get(*url)
 		if *api != "" {

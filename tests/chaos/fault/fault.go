@@ -1,0 +1,139 @@
+// Package fault breaks a lab's machines in the ways that machines break, and puts them
+// right again: every fault undoes itself. It knows the cluster's units by name and nothing else of it.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"clusterctl/tests/lab/machines"
+)
+
+// Kind is a way to break.
+type Kind string
+
+// The ways there are.
+const (
+	Kill   Kind = "kill"   // a unit's process with SIGKILL
+	Stop   Kind = "stop"   // the same with SIGSTOP, until its watchdog or the end of the fault
+	Power  Kind = "power"  // a power cut, and power again
+	Cut    Kind = "cut"    // the link down, and up
+	Slow   Kind = "slow"   // the link slow
+	Fill   Kind = "fill"   // no space where etcd writes
+	Leader Kind = "leader" // the leader among etcd's members killed; it is looked up when the time comes
+)
+
+// Fault is one thing to break for a time.
+type Fault struct {
+	Kind     Kind
+	Machines []string // all at once
+	Unit     string   // for Kill and Stop
+	For      time.Duration
+}
+
+func (f Fault) String() string {
+	words := []string{string(f.Kind), strings.Join(f.Machines, ",")}
+	if f.Unit != "" {
+		words = append(words, f.Unit)
+	}
+	if f.For > 0 {
+		words = append(words, "for "+f.For.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// Severs says whether the fault takes its machines from the others: what they serve is gone.
+func (f Fault) Severs() bool { return f.Kind == Power || f.Kind == Cut }
+
+// slowest is what a slow link carries, in kilobits a second.
+const slowest = 1000
+
+// Run breaks, waits, and undoes, also when ctx ends before.
+func (f Fault) Run(ctx context.Context, lab *machines.Lab) error {
+	var list []*machines.Machine
+	for _, name := range f.Machines {
+		m := lab.Machine(name)
+		if m == nil {
+			return fmt.Errorf("%s: the lab has no machine %q", f, name)
+		}
+		list = append(list, m)
+	}
+	if f.Kind == Leader {
+		m, err := leader(ctx, list)
+		if err != nil {
+			return err
+		}
+		list, f.Unit = []*machines.Machine{m}, "etcd"
+	}
+	var errs []error
+	var undo []func(context.Context) error
+	for _, m := range list {
+		back, err := f.breaks(ctx, m)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f, err))
+		}
+		if back != nil {
+			undo = append(undo, back)
+		}
+	}
+	if f.For > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.For):
+		}
+	}
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+	defer cancel()
+	for _, back := range undo {
+		if err := back(after); err != nil {
+			errs = append(errs, fmt.Errorf("undo %s: %w", f, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// breaks does the fault on one machine and returns how to undo it.
+func (f Fault) breaks(ctx context.Context, m *machines.Machine) (undo func(context.Context) error, err error) {
+	switch f.Kind {
+	case Kill, Leader:
+		_, err := m.Run(ctx, "systemctl kill --kill-whom=main -s KILL "+f.Unit)
+		return nil, err
+	case Stop:
+		pid, err := m.Run(ctx, "systemctl show -P MainPID "+f.Unit)
+		pid = strings.TrimSpace(pid)
+		if err != nil || pid == "0" {
+			return nil, errors.Join(err, fmt.Errorf("%s does not run on %s", f.Unit, m.Name))
+		}
+		_, err = m.Run(ctx, "kill -STOP "+pid)
+		return func(ctx context.Context) error {
+			_, err := m.Run(ctx, "kill -CONT "+pid+" 2>/dev/null || true") // the watchdog may have been first
+			return err
+		}, err
+	case Power:
+		return m.Start, m.PowerCut(ctx)
+	case Cut:
+		return m.Heal, m.Cut(ctx)
+	case Slow:
+		return m.Quick, m.Slow(ctx, slowest)
+	case Fill:
+		return func(context.Context) error { return m.FreeEtcd() }, m.FillEtcd(ctx)
+	}
+	return nil, fmt.Errorf("no fault is called %q", f.Kind)
+}
+
+// leader is the machine whose member leads.
+func leader(ctx context.Context, list []*machines.Machine) (*machines.Machine, error) {
+	var errs []error
+	for _, m := range list {
+		out, err := m.Run(ctx, "curl -sf -m 2 http://127.0.0.1:2381/metrics | grep '^etcd_server_is_leader '")
+		if err != nil {
+			errs = append(errs, err)
+		} else if strings.HasSuffix(strings.TrimSpace(out), " 1") {
+			return m, nil
+		}
+	}
+	return nil, errors.Join(append(errs, errors.New("no member of etcd says that it leads"))...)
+}

@@ -1,0 +1,27 @@
+package fault
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
+	m := Machines{Control: []string{"c1", "c2", "c3"}, Nodes: []string{"n1", "n2", "n3"}}
+	long := Plan(7, m, 200)
+	if !reflect.DeepEqual(long, Plan(7, m, 200)) || !reflect.DeepEqual(long[:50], Plan(7, m, 50)) {
+		t.Error("the same seed gave other faults")
+	}
+	if reflect.DeepEqual(long, Plan(8, m, 200)) {
+		t.Error("another seed gave the same faults")
+	}
+	kinds := map[Kind]bool{}
+	for _, f := range long {
+		kinds[f.Kind] = true
+		if len(f.Machines) == 0 || (f.Kind == Kill || f.Kind == Stop) != (f.Unit != "") {
+			t.Errorf("a fault that cannot be done: %+v", f)
+		}
+	}
+	if len(kinds) != 7 {
+		t.Errorf("200 faults are of the kinds %v alone", kinds)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// report is a line of what -probe prints: a failed request, or how many were made so far.
+type report struct {
+	At    time.Time `json:"at"`
+	Took  float64   `json:"took,omitempty"` // seconds
+	Error string    `json:"error,omitempty"`
+	Made  int64     `json:"made,omitempty"`
+}
+
+// mostOpen is how many requests may be waiting for their answers.
+const mostOpen = 512
+
+// probe makes a request on a connection of its own every so often, whether or not the ones
+// before have been answered, until the process is ended.
+func probe(url string, every time.Duration) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	say := func(r report) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Encode(r)
+	}
+	var made atomic.Int64
+	open := make(chan struct{}, mostOpen)
+	requests, counts := time.NewTicker(every), time.NewTicker(time.Second)
+	for {
+		select {
+		case now := <-counts.C:
+			say(report{At: now, Made: made.Load()})
+			continue
+		case <-requests.C:
+		}
+		select {
+		case open <- struct{}{}:
+		default:
+			say(report{At: time.Now(), Error: fmt.Sprintf("%d requests wait already", mostOpen)})
+			continue
+		}
+		go func() {
+			defer func() { <-open }()
+			began := time.Now()
+			err := once(client, url)
+			made.Add(1)
+			if err != nil {
+				say(report{At: began, Took: time.Since(began).Seconds(), Error: err.Error()})
+			}
+		}()
+	}
+}
+
+func once(client *http.Client, url string) error {
+	answer, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %s", answer.Status)
+	}
+	return nil
+}
