@@ -31,7 +31,6 @@ type Options struct {
 	Machines []string          // as machines.Options
 	Files    map[string]string // the configuration: names to contents
 	Disk     int64             // as machines.Options
-	EtcdDisk int               // as machines.Options
 	Log      io.Writer
 }
 
@@ -41,7 +40,7 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Disk: o.Disk, EtcdDisk: o.EtcdDisk, Log: o.Log})
+	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Disk: o.Disk, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

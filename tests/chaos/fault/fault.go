@@ -22,7 +22,7 @@ const (
 	Power  Kind = "power"  // a power cut, and power again
 	Cut    Kind = "cut"    // the link down, and up
 	Slow   Kind = "slow"   // the link slow
-	Fill   Kind = "fill"   // no space where etcd writes
+	Fill   Kind = "fill"   // no space on the disk
 	Leader Kind = "leader" // the leader among etcd's members killed; it is looked up when the time comes
 )
 
@@ -119,7 +119,7 @@ func (f Fault) breaks(ctx context.Context, m *machines.Machine) (undo func(conte
 	case Slow:
 		return m.Quick, m.Slow(ctx, slowest)
 	case Fill:
-		return func(context.Context) error { return m.FreeEtcd() }, m.FillEtcd(ctx)
+		return func(context.Context) error { return m.Free() }, m.Fill()
 	}
 	return nil, fmt.Errorf("no fault is called %q", f.Kind)
 }

@@ -25,7 +25,6 @@ import (
 type Options struct {
 	Name     string    // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
 	Machines []string  // name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given
-	EtcdDisk int       // size of a file system of its own for each machine's /var/lib/etcd, in MiB; 0 means none
 	Log      io.Writer // progress; nil means none
 	Disk     int64     // bytes of each machine's disk; zero means that it shares the host's
 }
@@ -112,11 +111,6 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 		lab.Machines = append(lab.Machines, m)
 		if err := m.create(ctx, base, o.Disk); err != nil {
 			return nil, fmt.Errorf("create machine %s: %w", name, err)
-		}
-		if o.EtcdDisk > 0 {
-			if err := m.makeEtcdDisk(ctx, o.EtcdDisk); err != nil {
-				return nil, fmt.Errorf("create the disk of etcd for machine %s: %w", name, err)
-			}
 		}
 	}
 	if err := lab.save(); err != nil {

@@ -190,7 +190,7 @@ func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 }
 
 func (m *Machine) remove() error {
-	for _, dir := range []string{"etcd", "root", "disk"} {
+	for _, dir := range []string{"root", "disk"} {
 		if err := syscall.Unmount(m.path(dir), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("unmount the disk of %s: %w", m.Name, err)
 		}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/tests/chaos/check"
+)
+
+// namespace is where the recorded objects are.
+const namespace = "chaos"
+
+// History records what clients do to a few keys and what they are told.
+type History struct {
+	start time.Time
+
+	mu         sync.Mutex
+	operations []check.Operation
+	slowest    time.Duration // between two operations of a client of all servers that were answered
+	slowestAt  time.Duration
+}
+
+const (
+	keys     = 4                // that clients meet on at a time
+	lifetime = 10 * time.Second // of a key, so that no history grows beyond what can be judged
+	pause    = 60 * time.Millisecond
+	patience = 5 * time.Second // of a request
+)
+
+// Client works on the keys until ctx ends. every says that it may use all servers.
+func (h *History) Client(ctx context.Context, number int, every bool, api kubernetes.Interface) {
+	r := rand.New(rand.NewPCG(uint64(number), 1))
+	known := map[string]corev1.ConfigMap{} // what this client last saw
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	answered := time.Now()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		key := fmt.Sprintf("k%d-%d", r.IntN(keys), time.Since(h.start)/lifetime)
+		o := check.Operation{Client: number, Key: key, Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
+		last, seen := known[key]
+		switch at := r.IntN(10); {
+		case at < 2 || !seen && at < 5:
+			o.Kind = check.Create
+		case at < 6 && seen:
+			o.Kind = check.Update
+		case at < 7 && seen:
+			o.Kind = check.Delete
+		}
+		now, certain := h.do(ctx, api.CoreV1().RESTClient(), &o, last)
+		if now != nil {
+			known[key] = *now
+		} else if o.Outcome == check.NotFound || o.Kind == check.Delete && o.Outcome == check.OK {
+			delete(known, key)
+		}
+		h.mu.Lock()
+		if certain {
+			h.operations = append(h.operations, o)
+		}
+		if told := o.Outcome != check.Unknown && o.Outcome != ""; told && every {
+			if gap := time.Since(answered); gap > h.slowest {
+				h.slowest, h.slowestAt = gap, time.Since(h.start)
+			}
+			answered = time.Now()
+		}
+		h.mu.Unlock()
+	}
+}
+
+// do makes one request. It returns the object when it was told it, and whether the operation belongs in the
+// history: not when it certainly did not take place.
+func (h *History) do(ctx context.Context, api rest.Interface, o *check.Operation, last corev1.ConfigMap) (*corev1.ConfigMap, bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.Key, Namespace: namespace}, Data: map[string]string{"value": o.Value}}
+	// No retries: a request that was sent twice would have two outcomes.
+	var request *rest.Request
+	switch o.Kind {
+	case check.Create:
+		request = api.Post().Body(object)
+	case check.Update:
+		o.Base, object.ResourceVersion = last.Data["value"], last.ResourceVersion
+		request = api.Put().Name(o.Key).Body(object)
+	case check.Delete:
+		o.Value = ""
+		request = api.Delete().Name(o.Key).Body(&metav1.DeleteOptions{})
+	default:
+		o.Value = ""
+		request = api.Get().Name(o.Key)
+	}
+	o.Call = time.Since(h.start)
+	answer, err := request.Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Get()
+	o.Return = time.Since(h.start)
+	var dial *net.OpError
+	switch {
+	case err == nil:
+		o.Outcome = check.OK
+	case apierrors.IsAlreadyExists(err):
+		o.Outcome = check.Exists
+	case apierrors.IsNotFound(err):
+		o.Outcome = check.NotFound
+	case apierrors.IsConflict(err):
+		o.Outcome = check.Conflict
+	case errors.As(err, &dial) && dial.Op == "dial", o.Kind == check.Get:
+		return nil, false
+	default:
+		o.Outcome = check.Unknown
+		return nil, true
+	}
+	got, ok := answer.(*corev1.ConfigMap)
+	if err != nil || !ok {
+		return nil, true
+	}
+	o.Revision = revision(got)
+	if o.Kind == check.Get {
+		o.Value = got.Data["value"]
+	}
+	return got, true
+}
+
+func revision(object runtime.Object) int64 {
+	accessor, ok := object.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return 0
+	}
+	var n int64
+	_, _ = fmt.Sscan(accessor.GetObjectMeta().GetResourceVersion(), &n)
+	return n
+}
+
+// Acknowledged are the revisions of the writes that were answered.
+func (h *History) Acknowledged() []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []int64
+	for _, o := range h.operations {
+		if o.Outcome == check.OK && (o.Kind == check.Create || o.Kind == check.Update) {
+			list = append(list, o.Revision)
+		}
+	}
+	return list
+}

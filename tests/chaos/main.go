@@ -1,0 +1,180 @@
+// Command chaos breaks a cluster of six machines while everything that it does is checked:
+//
+//	go run ./tests/chaos run -seed 7 -minutes 3     # brings a lab up, breaks it at random, takes it down
+//	go run ./tests/chaos up                         # a lab of examples/ha that stays
+//	go run ./tests/chaos kill n1 kubelet            # one fault there; stop, power, cut, slow, fill, leader
+//	go run ./tests/chaos down
+//
+// The same seed gives the same list of faults. It ends with a verdict, and with status 1 when
+// something was found.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"clusterctl/tests/chaos/fault"
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/machines"
+)
+
+const usage = `Usage: chaos [-name NAME] COMMAND
+
+  run [-seed N] [-minutes M] [-faults LIST]   bring a lab up, break it at random or as listed, say what was found, take it down
+  up                                          bring a lab up and leave it
+  again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
+  FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader
+  down                                        take the lab down
+
+LIST is of faults as a run prints them, with semicolons between.
+`
+
+func main() {
+	name := flag.String("name", fmt.Sprintf("chaos-%d", os.Getpid()), "name of the lab")
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := verb(ctx, *name, flag.Args()); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) { // another process of this program has said it
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// errFound ends a run that found something.
+var errFound = errors.New("something was found")
+
+func verb(ctx context.Context, name string, args []string) error {
+	if len(args) == 0 {
+		flag.Usage()
+		return errors.New("say what to do")
+	}
+	verb, args := args[0], args[1:]
+	switch verb {
+	case "run", "again", "inside":
+		o, err := parse(verb, args)
+		if err != nil {
+			return err
+		}
+		switch verb {
+		case "inside":
+			return inside(ctx, name, o)
+		case "again":
+			return enter(ctx, name, args)
+		}
+		fmt.Printf("chaos: seed %d, %s\n", o.seed, o.span)
+		defer func() { _ = down(name) }()
+		if _, err := up(ctx, name); err != nil {
+			return err
+		}
+		return enter(ctx, name, append([]string{"-seed", fmt.Sprint(o.seed)}, args...))
+	case "up":
+		_, err := up(ctx, name)
+		return err
+	case "down":
+		return down(name)
+	}
+	f, err := parseFault(append([]string{verb}, args...))
+	if err != nil {
+		return err
+	}
+	lab, err := machines.Open(name)
+	if err != nil {
+		return err
+	}
+	return f.Run(ctx, lab)
+}
+
+// options are those of a run.
+type options struct {
+	seed   uint64
+	span   time.Duration
+	faults []fault.Fault // instead of those of the seed
+}
+
+func parse(verb string, args []string) (options, error) {
+	var o options
+	set := flag.NewFlagSet(verb, flag.ContinueOnError)
+	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1_000_000), "what the faults are drawn by")
+	minutes := set.Float64("minutes", 3, "how long to go on breaking")
+	list := set.String("faults", "", "faults to do instead, with semicolons between")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	o.span = time.Duration(*minutes * float64(time.Minute))
+	for _, text := range strings.Split(*list, ";") {
+		if words := strings.Fields(text); len(words) > 0 {
+			f, err := parseFault(words)
+			if err != nil {
+				return o, err
+			}
+			o.faults = append(o.faults, f)
+		}
+	}
+	return o, nil
+}
+
+// parseFault reads what Fault.String prints.
+func parseFault(words []string) (fault.Fault, error) {
+	f := fault.Fault{Kind: fault.Kind(words[0])}
+	for _, w := range words[1:] {
+		d, err := time.ParseDuration(w)
+		switch {
+		case w == "for":
+		case err == nil:
+			f.For = d
+		case f.Machines == nil:
+			f.Machines = strings.Split(w, ",")
+		default:
+			f.Unit = w
+		}
+	}
+	unit := f.Kind == fault.Kill || f.Kind == fault.Stop
+	switch f.Kind {
+	case fault.Kill, fault.Stop, fault.Power, fault.Cut, fault.Slow, fault.Fill, fault.Leader:
+		if f.Machines == nil || unit != (f.Unit != "") {
+			return f, fmt.Errorf("%s: say which machine and, for kill and stop alone, which unit", f.Kind)
+		}
+		return f, nil
+	}
+	return f, fmt.Errorf("no command or fault is called %q", f.Kind)
+}
+
+// enter goes on in the lab's network, so that the clients of the checkers are those of the
+// daemons.
+func enter(ctx context.Context, name string, args []string) error {
+	c, err := cluster.Open(name)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := c.Lab.Command(ctx, self, append([]string{"-name", name, "inside"}, args...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Minute // faults are undone first
+	return cmd.Run()
+}
+
+func down(name string) error {
+	lab, err := machines.Open(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	return lab.Down(ctx)
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/client"
+	"clusterctl/tests/chaos/check"
+	"clusterctl/tests/chaos/fault"
+	"clusterctl/tests/cluster"
+)
+
+func stamp() string { return time.Now().UTC().Format("15:04:05.000") }
+
+// api is a client of some of the API servers, as the daemons' are.
+func api(c *cluster.Cluster, servers ...string) (kubernetes.Interface, error) {
+	var list []string
+	for _, s := range servers {
+		list = append(list, addresses[s]+":6443")
+	}
+	config, err := client.Config(client.Options{Kubeconfig: c.Kubeconfig(), APIServers: list, UserAgent: "chaos"})
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// inside does a run in the lab's network, on a cluster that is up.
+func inside(ctx context.Context, name string, o options) error {
+	c, err := cluster.Open(name)
+	if err != nil {
+		return err
+	}
+	faults := o.faults
+	if faults == nil {
+		faults = fault.Plan(o.seed, places, int(o.span/(5*time.Second))+1)
+		fmt.Printf("chaos: seed %d gives", o.seed)
+		for i, f := range faults {
+			if i == 12 {
+				fmt.Printf(" … and on")
+				break
+			}
+			fmt.Printf(" %s;", f)
+		}
+		fmt.Println()
+	}
+	all, err := api(c, places.Control...)
+	if err != nil {
+		return err
+	}
+	r := &runner{cluster: c, api: all, touched: map[string]time.Time{}}
+	if err := r.recovered(ctx, 3*time.Minute); err != nil {
+		return fmt.Errorf("the cluster is not well before anything was done to it: %w", err)
+	}
+	history := &History{start: time.Now()}
+	observer := &Observer{api: all, lab: c.Lab, well: r.well}
+	clients, stop := context.WithCancel(ctx)
+	defer stop()
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var writers, watchers sync.WaitGroup
+	var watches []*Watcher
+	for i, set := range [][]string{{"c1"}, {"c2"}, {"c3"}, {"c1", "c2", "c3"}, {"c2", "c3", "c1"}, {"c3", "c1", "c2"}} {
+		own, err := api(c, set...)
+		if err != nil {
+			return err
+		}
+		writers.Go(func() { history.Client(clients, i, len(set) > 1, own) })
+		if i < 4 {
+			view, err := api(c, set...)
+			if err != nil {
+				return err
+			}
+			w := &Watcher{name: fmt.Sprint(set), api: view, end: make(chan ending, 1)}
+			watches = append(watches, w)
+			watchers.Go(func() { _ = w.Run(watching) })
+		}
+	}
+	writers.Go(func() { observer.Run(clients) })
+	if err := startTraffic(ctx, c); err != nil {
+		return err
+	}
+	began := time.Now()
+	r.breakAll(ctx, faults, o)
+	span := time.Since(began)
+
+	// What there is to see at the end.
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+	defer cancel()
+	failures, made, err := endTraffic(final, c.Lab)
+	if err != nil {
+		r.find("the clients of the workload could not be asked: " + err.Error())
+	}
+	stop()
+	writers.Wait()
+	end, err := list(final, all)
+	if err != nil {
+		r.find("the list at the end failed: " + err.Error())
+	}
+	for _, w := range watches {
+		w.end <- end
+	}
+	seen := make(chan struct{})
+	go func() { watchers.Wait(); close(seen) }()
+	select {
+	case <-seen:
+	case <-final.Done():
+		stopWatching()
+		<-seen
+	}
+	r.findings = append(r.findings, observer.findings...)
+	var views []check.Watch
+	relists := 0
+	for _, w := range watches {
+		views = append(views, w.views...)
+		relists += len(w.views) - 1
+		fmt.Printf("watcher %s: %d views, resumed %d times, longest without a watch %s\n", w.name, len(w.views), w.resumed-1, w.away.Round(time.Millisecond))
+	}
+	r.findings = append(r.findings, check.Watches(views, history.Acknowledged())...)
+	r.findings = append(r.findings, check.Traffic(failures, r.windows)...)
+	requests := 0
+	for name, n := range made {
+		requests += n
+		r.findings = append(r.findings, check.Silence(name, n, max(0, span-r.away[name]), every)...)
+	}
+	r.findings = append(r.findings, check.Linearizable(history.operations, 5*time.Minute)...)
+	return r.verdict(o, history, observer, requests, len(failures), relists)
+}
+
+// verdict says what was done and found.
+func (r *runner) verdict(o options, h *History, observer *Observer, requests, failures, relists int) error {
+	unknown := 0
+	for _, op := range h.operations {
+		if op.Outcome == check.Unknown {
+			unknown++
+		}
+	}
+	fmt.Printf("chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all servers %s, at %s); %d requests, of which %d failed while their machines were broken or otherwise; %d looks; %d watches begun again\n",
+		o.seed, r.done, len(h.operations), unknown, h.slowest.Round(time.Millisecond), h.start.Add(h.slowestAt).UTC().Format("15:04:05"), requests, failures, observer.looks, relists)
+	if len(r.findings) == 0 {
+		fmt.Println("chaos: nothing was found")
+		return nil
+	}
+	for i, f := range r.findings {
+		if i == 50 {
+			fmt.Printf("FOUND … and %d more\n", len(r.findings)-i)
+			break
+		}
+		fmt.Println("FOUND", f)
+	}
+	return errFound
+}
+
+// runner does faults, one after the other, and knows what they excuse.
+type runner struct {
+	cluster  *cluster.Cluster
+	api      kubernetes.Interface
+	done     int
+	findings []string
+	windows  []check.Window
+	away     map[string]time.Duration // how long machines were severed
+
+	mu      sync.Mutex
+	touched map[string]time.Time // when machines were last under a fault that stops what they do; zero while they are
+}
+
+func (r *runner) find(text string) {
+	fmt.Printf("%s FOUND %s\n", stamp(), text)
+	r.findings = append(r.findings, text)
+}
+
+// well returns the machines that could do their work for the settling time.
+func (r *runner) well() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]bool{}
+	for m := range addresses {
+		last, touched := r.touched[m]
+		out[m] = !touched || !last.IsZero() && time.Since(last) > settling
+	}
+	return out
+}
+
+func (r *runner) touch(f fault.Fault, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.Severs() {
+		for _, m := range f.Machines {
+			r.touched[m] = at
+		}
+	}
+}
+
+// limit is how long the cluster may take to be well again after a fault is over.
+const limit = 3 * time.Minute
+
+func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) {
+	r.away = map[string]time.Duration{}
+	began := time.Now()
+	for _, f := range faults {
+		if ctx.Err() != nil || o.faults == nil && time.Since(began) > o.span {
+			return
+		}
+		fmt.Printf("%s %s\n", stamp(), f)
+		from := time.Now()
+		r.touch(f, time.Time{})
+		if err := f.Run(ctx, r.cluster.Lab); err != nil {
+			r.find(err.Error())
+		}
+		over := time.Now()
+		r.done++
+		err := r.recovered(ctx, limit)
+		if err != nil && ctx.Err() == nil {
+			r.find(fmt.Sprintf("%s after %s the cluster is not well: %v", limit, f, err))
+		}
+		r.touch(f, time.Now())
+		fmt.Printf("%s   over; well again after %.1f s\n", stamp(), time.Since(over).Seconds())
+		for _, m := range f.Machines {
+			if f.Severs() {
+				r.away[m] += time.Since(from)
+			}
+			if _, serves := indexOf(places.Nodes, m); serves && (f.Severs() || f.Kind == fault.Slow) {
+				r.windows = append(r.windows, check.Window{From: from, To: time.Now(), Why: f.String()})
+			}
+		}
+	}
+}
+
+func indexOf(list []string, s string) (int, bool) {
+	for i, e := range list {
+		if e == s {
+			return i, true
+		}
+	}
+	return -1, false
+}
+
+// recovered waits until every API server answers, every node is ready and the workload is all there.
+func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
+	var servers []kubernetes.Interface
+	for _, s := range places.Control {
+		own, err := api(r.cluster, s)
+		if err != nil {
+			return err
+		}
+		servers = append(servers, own)
+	}
+	return cluster.Eventually(ctx, limit, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		for i, own := range servers {
+			if _, err := own.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+				return fmt.Errorf("the API server of %s: %w", places.Control[i], err)
+			}
+		}
+		nodes, err := servers[0].CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(nodes.Items) < len(places.Nodes) {
+			return fmt.Errorf("there are %d nodes", len(nodes.Items))
+		}
+		for _, n := range nodes.Items {
+			for _, c := range n.Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+					return fmt.Errorf("node %s is not ready: %s: %s", n.Name, c.Reason, c.Message)
+				}
+			}
+			if _, err := os.Stat(r.cluster.Lab.Machine(n.Name).Root()); err != nil {
+				return err
+			}
+		}
+		pods, err := servers[0].CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, p := range pods.Items {
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil {
+					ready++
+				}
+			}
+		}
+		if ready < 3 {
+			return fmt.Errorf("%d of 3 pods of the workload are ready", ready)
+		}
+		return nil
+	})
+}

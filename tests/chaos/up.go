@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"clusterctl/tests/chaos/fault"
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/webimage"
+)
+
+// The machines of examples/ha, by the names that the cluster knows them by.
+var places = fault.Machines{Control: []string{"c1", "c2", "c3"}, Nodes: []string{"n1", "n2", "n3"}}
+
+// addresses are those of the machines in examples/ha.
+var addresses = map[string]string{"c1": "10.99.0.11", "c2": "10.99.0.12", "c3": "10.99.0.13",
+	"n1": "10.99.0.21", "n2": "10.99.0.22", "n3": "10.99.0.23"}
+
+// disk is what each machine has, so that one can be filled.
+const disk = 3 << 30
+
+// workload is what must go on answering: three pods, one to a node, behind a Service.
+const workload = `
+image "web" { archive = "images/web.tar" }
+
+object "v1" "Namespace" "shop" {}
+object "v1" "Namespace" "chaos" {}
+
+object "apps/v1" "Deployment" "web" {
+  namespace = "shop"
+  spec = {
+    replicas = 3
+    selector = { matchLabels = { app = "web" } }
+    template = {
+      metadata = { labels = { app = "web" } }
+      spec = {
+        topologySpreadConstraints = [{
+          maxSkew = 1, topologyKey = "kubernetes.io/hostname", whenUnsatisfiable = "ScheduleAnyway"
+          labelSelector = { matchLabels = { app = "web" } }
+        }]
+        containers = [{
+          name           = "web"
+          image          = image.web.reference
+          ports          = [{ containerPort = 8080 }]
+          resources      = { requests = { cpu = "50m", memory = "32Mi" } }
+          readinessProbe = { httpGet = { path = "/healthz", port = 8080 }, periodSeconds = 2, timeoutSeconds = 5 }
+        }]
+      }
+    }
+  }
+}
+
+object "v1" "Service" "web" {
+  namespace = "shop"
+  spec = {
+    selector = { app = "web" }
+    ports    = [{ port = 80, targetPort = 8080 }]
+  }
+}
+`
+
+// up brings examples/ha up with the workload on it.
+func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+	root, err := cluster.Root()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"workload.hcl": workload}
+	for _, file := range []string{"cluster.hcl", "nodes.auto.clustervars"} {
+		text, err := os.ReadFile(filepath.Join(root, "examples/ha", file))
+		if err != nil {
+			return nil, err
+		}
+		files[file] = strings.ReplaceAll(string(text), `user = "admin"`, `user = "root"`) // the lab's admin has a password
+	}
+	var list []string
+	for _, m := range append(append([]string{}, places.Control...), places.Nodes...) {
+		list = append(list, m+"="+addresses[m])
+	}
+	c, err := cluster.New(ctx, cluster.Options{Name: name, Machines: list, Files: files, Disk: disk, Log: os.Stdout})
+	if err != nil {
+		return nil, err
+	}
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	if err := c.Apply(ctx, os.Stdout); err != nil {
+		return nil, err
+	}
+	fmt.Printf("chaos: examples/ha is up on lab %s after %.1f s\n", name, time.Since(started).Seconds())
+	return c, nil
+}

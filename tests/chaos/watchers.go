@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/tests/chaos/check"
+)
+
+// Watcher records what it is sent of the namespace's config maps, and goes on at its
+// place when a connection breaks.
+type Watcher struct {
+	name string
+	api  kubernetes.Interface
+
+	views   []check.Watch // the last one is the current one
+	resumed int
+	upto    int64         // what bookmarks and events have reached
+	away    time.Duration // the longest time without a watch that a server had taken
+	end     chan ending
+}
+
+// ending is what the collection is when all writing is over.
+type ending struct {
+	revision int64
+	objects  map[string]int64
+}
+
+// Run watches until it has seen all of the ending that it is given, or ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	lost := time.Now()
+	var goal *ending
+	for {
+		if len(w.views) == 0 || w.views[len(w.views)-1].Relisted {
+			if err := w.list(ctx); err != nil {
+				if !again(ctx) {
+					return nil
+				}
+				continue
+			}
+		}
+		opening, stop := context.WithCancel(ctx)
+		late := time.AfterFunc(patience, stop)
+		stream, err := w.api.CoreV1().ConfigMaps(namespace).Watch(opening, metav1.ListOptions{ResourceVersion: fmt.Sprint(w.upto), AllowWatchBookmarks: true})
+		inTime := late.Stop()
+		if err != nil || !inTime {
+			stop()
+			if err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)) {
+				w.views[len(w.views)-1].Relisted = true
+			}
+			if !again(ctx) {
+				return nil
+			}
+			continue
+		}
+		w.away = max(w.away, time.Since(lost))
+		w.resumed++
+		err = w.follow(ctx, stream, &goal)
+		stream.Stop()
+		stop()
+		lost = time.Now()
+		if err == nil || !again(ctx) {
+			return nil
+		}
+	}
+}
+
+// again waits a little between tries, and says whether there is one more.
+func again(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(50 * time.Millisecond):
+		return true
+	}
+}
+
+func (w *Watcher) list(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	end, err := list(ctx, w.api)
+	if err != nil {
+		return err
+	}
+	w.upto = end.revision
+	w.views = append(w.views, check.Watch{Name: fmt.Sprintf("%s/%d", w.name, len(w.views)), From: end.revision, Listed: end.objects})
+	return nil
+}
+
+func list(ctx context.Context, api kubernetes.Interface) (ending, error) {
+	maps, err := api.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return ending{}, err
+	}
+	end := ending{objects: map[string]int64{}}
+	if _, err := fmt.Sscan(maps.ResourceVersion, &end.revision); err != nil {
+		return end, fmt.Errorf("read the resource version %q of a list: %w", maps.ResourceVersion, err)
+	}
+	for i := range maps.Items {
+		end.objects[string(maps.Items[i].UID)] = revision(&maps.Items[i])
+	}
+	return end, nil
+}
+
+// follow takes events until the stream breaks, which is an error, or the goal is reached.
+func (w *Watcher) follow(ctx context.Context, stream watch.Interface, goal **ending) error {
+	view := &w.views[len(w.views)-1]
+	for {
+		if *goal != nil && w.upto >= (*goal).revision {
+			view.Upto, view.End = (*goal).revision, (*goal).objects
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case end := <-w.end:
+			*goal = &end
+		case e, open := <-stream.ResultChan():
+			if !open {
+				return errors.New("the stream ended")
+			}
+			if e.Type == watch.Error {
+				if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+					view.Relisted = true
+				}
+				return errors.New("the server ended the watch")
+			}
+			object, ok := e.Object.(*corev1.ConfigMap)
+			if !ok {
+				return fmt.Errorf("a watch sent a %T", e.Object)
+			}
+			at := revision(object)
+			if e.Type != watch.Bookmark {
+				view.Events = append(view.Events, check.Event{Type: string(e.Type), UID: string(object.UID), Revision: at})
+			}
+			w.upto = at
+		}
+	}
+}

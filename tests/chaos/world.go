@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/tests/chaos/check"
+	"clusterctl/tests/lab/machines"
+)
+
+// settling is how long what is wrong may last.
+const settling = time.Minute
+
+// Observer looks at objects and containers every few seconds.
+type Observer struct {
+	api  kubernetes.Interface
+	lab  *machines.Lab
+	well func() map[string]bool // machines that nothing was done to for the settling time
+
+	mu       sync.Mutex
+	findings []string
+	looks    int
+}
+
+// Run looks until ctx ends.
+func (o *Observer) Run(ctx context.Context) {
+	rules := check.Invariants{Settling: settling}
+	tick := time.NewTicker(3 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		world, err := o.look(ctx)
+		if err != nil {
+			continue // the API is being broken
+		}
+		found := rules.Look(world)
+		o.mu.Lock()
+		o.looks++
+		o.findings = append(o.findings, found...)
+		o.mu.Unlock()
+		for _, f := range found {
+			fmt.Printf("%s FOUND %s\n", stamp(), f)
+		}
+	}
+}
+
+func (o *Observer) look(ctx context.Context) (check.World, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	// Containers before pods: a pod that is made in between would look like none.
+	w := check.World{At: time.Now(), Running: map[string]map[string][]string{}, Owners: map[string]metav1.Time{}, Trusted: o.well()}
+	for _, name := range places.Nodes {
+		w.Running[name] = running(o.lab.Machine(name))
+	}
+	// Dependents before owners, for the same reason.
+	pods, err := o.api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return w, err
+	}
+	sets, err := o.api.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return w, err
+	}
+	deployments, err := o.api.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return w, err
+	}
+	nodes, err := o.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return w, err
+	}
+	w.Pods, w.Nodes = pods.Items, nodes.Items
+	for _, p := range pods.Items {
+		w.Dependents = append(w.Dependents, p.ObjectMeta)
+	}
+	for _, s := range sets.Items {
+		w.Dependents = append(w.Dependents, s.ObjectMeta)
+		w.Owners[string(s.UID)] = s.CreationTimestamp
+	}
+	for _, d := range deployments.Items {
+		w.Owners[string(d.UID)] = d.CreationTimestamp
+	}
+	return w, nil
+}
+
+// running is the containers that run on a machine, by their pods' UIDs, also when it is off the network.
+func running(m *machines.Machine) map[string][]string {
+	found := map[string][]string{}
+	root := m.Root()
+	if root == "" {
+		return found
+	}
+	// A container's bundle is there for as long as its task is.
+	configs, _ := filepath.Glob(root + "/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/config.json")
+	for _, path := range configs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		var spec struct {
+			Annotations map[string]string `json:"annotations"`
+		}
+		if json.Unmarshal(text, &spec) == nil {
+			if uid := spec.Annotations["io.kubernetes.cri.sandbox-uid"]; uid != "" {
+				found[uid] = append(found[uid], filepath.Base(filepath.Dir(path))[:12])
+			}
+		}
+	}
+	return found
+}
