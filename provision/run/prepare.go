@@ -287,13 +287,20 @@ func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 	var err error
 	if m.action == plan.Remove {
 		m.steps = role.Clean()
-	} else if m.steps, err = role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle}); err != nil {
+	} else if m.steps, err = p.stepsOf(m); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	m.changes, err = m.agent.Check(ctx, m.steps)
 	return err
+}
+
+// stepsOf reads the state, which others that are done may be written down in meanwhile.
+func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
+	writing.Lock()
+	defer writing.Unlock()
+	return role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle})
 }
 
 // summarize turns what the checks found into the plan.

@@ -63,7 +63,7 @@ func (p *Prepared) roll(ctx context.Context, m *machine) error {
 	if err := p.converge(ctx, m); err != nil {
 		return err
 	}
-	if !p.State.Machines[m.Address].Cordoned {
+	if !p.known(m).Cordoned {
 		return nil
 	}
 	return p.back(ctx, m)
@@ -150,6 +150,13 @@ func (p *Prepared) back(ctx context.Context, m *machine) error {
 	return p.note(m, func(s *state.Machine) { s.Cordoned = false })
 }
 
+// known is what the state says of a machine, while others are written down in it.
+func (p *Prepared) known(m *machine) state.Machine {
+	writing.Lock()
+	defer writing.Unlock()
+	return p.State.Machines[m.Address]
+}
+
 // note changes what the state says of a machine, and writes it.
 func (p *Prepared) note(m *machine, change func(*state.Machine)) error {
 	writing.Lock()
@@ -162,5 +169,5 @@ func (p *Prepared) note(m *machine, change func(*state.Machine)) error {
 
 // drained says whether an earlier run has drained a machine and was cut off before it took it back.
 func (p *Prepared) drained(m *machine) bool {
-	return p.State.Machines[m.Address].Cordoned && slices.Contains([]string{plan.Change, plan.Create}, m.action)
+	return p.known(m).Cordoned && slices.Contains([]string{plan.Change, plan.Create}, m.action)
 }
