@@ -74,6 +74,9 @@ func Steps(in Input) ([]step.Step, error) {
 				continue // it is there, earlier
 			}
 			b.add(&step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
+			if u == "kubelet" {
+				b.add(&step.NoPods{}) // what ran there has nobody who looks after it
+			}
 		}
 	}
 	steps := append(b.files, b.late...)

@@ -164,6 +164,11 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 			return err
 		}
 	}
+	if before := p.State.Machines[m.Address].Machine; before.Has(config.RoleNode) && !m.Has(config.RoleNode) && p.live != nil {
+		if err := p.live.Forget(ctx, m.Name); err != nil {
+			return fmt.Errorf("forget the node that the machine was: %w", err)
+		}
+	}
 	p.engine.say(Event{Kind: EventDone, Machine: m.Address})
 	return p.joined(m)
 }
