@@ -71,6 +71,7 @@ func newRoot() *cobra.Command {
 		newKubeconfig(),
 		newSSH(),
 		newStatus(),
+		newDebug(),
 		newVersion(),
 		newDaemon(),
 		newDev(),

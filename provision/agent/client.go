@@ -10,6 +10,7 @@ import (
 
 	"clusterctl/provision/host"
 	"clusterctl/provision/step"
+	"clusterctl/provision/support"
 )
 
 // Client asks an agent. It is for one goroutine at a time. A context that ends closes the
@@ -37,6 +38,15 @@ func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 		return host.Facts{}, errors.New("look at the machine: no facts in the answer")
 	}
 	return *a.Facts, nil
+}
+
+// Collect asks for the machine's part of a support bundle.
+func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
+	a, err := c.ask(ctx, request{Op: opGather}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("gather what the machine says: %w", err)
+	}
+	return a.Files, nil
 }
 
 // Check has all steps checked.

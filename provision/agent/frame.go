@@ -12,6 +12,7 @@ import (
 
 	"clusterctl/provision/host"
 	"clusterctl/provision/step"
+	"clusterctl/provision/support"
 )
 
 // Kinds of frames: one byte, four bytes of length, the payload.
@@ -26,10 +27,11 @@ const maxFrame = 64 << 20
 
 // Operations of requests.
 const (
-	opFacts = "facts"
-	opSend  = "send"
-	opCheck = "check"
-	opApply = "apply"
+	opFacts  = "facts"
+	opSend   = "send"
+	opCheck  = "check"
+	opApply  = "apply"
+	opGather = "gather"
 )
 
 type request struct {
@@ -40,9 +42,10 @@ type request struct {
 }
 
 type answer struct {
-	Error   string        `json:"error,omitempty"`
-	Facts   *host.Facts   `json:"facts,omitempty"`
-	Changes []step.Change `json:"changes,omitempty"`
+	Error   string         `json:"error,omitempty"`
+	Facts   *host.Facts    `json:"facts,omitempty"`
+	Changes []step.Change  `json:"changes,omitempty"`
+	Files   []support.File `json:"files,omitempty"`
 }
 
 // Progress says that a step was applied.

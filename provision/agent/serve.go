@@ -17,6 +17,7 @@ import (
 
 	"clusterctl/provision/host"
 	"clusterctl/provision/step"
+	"clusterctl/provision/support"
 )
 
 // Serve answers requests until the other side closes the connection: the agent's whole life.
@@ -53,6 +54,8 @@ func handle(ctx context.Context, h host.Host, q request, in io.Reader, out io.Wr
 	case opFacts:
 		f, err := h.Facts(ctx)
 		return answer{Facts: &f}, err
+	case opGather:
+		return answer{Files: support.Collect(ctx, h)}, nil
 	case opSend:
 		return answer{}, receive(h, q, in)
 	case opCheck, opApply:

@@ -17,6 +17,7 @@ import (
 	"clusterctl/provision/plan"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
+	"clusterctl/provision/support"
 )
 
 // Agent is a machine's agent.
@@ -24,6 +25,7 @@ type Agent interface {
 	Facts(ctx context.Context) (host.Facts, error)
 	Check(ctx context.Context, steps []step.Step) ([]step.Change, error)
 	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
+	Collect(ctx context.Context) ([]support.File, error)
 	Send(ctx context.Context, digest, name string, compressed io.Reader) error
 	Close() error
 }

@@ -102,6 +102,7 @@ func scripts(t *testing.T, kubectl string, files ...string) {
 			env.Setenv("KUBECTL", filepath.Join(shared.Bundle, kubectl))
 			env.Setenv("CLUSTER", shared.Folder)
 			env.Setenv("LAB", shared.Lab.Name)
+			env.Setenv("BUNDLE", shared.Bundle)
 			env.Setenv("TERM", "dumb")
 			if err := nameImage(env.WorkDir); err != nil {
 				return err

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+	"clusterctl/provision/support"
+)
+
+func newDebug() *cobra.Command {
+	c := &cobra.Command{Use: "debug", Short: "Find out what is wrong"}
+	c.AddCommand(newCollect())
+	return c
+}
+
+func newCollect() *cobra.Command {
+	var flags runFlags
+	var out string
+	c := &cobra.Command{
+		Use:   "collect [FOLDER|FILE]",
+		Short: "Gather what all machines and the API say into one file for somebody else to read, secrets left out",
+		Long: `Gather units' states and journals, versions, certificates' dates, static pods, sockets, disks and
+kernel messages of all machines, and the API's objects and events, into one compressed archive.
+Private keys, tokens, the data of secrets and config maps, and sensitive values of the
+configuration are left out. A machine that is not reached is named, and the others are gathered.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			configuration, err := flags.load(c, args)
+			if err != nil {
+				return err
+			}
+			engine, err := flags.engine(configuration, nil)
+			if err != nil {
+				return err
+			}
+			now := time.Now().UTC()
+			name := fmt.Sprintf("support-%s-%s", configuration.Cluster.Name, now.Format("20060102T150405Z"))
+			if out == "" {
+				out = name + ".tar.gz"
+			}
+			files, problems, err := collect(c.Context(), engine, configuration.Cluster)
+			if err != nil {
+				return err
+			}
+			for _, p := range problems {
+				fmt.Fprintln(c.ErrOrStderr(), "Warning:", p)
+			}
+			if err := writeArchive(out, name, files, now); err != nil {
+				return fmt.Errorf("write %s: %w", out, err)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s holds %d files. Look through it before you give it away.\n", out, len(files))
+			return nil
+		},
+	}
+	flags.configFlags.add(c)
+	c.Flags().BoolVar(&flags.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
+	c.Flags().IntVar(&flags.parallelism, "parallelism", 32, "how many machines are asked at a time")
+	c.Flags().DurationVar(&flags.sshTimeout, "ssh-timeout", 15*time.Second, "how long logging in to a machine may take")
+	c.Flags().StringVar(&flags.stateDir, "state", "", "`folder` of the state")
+	c.Flags().StringVarP(&out, "output", "o", "", "`file` to write; support-CLUSTER-TIME.tar.gz when empty")
+	return c
+}
+
+const objectsTimeout = 2 * time.Minute
+
+// collect asks the machines and the API at the same time. problems are what could not be asked.
+func collect(ctx context.Context, engine *run.Engine, c *config.Cluster) (files []support.File, problems []string, err error) {
+	s, err := engine.Store.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+	var objects []support.File
+	var objectsErr error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if s == nil {
+			objectsErr = errors.New("there is no cluster yet")
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, objectsTimeout)
+		defer cancel()
+		live, err := connect(s, c)
+		if err != nil {
+			objectsErr = err
+			return
+		}
+		objects, objectsErr = live.Gather(ctx)
+	})
+	machines, _, err := engine.Collect(ctx)
+	wg.Wait()
+	if err != nil {
+		return nil, nil, err
+	}
+	if objectsErr != nil {
+		problems = append(problems, fmt.Sprintf("the API's objects are not in it: %v", objectsErr))
+	}
+	for _, o := range objects {
+		files = append(files, support.File{Name: "objects/" + o.Name, Content: o.Content})
+	}
+	for _, m := range machines {
+		if m.Error != "" {
+			problems = append(problems, fmt.Sprintf("%s is not in it: %s", m.Name, m.Error))
+		}
+		for _, f := range m.Files {
+			files = append(files, support.File{Name: "machines/" + m.Name + "/" + f.Name, Content: f.Content})
+		}
+	}
+	secrets := secretsOf(s, c)
+	for i, f := range files {
+		files[i].Content = []byte(support.Known(string(f.Content), secrets))
+	}
+	if len(problems) > 0 {
+		files = append(files, support.File{Name: "PROBLEMS.txt", Content: []byte(support.Known(strings.Join(problems, "\n")+"\n", secrets))})
+	}
+	return files, problems, nil
+}
+
+// secretsOf are the values that are known to be secret: the lines of keys, and the
+// configuration's sensitive values.
+func secretsOf(s *state.State, c *config.Cluster) []string {
+	list := append([]string(nil), c.Secrets...)
+	if s == nil {
+		return list
+	}
+	keys := []string{string(s.Keys.ServiceAccount)}
+	for _, k := range s.Keys.CAs {
+		keys = append(keys, string(k))
+	}
+	for _, k := range keys {
+		for _, line := range strings.Split(k, "\n") {
+			if line != "" && !strings.HasPrefix(line, "-----") {
+				list = append(list, line)
+			}
+		}
+	}
+	return list
+}
+
+// writeArchive writes a compressed archive that only its owner may read, whole or not at all.
+func writeArchive(path, folder string, files []support.File, now time.Time) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".support-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	err = errors.Join(archive(f, folder, files, now), f.Chmod(0o600), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func archive(w io.Writer, folder string, files []support.File, now time.Time) error {
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	for _, f := range files {
+		h := &tar.Header{Name: folder + "/" + f.Name, Mode: 0o600, Size: int64(len(f.Content)), ModTime: now, Typeflag: tar.TypeReg}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := t.Write(f.Content); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), z.Close())
+}

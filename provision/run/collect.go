@@ -1,0 +1,54 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+	"clusterctl/provision/support"
+)
+
+// Collected is what a machine says of itself for a support bundle.
+type Collected struct {
+	Name  string
+	Files []support.File
+	Error string // why it could not be asked
+}
+
+const collectTimeout = 3 * time.Minute
+
+// Collect asks all machines at once. One that does not answer is no reason to stop. The
+// state is nil when there is no cluster yet: machines are asked all the same.
+func (e *Engine) Collect(ctx context.Context) ([]Collected, *state.State, error) {
+	s, err := e.Store.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+	known := s
+	if known == nil {
+		known = &state.State{}
+	}
+	p := &Prepared{engine: e, State: known, Plan: &plan.Plan{}}
+	defer p.Close()
+	p.choose()
+	list := make([]Collected, len(p.machines))
+	index := map[*machine]int{}
+	for i, m := range p.machines {
+		index[m], list[i].Name = i, m.Name
+	}
+	err = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		own := &list[index[m]]
+		err := p.reach(ctx, m)
+		if err == nil {
+			ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+			defer cancel()
+			own.Files, err = m.agent.Collect(ctx)
+		}
+		if err != nil {
+			own.Error = err.Error()
+		}
+		return nil
+	})
+	return list, s, err
+}

@@ -1,0 +1,124 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/provision/support"
+)
+
+const (
+	gatherPage    = 500
+	gatherMost    = 4 << 20 // bytes of one kind
+	gatherTimeout = 20 * time.Second
+	gatherAtOnce  = 6
+)
+
+// Gather returns all objects for a support bundle, a file for each kind. Of secrets
+// and config maps there are the names of their fields alone. A kind that cannot be listed says so.
+func (l *Live) Gather(ctx context.Context) ([]support.File, error) {
+	disco, err := discovery.NewDiscoveryClientForConfig(l.REST())
+	if err != nil {
+		return nil, fmt.Errorf("prepare to list the API's objects: %w", err)
+	}
+	lists, err := disco.ServerPreferredResources()
+	if err != nil && len(lists) == 0 {
+		return nil, fmt.Errorf("ask the API for its kinds: %w", err)
+	}
+	var kinds []schema.GroupVersionResource
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			if slices.Contains(r.Verbs, "list") && !(gv.Group == "events.k8s.io") { // the core group has them
+				kinds = append(kinds, gv.WithResource(r.Name))
+			}
+		}
+	}
+	files := make([]support.File, len(kinds))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(gatherAtOnce)
+	for i, kind := range kinds {
+		g.Go(func() error {
+			files[i] = l.gather(ctx, kind)
+			return nil
+		})
+	}
+	return files, g.Wait()
+}
+
+func (l *Live) gather(ctx context.Context, kind schema.GroupVersionResource) support.File {
+	name := kind.Resource
+	if kind.Group != "" {
+		name += "." + kind.Group
+	}
+	var text strings.Builder
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
+	defer cancel()
+	options := metav1.ListOptions{Limit: gatherPage}
+	for {
+		list, err := l.dynamic.Resource(kind).List(ctx, options)
+		if err != nil && !apierrors.IsNotFound(err) {
+			fmt.Fprintf(&text, "# %v\n", err)
+		}
+		if err != nil {
+			break
+		}
+		for i := range list.Items {
+			strip(&list.Items[i])
+			out, err := yaml.Marshal(list.Items[i].Object)
+			if err != nil {
+				continue
+			}
+			text.WriteString("---\n")
+			text.WriteString(support.Redact(string(out)))
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			break
+		}
+		if text.Len() > gatherMost {
+			text.WriteString("# the rest is left out\n")
+			break
+		}
+	}
+	return support.File{Name: name + ".yaml", Content: []byte(text.String())}
+}
+
+// strip takes out what is secret, and what only fills pages.
+func strip(o *unstructured.Unstructured) {
+	o.SetManagedFields(nil)
+	annotations := o.GetAnnotations()
+	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration") // has a secret's data too
+	o.SetAnnotations(annotations)
+	if kind := o.GetKind(); kind != "Secret" && kind != "ConfigMap" {
+		return
+	}
+	for _, field := range []string{"data", "stringData", "binaryData"} {
+		values, ok, err := unstructured.NestedMap(o.Object, field)
+		if err != nil {
+			unstructured.RemoveNestedField(o.Object, field)
+			continue
+		}
+		if !ok {
+			continue
+		}
+		for k, v := range values {
+			text, _ := v.(string)
+			values[k] = fmt.Sprintf("(%d bytes)", len(text))
+		}
+		o.Object[field] = values
+	}
+}
