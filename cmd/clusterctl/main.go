@@ -72,6 +72,7 @@ func newRoot() *cobra.Command {
 		newSSH(),
 		newStatus(),
 		newDebug(),
+		newCerts(),
 		newVersion(),
 		newDaemon(),
 		newDev(),

@@ -153,8 +153,8 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 	if cfg.InitialClusterToken != "" {
 		out.InitialClusterToken = cfg.InitialClusterToken
 	}
-	out.ClientTLSInfo = transport.TLSInfo{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, TrustedCAFile: cfg.TrustedCAFile, ClientCertAuth: cfg.ClientCertAuth}
-	out.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, TrustedCAFile: cfg.PeerTrustedCAFile, ClientCertAuth: cfg.PeerClientCertAuth}
+	out.ClientTLSInfo = transport.TLSInfo{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, TrustedCAFile: cfg.TrustedCAFile, ClientCertAuth: cfg.ClientCertAuth, CRLFile: cfg.ClientCRLFile}
+	out.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, TrustedCAFile: cfg.PeerTrustedCAFile, ClientCertAuth: cfg.PeerClientCertAuth, CRLFile: cfg.PeerCRLFile}
 	out.QuotaBackendBytes = int64(cfg.QuotaBackendBytes)
 	if out.QuotaBackendBytes == 0 {
 		out.QuotaBackendBytes = 8 << 30

@@ -86,7 +86,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	who, err := authn.New(cfg, server.Objects(), nil)
+	who, err := authn.New(cfg, server.Objects(), nil, env.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type Etcd struct {
 	ClientCertAuth           bool     `flag:"client-cert-auth" help:"demand a certificate of clients"`
 	PeerCertFile             string   `flag:"peer-cert-file" help:"certificate towards other members"`
 	PeerKeyFile              string   `flag:"peer-key-file" help:"key towards other members"`
+	ClientCRLFile            string   `flag:"client-crl-file" help:"revocation list of clients, DER; looked at on every connection"`
+	PeerCRLFile              string   `flag:"peer-crl-file" help:"revocation list of other members, DER"`
 	PeerTrustedCAFile        string   `flag:"peer-trusted-ca-file" help:"CA of other members"`
 	PeerClientCertAuth       bool     `flag:"peer-client-cert-auth" help:"demand a certificate of other members"`
 	ListenMetricsURLs        []string `flag:"listen-metrics-urls" help:"URLs to serve /metrics and /health on"`
@@ -40,6 +42,7 @@ type APIServer struct {
 	TLSCertFile                  string        `flag:"tls-cert-file" help:"server certificate"`
 	TLSPrivateKeyFile            string        `flag:"tls-private-key-file" help:"server key"`
 	ClientCAFile                 string        `flag:"client-ca-file" help:"CA of client certificates"`
+	ClientCRLFile                string        `flag:"client-crl-file" help:"revocation list of client certificates, signed by --client-ca-file; read again when it changes"`
 	EtcdServers                  []string      `flag:"etcd-servers" help:"URLs of the store's members"`
 	EtcdCAFile                   string        `flag:"etcd-cafile" help:"CA of the store"`
 	EtcdCertFile                 string        `flag:"etcd-certfile" help:"client certificate towards the store"`
@@ -91,6 +94,7 @@ type Serving struct {
 	TLSCertFile       string `flag:"tls-cert-file" help:"server certificate; one is made when empty"`
 	TLSPrivateKeyFile string `flag:"tls-private-key-file" help:"server key"`
 	ClientCAFile      string `flag:"client-ca-file" help:"CA of clients that may read /metrics; everybody may when empty"`
+	ClientCRLFile     string `flag:"client-crl-file" help:"revocation list of clients, signed by --client-ca-file; read again when it changes"`
 }
 
 // Scheduler configures kube-scheduler.

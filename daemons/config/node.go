@@ -15,6 +15,7 @@ type Kubelet struct {
 	HostnameOverride string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	NodeIP           []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
 	NodeLabels       map[string]string `flag:"node-labels" help:"labels to register the node with"`
+	ClientCRLFile    string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
 	CNIBinDir        string            `flag:"cni-bin-dir" help:"directory of the CNI plugins"`
 	CNIConfDir       string            `flag:"cni-conf-dir" help:"directory of the CNI configuration that the runtime reads"`
 }

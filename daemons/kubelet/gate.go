@@ -21,15 +21,19 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/run"
 )
 
 // gate lets in whoever the API server says may: by a client certificate of the
 // cluster's CA or a token, and then by the node's subresource that a path stands for.
 type gate struct {
-	k    *Kubelet
-	cas  *x509.CertPool
-	mu   sync.Mutex
-	said map[string]verdict
+	k   *Kubelet
+	cas *x509.CertPool
+	// revoked certificates are nobody's.
+	revoked *run.Revoked
+	mu      sync.Mutex
+	said    map[string]verdict
 }
 
 type verdict struct {
@@ -56,6 +60,9 @@ func (k *Kubelet) newGate() (*gate, error) {
 		g.cas = x509.NewCertPool()
 		if !g.cas.AppendCertsFromPEM(data) {
 			return nil, fmt.Errorf("read the CA of clients: %s has no certificates", path)
+		}
+		if g.revoked, err = run.NewRevoked(k.cfg.ClientCRLFile, path, k.env.Log); err != nil {
+			return nil, err
 		}
 	}
 	return g, nil
@@ -94,6 +101,9 @@ func (g *gate) identify(r *http.Request) (authenticationv1.UserInfo, error) {
 		leaf := r.TLS.PeerCertificates[0]
 		_, err := leaf.Verify(x509.VerifyOptions{Roots: g.cas, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		if err == nil {
+			if err := g.revoked.Check(leaf); err != nil {
+				return authenticationv1.UserInfo{}, err
+			}
 			groups := append(append([]string{}, leaf.Subject.Organization...), "system:authenticated")
 			return authenticationv1.UserInfo{Username: leaf.Subject.CommonName, Groups: groups}, nil
 		}

@@ -51,12 +51,16 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.
 // ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without
 // a certificate file it makes a self-signed one, as upstream's daemons do; with port 0 it serves nothing.
 // Metrics are for clients with a certificate of clientCAFile alone, when that is given.
-func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile string) error {
+func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile, clientCRLFile string) error {
 	if port == 0 {
 		<-ctx.Done()
 		return nil
 	}
-	tlsConfig, err := serverTLS(certFile, keyFile, clientCAFile)
+	revoked, err := NewRevoked(clientCRLFile, clientCAFile, e.Log)
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := serverTLS(certFile, keyFile, clientCAFile, revoked)
 	if err != nil {
 		return err
 	}
@@ -78,7 +82,7 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
 }
 
-func serverTLS(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
+func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven}
 	if certFile == "" {
 		ca, err := certs.NewCA("localhost", 0, time.Now())
@@ -106,6 +110,7 @@ func serverTLS(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 		if !cfg.ClientCAs.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("client CA %s has no certificate", clientCAFile)
 		}
+		cfg.VerifyConnection = revoked.verify
 	}
 	return cfg, nil
 }

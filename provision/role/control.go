@@ -50,6 +50,7 @@ func etcd(b *builder) {
 		TrustedCAFile: PKI + "/etcd/ca.crt", ClientCertAuth: true, PeerTrustedCAFile: PKI + "/etcd/ca.crt", PeerClientCertAuth: true,
 		ListenMetricsURLs: []string{"http://127.0.0.1:2381"},
 	}
+	cfg.ClientCRLFile, cfg.PeerCRLFile = etcdCRL, etcdCRL
 	if started.Existing {
 		cfg.InitialClusterState = "existing"
 	}
@@ -95,7 +96,7 @@ func apiServer(b *builder) {
 	}
 	cfg.AdvertiseAddress = m.IP.String()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("apiserver", certs.ClusterCA, certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)))
-	cfg.ClientCAFile = PKI + "/ca.crt"
+	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.certificate("apiserver-etcd-client", certs.EtcdCA, certs.APIServerEtcdClient())
@@ -133,19 +134,19 @@ func controllers(b *builder) {
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("scheduler", certs.Daemon("kube-scheduler")), b.apiServers()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("kube-scheduler", certs.ClusterCA, certs.DaemonServer("kube-scheduler", nil))
-	cfg.ClientCAFile = PKI + "/ca.crt"
+	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
 	b.component(component{service: service{
 		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true, beside: true,
 		exec:    append([]string{b.daemon("kube-scheduler")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile},
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
 	}, port: 10259, live: "/livez", ready: "/readyz", cpu: "100m", image: bundle.ControlPlaneImage,
-		mounts: []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile}})
+		mounts: []string{cfg.Kubeconfig, PKI}})
 	managerDef := config.DefaultControllerManager()
 	manager := managerDef
 	manager.Kubeconfig, manager.APIServers = b.kubeconfig("controller-manager", certs.Daemon("kube-controller-manager")), b.apiServers()
 	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate("kube-controller-manager", certs.ClusterCA, certs.DaemonServer("kube-controller-manager", nil))
-	manager.ClientCAFile, manager.RootCAFile = PKI+"/ca.crt", PKI+"/ca.crt"
+	manager.ClientCAFile, manager.ClientCRLFile, manager.RootCAFile = PKI+"/ca.crt", crl, PKI+"/ca.crt"
 	manager.ClusterCIDR = texts(b.Cluster.PodCIDRs)
 	manager.ServiceAccountPrivateKeyFile = PKI + "/sa.key"
 	manager.ClusterSigningCertFile, manager.ClusterSigningKeyFile = PKI+"/ca.crt", PKI+"/ca.key"

@@ -45,6 +45,7 @@ func kubelet(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("kubelet", certs.Node(m.Name)), b.apiServers()
 	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, []string{m.IP.String()}
 	cfg.NodeLabels, cfg.CNIBinDir = ownLabels(m.Labels), b.cniBin()
+	cfg.ClientCRLFile = crl
 
 	file := config.DefaultKubeletFile()
 	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, []string{m.IP.String()}))

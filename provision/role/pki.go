@@ -18,6 +18,7 @@ const PKI = Kubernetes + "/pki"
 func pki(b *builder) {
 	b.add(&step.Directory{Path: PKI, Mode: 0o755})
 	b.file(PKI+"/ca.crt", string(b.State.CAs[certs.ClusterCA]))
+	b.add(Revocations(b.Input)...)
 	if !b.controlPlane() {
 		return
 	}
@@ -57,4 +58,19 @@ func apiHosts(c *config.Cluster, m config.Machine) []string {
 		hosts = append(hosts, host)
 	}
 	return hosts
+}
+
+// Paths of the lists of revoked certificates. Daemons read them again when they change.
+const (
+	crl     = PKI + "/ca.crl"
+	etcdCRL = PKI + "/etcd/ca.crl"
+)
+
+// Revocations are the lists of revoked certificates that a machine has.
+func Revocations(in Input) []step.Step {
+	list := []step.Step{&step.File{Path: crl, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644, Secret: true}}
+	if in.controlPlane() {
+		list = append(list, &step.File{Path: etcdCRL, Content: in.Revoked[certs.EtcdCA], Mode: 0o644, Secret: true})
+	}
+	return list
 }

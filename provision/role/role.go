@@ -23,6 +23,7 @@ type Input struct {
 	Facts   host.Facts
 	State   *state.State // authorities, and how etcd members started
 	Files   Files
+	Revoked map[string][]byte // by authority: its list of revoked certificates, DER
 }
 
 // Files finds the bundle's files.

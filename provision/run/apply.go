@@ -48,7 +48,7 @@ func (p *Prepared) walk(ctx context.Context) error {
 	}
 	for _, m := range p.machines {
 		if m.action == plan.Create {
-			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned}
+			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
 		}
 	}
 	if err := e.Store.Write(p.State); err != nil {
@@ -85,6 +85,9 @@ func (p *Prepared) walk(ctx context.Context) error {
 		if err := p.each(ctx, []*machine{m}, p.remove); err != nil {
 			return err
 		}
+	}
+	if len(removed) > 0 {
+		return p.ship(ctx)
 	}
 	return nil
 }
@@ -192,6 +195,7 @@ func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
 
 // issue gives steps the certificates that they will need.
 func (p *Prepared) issue(m *machine) error {
+	some := false
 	for i, s := range m.steps {
 		issuer, ok := s.(step.Issuer)
 		if !ok || m.changes[i].Action == "" {
@@ -203,8 +207,20 @@ func (p *Prepared) issue(m *machine) error {
 			return err
 		}
 		issuer.Give(pair)
+		writing.Lock()
+		err = p.remember(m, s.Label(), name, pair)
+		writing.Unlock()
+		if err != nil {
+			return err
+		}
+		some = true
 	}
-	return nil
+	if !some {
+		return nil
+	}
+	writing.Lock()
+	defer writing.Unlock()
+	return p.engine.Store.Write(p.State) // before the machine has them
 }
 
 var writing sync.Mutex // of a state, by machines that are done at the same time
@@ -212,7 +228,7 @@ var writing sync.Mutex // of a state, by machines that are done at the same time
 func (p *Prepared) joined(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Cordoned: p.State.Machines[m.Address].Cordoned}
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}
@@ -222,6 +238,7 @@ func (p *Prepared) joined(m *machine) error {
 func (p *Prepared) forget(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
+	p.State.Revoke(p.revoked(p.State.Machines[m.Address])...)
 	delete(p.State.Machines, m.Address)
 	delete(p.State.Etcd, m.Name)
 	return p.engine.Store.Write(p.State)
@@ -255,7 +272,7 @@ func (p *Prepared) left(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
 	delete(p.State.Etcd, m.Name)
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned}
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
 	return p.engine.Store.Write(p.State)
 }
 

@@ -300,7 +300,11 @@ func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	writing.Lock()
 	defer writing.Unlock()
-	return role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle})
+	revoked, err := p.State.RevocationLists(p.engine.now())
+	if err != nil {
+		return nil, err
+	}
+	return role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Revoked: revoked})
 }
 
 // summarize turns what the checks found into the plan.

@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
@@ -36,7 +38,9 @@ type State struct {
 	EtcdCluster string            `json:"etcdCluster,omitempty"`
 	Objects     []Object          `json:"objects"` // applied, so to be pruned when no longer declared
 	CAs         map[string][]byte `json:"cas"`     // certificates, PEM
-	Sealed      []byte            `json:"sealed"`  // keys, encrypted with age
+	// Revoked certificates are refused everywhere until they end by themselves.
+	Revoked []certs.Revoked `json:"revoked,omitempty"`
+	Sealed  []byte          `json:"sealed"` // keys, encrypted with age
 
 	Keys Keys `json:"-"` // what Sealed holds
 }
@@ -47,6 +51,9 @@ type Machine struct {
 	Joined  bool           `json:"joined"` // everything was applied once
 	// Cordoned is that a run has cordoned the node, and has to take that back.
 	Cordoned bool `json:"cordoned,omitempty"`
+	// Issued are the certificates that the machine has got, by where they lie, to be
+	// revoked when it goes.
+	Issued map[string]certs.Revoked `json:"issued,omitempty"`
 }
 
 // Member is how an etcd member first started; what it was told then it is told ever after.
@@ -85,6 +92,34 @@ type Keys struct {
 // CA returns an authority.
 func (s *State) CA(name string) certs.Pair {
 	return certs.Pair{Cert: s.CAs[name], Key: s.Keys.CAs[name]}
+}
+
+// RevocationLists returns what is revoked, for each authority with clients: DER.
+func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
+	lists := map[string][]byte{}
+	for _, name := range []string{certs.ClusterCA, certs.EtcdCA} {
+		var own []certs.Revoked
+		for _, r := range s.Revoked {
+			if r.CA == name {
+				own = append(own, r)
+			}
+		}
+		list, err := certs.RevocationList(s.CA(name), own, now)
+		if err != nil {
+			return nil, err
+		}
+		lists[name] = list
+	}
+	return lists, nil
+}
+
+// Revoke remembers that certificates are not to be trusted any more.
+func (s *State) Revoke(list ...certs.Revoked) {
+	for _, r := range list {
+		if !slices.ContainsFunc(s.Revoked, func(have certs.Revoked) bool { return have.CA == r.CA && have.Serial == r.Serial }) {
+			s.Revoked = append(s.Revoked, r)
+		}
+	}
 }
 
 // New returns the state of a cluster that is not there yet.

@@ -6,6 +6,7 @@ package authn
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
 )
 
 // Authn is the API server's ways to know users.
@@ -22,7 +24,7 @@ type Authn struct {
 }
 
 // New reads the files that cfg names. A nil now means time.Now.
-func New(cfg config.APIServer, objects api.Objects, now func() time.Time) (*Authn, error) {
+func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *slog.Logger) (*Authn, error) {
 	if now == nil {
 		now = time.Now
 	}
@@ -39,7 +41,11 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time) (*Auth
 		if err != nil {
 			return nil, err
 		}
-		a.chain = append(a.chain, &clientCert{pool: pool})
+		revoked, err := run.NewRevoked(cfg.ClientCRLFile, cfg.ClientCAFile, log)
+		if err != nil {
+			return nil, err
+		}
+		a.chain = append(a.chain, &clientCert{pool: pool, revoked: revoked})
 	}
 	if len(cfg.ServiceAccountKeyFiles) > 0 || cfg.ServiceAccountSigningKeyFile != "" {
 		keys, err := readKeys(cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile)

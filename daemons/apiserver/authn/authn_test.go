@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) build() {
 	w.t.Helper()
 	var err error
-	if w.authn, err = New(w.cfg, w.objects, func() time.Time { return w.at }); err != nil {
+	if w.authn, err = New(w.cfg, w.objects, func() time.Time { return w.at }, slog.New(slog.DiscardHandler)); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/run"
 )
 
 // pool is the authorities in a file, read again when the file changes, so that a CA
@@ -109,7 +110,10 @@ func (p *pool) verify(chain []*x509.Certificate) error {
 
 // clientCert knows users by certificates: the common name is the user, the
 // organisations are the groups.
-type clientCert struct{ pool *pool }
+type clientCert struct {
+	pool    *pool
+	revoked *run.Revoked
+}
 
 func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -119,6 +123,9 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 		return api.User{}, false, err
 	}
 	leaf := r.TLS.PeerCertificates[0]
+	if err := c.revoked.Check(leaf); err != nil {
+		return api.User{}, false, err
+	}
 	if leaf.Subject.CommonName == "" {
 		return api.User{}, false, errors.New("the client certificate has no common name")
 	}

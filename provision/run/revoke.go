@@ -1,0 +1,63 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"clusterctl/certs"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+)
+
+// remember keeps which certificate a machine has got for a step, so that it can be
+// revoked when the machine goes.
+func (p *Prepared) remember(m *machine, label, ca string, pair certs.Pair) error {
+	cert, err := certs.ParseCert(pair.Cert)
+	if err != nil {
+		return fmt.Errorf("read the certificate that was issued: %w", err)
+	}
+	known := p.State.Machines[m.Address]
+	issued := map[string]certs.Revoked{}
+	for k, v := range known.Issued {
+		issued[k] = v
+	}
+	issued[label] = certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, Until: cert.NotAfter}
+	known.Issued = issued
+	p.State.Machines[m.Address] = known
+	return nil
+}
+
+// revoked are the certificates of a machine that goes.
+func (p *Prepared) revoked(m state.Machine) (list []certs.Revoked) {
+	now := p.engine.now()
+	for _, r := range m.Issued {
+		if now.Before(r.Until) && r.CA != certs.FrontProxyCA {
+			r.At = now
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// ship has all machines refuse what was revoked in this run. One that is not reached
+// gets the list with its next apply.
+func (p *Prepared) ship(ctx context.Context) error {
+	lists, err := p.State.RevocationLists(p.engine.now())
+	if err != nil {
+		return err
+	}
+	var stay []*machine
+	for _, m := range p.machines {
+		if m.agent != nil && m.dead == nil && m.action != plan.Remove && p.State.Machines[m.Address].Joined {
+			stay = append(stay, m)
+		}
+	}
+	return p.each(ctx, stay, func(ctx context.Context, m *machine) error {
+		steps := role.Revocations(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Revoked: lists})
+		if err := m.agent.Apply(ctx, steps, nil); err != nil {
+			return fmt.Errorf("have the machine refuse the certificates of those that were removed: %w", err)
+		}
+		return nil
+	})
+}
