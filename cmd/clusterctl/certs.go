@@ -108,7 +108,7 @@ func newRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lock, err := store.Lock(c.Context(), flags.lockTimeout)
+			lock, err := flags.lock(c.Context(), store)
 			if err != nil {
 				return err
 			}

@@ -208,7 +208,7 @@ func (p *Prepared) issue(m *machine) error {
 		}
 		issuer.Give(pair)
 		writing.Lock()
-		err = p.remember(m, s.Label(), name, pair)
+		err = p.noteIssued(m, s.Label(), name, pair)
 		writing.Unlock()
 		if err != nil {
 			return err

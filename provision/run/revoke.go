@@ -10,9 +10,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// remember keeps which certificate a machine has got for a step, so that it can be
+// noteIssued keeps which certificate a machine has got for a step, so that it can be
 // revoked when the machine goes.
-func (p *Prepared) remember(m *machine, label, ca string, pair certs.Pair) error {
+func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) error {
 	cert, err := certs.ParseCert(pair.Cert)
 	if err != nil {
 		return fmt.Errorf("read the certificate that was issued: %w", err)
