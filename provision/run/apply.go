@@ -73,7 +73,8 @@ func (p *Prepared) walk(ctx context.Context) error {
 	if err := p.nodes(ctx, nodes); err != nil {
 		return err
 	}
-	for _, m := range p.with(plan.Replace) {
+	replaced := p.with(plan.Replace)
+	for _, m := range replaced {
 		if err := p.each(ctx, []*machine{m}, p.replace); err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func (p *Prepared) walk(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(removed) > 0 {
+	if len(removed)+len(replaced) > 0 {
 		return p.ship(ctx)
 	}
 	return nil
