@@ -168,7 +168,10 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 			return err
 		}
 	}
-	if before := p.State.Machines[m.Address].Machine; before.Has(config.RoleNode) && !m.Has(config.RoleNode) && p.live != nil {
+	writing.Lock()
+	before := p.State.Machines[m.Address].Machine
+	writing.Unlock()
+	if before.Has(config.RoleNode) && !m.Has(config.RoleNode) && p.live != nil {
 		if err := p.live.Forget(ctx, m.Name); err != nil {
 			return fmt.Errorf("forget the node that the machine was: %w", err)
 		}
