@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,7 +85,8 @@ func (f *fieldManagers) update(k *kinds.Kind, subresource string, live, obj runt
 	if err != nil {
 		return nil, err
 	}
-	live = live.DeepCopyObject()
+	// The field manager takes the account out of what it is given, and changes nothing below.
+	live = shallow(live)
 	for _, o := range []runtime.Object{live, obj} {
 		o.GetObjectKind().SetGroupVersionKind(k.GVK)
 	}
@@ -112,4 +114,13 @@ func (f *fieldManagers) apply(k *kinds.Kind, subresource string, live, declared 
 		}
 	}
 	return obj, nil
+}
+
+// shallow returns a copy of which the metadata's and type's own fields may be set, and
+// nothing that they refer to.
+func shallow(obj runtime.Object) runtime.Object {
+	from := reflect.ValueOf(obj).Elem()
+	to := reflect.New(from.Type())
+	to.Elem().Set(from)
+	return to.Interface().(runtime.Object)
 }

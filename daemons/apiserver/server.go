@@ -44,6 +44,7 @@ type Server struct {
 	inFlight  chan struct{}
 
 	fields    fieldManagers
+	workers   *workers
 	kubelets  transports
 	plain     *http.Transport // to pods and services
 	endStream sync.Once
@@ -77,7 +78,7 @@ func New(o Options) (*Server, error) {
 		served:   map[schema.GroupVersionResource]wire.Served{},
 		own:      o.Env.Handler(),
 		inFlight: make(chan struct{}, o.MaxInFlight),
-		shutdown: make(chan struct{}), plain: newPlain(),
+		shutdown: make(chan struct{}), plain: newPlain(), workers: newWorkers(),
 	}
 	for _, k := range o.Kinds {
 		hub := wire.Served{Kind: k}
@@ -117,6 +118,7 @@ func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 // Run keeps the cache current and does what the server has to do by itself, until ctx
 // ends.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.workers.close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		s.fields.warm()

@@ -119,7 +119,7 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 
 // specChanged says whether anything but metadata and status differs.
 func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
-	a, b := obj.DeepCopyObject(), old.DeepCopyObject()
+	a, b := shallow(obj), shallow(old)
 	if k.Status != nil {
 		k.Status.Copy(a, b)
 	}

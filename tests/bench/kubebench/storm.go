@@ -98,4 +98,3 @@ func listVersion(r io.Reader) (version string, size int64, err error) {
 	size, err = io.Copy(io.Discard, br)
 	return meta.ResourceVersion, size, err
 }
-

@@ -1,0 +1,63 @@
+package run
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// floor is how much a process may allocate between two collections however little of it
+	// lives: a small heap would otherwise be collected every few megabytes, and what is held weakly would be gone at once.
+	floor = 48 << 20
+	// quiet is how little a process allocates within a look when it has nothing to do.
+	quiet = 2 << 20
+	// worth is how much must have been allocated since for a return of memory to be worth a collection.
+	worth = 16 << 20
+	// look is how often that is looked at.
+	look = 5 * time.Second
+)
+
+// Memory trades memory for speed while the process works, and gives it back to the
+// system when the work is over. It returns when ctx ends.
+func Memory(ctx context.Context) {
+	debug.SetGCPercent(maxPercent)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	var last, returned uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		live, allocated := heap()
+		debug.SetGCPercent(percent(live))
+		if idle(live, allocated, last, returned) {
+			debug.FreeOSMemory()
+			returned = allocated
+		}
+		last = allocated
+	}
+}
+
+const maxPercent = 400
+
+// percent is the garbage collector's, so that a small heap may grow by the floor and a
+// large one doubles at most.
+func percent(live uint64) int {
+	return int(min(max(100*floor/max(live, 1), 100), maxPercent))
+}
+
+// idle says whether the process rests, and has garbage that is worth a collection.
+func idle(live, allocated, last, returned uint64) bool {
+	return allocated-last < quiet && allocated-returned > max(worth, live/4)
+}
+
+// heap returns the bytes that lived after the last collection, and all that were ever allocated.
+func heap() (live, allocated uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
+}

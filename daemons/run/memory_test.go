@@ -1,0 +1,29 @@
+package run
+
+import "testing"
+
+func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 8 << 20: 400, 24 << 20: 200, 48 << 20: 100, 1 << 30: 100} {
+		if got := percent(live); got != want {
+			t.Errorf("percent(%d MiB) is %d, not %d", live>>20, got, want)
+		}
+	}
+}
+
+func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
+	const mb = 1 << 20
+	for _, c := range []struct {
+		name                            string
+		live, allocated, last, returned uint64
+		want                            bool
+	}{
+		{"at work", 20 * mb, 500 * mb, 400 * mb, 0, false},
+		{"after work", 20 * mb, 500 * mb, 499 * mb, 0, true},
+		{"after a return", 20 * mb, 501 * mb, 500 * mb, 500 * mb, false},
+		{"a large heap with little garbage", 400 * mb, 550 * mb, 549 * mb, 500 * mb, false},
+	} {
+		if got := idle(c.live, c.allocated, c.last, c.returned); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
