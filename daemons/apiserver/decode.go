@@ -120,6 +120,10 @@ func undecodable(gvk schema.GroupVersionKind, err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, gvk.Kind, err))
 }
 
+// formerly are versions that clients still send of a kind, and that have its shape: kubectl
+// evicts in the one that it was built with.
+var formerly = map[schema.GroupVersionKind]string{evictionKind: "policy/v1beta1"}
+
 // matches compares what an object says it is with what it should be; anything will do
 // where that is empty (options have a kind in every group).
 func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind) error {
@@ -127,7 +131,7 @@ func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind) error {
 		return nil
 	}
 	version, kind := gvk.ToAPIVersionAndKind()
-	if is.APIVersion != "" && is.APIVersion != version {
+	if is.APIVersion != "" && is.APIVersion != version && is.APIVersion != formerly[gvk] {
 		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", is.APIVersion, version))
 	}
 	if is.Kind != "" && is.Kind != kind {

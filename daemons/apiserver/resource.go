@@ -21,8 +21,11 @@ func (s *Server) serveResource(q *request) error {
 		return s.serveSubresource(q)
 	}
 	if q.served.Virtual {
-		if q.Verb != "create" {
+		switch {
+		case q.served.Verbs != nil && !slices.Contains(q.served.Verbs, q.Verb):
 			return methodNotAllowed(q)
+		case q.served.Resource == "componentstatuses":
+			return s.components(q)
 		}
 		return s.review(q)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -30,7 +32,7 @@ func (s *Server) scale(q *request) error {
 		if err != nil {
 			return err
 		}
-		return q.media.WriteObject(q.w, http.StatusOK, scaleKind, scale)
+		return writeScale(q, scale)
 	}
 	var next func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
 	var err error
@@ -57,7 +59,17 @@ func (s *Server) scale(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.media.WriteObject(q.w, http.StatusOK, scaleKind, scale)
+	return writeScale(q, scale)
+}
+
+// writeScale answers with a scale, as a table where the client wants one.
+func writeScale(q *request, scale *autoscalingv1.Scale) error {
+	return q.media.WriteRow(q.w, http.StatusOK, scaleKind, scale, scaleColumns, []any{
+		scale.Name, scale.Spec.Replicas, scale.Status.Replicas, duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))})
+}
+
+var scaleColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name"}, {Name: "Desired", Type: "integer"}, {Name: "Available", Type: "integer"}, {Name: "Age", Type: "string"},
 }
 
 func scaled(q *request, live runtime.Object, next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) (runtime.Object, error) {

@@ -118,7 +118,9 @@ func (s *Server) identify(q *request) error {
 }
 
 // anonymousMay names the paths that need no credentials.
-func anonymousMay(path string) bool { return isHealth(path) || path == "/version" }
+func anonymousMay(path string) bool {
+	return isHealth(path) || path == "/version" || path == "/version/"
+}
 
 func isHealth(path string) bool {
 	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
@@ -203,7 +205,7 @@ func (s *Server) answer(q *request) error {
 		s.discovery.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/openapi/"):
 		s.openapi.ServeHTTP(q.w, q.http)
-	case q.Path == "/version":
+	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
 	case isHealth(q.Path), q.Path == "/metrics":
 		s.own.ServeHTTP(q.w, q.http)

@@ -27,6 +27,7 @@ import (
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/daemonset"
 	"clusterctl/daemons/controllers/deployment"
+	"clusterctl/daemons/controllers/disruption"
 	"clusterctl/daemons/controllers/endpoints"
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/job"
@@ -57,6 +58,7 @@ var all = []struct {
 	{"job", job.New},
 	{"endpoints", endpoints.New},
 	{"endpointslice", endpoints.NewSlices},
+	{"disruption", disruption.New},
 	{"podgc", podgc.New},
 	{"garbage", garbage.New},
 	{"certificate", certificate.New},

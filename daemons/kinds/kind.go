@@ -38,8 +38,8 @@ type Kind struct {
 	// patch, delete, deletecollection.
 	Verbs []string
 
-	// Virtual kinds are answered and never stored (reviews): only create is served,
-	// by a handler that the API server has for them.
+	// Virtual kinds are answered and never stored (reviews): only create is served, or
+	// the Verbs that are named, by a handler that the API server has for them.
 	Virtual bool
 
 	// Default fills in what the client left out. It is called after decoding a write.

@@ -13,7 +13,7 @@ func All() []*Kind {
 		// core
 		pods(), podTemplates(), replicationControllers(), services(), endpoints(),
 		nodes(), namespaces(), configMaps(), secrets(), serviceAccounts(), events(),
-		persistentVolumes(), persistentVolumeClaims(), limitRanges(), resourceQuotas(), bindings(),
+		persistentVolumes(), persistentVolumeClaims(), limitRanges(), resourceQuotas(), bindings(), componentStatuses(),
 
 		// apps, batch, autoscaling
 		deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions(),

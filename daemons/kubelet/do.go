@@ -208,6 +208,11 @@ func (k *Kubelet) containerEvent(p *corev1.Pod, spec *corev1.Container, kind, re
 			path = "spec.initContainers{" + spec.Name + "}"
 		}
 	}
+	for i := range p.Spec.EphemeralContainers {
+		if p.Spec.EphemeralContainers[i].Name == spec.Name {
+			path = "spec.ephemeralContainers{" + spec.Name + "}"
+		}
+	}
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, FieldPath: path}
 	k.events.Eventf(ref, kind, reason, format, args...)
 }

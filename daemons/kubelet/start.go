@@ -37,6 +37,9 @@ func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
 		return &failure{reason: "CreateContainerConfigError", message: err.Error(), quick: true}
 	}
+	if err := seeTarget(config, f, spec.Name); err != nil {
+		return &failure{reason: "CreateContainerConfigError", message: err.Error(), quick: true}
+	}
 	id, err := k.runtime.CreateContainer(ctx, step.SandboxID, config, box)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -66,6 +69,22 @@ func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 		}
 	}
 	return nil
+}
+
+// seeTarget lets an ephemeral container see the processes of the one it looks into.
+func seeTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error {
+	target := pod.Target(f.Pod, name)
+	if target == "" {
+		return nil
+	}
+	for _, c := range f.Containers {
+		if c.Name == target && c.State == pod.Running {
+			n := config.Linux.SecurityContext.NamespaceOptions
+			n.Pid, n.TargetId = criapi.NamespaceMode_TARGET, c.ID
+			return nil
+		}
+	}
+	return fmt.Errorf("unable to find target container %q: it does not run", target)
 }
 
 // image makes sure that a container's image is there, by its pull policy.

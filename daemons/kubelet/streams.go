@@ -114,13 +114,19 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	both.Go(func() {
 		_, _ = io.Copy(backend, buffered)
 		closeWrite(backend)
+		// What the client still sends is for nobody, and yet has to be taken: closing a
+		// connection over unread bytes resets it, and the client loses what it was told last.
+		_, _ = io.Copy(io.Discard, buffered)
 	})
 	_, _ = io.Copy(client, backend)
 	closeWrite(client)
-	// The runtime has said all: what the client still sends is for nobody.
-	_ = client.SetReadDeadline(time.Now())
+	_ = client.SetReadDeadline(time.Now().Add(lastWords))
 	both.Wait()
 }
+
+// lastWords is how long a client may take to close its side when the runtime has closed
+// its own.
+const lastWords = 5 * time.Second
 
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {

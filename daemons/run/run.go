@@ -118,7 +118,8 @@ func (h *Health) endpoint(path string, ready bool) http.HandlerFunc {
 		single, excluded := r.PathValue("check"), r.URL.Query()["exclude"]
 		var out strings.Builder
 		failed, found := false, false
-		for _, res := range h.results(ready) {
+		// A check is answered by its name under every path, also where it does not count.
+		for _, res := range h.results(ready || single != "") {
 			if single != "" && res.name != single || contains(excluded, res.name) {
 				continue
 			}

@@ -171,3 +171,16 @@ func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
 	})
 	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
+
+func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
+	ns := namespace(t)
+	for range 2 { // the second has the name of the first
+		startJob(t, ns, nil, "sleep")
+		until(t, "a pod of the job", func(context.Context) (bool, any) { return len(podsOf(t, ns, "")) > 0, nil })
+		background := metav1.DeletePropagationBackground
+		if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all pods to go", func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) })
+}

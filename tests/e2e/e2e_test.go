@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,15 @@ func TestKubectl(t *testing.T)       { scripts(t, "kubectl", glob(t, "kubectl").
 func TestKubectlDebian(t *testing.T) { scripts(t, "kubectl-debian", glob(t, "kubectl")...) }
 func TestCluster(t *testing.T)       { scripts(t, "kubectl", glob(t, "cluster")...) }
 
+// Scripts that take nodes out of service run one after the other.
+func TestKubectlNodes(t *testing.T) {
+	for _, kubectl := range []string{"kubectl", "kubectl-debian"} {
+		for _, file := range glob(t, "nodes") {
+			t.Run("", func(t *testing.T) { scripts(t, kubectl, file) })
+		}
+	}
+}
+
 // Scripts that change the machines run one after the other.
 func TestClusterctl(t *testing.T) {
 	for _, file := range glob(t, "clusterctl") {
@@ -91,7 +102,27 @@ func glob(t *testing.T, folder string) []string {
 	return files
 }
 
+// minorOf asks a kubectl which 1.x it is.
+func minorOf(t *testing.T, kubectl string) int {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(shared.Bundle, kubectl), "version", "--client", "-o", "json").Output()
+	var says struct {
+		ClientVersion struct{ GitVersion string }
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &says)
+	}
+	_, minor, _ := strings.Cut(says.ClientVersion.GitVersion, ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	n, convErr := strconv.Atoi(minor)
+	if err := errors.Join(err, convErr); err != nil {
+		t.Fatalf("ask %s for its version: %v", kubectl, err)
+	}
+	return n
+}
+
 func scripts(t *testing.T, kubectl string, files ...string) {
+	minor := minorOf(t, kubectl)
 	testscript.Run(t, testscript.Params{
 		Files: files,
 		Setup: func(env *testscript.Env) error {
@@ -121,6 +152,15 @@ func scripts(t *testing.T, kubectl string, files ...string) {
 				_, err := cluster.Output(shared.Kube(ctx, "get", "serviceaccount", "default", "-n", name))
 				return err
 			})
+		},
+		// [kubectl:1.24] is kubectl from that version on.
+		Condition: func(cond string) (bool, error) {
+			least, ok := strings.CutPrefix(cond, "kubectl:1.")
+			if !ok {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			want, err := strconv.Atoi(least)
+			return minor >= want, err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": func(ts *testscript.TestScript, neg bool, args []string) {

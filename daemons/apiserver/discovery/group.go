@@ -52,7 +52,7 @@ var subresources = map[string]subresource{
 func (v *version) add(gvk schema.GroupVersionKind, resource string, k *kinds.Kind) {
 	verbs := metav1.Verbs(k.Verbs)
 	switch {
-	case k.Virtual:
+	case k.Virtual && verbs == nil:
 		verbs = metav1.Verbs{"create"}
 	case verbs == nil:
 		verbs = every

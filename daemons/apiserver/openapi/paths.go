@@ -23,7 +23,7 @@ func resources(list []*kinds.Kind) []resource {
 	var out []resource
 	for _, k := range list {
 		r := resource{kind: k, gvk: k.GVK, name: k.Resource, obj: k.New()}
-		if k.NewList != nil && !k.Virtual {
+		if k.NewList != nil && (!k.Virtual || slices.Contains(k.Verbs, "list")) {
 			r.list = k.NewList()
 		}
 		out = append(out, r)
@@ -96,7 +96,7 @@ func (s *schemas) paths(to object, r resource) {
 		target[o.method] = s.operation(o, r, ref, answer)
 	}
 	to[collection] = many
-	if !r.kind.Virtual {
+	if len(one) > 0 {
 		to[item] = one
 		if r.kind.Namespaced {
 			if get, ok := many["get"]; ok {
@@ -128,7 +128,7 @@ var (
 
 func (o operation) serves(k *kinds.Kind) bool {
 	switch {
-	case k.Virtual:
+	case k.Virtual && k.Verbs == nil:
 		return o.verb == "create"
 	case k.Verbs == nil:
 		return true

@@ -81,6 +81,24 @@ func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVers
 	return m.send(w, code, data)
 }
 
+// WriteRow answers with an object that is not in the cache, or with its one row where
+// a table is asked for.
+func (m Media) WriteRow(w http.ResponseWriter, code int, gvk schema.GroupVersionKind, obj runtime.Object, columns []metav1.TableColumnDefinition, cells ...[]any) error {
+	if m.As != "Table" {
+		return m.WriteObject(w, code, gvk, obj)
+	}
+	table := metav1.Table{ColumnDefinitions: columns, Rows: make([]metav1.TableRow, 0, len(cells))}
+	table.SetGroupVersionKind(schema.GroupVersionKind{Group: metav1.GroupName, Version: m.Version, Kind: "Table"})
+	for _, row := range cells {
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: row})
+	}
+	data, err := json.Marshal(table)
+	if err != nil {
+		return fmt.Errorf("encode a table: %w", err)
+	}
+	return m.send(w, code, data)
+}
+
 // send writes finished JSON or protobuf in the format asked for.
 func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
 	switch {

@@ -76,9 +76,14 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	cached, err := j.jobs.Jobs(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		j.expect.Forget(key)
-		return nil
+		return j.abandoned(ctx, namespace, name, "")
 	} else if err != nil {
 		return err
+	}
+	if cached.Status.StartTime == nil {
+		if err := j.abandoned(ctx, namespace, name, cached.UID); err != nil {
+			return err
+		}
 	}
 	job := cached.DeepCopy()
 	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
@@ -152,6 +157,28 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 		j.expect.Created(key)
 	}
 	return errors.Join(deleteErr, err)
+}
+
+// abandoned lets go of the pods of a job that was deleted before it could: nobody is left
+// to count them. now is the UID of the job that has the name since, if there is one.
+func (j *controller) abandoned(ctx context.Context, namespace, name string, now types.UID) error {
+	var pods []*corev1.Pod
+	for _, pod := range j.pods.In(namespace) {
+		if tracked(pod) && loop.Owner(pod, kind.Kind) == namespace+"/"+name && metav1.GetControllerOf(pod).UID != now {
+			pods = append(pods, pod)
+		}
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	live, err := j.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil && live.UID != now {
+		return nil // it is there, and the cache will have it
+	}
+	return j.letGo(ctx, pods, func(*corev1.Pod) bool { return true })
 }
 
 // letGo takes the finalizer off pods that are accounted for.

@@ -43,8 +43,13 @@ func (x PodIndex) Of(uid types.UID) []*corev1.Pod { return x.by(string(uid)) }
 // Orphans returns the pods of a namespace that nobody controls.
 func (x PodIndex) Orphans(namespace string) []*corev1.Pod { return x.by("orphan/" + namespace) }
 
-func (x PodIndex) by(value string) []*corev1.Pod {
-	objs, err := x.indexer.ByIndex(ownerIndex, value)
+// In returns the pods of a namespace.
+func (x PodIndex) In(namespace string) []*corev1.Pod { return x.find(cache.NamespaceIndex, namespace) }
+
+func (x PodIndex) by(value string) []*corev1.Pod { return x.find(ownerIndex, value) }
+
+func (x PodIndex) find(index, value string) []*corev1.Pod {
+	objs, err := x.indexer.ByIndex(index, value)
 	if err != nil {
 		return nil
 	}

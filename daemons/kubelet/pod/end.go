@@ -63,6 +63,9 @@ func finished(f *Facts) *End {
 
 // ShouldRestart reports whether a container that exited with a code is to run again.
 func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
+	if ephemeral(p, spec.Name) != nil {
+		return false
+	}
 	for _, rule := range spec.RestartPolicyRules {
 		if on := rule.ExitCodes; on != nil && slices.Contains(on.Values, code) == (on.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
 			return rule.Action == corev1.ContainerRestartRuleActionRestart

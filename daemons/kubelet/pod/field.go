@@ -129,7 +129,7 @@ func find(p *corev1.Pod, name string) *corev1.Container {
 			}
 		}
 	}
-	return nil
+	return ephemeral(p, name)
 }
 
 // Find returns a container of a pod by its name, or nil.

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -16,7 +17,6 @@ func Status(f *Facts) corev1.PodStatus {
 	s := corev1.PodStatus{
 		QOSClass: QOS(f.Pod), StartTime: old.StartTime, ObservedGeneration: f.Pod.Generation,
 		NominatedNodeName: old.NominatedNodeName, ResourceClaimStatuses: old.ResourceClaimStatuses,
-		EphemeralContainerStatuses: old.EphemeralContainerStatuses,
 	}
 	if s.StartTime == nil {
 		now := metav1.NewTime(f.Now.Truncate(1e9))
@@ -41,6 +41,7 @@ func Status(f *Facts) corev1.PodStatus {
 	for i := range f.Pod.Spec.Containers {
 		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(f, &f.Pod.Spec.Containers[i], false, end))
 	}
+	s.EphemeralContainerStatuses = ephemeralStatuses(f, end)
 	sort.Slice(s.ContainerStatuses, func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name })
 	switch {
 	case end != nil && !f.anyAlive():
@@ -141,7 +142,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	wait, waits := f.Waits[spec.Name]
 	waits = waits && f.Now.Before(wait.Until)
 	if len(attempts) == 0 {
-		for _, last := range append(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses...) {
+		for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses, f.Pod.Status.EphemeralContainerStatuses) {
 			// The runtime has forgotten it; the API has not.
 			if last.Name == spec.Name && last.State.Terminated != nil && (end != nil || f.Pod.DeletionTimestamp != nil) {
 				last.Ready = init && last.State.Terminated.ExitCode == 0

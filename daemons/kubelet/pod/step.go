@@ -74,9 +74,14 @@ func Next(f *Facts) Step {
 	}
 	if step, wait := containers(f, box.ID); step.Kind != "" {
 		return step
+	} else if step := visit(f, box.ID); step.Kind != "" {
+		return step
 	} else if step := garbage(f, box.ID); step.Kind != "" {
 		return step
 	} else {
+		if at := nextVisit(f); !at.IsZero() && (wait.IsZero() || at.Before(wait)) {
+			wait = at
+		}
 		return rest(f, wait)
 	}
 }

@@ -38,6 +38,10 @@ func facts(change func(*Facts)) *Facts {
 	return f
 }
 
+func visitors(name string) []corev1.EphemeralContainer {
+	return []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(container(name))}}
+}
+
 func ran(name string, attempt uint32, state State, code int32, ago time.Duration) Container {
 	c := container(name)
 	return Container{ID: fmt.Sprintf("%s%d", name, attempt), Name: name, SandboxID: "b0", Attempt: attempt, State: state, ExitCode: code,
@@ -56,6 +60,16 @@ func TestNextStepOfAPodS23(t *testing.T) {
 		{"prepared", func(f *Facts) { f.Sandboxes = nil }, "run sandbox"},
 		{"sandbox is up", nil, "start m 0"},
 		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "rest"},
+		{"somebody looks into it", func(f *Facts) {
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
+		}, "start e 0"},
+		{"who looked into it has left", func(f *Facts) {
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("e", 0, Exited, 1, 0), ran("m", 0, Running, 0, 0)}, visitors("e")
+		}, "rest"},
+		{"who looks into it cannot start yet", func(f *Facts) {
+			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
+			f.Waits["e"] = Wait{Until: now.Add(7 * time.Second)}
+		}, "rest 7s"},
 		{"start failed lately", func(f *Facts) { f.Waits["m"] = Wait{Until: now.Add(7 * time.Second)} }, "rest 7s"},
 		{"start failed long ago", func(f *Facts) { f.Waits["m"] = Wait{Until: now.Add(-time.Second)} }, "start m 0"},
 		{"volumes failed lately", func(f *Facts) {

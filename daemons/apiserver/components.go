@@ -1,0 +1,74 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// components answers what old runbooks ask as componentstatuses. Daemons are not called:
+// those that work say so by the lease that they hold.
+func (s *Server) components(q *request) error {
+	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+		return err
+	}
+	var all []corev1.ComponentStatus
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+		all = append(all, component(name, s.leaseHeld(name)))
+	}
+	all = append(all, component("etcd-0", s.storeWell()))
+	q.w.Header().Add("Warning", `299 - "v1 ComponentStatus is deprecated in v1.19+"`)
+	gvk := q.served.GVK
+	if q.Verb == "get" {
+		for i := range all {
+			if all[i].Name == q.Name {
+				return q.media.WriteRow(q.w, http.StatusOK, gvk, &all[i], s.componentColumns(q), s.componentRow(q, &all[i]))
+			}
+		}
+		return apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	var rows [][]any
+	for i := range all {
+		rows = append(rows, s.componentRow(q, &all[i]))
+	}
+	gvk.Kind += "List"
+	return q.media.WriteRow(q.w, http.StatusOK, gvk, &corev1.ComponentStatusList{Items: all}, s.componentColumns(q), rows...)
+}
+
+func (s *Server) componentColumns(q *request) []metav1.TableColumnDefinition {
+	return append([]metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}}, q.served.Columns...)
+}
+
+func (s *Server) componentRow(q *request, c *corev1.ComponentStatus) []any {
+	return append([]any{c.Name}, q.served.Row(c)...)
+}
+
+func component(name string, err error) corev1.ComponentStatus {
+	c := corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Conditions: []corev1.ComponentCondition{{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}}}
+	if err != nil {
+		c.Conditions[0].Status, c.Conditions[0].Message, c.Conditions[0].Error = corev1.ConditionFalse, "", err.Error()
+	}
+	return c
+}
+
+var leases = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
+
+// leaseHeld returns nil when a daemon holds its lease at this time.
+func (s *Server) leaseHeld(name string) error {
+	obj, ok := s.Objects().Get(leases, metav1.NamespaceSystem, name)
+	lease, is := obj.(*coordinationv1.Lease)
+	if !ok || !is || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return fmt.Errorf("no process holds the lease %s", name)
+	}
+	if until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second); s.o.Now().After(until) {
+		return fmt.Errorf("the lease %s was last renewed at %s", name, lease.Spec.RenewTime.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Package disruption keeps the status of PodDisruptionBudgets: how many of their pods are
+// healthy, and how many may be evicted. The API server spends the budget when it answers
+// an eviction.
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	budgets policylisters.PodDisruptionBudgetLister
+	pods    corelisters.PodLister
+	scales  scales
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	budgets, pods := c.Informers.Policy().V1().PodDisruptionBudgets(), c.Informers.Core().V1().Pods()
+	d := &controller{Context: c, budgets: budgets.Lister(), pods: pods.Lister()}
+	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
+	d.scales, synced = newScales(c.Informers, synced, d.ownerChanged)
+	d.Loop = loop.Loop{Name: "disruption", Log: c.Log, Sync: d.sync, Synced: synced}
+	loop.On(budgets.Informer(), d.Add)
+	loop.OnChange(pods.Informer(), d.podChanged)
+	return d
+}
+
+// podChanged wakes the budgets whose count a pod's change can change.
+func (d *controller) podChanged(old, obj any) {
+	if old != nil && obj != nil {
+		a, b := old.(*corev1.Pod), obj.(*corev1.Pod)
+		readyA, _ := loop.Ready(a)
+		readyB, _ := loop.Ready(b)
+		if readyA == readyB && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+			apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) {
+			return
+		}
+	}
+	for _, o := range []any{old, obj} {
+		if pod, ok := o.(*corev1.Pod); ok && pod != nil {
+			d.wake(pod.Namespace, func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
+		}
+	}
+}
+
+// ownerChanged wakes the budgets of a namespace where a controller was scaled.
+func (d *controller) ownerChanged(namespace string) {
+	d.wake(namespace, func(labels.Selector) bool { return true })
+}
+
+func (d *controller) wake(namespace string, concerns func(labels.Selector) bool) {
+	budgets, err := d.budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, b := range budgets {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && concerns(selector) {
+			d.Add(b)
+		}
+	}
+}
+
+func (d *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	b, err := d.budgets.PodDisruptionBudgets(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	want, again, err := d.status(b)
+	if err != nil {
+		d.Events.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: %v", err)
+		want, again = failed(b, err, d.Now()), 0
+	}
+	if again > 0 {
+		d.AddAfter(key, again+time.Second)
+	}
+	if apiequality.Semantic.DeepEqual(b.Status, want) {
+		return nil
+	}
+	updated := b.DeepCopy()
+	updated.Status = want
+	// A conflict is an eviction that was spent meanwhile: its word counts, and is seen next.
+	if _, err := d.Client.PolicyV1().PodDisruptionBudgets(namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of PodDisruptionBudget %s: %w", key, err)
+	}
+	return nil
+}
+
+func (d *controller) status(b *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, time.Duration, error) {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return policyv1.PodDisruptionBudgetStatus{}, 0, fmt.Errorf("read spec.selector: %w", err)
+	}
+	all, err := d.pods.Pods(b.Namespace).List(selector)
+	if err != nil {
+		return policyv1.PodDisruptionBudgetStatus{}, 0, err
+	}
+	pods := make([]*corev1.Pod, 0, len(all))
+	for _, pod := range all {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			pods = append(pods, pod)
+		}
+	}
+	expected := len(pods)
+	if !counts(b) {
+		if expected, err = d.scales.expected(pods); err != nil {
+			return policyv1.PodDisruptionBudgetStatus{}, 0, err
+		}
+	}
+	return Status(b, pods, expected, d.Now())
+}

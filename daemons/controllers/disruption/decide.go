@@ -1,0 +1,95 @@
+package disruption
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// evictionTime is how long an evicted pod counts as gone before its deletion is seen.
+// One that is still there after it was never evicted.
+const evictionTime = 2 * time.Minute
+
+// Status returns a budget's status for its pods. expected is how many pods their
+// controllers want, or their number where the budget is an absolute minimum. Until again
+// passes (zero: no need), nothing changes by itself.
+func Status(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, expected int, now time.Time) (status policyv1.PodDisruptionBudgetStatus, again time.Duration, err error) {
+	desired, err := desiredHealthy(b, expected)
+	if err != nil {
+		return policyv1.PodDisruptionBudgetStatus{}, 0, err
+	}
+	status = *b.Status.DeepCopy()
+	status.ObservedGeneration = b.Generation
+	status.ExpectedPods, status.DesiredHealthy, status.CurrentHealthy = int32(expected), int32(desired), 0
+	status.DisruptedPods = nil
+	for _, pod := range pods {
+		evicted, ok := b.Status.DisruptedPods[pod.Name]
+		if ok && pod.DeletionTimestamp == nil {
+			if left := evicted.Add(evictionTime).Sub(now); left > 0 {
+				if status.DisruptedPods == nil {
+					status.DisruptedPods = map[string]metav1.Time{}
+				}
+				status.DisruptedPods[pod.Name] = evicted
+				if again == 0 || left < again {
+					again = left
+				}
+				continue // it is on its way out
+			}
+		}
+		if ready, _ := loop.Ready(pod); ready && pod.DeletionTimestamp == nil {
+			status.CurrentHealthy++
+		}
+	}
+	status.DisruptionsAllowed = max(status.CurrentHealthy-status.DesiredHealthy, 0)
+	if expected <= 0 {
+		status.DisruptionsAllowed = 0
+	}
+	condition := metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+		Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)}
+	if status.DisruptionsAllowed > 0 {
+		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
+	}
+	apimeta.SetStatusCondition(&status.Conditions, condition)
+	return status, again, nil
+}
+
+// failed is the status of a budget that cannot be worked out: nothing may be evicted.
+func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
+	status := *b.Status.DeepCopy()
+	status.ObservedGeneration, status.DisruptionsAllowed = b.Generation, 0
+	apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+		Reason: policyv1.SyncFailedReason, Message: why.Error(), ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)})
+	return status
+}
+
+// desiredHealthy is how many of the expected pods must stay.
+func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int) (int, error) {
+	switch {
+	case b.Spec.MaxUnavailable != nil:
+		may, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
+		if err != nil {
+			return 0, fmt.Errorf("read spec.maxUnavailable: %w", err)
+		}
+		return max(expected-may, 0), nil
+	case b.Spec.MinAvailable != nil:
+		must, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, expected, true)
+		if err != nil {
+			return 0, fmt.Errorf("read spec.minAvailable: %w", err)
+		}
+		return must, nil
+	}
+	return 0, nil
+}
+
+// counts says whether the pods themselves are the expectation: an absolute minimum needs
+// no controller to say how many there should be.
+func counts(b *policyv1.PodDisruptionBudget) bool {
+	return b.Spec.MaxUnavailable == nil && (b.Spec.MinAvailable == nil || b.Spec.MinAvailable.Type == intstr.Int)
+}

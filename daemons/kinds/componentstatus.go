@@ -1,0 +1,29 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// componentStatuses are asked for by old runbooks alone. They are worked out when they are
+// read, and nobody writes them.
+func componentStatuses() *Kind {
+	return &Kind{
+		GVK:      corev1.SchemeGroupVersion.WithKind("ComponentStatus"),
+		Resource: "componentstatuses", Singular: "componentstatus", ShortNames: []string{"cs"},
+		Virtual: true, Verbs: []string{"get", "list"},
+		New: made[corev1.ComponentStatus](), NewList: made[corev1.ComponentStatusList](),
+		Columns: columns("Status", "Message", "Error"),
+		Row: row(func(c *corev1.ComponentStatus) []any {
+			status, message, failure := "Unknown", "", ""
+			for _, cond := range c.Conditions {
+				if cond.Type == corev1.ComponentHealthy {
+					status, message, failure = "Unhealthy", cond.Message, cond.Error
+					if cond.Status == corev1.ConditionTrue {
+						status = "Healthy"
+					}
+				}
+			}
+			return []any{status, message, failure}
+		}),
+	}
+}

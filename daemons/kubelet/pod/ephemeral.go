@@ -1,0 +1,86 @@
+package pod
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Ephemeral containers are added to a pod that runs, to look into it. They are started
+// once, are never restarted, and the pod's phase and readiness do not depend on them.
+
+// plain is an ephemeral container in the shape of any other: the fields are the same.
+func plain(e *corev1.EphemeralContainer) *corev1.Container {
+	c := corev1.Container(e.EphemeralContainerCommon)
+	return &c
+}
+
+func ephemeral(p *corev1.Pod, name string) *corev1.Container {
+	for i := range p.Spec.EphemeralContainers {
+		if e := &p.Spec.EphemeralContainers[i]; e.Name == name {
+			return plain(e)
+		}
+	}
+	return nil
+}
+
+// Target returns the container whose processes an ephemeral container shares, or "".
+func Target(p *corev1.Pod, name string) string {
+	for i := range p.Spec.EphemeralContainers {
+		if e := &p.Spec.EphemeralContainers[i]; e.Name == name {
+			return e.TargetContainerName
+		}
+	}
+	return ""
+}
+
+// visit returns the start of the first ephemeral container that never was, in any sandbox.
+func visit(f *Facts, box string) Step {
+	for i := range f.Pod.Spec.EphemeralContainers {
+		e := &f.Pod.Spec.EphemeralContainers[i]
+		if w, ok := f.Waits[e.Name]; ok && f.Now.Before(w.Until) {
+			continue
+		}
+		switch c := f.newest(e.Name); {
+		case c == nil && !visited(f.Pod, e.Name):
+			return Step{Kind: Start, Container: e.Name, SandboxID: box}
+		case c != nil && c.State == Created:
+			return Step{Kind: RemoveContainers, IDs: []string{c.ID}}
+		}
+	}
+	return Step{}
+}
+
+// visited says whether the API knows that an ephemeral container has run.
+func visited(p *corev1.Pod, name string) bool {
+	for _, s := range p.Status.EphemeralContainerStatuses {
+		if s.Name == name {
+			return s.State.Running != nil || s.State.Terminated != nil
+		}
+	}
+	return false
+}
+
+// nextVisit returns when an ephemeral container that could not be started is tried
+// again; zero means that none waits.
+func nextVisit(f *Facts) time.Time {
+	var soonest time.Time
+	for i := range f.Pod.Spec.EphemeralContainers {
+		name := f.Pod.Spec.EphemeralContainers[i].Name
+		w, ok := f.Waits[name]
+		if ok && f.Now.Before(w.Until) && f.newest(name) == nil && (soonest.IsZero() || w.Until.Before(soonest)) {
+			soonest = w.Until
+		}
+	}
+	return soonest
+}
+
+func ephemeralStatuses(f *Facts, end *End) []corev1.ContainerStatus {
+	var all []corev1.ContainerStatus
+	for i := range f.Pod.Spec.EphemeralContainers {
+		s := containerStatus(f, plain(&f.Pod.Spec.EphemeralContainers[i]), false, end)
+		s.Ready, s.Started = false, nil
+		all = append(all, s)
+	}
+	return all
+}
