@@ -29,19 +29,23 @@ func signal(s syscall.Signal) func(context.Context, *world, *exec.Cmd) (func() e
 	}
 }
 
-// cut takes a machine off the network for some seconds, within which a connection lives on, or until the
-// apply has given up.
+// long is beyond what a connection lives without an answer.
+const long = 75 * time.Second
+
+// cut takes a machine off the network: for some seconds, within which a connection lives on, or for long, or
+// until the apply has given up before that.
 func cut(ctx context.Context, w *world, _ *exec.Cmd) (func() error, error) {
 	m := w.Lab.Machines[w.rand.IntN(len(w.Lab.Machines))]
 	if err := m.Cut(ctx); err != nil {
 		return nil, err
 	}
 	heal := func() error { return m.Heal(context.WithoutCancel(ctx)) }
+	lasts := long
 	if w.rand.IntN(2) == 0 {
-		return heal, nil
+		lasts = time.Duration(w.rand.IntN(15000)) * time.Millisecond
 	}
 	healed := make(chan error, 1)
-	timer := time.AfterFunc(time.Duration(w.rand.IntN(15000))*time.Millisecond, func() { healed <- heal() })
+	timer := time.AfterFunc(lasts, func() { healed <- heal() })
 	return func() error {
 		if timer.Stop() {
 			return heal()
