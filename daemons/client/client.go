@@ -4,10 +4,9 @@
 package client
 
 import (
-	"context"
+	"crypto/tls"
 	"fmt"
-	"net"
-	"sync/atomic"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,7 +28,7 @@ const serverName = "kubernetes"
 
 // Config returns a REST configuration without client-side rate limits. With
 // APIServers, every new connection goes to the server that last answered and, when
-// it does not, to the next one.
+// it does not, to the next one; a connection whose server has fallen silent is given up.
 func Config(o Options) (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -43,75 +42,36 @@ func Config(o Options) (*rest.Config, error) {
 		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	if len(o.APIServers) > 0 {
-		cfg.Host = "https://" + serverName + ":6443"
-		cfg.ServerName = serverName
-		cfg.Dial = (&dialer{servers: o.APIServers}).dial
+		if err := spread(cfg, o.APIServers); err != nil {
+			return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", o.Kubeconfig, err)
+		}
 	}
 	return cfg, nil
 }
 
-// dialer connects to the first of several servers that accepts, starting at the
-// one that last did.
-type dialer struct {
-	servers []string
-	last    atomic.Int64
-}
+// A server that hangs or is off the network says nothing, and a request or a watch would
+// wait for it for ever: a connection on which nothing comes is asked whether the other end is there, and given up
+// when it is not. Then the request fails, or the watch goes on at its place, at another server.
+const (
+	silence = time.Second // after which the other end is asked
+	grace   = time.Second // that it has to say so
+)
 
-// A server that is gone should cost little, a slow one should not be given up:
-// the next is tried after head start, and whichever accepts first is taken.
-const headStart = 300 * time.Millisecond
-
-func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	type attempt struct {
-		index int
-		conn  net.Conn
-		err   error
+// spread makes cfg reach whichever of the servers answers.
+func spread(cfg *rest.Config, servers []string) error {
+	cfg.ServerName = serverName
+	verify, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return err
 	}
-	attempts := make(chan attempt, len(d.servers))
-	start := int(d.last.Load())
-	launched, failed := 0, 0
-	launch := func() {
-		index := (start + launched) % len(d.servers)
-		launched++
-		go func() {
-			conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, d.servers[index])
-			attempts <- attempt{index, conn, err}
-		}()
+	verify.NextProtos = []string{"h2", "http/1.1"}
+	verify.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	cfg.Host = "https://" + serverName + ":6443"
+	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
+	cfg.Transport = &http.Transport{
+		DialTLSContext: (&dialer{servers: servers, tls: verify}).dial, TLSClientConfig: verify, ForceAttemptHTTP2: true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: grace},
+		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
 	}
-	launch()
-	next := time.NewTicker(headStart)
-	defer next.Stop()
-	var firstErr error
-	for {
-		select {
-		case a := <-attempts:
-			if a.err == nil {
-				d.last.Store(int64(a.index))
-				// Losers that connect after all are closed.
-				go func(pending int) {
-					for range pending {
-						if late := <-attempts; late.conn != nil {
-							_ = late.conn.Close()
-						}
-					}
-				}(launched - failed - 1)
-				return a.conn, nil
-			}
-			failed++
-			if firstErr == nil {
-				firstErr = a.err
-			}
-			if launched < len(d.servers) {
-				launch()
-			} else if failed == launched {
-				return nil, fmt.Errorf("no API server of %v accepts: %w", d.servers, firstErr)
-			}
-		case <-next.C:
-			if launched < len(d.servers) {
-				launch()
-			}
-		}
-	}
+	return nil
 }

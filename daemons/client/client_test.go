@@ -1,43 +1,215 @@
 package client
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
 )
 
-// S14: a daemon's connection finds a living API server, whichever of them is dead.
-func TestTheDialerFindsALivingServer(t *testing.T) {
-	living := listen(t)
-	dead := listen(t)
-	dead.Close()
-	d := &dialer{servers: []string{dead.Addr().String(), living.Addr().String()}}
-	conn, err := d.dial(t.Context(), "tcp", "kubernetes:6443")
+// server is an API server whose process can be made to hang as SIGSTOP does: connections
+// are still accepted, by the kernel, and nothing is said on them.
+type server struct {
+	*httptest.Server
+	gate *gate
+}
+
+type gate struct {
+	net.Listener
+	mu    sync.Mutex
+	shut  bool
+	conns []*stoppable
+}
+
+type stoppable struct {
+	net.Conn
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	conn, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := &stoppable{Conn: conn, stopped: make(chan struct{})}
+	if g.shut {
+		s.stop()
+	}
+	g.conns = append(g.conns, s)
+	return s, nil
+}
+
+// hang stops all that is said, now and later.
+func (g *gate) hang() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+	for _, c := range g.conns {
+		c.stop()
+	}
+}
+
+func (c *stoppable) stop() { c.once.Do(func() { close(c.stopped) }) }
+
+func (c *stoppable) Write(b []byte) (int, error) {
+	select {
+	case <-c.stopped:
+		return len(b), nil // into the void
+	default:
+		return c.Conn.Write(b)
+	}
+}
+
+func serve(t *testing.T, name string) *server {
+	t.Helper()
+	s := &server{gate: &gate{}}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, name)
+		w.(http.Flusher).Flush()
+		if r.URL.Path == "/watch" {
+			<-r.Context().Done()
+		}
+	}))
+	s.gate.Listener = s.Listener
+	s.Listener, s.EnableHTTP2 = s.gate, true
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s
+}
+
+// config is that of a daemon that has all of the servers. The certificate of httptest is for example.com.
+func config(t *testing.T, servers ...*server) *rest.Config {
+	t.Helper()
+	var list []string
+	for _, s := range servers {
+		list = append(list, s.Listener.Addr().String())
+	}
+	pool := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: servers[0].Certificate().Raw})
+	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: pool}}
+	if err := spread(cfg, list); err != nil {
+		t.Fatal(err)
+	}
+	transport := cfg.Transport.(*http.Transport)
+	transport.TLSClientConfig.ServerName = "example.com"
+	t.Cleanup(transport.CloseIdleConnections)
+	return cfg
+}
+
+func get(ctx context.Context, cfg *rest.Config, path string) (*http.Response, error) {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, "GET", cfg.Host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(r)
+}
+
+func who(t *testing.T, cfg *rest.Config) string {
+	t.Helper()
+	answer, err := get(t.Context(), cfg, "/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if got := conn.RemoteAddr().String(); got != living.Addr().String() {
-		t.Errorf("connected to %s", got)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if d.last.Load() != 1 {
-		t.Error("the next connection does not begin with the living server")
+	return string(text)
+}
+
+// S14: a daemon finds a living API server within a second, whether the others are dead or hang.
+func TestADaemonFindsALivingServer(t *testing.T) {
+	for _, broken := range []string{"dead", "hanging"} {
+		t.Run(broken, func(t *testing.T) {
+			first, second := serve(t, "first"), serve(t, "second")
+			cfg := config(t, first, second)
+			if broken == "dead" {
+				first.Listener.Close()
+			} else {
+				first.gate.hang()
+			}
+			began := time.Now()
+			if name := who(t, cfg); name != "second" {
+				t.Errorf("%s answered", name)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// S14: a watch at a server that falls silent is given up soon, and the next request goes to another.
+func TestAConnectionToAServerThatHangsIsGivenUp(t *testing.T) {
+	first, second := serve(t, "first"), serve(t, "second")
+	cfg := config(t, first, second)
+	watch, err := get(t.Context(), cfg, "/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	if _, err := io.ReadFull(watch.Body, make([]byte, len("first"))); err != nil || watch.ProtoMajor != 2 {
+		t.Fatalf("HTTP %d: %v", watch.ProtoMajor, err)
+	}
+	first.gate.hang()
+	began := time.Now()
+	if _, err := watch.Body.Read(make([]byte, 1)); err == nil {
+		t.Error("a server that hangs sent something")
+	}
+	if name := who(t, cfg); name != "second" {
+		t.Errorf("%s answered", name)
+	}
+	if took := time.Since(began); took > 2*(silence+grace) {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestAWatchOnWhichNothingHappensIsKept(t *testing.T) {
+	cfg := config(t, serve(t, "first"))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*(silence+grace))
+	defer cancel()
+	watch, err := get(ctx, cfg, "/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	if _, err := io.ReadAll(watch.Body); err == nil || ctx.Err() == nil {
+		t.Errorf("the watch ended early: %v", err)
 	}
 }
 
 func TestNoServerIsAnErrorThatNamesThem(t *testing.T) {
-	dead := listen(t)
-	dead.Close()
-	if _, err := (&dialer{servers: []string{dead.Addr().String()}}).dial(t.Context(), "tcp", ""); err == nil {
+	dead := serve(t, "dead")
+	cfg := config(t, dead)
+	dead.Listener.Close()
+	if _, err := get(t.Context(), cfg, "/"); err == nil {
 		t.Fatal("connected to nobody")
 	}
 }
 
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// A server with a certificate of another authority is not one of the cluster's.
+func TestAStrangerIsNotTaken(t *testing.T) {
+	s := serve(t, "stranger")
+	d := &dialer{servers: []string{s.Listener.Addr().String()}, tls: &tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName}}
+	if _, err := d.dial(t.Context(), "tcp", ""); err == nil {
+		t.Fatal("took a server that it cannot verify")
 	}
-	t.Cleanup(func() { ln.Close() })
-	return ln
 }

@@ -41,7 +41,8 @@ func (b *builder) unit(s service) {
 		"Restart=always", "RestartSec=1", "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {
-		text = append(text, "WatchdogSec=60")
+		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds.
+		text = append(text, "WatchdogSec=20")
 	}
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
 	path := b.file(step.UnitDir+s.name+".service", lines(text...))
