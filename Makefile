@@ -58,7 +58,7 @@ KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_V
 .PHONY: test-tools
 test-tools: $(BIN)/kubectl $(BIN)/kubectl-debian $(BIN)/etcdctl
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
-	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/demo ./tests/bench/marks
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/demo ./tests/chaos ./tests/bench/marks
 
 $(BIN)/kubectl: go.mod tests/kubectl/main.go | deps
 	$(GO) build $(MODFLAGS) -ldflags '$(KUBECTL_FLAGS)' -o $@ ./tests/kubectl
@@ -84,6 +84,7 @@ HEAVY := dev|node|e2e|interrupt|roll
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
 	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY))$$')
 	go test $(MODFLAGS) -race -p 1 -timeout 15m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) $(BIN)/chaos run -seed 1 -minutes 3
 
 POINTS ?= 40
 SEED   ?= 0
@@ -99,6 +100,13 @@ demo: build test-tools ## Bring up a cluster of three local machines and a workl
 .PHONY: demo-down
 demo-down: test-tools ## Take the demo down; nothing is left behind but the lab's cache
 	$(SUDO) $(BIN)/demo down
+
+SEED    ?= $(shell date +%N | sed 's/^0*//')
+MINUTES ?= 30
+
+.PHONY: chaos
+chaos: build test-tools ## Break a cluster of six machines at random for MINUTES, drawn by SEED, with everything checked
+	$(SUDO) $(BIN)/chaos run -seed $(SEED) -minutes $(MINUTES)
 
 .PHONY: bench
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"clusterctl/tests/chaos/check"
 	"clusterctl/tests/chaos/fault"
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/machines"
 )
 
 func stamp() string { return time.Now().UTC().Format("15:04:05.000") }
@@ -201,6 +204,9 @@ func (r *runner) touch(f fault.Fault, at time.Time) {
 // limit is how long the cluster may take to be well again after a fault is over.
 const limit = 3 * time.Minute
 
+// heard is how long a proxy may take to learn of endpoints that the API has.
+const heard = time.Second
+
 func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) {
 	r.away = map[string]time.Duration{}
 	began := time.Now()
@@ -226,20 +232,27 @@ func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) 
 			if f.Severs() {
 				r.away[m] += time.Since(from)
 			}
-			if _, serves := indexOf(places.Nodes, m); serves && (f.Severs() || f.Kind == fault.Slow) {
-				r.windows = append(r.windows, check.Window{From: from, To: time.Now(), Why: f.String()})
+			if slices.Contains(places.Nodes, m) && (f.Severs() || f.Kind == fault.Slow) {
+				r.windows = append(r.windows, check.Window{From: from, To: time.Now().Add(heard), Why: f.String()})
 			}
 		}
 	}
 }
 
-func indexOf(list []string, s string) (int, bool) {
-	for i, e := range list {
-		if e == s {
-			return i, true
+// runs says whether the containers that a pod's status names are those that its machine runs.
+func runs(lab *machines.Lab, p corev1.Pod) bool {
+	m := lab.Machine(p.Spec.NodeName)
+	if m == nil {
+		return false
+	}
+	there := running(m)[string(p.UID)]
+	for _, s := range p.Status.ContainerStatuses {
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		if len(id) < 12 || !slices.Contains(there, id[:12]) {
+			return false
 		}
 	}
-	return -1, false
+	return len(p.Status.ContainerStatuses) > 0
 }
 
 // recovered waits until every API server answers, every node is ready and the workload is all there.
@@ -283,6 +296,9 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 		}
 		ready := 0
 		for _, p := range pods.Items {
+			if !runs(r.cluster.Lab, p) {
+				continue // the API has not heard yet
+			}
 			for _, c := range p.Status.Conditions {
 				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil {
 					ready++
