@@ -12,7 +12,9 @@ import (
 )
 
 // ForgetFlows has the kernel forget UDP flows to endpoints that are gone, and to
-// services that had no endpoint: their next packets are routed by the rules again.
+// services that had no endpoint: their next packets are routed by the rules again. Of TCP it forgets
+// connections to endpoints that are gone which were never answered: for two minutes they would take a client that comes from
+// the same port to where nobody is. Those that were answered may end in peace.
 func ForgetFlows(endpoints []rules.Endpoint, services []rules.Port) error {
 	if len(endpoints)+len(services) == 0 {
 		return nil
@@ -32,10 +34,13 @@ func ForgetFlows(endpoints []rules.Endpoint, services []rules.Port) error {
 	}
 	_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, f)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("forget UDP flows: %w", err)
+		return fmt.Errorf("forget flows: %w", err)
 	}
 	return nil
 }
+
+// synSent is the kernel's number for a TCP connection that was asked for and not answered.
+const synSent = 1
 
 // flows matches flows by where they were sent to (via) and by who answers (to).
 type flows struct {
@@ -45,7 +50,11 @@ type flows struct {
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (f *flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	if flow.Forward.Protocol != rules.UDP {
+	unanswered := false
+	if tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP); ok {
+		unanswered = tcp.State == synSent
+	}
+	if flow.Forward.Protocol != rules.UDP && !unanswered {
 		return false
 	}
 	asked, ok := netip.AddrFromSlice(flow.Forward.DstIP)
@@ -56,5 +65,8 @@ func (f *flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	via := netip.AddrPortFrom(asked.Unmap(), flow.Forward.DstPort)
 	to := netip.AddrPortFrom(answers.Unmap(), flow.Reverse.SrcPort)
 	// A flow that the rules have sent elsewhere differs in where it went.
+	if unanswered {
+		return f.to[to] && via != to
+	}
 	return f.to[to] && via != to || f.via[via] || f.ports[flow.Forward.DstPort]
 }

@@ -79,10 +79,10 @@ func sameRules(a, b []Rule) bool {
 	return slices.EqualFunc(a, b, func(x, y Rule) bool { return x.String() == y.String() })
 }
 
-// Gone returns the UDP endpoints that were and are no more: what the kernel
-// remembers of connections to them has to be forgotten, since no packet of theirs ever
-// says that the connection is over. Service addresses that had no endpoint are in it
-// when they get one, for the same reason.
+// Gone returns the endpoints that were and are no more: what the kernel remembers of
+// connections to them that were never answered has to be forgotten, and of all to those of UDP, since no
+// packet of theirs ever says that the connection is over: a new one from the same port would be sent
+// after the old one. UDP services that had no endpoint are in it when they get one, for the same reason.
 func Gone(have, want []Port) (endpoints []Endpoint, services []Port) {
 	type id struct {
 		key string
@@ -97,9 +97,6 @@ func Gone(have, want []Port) (endpoints []Endpoint, services []Port) {
 	for i := range have {
 		p := &have[i]
 		had[p.Key()] = len(p.Endpoints) > 0
-		if p.Proto != UDP {
-			continue
-		}
 		for _, e := range p.Endpoints {
 			if !still[id{p.Key(), e.To.String()}] {
 				endpoints = append(endpoints, e)

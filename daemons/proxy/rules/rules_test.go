@@ -202,12 +202,12 @@ func TestEveryChangeCanBeAppliedAndLeadsToWhatIsWanted(t *testing.T) {
 	})
 }
 
-func TestUDPFlowsToForget(t *testing.T) {
+func TestFlowsToForget(t *testing.T) {
 	ep := func(s string) Endpoint { return Endpoint{To: netip.MustParseAddrPort(s)} }
 	had := []Port{{Service: "dns", Proto: UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}}, {Service: "log", Proto: UDP, Port: 5}, {Service: "web", Proto: TCP, Port: 80, Endpoints: []Endpoint{ep("10.0.0.3:80")}}}
 	now := []Port{{Service: "dns", Proto: UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.2:53")}}, {Service: "log", Proto: UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}}}
 	endpoints, services := Gone(had, now)
-	if len(endpoints) != 1 || endpoints[0].To.String() != "10.0.0.1:53" || len(services) != 1 || services[0].Service != "log" {
+	if len(endpoints) != 2 || endpoints[0].To.String() != "10.0.0.1:53" || endpoints[1].To.String() != "10.0.0.3:80" || len(services) != 1 || services[0].Service != "log" {
 		t.Errorf("got %v and %v", endpoints, services)
 	}
 }
