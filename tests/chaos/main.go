@@ -28,7 +28,7 @@ import (
 
 const usage = `Usage: chaos [-name NAME] COMMAND
 
-  run [-seed N] [-minutes M] [-faults LIST]   bring a lab up, break it at random or as listed, say what was found, take it down
+  run [-seed N] [-minutes M] [-faults LIST | -each kill|stop]   bring a lab up, break it at random or as listed, say what was found, take it down
   up                                          bring a lab up and leave it
   again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
   FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader
@@ -109,8 +109,18 @@ func parse(verb string, args []string) (options, error) {
 	set.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1_000_000), "what the faults are drawn by")
 	minutes := set.Float64("minutes", 3, "how long to go on breaking")
 	list := set.String("faults", "", "faults to do instead, with semicolons between")
+	each := set.String("each", "", "kill, or stop for a minute, every daemon on every machine in turn instead")
 	if err := set.Parse(args); err != nil {
 		return o, err
+	}
+	switch fault.Kind(*each) {
+	case "":
+	case fault.Kill:
+		o.faults = fault.Each(fault.Kill, places, 0)
+	case fault.Stop:
+		o.faults = fault.Each(fault.Stop, places, time.Minute)
+	default:
+		return o, fmt.Errorf("each: kill or stop, not %q", *each)
 	}
 	o.span = time.Duration(*minutes * float64(time.Minute))
 	for _, text := range strings.Split(*list, ";") {

@@ -65,3 +65,16 @@ func Plan(seed uint64, m Machines, n int) []Fault {
 	}
 	return list
 }
+
+// Each is every daemon on every machine in turn: killed, or stopped for a time.
+func Each(kind Kind, m Machines, duration time.Duration) []Fault {
+	var list []Fault
+	for _, group := range []struct{ machines, units []string }{{m.Control, ControlUnits}, {m.Nodes, NodeUnits}} {
+		for _, machine := range group.machines {
+			for _, unit := range group.units {
+				list = append(list, Fault{Kind: kind, Machines: []string{machine}, Unit: unit, For: duration})
+			}
+		}
+	}
+	return list
+}

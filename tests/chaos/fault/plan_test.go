@@ -3,6 +3,7 @@ package fault
 import (
 	"reflect"
 	"testing"
+	"time"
 )
 
 func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
@@ -23,5 +24,16 @@ func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
 	}
 	if len(kinds) != 7 {
 		t.Errorf("200 faults are of the kinds %v alone", kinds)
+	}
+}
+
+func TestEachIsEveryDaemonOnEveryMachine(t *testing.T) {
+	m := Machines{Control: []string{"c1", "c2"}, Nodes: []string{"n1"}}
+	list := Each(Stop, m, time.Minute)
+	if want := 2*len(ControlUnits) + len(NodeUnits); len(list) != want {
+		t.Errorf("%d faults, want %d", len(list), want)
+	}
+	if list[0].String() != "stop c1 etcd for 1m0s" {
+		t.Error(list[0])
 	}
 }
