@@ -103,9 +103,9 @@ func inside(ctx context.Context, name string, o options) error {
 	}
 	stop()
 	writers.Wait()
-	end, err := list(final, all)
+	end, err := finish(final, all)
 	if err != nil {
-		r.find("the list at the end failed: " + err.Error())
+		r.find("the end could not be written and listed: " + err.Error())
 	}
 	for _, w := range watches {
 		w.end <- end
@@ -135,6 +135,18 @@ func inside(ctx context.Context, name string, o options) error {
 	}
 	r.findings = append(r.findings, check.Linearizable(history.operations, 5*time.Minute)...)
 	return r.verdict(o, history, observer, requests, len(failures), relists)
+}
+
+// finish makes a last object, whose event says to every watcher that this was all, and
+// lists what there is then.
+func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
+	last, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return ending{}, err
+	}
+	end, err := list(ctx, api)
+	end.revision = revision(last)
+	return end, err
 }
 
 // verdict says what was done and found.
