@@ -32,7 +32,7 @@ func (s *Unit) marker() string { return path.Join(Markers, s.Name) }
 
 // Check compares the unit's state, and its files with those that it was started with.
 func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
-	u, err := h.Unit(ctx, s.Name)
+	u, err := s.settled(ctx, h, w)
 	if err != nil {
 		return Change{}, err
 	}
@@ -66,6 +66,32 @@ func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) 
 		return Change{}, nil
 	}
 	return c, nil
+}
+
+// settling is how long a unit that systemd is about to start is given to get there: a daemon
+// that lost its lease, or was killed, is back within moments, and is nothing to plan for.
+const settling = 5 * time.Second
+
+// settled returns the unit's state, waiting a little for one that is on its way. What is to be
+// restarted anyway is not waited for.
+func (s *Unit) settled(ctx context.Context, h host.Host, w *Walk) (host.Unit, error) {
+	over := time.NewTimer(settling)
+	defer over.Stop()
+	tick := time.NewTicker(settling / 50)
+	defer tick.Stop()
+	for {
+		u, err := h.Unit(ctx, s.Name)
+		if err != nil || u.Active != "activating" || len(w.Touched(s.Files)) > 0 {
+			return u, err
+		}
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return u, nil
+		case <-ctx.Done():
+			return u, ctx.Err()
+		}
+	}
 }
 
 func names(paths []string) string {
