@@ -38,7 +38,8 @@ func APIServerKubeletClient() Request {
 	return Request{CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"kubeadm:cluster-admins"}, Usages: client}
 }
 
-// APIServerEtcdClient is the API server towards etcd, signed by EtcdCA.
+// APIServerEtcdClient is the API server towards etcd, signed by EtcdCA. etcd lets nobody else in: the
+// tool itself, which looks after the membership on machines of the control plane, has it too.
 func APIServerEtcdClient() Request {
 	return Request{CommonName: "kube-apiserver-etcd-client", Usages: client}
 }
@@ -48,17 +49,19 @@ func FrontProxyClient() Request {
 	return Request{CommonName: "front-proxy-client", Usages: client}
 }
 
-// EtcdServer is a member towards its clients, EtcdPeer towards the other members.
+// EtcdServer is a member towards its clients. It is nobody's client, and so it opens no port.
 func EtcdServer(name string, hosts []string) Request {
-	return Request{CommonName: name, Hosts: append([]string{"localhost", "127.0.0.1", name}, hosts...), Usages: both}
+	return Request{CommonName: name, Hosts: append([]string{EtcdPeerHost, "127.0.0.1", name}, hosts...), Usages: server}
 }
 
-// EtcdPeer is a member towards the other members.
-func EtcdPeer(name string, hosts []string) Request { return EtcdServer(name, hosts) }
+// EtcdPeerHost is a name that certificates of members have and those of etcd's clients do not.
+const EtcdPeerHost = "localhost"
 
-// EtcdHealthcheckClient is the tool's own client towards etcd, on control-plane machines.
-func EtcdHealthcheckClient() Request {
-	return Request{CommonName: "kube-etcd-healthcheck-client", Usages: client}
+// EtcdPeer is a member towards the other members.
+func EtcdPeer(name string, hosts []string) Request {
+	r := EtcdServer(name, hosts)
+	r.Usages = both
+	return r
 }
 
 // KubeletServer is a kubelet's serving certificate.

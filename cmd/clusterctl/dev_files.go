@@ -53,7 +53,7 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 		{"apiserver", f.ca, certs.APIServer("cluster.local", "10.96.0.1", nil)},
 		{"apiserver-etcd-client", etcd, certs.APIServerEtcdClient()},
 		{"apiserver-kubelet-client", f.ca, certs.APIServerKubeletClient()},
-		{"etcd", etcd, certs.EtcdServer("dev", nil)},
+		{"etcd", etcd, certs.EtcdPeer("dev", nil)},
 	} {
 		pair, err := certs.Issue(leaf.ca, leaf.request, time.Now())
 		if err != nil {

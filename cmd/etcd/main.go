@@ -153,8 +153,12 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 	if cfg.InitialClusterToken != "" {
 		out.InitialClusterToken = cfg.InitialClusterToken
 	}
-	out.ClientTLSInfo = transport.TLSInfo{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, TrustedCAFile: cfg.TrustedCAFile, ClientCertAuth: cfg.ClientCertAuth, CRLFile: cfg.ClientCRLFile}
-	out.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, TrustedCAFile: cfg.PeerTrustedCAFile, ClientCertAuth: cfg.PeerClientCertAuth, CRLFile: cfg.PeerCRLFile}
+	out.ClientTLSInfo = transport.TLSInfo{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, TrustedCAFile: cfg.TrustedCAFile,
+		ClientCertAuth: cfg.ClientCertAuth, CRLFile: cfg.ClientCRLFile, AllowedCNs: cfg.ClientCertAllowedCNs}
+	out.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.PeerCertFile, KeyFile: cfg.PeerKeyFile, TrustedCAFile: cfg.PeerTrustedCAFile,
+		ClientCertAuth: cfg.PeerClientCertAuth, CRLFile: cfg.PeerCRLFile, AllowedHostnames: cfg.PeerCertAllowedHostnames}
+	// The gateway would be a client of this very member, with the server's certificate.
+	out.EnableGRPCGateway = false
 	out.QuotaBackendBytes = int64(cfg.QuotaBackendBytes)
 	if out.QuotaBackendBytes == 0 {
 		out.QuotaBackendBytes = 8 << 30

@@ -21,12 +21,14 @@ type Etcd struct {
 	KeyFile                  string   `flag:"key-file" help:"server key"`
 	TrustedCAFile            string   `flag:"trusted-ca-file" help:"CA of clients"`
 	ClientCertAuth           bool     `flag:"client-cert-auth" help:"demand a certificate of clients"`
+	ClientCertAllowedCNs     []string `flag:"client-cert-allowed-cn" help:"common names of the clients that are let in; everybody with a certificate of the CA when empty"`
 	PeerCertFile             string   `flag:"peer-cert-file" help:"certificate towards other members"`
 	PeerKeyFile              string   `flag:"peer-key-file" help:"key towards other members"`
 	ClientCRLFile            string   `flag:"client-crl-file" help:"revocation list of clients, DER; looked at on every connection"`
 	PeerCRLFile              string   `flag:"peer-crl-file" help:"revocation list of other members, DER"`
 	PeerTrustedCAFile        string   `flag:"peer-trusted-ca-file" help:"CA of other members"`
 	PeerClientCertAuth       bool     `flag:"peer-client-cert-auth" help:"demand a certificate of other members"`
+	PeerCertAllowedHostnames []string `flag:"peer-cert-allowed-hostname" help:"names that another member's certificate must have, one of them; any when empty"`
 	ListenMetricsURLs        []string `flag:"listen-metrics-urls" help:"URLs to serve /metrics and /health on"`
 	QuotaBackendBytes        int      `flag:"quota-backend-bytes" help:"size at which the store refuses writes, bytes; 0 means 8 GiB"`
 	HeartbeatInterval        int      `flag:"heartbeat-interval" help:"how often the leader says that it is alive, milliseconds; 0 means 100"`

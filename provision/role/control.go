@@ -23,7 +23,7 @@ func PeerURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.S
 // Store says how the store is reached from a control-plane machine, leaving out the
 // members named and those that have not joined yet.
 func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
-	s := step.Store{CA: PKI + "/etcd/ca.crt", Cert: PKI + "/etcd/healthcheck-client.crt", Key: PKI + "/etcd/healthcheck-client.key"}
+	s := store()
 	for _, m := range EtcdMachines(c, st) {
 		started := st.Machines[m.Address].Joined || !st.Etcd[m.Name].Existing
 		if started && !slices.Contains(without, m.Name) {
@@ -35,7 +35,21 @@ func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
 
 // Member says how one machine's member of the store is reached from the others.
 func Member(m hcl.Machine) step.Store {
-	return step.Store{Endpoints: []string{clientURL(m)}, CA: PKI + "/etcd/ca.crt", Cert: PKI + "/etcd/healthcheck-client.crt", Key: PKI + "/etcd/healthcheck-client.key"}
+	return store(clientURL(m))
+}
+
+const etcdClient = "apiserver-etcd-client" // the one certificate that etcd lets in
+
+func store(endpoints ...string) step.Store {
+	return step.Store{Endpoints: endpoints, CA: PKI + "/etcd/ca.crt", Cert: PKI + "/" + etcdClient + ".crt", Key: PKI + "/" + etcdClient + ".key"}
+}
+
+// storeClient adds the certificate of etcd's clients, and takes away the one that earlier releases had besides.
+func (b *builder) storeClient() (cert, key string) {
+	for _, end := range []string{".crt", ".key"} {
+		b.add(&step.Absent{Path: PKI + "/etcd/healthcheck-client" + end})
+	}
+	return b.certificate(etcdClient, certs.EtcdCA, certs.APIServerEtcdClient())
 }
 
 // etcd is a member of the store.
@@ -57,7 +71,8 @@ func etcd(b *builder) {
 	hosts := []string{m.IP.String()}
 	cfg.CertFile, cfg.KeyFile = b.certificate("etcd/server", certs.EtcdCA, certs.EtcdServer(m.Name, hosts))
 	cfg.PeerCertFile, cfg.PeerKeyFile = b.certificate("etcd/peer", certs.EtcdCA, certs.EtcdPeer(m.Name, hosts))
-	b.certificate("etcd/healthcheck-client", certs.EtcdCA, certs.EtcdHealthcheckClient())
+	cfg.ClientCertAllowedCNs = []string{certs.APIServerEtcdClient().CommonName}
+	cfg.PeerCertAllowedHostnames = []string{certs.EtcdPeerHost}
 	b.add(&step.Directory{Path: etcdData, Mode: 0o700})
 	program := b.program(bundle.Etcd, bin(bundle.Etcd))
 	if started.Existing {
@@ -91,15 +106,12 @@ func formerEtcd(b *builder) {
 func apiServer(b *builder) {
 	m, def := b.Machine, config.DefaultAPIServer()
 	cfg := def
-	if !b.etcd() { // a machine without a member still keeps the tool's credentials towards the store
-		b.certificate("etcd/healthcheck-client", certs.EtcdCA, certs.EtcdHealthcheckClient())
-	}
 	cfg.AdvertiseAddress = m.IP.String()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("apiserver", certs.ClusterCA, certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
-	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.certificate("apiserver-etcd-client", certs.EtcdCA, certs.APIServerEtcdClient())
+	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()
 	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
 	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate("apiserver-kubelet-client", certs.ClusterCA, certs.APIServerKubeletClient())
 	cfg.ServiceAccountIssuer = "https://kubernetes.default.svc." + b.Cluster.Domain

@@ -232,7 +232,7 @@ var writing sync.Mutex // of a state, by machines that are done at the same time
 func (p *Prepared) joined(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}

@@ -3,11 +3,14 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 
 	"clusterctl/certs"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/state"
+	"clusterctl/provision/step"
 )
 
 // noteIssued keeps which certificate a machine has got for a step, so that it can be
@@ -26,6 +29,17 @@ func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) err
 	known.Issued = issued
 	p.State.Machines[m.Address] = known
 	return nil
+}
+
+// issuedStill leaves out the certificates that steps have taken away.
+func issuedStill(issued map[string]certs.Revoked, steps []step.Step) map[string]certs.Revoked {
+	still := maps.Clone(issued)
+	for _, s := range steps {
+		if gone, ok := s.(*step.Absent); ok {
+			delete(still, (&step.Certificate{Path: strings.TrimSuffix(gone.Path, ".crt")}).Label())
+		}
+	}
+	return still
 }
 
 // revoked are the certificates of a machine that goes.

@@ -68,7 +68,7 @@ func (s *servers) writeFiles() error {
 	}{
 		"apiserver":             {ca, certs.APIServer("cluster.local", "10.96.0.1", nil)},
 		"apiserver-etcd-client": {etcdCA, certs.APIServerEtcdClient()},
-		"etcd":                  {etcdCA, certs.EtcdServer("bench", nil)},
+		"etcd":                  {etcdCA, certs.EtcdPeer("bench", nil)},
 		"admin":                 {ca, certs.SuperAdmin()},
 	} {
 		pair, err := certs.Issue(leaf.ca, leaf.request, now)
