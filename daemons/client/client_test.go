@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -196,12 +198,24 @@ func TestAWatchOnWhichNothingHappensIsKept(t *testing.T) {
 	}
 }
 
-func TestNoServerIsAnErrorThatNamesThem(t *testing.T) {
-	dead := serve(t, "dead")
-	cfg := config(t, dead)
-	dead.Listener.Close()
-	if _, err := get(t.Context(), cfg, "/"); err == nil {
-		t.Fatal("connected to nobody")
+// S14: a client-go watch goes on at its place after a refused connection, and lists again after other errors.
+func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
+	for _, broken := range []string{"dead", "hanging"} {
+		t.Run(broken, func(t *testing.T) {
+			s := serve(t, broken)
+			cfg := config(t, s)
+			if broken == "dead" {
+				s.Listener.Close()
+			} else {
+				s.gate.hang()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*dialTimeout)
+			defer cancel()
+			_, err := get(ctx, cfg, "/")
+			if !utilnet.IsConnectionRefused(err) || !strings.Contains(err.Error(), s.Listener.Addr().String()) {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -71,7 +72,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			if launched < len(d.servers) {
 				launch()
 			} else if failed == launched {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("no API server of %v answers: %w", d.servers, firstErr)}
+				return nil, &net.OpError{Op: "dial", Net: network, Err: &unreachable{d.servers, firstErr}}
 			}
 		case <-next.C:
 			if launched < len(d.servers) {
@@ -80,6 +81,18 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 		}
 	}
 }
+
+// unreachable is that none of the servers answers. To its callers it is a refused connection, whatever
+// it was: a client that watches then waits and goes on at its place, where after others it would list all again.
+type unreachable struct {
+	servers []string
+	err     error
+}
+
+func (u *unreachable) Error() string {
+	return fmt.Sprintf("no API server of %v answers: %v", u.servers, u.err)
+}
+func (u *unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.err} }
 
 // shake connects to one server and verifies it.
 func (d *dialer) shake(ctx context.Context, network, server string) (net.Conn, error) {
