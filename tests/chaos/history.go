@@ -52,7 +52,8 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 			return
 		case <-tick.C:
 		}
-		key := fmt.Sprintf("k%d-%d", r.IntN(keys), time.Since(h.start)/lifetime)
+		// Of this run alone: what an earlier one left there is not in the history.
+		key := fmt.Sprintf("k%d-%d-%d", h.start.Unix(), r.IntN(keys), time.Since(h.start)/lifetime)
 		o := check.Operation{Client: number, Key: key, Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
 		last, seen := known[key]
 		switch at := r.IntN(10); {
