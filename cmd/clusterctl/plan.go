@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -92,6 +93,11 @@ func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
 }
 
 func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepared) error {
+	for _, v := range f.vars {
+		if name, value, _ := strings.Cut(v, "="); config.HasSecret(value, p.Secrets) {
+			return fmt.Errorf("save the plan: it would hold the sensitive variable %s, which -var gives: give it in a file, or as CLUSTERCTL_VAR_%s", name, name)
+		}
+	}
 	saved := plan.Saved{
 		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
 		Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),

@@ -183,7 +183,7 @@ func scripts(t *testing.T, kubectl string, files ...string) {
 			"lab": func(ts *testscript.TestScript, neg bool, args []string) {
 				cmd := shared.Lab.Command(context.Background(), "sh", "-c", strings.Join(args, " "))
 				cmd.Dir = ts.MkAbs(".")
-				cmd.Env = append(os.Environ(), "HOME="+shared.Lab.Home(), "KUBECONFIG="+shared.Kubeconfig(), "KUBECTL="+ts.Getenv("KUBECTL"), "NS="+ts.Getenv("NS"), "TERM=dumb", "BUNDLE="+shared.Bundle)
+				cmd.Env = append(os.Environ(), "HOME="+shared.Lab.Home(), "KUBECONFIG="+shared.Kubeconfig(), "KUBECTL="+ts.Getenv("KUBECTL"), "NS="+ts.Getenv("NS"), "TERM=dumb", "BUNDLE="+shared.Bundle, "LAB="+shared.Lab.Name)
 				finish(ts, neg, cmd, limit)
 			},
 			// eventually kubectl|machine|lab ARGS… repeats until it succeeds and, after --, its

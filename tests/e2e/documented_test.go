@@ -1,0 +1,24 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+// What listens, and who may read which file, is what docs/operations.md says (must-show 6, S12).
+func TestListenersAndFileModesAreAsDocumented(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for name, kinds := range map[string][]string{
+		"control": {cluster.ControlPlane, cluster.WithDNS},
+		"a":       {cluster.Nodes, cluster.WithProxy, cluster.WithDNS},
+		"b":       {cluster.Nodes, cluster.WithProxy},
+	} {
+		if err := cluster.Documented(ctx, shared.Lab.Machine(name), kinds...); err != nil {
+			t.Error(err)
+		}
+	}
+}
