@@ -78,7 +78,7 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e|interrupt|roll
+HEAVY := dev|node|e2e|form|interrupt|roll
 
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root

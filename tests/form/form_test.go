@@ -1,0 +1,164 @@
+// Package form runs a control plane as static pods on real machines, and changes it to units and back. What
+// the manifests are is provision/role's and is tested there.
+package form
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/webimage"
+)
+
+const limit = 5 * time.Minute
+
+// S15: a control plane of static pods serves a workload, comes back when a process is killed, becomes one of
+// units and static pods again, and is as declared each time.
+func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c, declared := up(ctx, t)
+	answers(ctx, t, c)
+	unchanged(ctx, t, c)
+	for name, kinds := range map[string][]string{
+		"control": {cluster.ControlPlane, cluster.Nodes, cluster.WithProxy, cluster.WithDNS, cluster.StaticPods},
+		"node":    {cluster.Nodes, cluster.WithProxy, cluster.WithDNS},
+	} {
+		if err := cluster.Documented(ctx, c.Lab.Machine(name), kinds...); err != nil {
+			t.Error(err)
+		}
+	}
+
+	control := c.Lab.Machine("control")
+	for _, name := range []string{"kube-scheduler", "kube-apiserver"} {
+		before := restarts(ctx, t, c, name)
+		if _, err := control.Run(ctx, "kill -9 $(pgrep -x "+name+")"); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
+			out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", name+"-control", "-o", status))
+			if err == nil && out != fmt.Sprintf("%d true", before+1) {
+				err = fmt.Errorf("restarts and readiness are %q", out)
+			}
+			return err
+		}); err != nil {
+			t.Fatalf("%s does not come back with one more restart than %d: %v", name, before, err)
+		}
+	}
+	answers(ctx, t, c)
+
+	units := strings.Replace(declared, `control_plane = "static-pods"`, "", 1)
+	for _, form := range []struct{ configuration, proof string }{
+		{units, "systemctl is-active etcd kube-apiserver kube-scheduler kube-controller-manager && [ -z \"$(ls -A /etc/kubernetes/manifests 2>/dev/null)\" ]"},
+		{declared, "! systemctl is-active etcd kube-apiserver && ls /etc/kubernetes/manifests/etcd.yaml /etc/kubernetes/manifests/kube-apiserver.yaml"},
+	} {
+		if err := c.Write("cluster.hcl", form.configuration); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Apply(ctx, os.Stderr); err != nil {
+			t.Fatal(err)
+		}
+		unchanged(ctx, t, c)
+		if out, err := control.Run(ctx, form.proof); err != nil {
+			t.Fatalf("the form is not as declared: %v: %s", err, out)
+		}
+		answers(ctx, t, c)
+	}
+}
+
+// up brings up examples/static-pods with the demo's workload.
+func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string) {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for name, source := range map[string]string{"cluster.hcl": "examples/static-pods/cluster.hcl", "web.hcl": "tests/demo/web.hcl"} {
+		text, err := os.ReadFile(filepath.Join(root, source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = strings.ReplaceAll(string(text), `user = "admin"`, `user = "root"`)
+	}
+	c, err = cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("form-%d", os.Getpid()), Log: os.Stderr,
+		Machines: []string{"control=10.99.0.11", "node=10.99.0.21"}, Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Lab.Down(context.Background()); err != nil {
+			t.Errorf("take the lab down: %v", err)
+		}
+	})
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(ctx, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	return c, files["cluster.hcl"]
+}
+
+// status is a static pod's restarts and readiness.
+const status = "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"
+
+func restarts(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) int {
+	t.Helper()
+	var n int
+	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", name+"-control", "-o", status))
+		if err != nil {
+			return err
+		}
+		count, ready, _ := strings.Cut(out, " ")
+		if ready != "true" {
+			return fmt.Errorf("%s is not ready", name)
+		}
+		n, err = strconv.Atoi(count)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// answers waits until the workload does, through its Service's port on a node.
+func answers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DialContext: c.Lab.Dial, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://10.99.0.21:30080/", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err == nil && !strings.Contains(string(body), "hello from clusterctl") {
+			err = fmt.Errorf("it answers %d %q", response.StatusCode, body)
+		}
+		return err
+	}); err != nil {
+		t.Fatalf("the workload does not answer through its Service: %v", err)
+	}
+}
+
+func unchanged(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "No changes") {
+		t.Fatalf("a second apply changes something: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,118 @@
+package roll
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/machines"
+)
+
+const virtual = "10.99.0.100"
+
+// S11: when the machine that holds the virtual address loses its power, another one answers at it.
+func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("address-%d", os.Getpid()), Log: os.Stderr,
+		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"},
+		Files:    map[string]string{"cluster.hcl": strings.Replace(configuration, "{}", "{\n  api { endpoint = \""+virtual+":6443\" }\n}", 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Lab.Down(context.Background()); err != nil {
+			t.Errorf("take the lab down: %v", err)
+		}
+	})
+	if err := c.Apply(ctx, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
+		DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	answers := func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+virtual+":6443/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("the API server at the virtual address says %s", response.Status)
+		}
+		return nil
+	}
+	if err := cluster.Eventually(ctx, 30*time.Second, answers); err != nil {
+		t.Fatal(err)
+	}
+	first := holder(ctx, t, c.Lab.Machines)
+	for _, m := range c.Lab.Machines {
+		if err := cluster.Documented(ctx, m, cluster.ControlPlane, cluster.WithDNS, cluster.VirtualAddress); err != nil {
+			t.Error(err)
+		}
+	}
+	cut := time.Now()
+	if err := first.PowerCut(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Eventually(ctx, 30*time.Second, answers); err != nil {
+		t.Fatalf("the address does not answer 30 s after its holder %s has died: %v", first.Name, err)
+	}
+	t.Logf("the virtual address answers %.1f s after its holder's power was cut", time.Since(cut).Seconds())
+	var rest []*machines.Machine
+	for _, m := range c.Lab.Machines {
+		if m != first {
+			rest = append(rest, m)
+		}
+	}
+	holder(ctx, t, rest)
+	if _, err := cluster.Output(c.Kube(ctx, "create", "configmap", "after", "--namespace=default")); err != nil {
+		t.Errorf("a write through the address: %v", err)
+	}
+	// The former holder comes back without it.
+	if err := first.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
+		_, err := first.Run(ctx, "systemctl is-active kube-address && curl -ksf https://127.0.0.1:6443/readyz")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if now := holder(ctx, t, c.Lab.Machines); now == first {
+		t.Errorf("%s has taken the address back from a holder that is well", first.Name)
+	}
+}
+
+// holder waits until exactly one of the machines has the virtual address.
+func holder(ctx context.Context, t *testing.T, list []*machines.Machine) (one *machines.Machine) {
+	t.Helper()
+	if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+		var names []string
+		for _, m := range list {
+			out, err := m.Run(ctx, "ip -o address show")
+			if err != nil {
+				return err
+			}
+			if strings.Contains(out, " "+virtual+"/") {
+				names, one = append(names, m.Name), m
+			}
+		}
+		if len(names) != 1 {
+			return fmt.Errorf("%v have the address, want one machine", names)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
