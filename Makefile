@@ -14,7 +14,7 @@ RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' 
 PLUGINS    := $(shell awk '$$1 == "github.com/containernetworking/plugins" {print $$2}' go.mod)
 
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks.
-PACKAGES := gcc libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables openssh-client busybox-static conntrack
+PACKAGES := gcc patch libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables openssh-client busybox-static conntrack
 
 .PHONY: help
 help: ## List the targets
@@ -31,10 +31,19 @@ binaries: ## Build clusterctl, etcd and pause
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/pause ./cmd/pause
 
 # The container runtime and the network plugins, at the versions that go.mod pins.
-$(BIN)/.tools: go.mod | deps
+# containerd is built from a copy of its sources to which cmd/containerd's patches are applied.
+PATCHES := $(wildcard cmd/containerd/*.patch)
+PATCHED := $(BIN)/.containerd
+
+$(BIN)/.tools: go.mod $(PATCHES) | deps
 	@mkdir -p $(BIN)/cni
-	$(GO) build $(MODFLAGS) -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)' -o $(BIN)/ \
+	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
+	for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done
+	cp go.sum $(PATCHED)/bundle.sum && cp go.mod $(PATCHED)/bundle.mod && \
+		go mod edit -replace github.com/containerd/containerd/v2=./$(PATCHED) $(PATCHED)/bundle.mod
+	$(GO) build $(MODFLAGS) -modfile=$(PATCHED)/bundle.mod -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)' -o $(BIN)/ \
 		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+	@rm -rf $(PATCHED)
 	CGO_ENABLED=1 go build -trimpath -tags 'seccomp netgo osusergo' \
 		-ldflags '-s -w -linkmode external -extldflags "-static" -X main.version=$(RUNC:v%=%)' -o $(BIN)/runc github.com/opencontainers/runc
 	for plugin in $(CNI); do \
