@@ -2,14 +2,16 @@ package apiserver
 
 import (
 	"slices"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // serveResource answers what is asked of a resource that is served.
 func (s *Server) serveResource(q *request) error {
-	if q.served.Namespaced && q.Namespace == "" && (q.Name != "" && q.Verb != "list" && q.Verb != "watch" || q.Verb == "create" && !q.served.Virtual) {
-		return apierrors.NewBadRequest("an empty namespace may not be set during creation or when a name is given")
+	if q.served.Namespaced && q.Namespace == "" && q.Verb != "list" && q.Verb != "watch" {
+		// Over all namespaces there is only reading: upstream has no such paths.
+		if q.Name != "" {
+			return pageNotFound()
+		}
+		return methodNotAllowed(q)
 	}
 	if !q.served.Namespaced && q.Namespace != "" && q.served.Resource != "namespaces" {
 		return pageNotFound()

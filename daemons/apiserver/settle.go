@@ -165,7 +165,7 @@ func (w *write) validate() error {
 		case w.subresource == part:
 			// Its handler took the part that it may change, and nothing else.
 			if w.q.Subresource == "ephemeralcontainers" && k.Validate != nil {
-				errs = append(errs, k.Validate(w.obj)...)
+				errs = append(append(errs, k.Validate(w.obj)...), ephemeralContainersStay(w.obj, w.old)...)
 			}
 		case k.ValidateUpdate != nil:
 			errs = append(errs, k.ValidateUpdate(w.obj, w.old)...)
