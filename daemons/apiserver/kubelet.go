@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 // kubeletPaths are the kubelet's names for pods' subresources.
@@ -30,6 +31,13 @@ var kubeletParameters = map[string]string{"stdin": "input", "stdout": "output", 
 func (s *Server) kubeletStream(q *request) error {
 	if q.Verb != "get" && (q.Verb != "create" || q.Subresource == "log") {
 		return methodNotAllowed(q)
+	}
+	// A WebSocket begins with a GET, and does the same as a POST.
+	if asked := q.Request; q.Verb == "get" && q.Subresource != "log" && wsstream.IsWebSocketRequest(q.http) && len(s.o.Authorizers) > 0 {
+		asked.Verb = "create"
+		if err := s.allowed(q.http.Context(), q.user, asked); err != nil {
+			return err
+		}
 	}
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
@@ -68,6 +76,13 @@ func (s *Server) kubeletStream(q *request) error {
 		return err
 	}
 	target.Path, target.RawQuery = path, query.Encode()
+	switch {
+	case q.Subresource == "portforward" && wantsTunnel(q.http):
+		return s.tunnel(q, target, transport)
+	case (q.Subresource == "exec" || q.Subresource == "attach") && speaksChannels(q.http):
+		s.translate(q, target, transport)
+		return nil
+	}
 	s.forward(q, target, transport, q.Subresource == "log")
 	return nil
 }

@@ -14,7 +14,9 @@ import (
 type observed struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	store    atomic.Pointer[error]
+	// Streams over WebSockets, by how they ended.
+	translated, tunnelled *prometheus.CounterVec
+	store                 atomic.Pointer[error]
 }
 
 func newObserved(s *Server) (*observed, error) {
@@ -26,10 +28,17 @@ func newObserved(s *Server) (*observed, error) {
 			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.",
 			Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60},
 		}, []string{"verb", "group", "version", "resource", "subresource"}),
+		translated: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a WebSocket's channels.",
+		}, []string{"code"}),
+		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a WebSocket.",
+		}, []string{"code"}),
 	}
 	objects := prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil)
 	err := errors.Join(
 		s.o.Env.Metrics.Register(o.requests), s.o.Env.Metrics.Register(o.duration),
+		s.o.Env.Metrics.Register(o.translated), s.o.Env.Metrics.Register(o.tunnelled),
 		s.o.Env.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests", Help: "Requests being worked on.",
 		}, func() float64 { return float64(len(s.inFlight)) })),

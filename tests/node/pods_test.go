@@ -17,12 +17,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 )
 
 func TestPodGetsWhatItAsksForS09S23S25S30(t *testing.T) {
@@ -135,25 +135,6 @@ func TestLogsExecAndPortForwardS08(t *testing.T) {
 	if out != "typed" || bad != "oops\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {
 		t.Errorf("exec: %q, %q, %v", out, bad, err)
 	}
-	q := n.admin.CoreV1().RESTClient().Get().Resource("pods").Namespace("default").Name("web").SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: []string{"echo", "hi"}, Stdout: true}, scheme.ParameterCodec)
-	// As kubectl does it: a websocket, and SPDY where that is refused.
-	first, err := remotecommand.NewWebSocketExecutor(n.config, http.MethodGet, q.URL().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := remotecommand.NewSPDYExecutor(n.config, http.MethodPost, q.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := remotecommand.NewFallbackExecutor(first, second, httpstream.IsUpgradeFailure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var web bytes.Buffer
-	if err := e.StreamWithContext(context.Background(), remotecommand.StreamOptions{Stdout: &web}); err != nil || web.String() != "hi\n" {
-		t.Errorf("exec as kubectl does it: %q, %v", web.String(), err)
-	}
 	n.forward(t)
 	// Following ends with the container, and has all of it.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -178,8 +159,14 @@ func (n *node) forward(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("web").SubResource("portforward").URL()
+	n.forwarded(t, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u))
+}
+
+// forwarded reaches the pod's web server over a connection of one of two kinds.
+func (n *node) forwarded(t *testing.T, dialer httpstream.Dialer) {
+	t.Helper()
 	stop, up := make(chan struct{}), make(chan struct{})
-	f, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u), []string{"0:8080"}, stop, up, io.Discard, io.Discard)
+	f, err := portforward.New(dialer, []string{"0:8080"}, stop, up, io.Discard, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

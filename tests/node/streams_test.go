@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 )
 
@@ -46,7 +48,7 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 	data := make([]byte, 10<<20)
 	_, _ = rand.Read(data)
 	want := fmt.Sprintf("%x", sha256.Sum256(data))
-	for _, protocol := range []string{"spdy"} {
+	for _, protocol := range []string{"websocket", "spdy"} {
 		// The shell puts the file in the place of standard output, as dd does, and all
 		// of its output in the last.
 		for name, command := range map[string]string{
@@ -76,4 +78,74 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 			t.Errorf("%s, with input left open: %v", protocol, err)
 		}
 	}
+}
+
+func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("web", `mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while read line; do echo "got $line"; done`, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Stdin = true
+	}))
+	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
+	// A terminal, with its size.
+	var out bytes.Buffer
+	keyboard, keys := io.Pipe()
+	go func() { _, _ = io.WriteString(keys, "typed\n") }()
+	err := n.stream("websocket", "web", "exec", &corev1.PodExecOptions{Container: "main", TTY: true, Stdin: true, Stdout: true,
+		Command: []string{"sh", "-c", `until [ "$(busybox stty size)" = "33 44" ]; do :; done; read line; echo "size known, $line"`}},
+		remotecommand.StreamOptions{Tty: true, Stdin: keyboard, Stdout: &out, TerminalSizeQueue: &oneSize{}})
+	keys.Close()
+	if err != nil || !strings.Contains(out.String(), "size known, typed") {
+		t.Errorf("terminal: %q, %v", out.String(), err)
+	}
+	// Attach, until what was said has been answered.
+	typed, hold := io.Pipe()
+	answered, end := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- n.stream("websocket", "web", "attach", &corev1.PodExecOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true},
+			remotecommand.StreamOptions{Stdin: typed, Stdout: end, Stderr: io.Discard})
+	}()
+	go func() { _, _ = io.WriteString(hold, "word\n") }()
+	if line, err := bufio.NewReader(answered).ReadString('\n'); err != nil || line != "got word\n" {
+		t.Errorf("attach: %q, %v", line, err)
+	}
+	hold.Close()
+	if err := <-done; err != nil {
+		t.Errorf("attach ended: %v", err)
+	}
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(n.admin.CoreV1().RESTClient().Get().Resource("pods").Namespace("default").Name("web").SubResource("portforward").URL(), n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.forwarded(t, dialer)
+	// A container that is not there is refused in the kubelet's or the server's words.
+	err = n.stream("websocket", "web", "exec", &corev1.PodExecOptions{Container: "none", Command: []string{"true"}, Stdout: true}, remotecommand.StreamOptions{Stdout: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "container none is not valid for pod web") {
+		t.Errorf("no such container: %v", err)
+	}
+	err = n.stream("websocket", "web", "exec", &corev1.PodExecOptions{Container: "main", Command: []string{"no-such-command"}, Stdout: true}, remotecommand.StreamOptions{Stdout: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "no-such-command") {
+		t.Errorf("no such command: %v", err)
+	}
+	metrics, err := n.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`apiserver_stream_translator_requests_total{code="200"} 2`, `apiserver_stream_tunnel_requests_total{code="101"} 1`} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("the server does not count %s", want)
+		}
+	}
+}
+
+// oneSize is a terminal's size, said once.
+type oneSize struct{ said bool }
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (s *oneSize) Next() *remotecommand.TerminalSize {
+	if s.said {
+		return nil
+	}
+	s.said = true
+	return &remotecommand.TerminalSize{Width: 44, Height: 33}
 }
