@@ -164,7 +164,7 @@ func (s *Server) overwrite(ctx context.Context, endpoints runtime.Object, first 
 		{corev1.SchemeGroupVersion.WithResource("endpoints"), endpoints, first},
 		{discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), slice, second},
 	} {
-		if _, ok := s.served[one.gvr]; !ok {
+		if _, ok := s.serving.Load().resources[one.gvr]; !ok {
 			continue
 		}
 		q := s.internal(ctx, one.gvr, metav1.NamespaceDefault, kubernetes)

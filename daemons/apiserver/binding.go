@@ -35,7 +35,7 @@ func (s *Server) bindings(q *request) error {
 	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
 	}
-	pods, ok := s.served[corev1.SchemeGroupVersion.WithResource("pods")]
+	pods, ok := s.serving.Load().resources[corev1.SchemeGroupVersion.WithResource("pods")]
 	if !ok {
 		return pageNotFound()
 	}
@@ -108,7 +108,7 @@ func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
 // writeAs runs a write of another object within a request, as the server itself:
 // what the request's user may do has been decided.
 func (s *Server) writeAs(ctx context.Context, q *request, resource schema.GroupVersionResource, sub, namespace, name string) (*write, *request, error) {
-	served, ok := s.served[resource]
+	served, ok := s.serving.Load().resources[resource]
 	if !ok {
 		return nil, nil, fmt.Errorf("%s is not served", resource)
 	}

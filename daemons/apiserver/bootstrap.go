@@ -125,7 +125,7 @@ func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, er
 	} else if err != nil {
 		return schema.GroupVersionResource{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
-	for gvr, served := range s.served {
+	for gvr, served := range s.serving.Load().resources {
 		if served.Alias == nil && served.GVK == gvks[0] {
 			return gvr, nil
 		}
@@ -138,7 +138,7 @@ func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, er
 func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) *request {
 	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
 	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true}
-	q.served = s.served[resource]
+	q.served = s.serving.Load().resources[resource]
 	q.cache = s.cache.Resource(q.served.GR())
 	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name
 	return q

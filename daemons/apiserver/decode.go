@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -71,6 +72,13 @@ func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Obj
 
 // fromJSON decodes strictly: what fieldValidation makes of doubts is done here.
 func (s *Server) fromJSON(q *request, data []byte, gvk schema.GroupVersionKind, obj runtime.Object, doubts []error) error {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		unknown, err := accept(q, data, gvk, u)
+		if err != nil {
+			return err
+		}
+		return tell(q, gvk, append(doubts, unknown...))
+	}
 	policy := q.query.Get("fieldValidation")
 	var unknown []error
 	var err error
@@ -82,10 +90,18 @@ func (s *Server) fromJSON(q *request, data []byte, gvk schema.GroupVersionKind, 
 	if err := isKind(data, gvk, obj, err); err != nil {
 		return err
 	}
-	if doubts = append(doubts, unknown...); len(doubts) == 0 {
+	return tell(q, gvk, append(doubts, unknown...))
+}
+
+// tell makes of doubts what the client wants to hear of them.
+func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
+	if len(doubts) == 0 {
 		return nil
 	}
+	policy := q.query.Get("fieldValidation")
 	switch policy {
+	case metav1.FieldValidationIgnore:
+		return nil
 	case metav1.FieldValidationStrict:
 		return undecodable(gvk, runtime.NewStrictDecodingError(doubts))
 	case "", metav1.FieldValidationWarn:

@@ -208,6 +208,13 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 		return err
 	}
 	m.SetFinalizers(heldBy(m.GetFinalizers(), o))
+	if m.GetDeletionTimestamp() == nil {
+		for _, f := range w.q.served.Finalizers {
+			if !slices.Contains(m.GetFinalizers(), f) {
+				m.SetFinalizers(append(m.GetFinalizers(), f))
+			}
+		}
+	}
 	now := w.s.o.Now().UTC().Truncate(time.Second)
 	grace := int64(0)
 	if period := w.q.served.GracePeriod; period != nil {

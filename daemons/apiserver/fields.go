@@ -2,16 +2,20 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/kinds"
 )
 
@@ -46,13 +50,41 @@ func (f *fieldManagers) of(k *kinds.Kind, subresource string) (*managedfields.Fi
 	if m := f.managers[key]; m != nil {
 		return m, nil
 	}
-	m, err := managedfields.NewDefaultFieldManager(f.converter(), f.s.scheme, defaulter{k}, f.s.scheme,
-		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+	m, err := f.make(k, subresource)
 	if err != nil {
 		return nil, fmt.Errorf("keep account of the fields of %s: %w", k.GVK.Kind, err)
 	}
 	f.managers[key] = m
 	return m, nil
+}
+
+func (f *fieldManagers) make(k *kinds.Kind, subresource string) (*managedfields.FieldManager, error) {
+	if k.Untyped == nil && k.GVK.Group != apiextensionsv1.GroupName {
+		return managedfields.NewDefaultFieldManager(f.converter(), f.s.scheme, defaulter{k}, f.s.scheme,
+			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+	}
+	// client-go does not know these: how their fields merge is told by what we tell clients.
+	models, err := openapi.Models(k)
+	if err != nil {
+		return nil, err
+	}
+	converter, err := managedfields.NewTypeConverter(models, false)
+	if err != nil {
+		return nil, err
+	}
+	if k.Untyped == nil {
+		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
+			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+	}
+	return managedfields.NewDefaultCRDFieldManager(converter, renames{}, defaulter{k}, renames{},
+		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+}
+
+// forget lets the managers of a kind that is not served any more go.
+func (f *fieldManagers) forget(k *kinds.Kind) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.managers, func(key managed, _ *managedfields.FieldManager) bool { return key.kind == k })
 }
 
 // resets says what a write does not change whatever is sent, and so does not own.
@@ -119,6 +151,13 @@ func (f *fieldManagers) apply(k *kinds.Kind, subresource string, live, declared 
 // shallow returns a copy of which the metadata's and type's own fields may be set, and
 // nothing that they refer to.
 func shallow(obj runtime.Object) runtime.Object {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		to := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+		if metadata, ok := to.Object["metadata"].(map[string]any); ok {
+			to.Object["metadata"] = maps.Clone(metadata)
+		}
+		return to
+	}
 	from := reflect.ValueOf(obj).Elem()
 	to := reflect.New(from.Type())
 	to.Elem().Set(from)

@@ -26,6 +26,16 @@ const maxOperations = 10000
 // patchTypes are what a patch may be, as Accept-Patch tells.
 const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
 
+const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+
+func unknownPatch(q *request, known string) error {
+	q.w.Header().Set("Accept-Patch", known)
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + known,
+	}}
+}
+
 // readPatch reads the body of a patch, which is YAML where it says so.
 func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	kind, _, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
@@ -34,12 +44,14 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	}
 	patchType := types.PatchType(kind)
 	switch patchType {
-	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyPatchType:
+	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType:
+	case types.StrategicMergePatchType:
+		// How lists merge is told by Go types, which kinds of definitions do not have.
+		if q.served.Untyped != nil && q.Subresource != "scale" {
+			return "", nil, nil, unknownPatch(q, untypedPatchTypes)
+		}
 	default:
-		q.w.Header().Set("Accept-Patch", patchTypes)
-		e := unsupported().(*apierrors.StatusError)
-		e.ErrStatus.Message = "the body of the request was in an unknown format - accepted media types include: " + patchTypes
-		return "", nil, nil, e
+		return "", nil, nil, unknownPatch(q, patchTypes)
 	}
 	data, err := io.ReadAll(q.http.Body)
 	if err != nil {
@@ -82,6 +94,9 @@ func (s *Server) patch(q *request) error {
 			if live == nil {
 				if q.Subresource != "" {
 					return nil, apierrors.NewNotFound(q.gr(), q.Name)
+				}
+				if q.served.Untyped != nil && q.served.Untyped.Closed {
+					return nil, closed(q)
 				}
 				if declared.GetUID() != "" {
 					return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", declared.GetUID()))
@@ -139,7 +154,11 @@ func (s *Server) declared(q *request, data []byte, doubts []error) (*unstructure
 	if err := s.fromJSON(q, data, q.served.Version(), typed, doubts); err != nil {
 		return nil, err
 	}
-	if q.served.Alias != nil {
+	switch {
+	case q.served.Untyped != nil:
+		// What is declared is as it was sent: defaults are nobody's.
+		u.SetGroupVersionKind(q.served.GVK)
+	case q.served.Alias != nil:
 		hub, err := q.served.Hub(typed)
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())

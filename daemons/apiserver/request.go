@@ -99,7 +99,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	} else if q.Subresource == "proxy" && strings.HasSuffix(r.URL.Path, "/") {
 		q.rest = "/"
 	}
-	q.served, q.known = s.served[q.GroupVersionResource]
+	q.served, q.known = s.serving.Load().resources[q.GroupVersionResource]
 	if q.known {
 		q.cache = s.cache.Resource(q.served.GR())
 		if len(parts) > 3 && q.Subresource != "proxy" {

@@ -37,6 +37,9 @@ func (s *Server) serveResource(q *request) error {
 	if q.Name == "" && (q.Verb == "update" || q.Verb == "patch") {
 		return methodNotAllowed(q)
 	}
+	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Closed {
+		return closed(q)
+	}
 	switch q.Verb {
 	case "get":
 		return s.get(q)

@@ -11,19 +11,17 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/alloc"
 	"clusterctl/daemons/apiserver/cache"
-	"clusterctl/daemons/apiserver/discovery"
 	"clusterctl/daemons/apiserver/openapi"
-	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
 
@@ -33,13 +31,12 @@ type Server struct {
 	o      Options
 	log    *slog.Logger
 	cache  *cache.Cache
-	served map[schema.GroupVersionResource]wire.Served
 	scheme *runtime.Scheme
 
-	own       http.Handler // health and metrics
-	discovery http.Handler
-	openapi   http.Handler
-	services  *alloc.Services // nil: no addresses are handed out
+	serving   atomic.Pointer[offer]
+	described *openapi.Handler // of the kinds that are always there
+	own       http.Handler     // health and metrics
+	services  *alloc.Services  // nil: no addresses are handed out
 	observed  *observed
 	inFlight  chan struct{}
 
@@ -75,18 +72,9 @@ func New(o Options) (*Server, error) {
 		o: o, log: o.Env.Log,
 		cache:    cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
 		scheme:   newScheme(o.Kinds),
-		served:   map[schema.GroupVersionResource]wire.Served{},
 		own:      o.Env.Handler(),
 		inFlight: make(chan struct{}, o.MaxInFlight),
 		shutdown: make(chan struct{}), plain: newPlain(), workers: newWorkers(),
-	}
-	for _, k := range o.Kinds {
-		hub := wire.Served{Kind: k}
-		s.served[hub.Name()] = hub
-		for i := range k.Aliases {
-			alias := wire.Served{Kind: k, Alias: &k.Aliases[i]}
-			s.served[alias.Name()] = alias
-		}
 	}
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
@@ -96,8 +84,8 @@ func New(o Options) (*Server, error) {
 		s.services = services
 	}
 	s.fields.init(s)
-	s.discovery = discovery.New(o.Kinds)
-	s.openapi = openapi.New(o.Kinds)
+	s.described = openapi.New(o.Kinds)
+	s.serveKinds(nil)
 	var err error
 	if s.observed, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
@@ -128,6 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.bootstrap(ctx) })
 	g.Go(func() error { return s.watchStore(ctx) })
 	g.Go(func() error { return s.compact(ctx) })
+	g.Go(func() error { return s.extend(ctx) })
 	if s.o.AdvertiseAddress != "" {
 		g.Go(func() error { return s.advertise(ctx) })
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -109,9 +110,11 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 	from, fromErr := meta.Accessor(obj)
 	to, toErr := meta.Accessor(next)
 	if fromErr == nil && toErr == nil {
-		to.SetLabels(from.GetLabels())
-		to.SetAnnotations(from.GetAnnotations())
-		to.SetFinalizers(from.GetFinalizers())
+		if !k.Status.KeepsMeta {
+			to.SetLabels(from.GetLabels())
+			to.SetAnnotations(from.GetAnnotations())
+			to.SetFinalizers(from.GetFinalizers())
+		}
 		to.SetManagedFields(from.GetManagedFields())
 	}
 	return next
@@ -125,6 +128,10 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 	}
 	for _, o := range []runtime.Object{a, b} {
 		o.GetObjectKind().SetGroupVersionKind(k.GVK)
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			delete(u.Object, "metadata")
+			continue
+		}
 		if f := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta"); f.IsValid() {
 			f.SetZero()
 		}
@@ -145,9 +152,16 @@ func (w *write) validate() error {
 	}
 	path := field.NewPath("metadata")
 	var errs field.ErrorList
+	var otherwise func(obj, old runtime.Object, status bool) field.ErrorList
+	if w.q.served.Alias != nil {
+		otherwise = w.q.served.Alias.Checks
+	}
 	if w.old == nil {
 		errs = validation.ValidateObjectMetaAccessor(m, k.Namespaced, names, path)
-		if k.Validate != nil {
+		switch {
+		case otherwise != nil:
+			errs = append(errs, otherwise(w.obj, nil, false)...)
+		case k.Validate != nil:
 			errs = append(errs, k.Validate(w.obj)...)
 		}
 	} else {
@@ -158,6 +172,8 @@ func (w *write) validate() error {
 		m.SetResourceVersion(old.GetResourceVersion())
 		errs = validation.ValidateObjectMetaAccessorUpdate(m, old, path)
 		switch {
+		case otherwise != nil:
+			errs = append(errs, otherwise(w.obj, w.old, w.subresource == "status")...)
 		case w.subresource == "status":
 			if k.Status != nil && k.Status.Validate != nil {
 				errs = append(errs, k.Status.Validate(w.obj, w.old)...)

@@ -191,7 +191,7 @@ func (s *Server) negotiate(q *request) error {
 	case "log", "exec", "attach", "portforward", "proxy":
 		return nil // the answer's type is not ours to choose
 	}
-	media, err := wire.Negotiate(q.http)
+	media, err := wire.Negotiate(q.http, q.served.Untyped == nil || q.Subresource == "scale")
 	q.media = media
 	return err
 }
@@ -202,9 +202,9 @@ func (s *Server) answer(q *request) error {
 	case q.Resource && q.known:
 		return s.serveResource(q)
 	case q.Resource && q.Name == "" && q.Subresource == "" || q.Path == "/api" || strings.HasPrefix(q.Path, "/api/") || q.Path == "/apis" || strings.HasPrefix(q.Path, "/apis/"):
-		s.discovery.ServeHTTP(q.w, q.http)
+		s.serving.Load().discovery.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/openapi/"):
-		s.openapi.ServeHTTP(q.w, q.http)
+		s.serving.Load().openapi.ServeHTTP(q.w, q.http)
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
 	case isHealth(q.Path), q.Path == "/metrics":

@@ -41,7 +41,7 @@ func writeJSON(q *request, v any) error {
 // writePaths answers / with what there is.
 func (s *Server) writePaths(q *request) error {
 	paths := []string{"/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
-	for gvr := range s.served {
+	for gvr := range s.serving.Load().resources {
 		if gvr.Group != "" {
 			paths = append(paths, "/apis/"+gvr.Group, "/apis/"+gvr.Group+"/"+gvr.Version)
 		}

@@ -334,7 +334,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	case w.released():
 		w.release(&txn)
 		txn.Deletes = append(txn.Deletes, full)
-	case bytes.Equal(w.data, w.live.JSON):
+	case bytes.Equal(w.data, w.live.JSON) && !w.live.Stale:
 		return w.live, false, nil
 	default:
 		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)

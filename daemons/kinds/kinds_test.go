@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -14,6 +15,12 @@ import (
 )
 
 func TestEveryKindIsWholeAndKnown(t *testing.T) {
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
 	names, keys := map[string]bool{}, map[string]bool{}
 	for _, k := range All() {
 		id := k.GR().String()
@@ -28,7 +35,7 @@ func TestEveryKindIsWholeAndKnown(t *testing.T) {
 			names[short] = true
 		}
 		obj := k.New()
-		if got, _, err := scheme.Scheme.ObjectKinds(obj); err != nil || got[0] != k.GVK {
+		if got, _, err := known.ObjectKinds(obj); err != nil || got[0] != k.GVK {
 			t.Errorf("%s: New makes %v (%v)", id, got, err)
 		}
 		if k.Singular != strings.ToLower(k.GVK.Kind) {
@@ -49,7 +56,7 @@ func TestEveryKindIsWholeAndKnown(t *testing.T) {
 			t.Errorf("%s: NewList: %v", id, err)
 		}
 		for _, a := range k.Aliases {
-			if got, _, err := scheme.Scheme.ObjectKinds(a.New()); err != nil || got[0] != a.GVK {
+			if got, _, err := known.ObjectKinds(a.New()); err != nil || got[0] != a.GVK {
 				t.Errorf("%s: alias makes %v (%v)", id, got, err)
 			}
 		}

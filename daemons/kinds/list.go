@@ -31,7 +31,7 @@ func All() []*Kind {
 		storageClasses(), csiDrivers(), csiNodes(), volumeAttachments(), csiStorageCapacities(),
 
 		// the rest
-		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(),
+		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), customResourceDefinitions(),
 	}
 	for _, k := range all {
 		if validate := k.Validate; k.ValidateUpdate == nil && validate != nil {

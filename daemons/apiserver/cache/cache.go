@@ -10,8 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,9 +29,8 @@ type Cache struct {
 	prefix string // ends in a slash
 	log    *slog.Logger
 
-	byKey  map[string]*Resource // by storage key
-	byName map[schema.GroupResource]*Resource
-	all    []*Resource
+	tables atomic.Pointer[tables]
+	feed   sync.Mutex // held while events are handed out, and while tables change
 
 	progress progress
 	looks    looks
@@ -39,18 +41,18 @@ type Cache struct {
 func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
 	c := &Cache{
 		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log,
-		byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{},
 	}
+	t := &tables{byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{}}
 	c.progress.changed = make(chan struct{})
 	for _, k := range list {
 		if k.Virtual {
 			continue
 		}
 		r := newResource(k)
-		c.byKey[StorageKey(k)] = r
-		c.byName[k.GR()] = r
-		c.all = append(c.all, r)
+		t.byKey[StorageKey(k)] = r
+		t.byName[k.GR()] = r
 	}
+	c.tables.Store(t)
 	return c
 }
 
@@ -68,10 +70,10 @@ func (c *Cache) Key(k *kinds.Kind, key string) string {
 }
 
 // Resource returns the cache of a resource, nil if there is none.
-func (c *Cache) Resource(gr schema.GroupResource) *Resource { return c.byName[gr] }
+func (c *Cache) Resource(gr schema.GroupResource) *Resource { return c.tables.Load().byName[gr] }
 
 // Resources returns the caches of all resources.
-func (c *Cache) Resources() []*Resource { return c.all }
+func (c *Cache) Resources() []*Resource { return slices.Collect(maps.Values(c.tables.Load().byName)) }
 
 // Run loads what the store holds and follows it until ctx ends. When the store cannot
 // say what changed, it loads anew.
@@ -119,6 +121,8 @@ func (c *Cache) rest(ctx context.Context, d time.Duration) error {
 const page = 2000
 
 func (c *Cache) load(ctx context.Context) (int64, error) {
+	c.feed.Lock()
+	defer c.feed.Unlock()
 	entries := map[*Resource][]*Entry{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -140,37 +144,39 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 		wg.Go(func() {
 			defer func() { <-busy }()
 			for _, kv := range kvs {
-				if r, e := c.entry(kv.Key, kv.Value, kv.Revision); e != nil {
-					mu.Lock()
-					entries[r] = append(entries[r], e)
-					mu.Unlock()
+				for r, rest := c.find(kv.Key); r != nil; r = r.next {
+					if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
+						mu.Lock()
+						entries[r] = append(entries[r], e)
+						mu.Unlock()
+					}
 				}
 			}
 		})
 	}
 	wg.Wait()
-	for _, r := range c.all {
-		r.reset(entries[r], revision)
+	for _, r := range c.tables.Load().byKey {
+		for ; r != nil; r = r.next {
+			r.reset(entries[r], revision)
+		}
 	}
 	c.progress.reach(revision)
 	return revision, nil
 }
 
-func (c *Cache) entry(key string, value []byte, revision int64) (*Resource, *Entry) {
-	r, rest := c.find(key)
-	if r == nil {
-		return nil, nil
-	}
-	if e := c.own.take(key, revision); e != nil {
-		return r, e
+// entry decodes what the store holds at a key of a resource, whose rest is given; nil
+// if it cannot.
+func (c *Cache) entry(r *Resource, key, rest string, value []byte, revision int64) *Entry {
+	if e := c.own.take(key, revision); e != nil && e.kind == r.Kind {
+		return e
 	}
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)
 	if err != nil {
 		// One bad value must not hide all others.
 		c.log.Error("left out what cannot be decoded", "key", key, "err", err)
-		return nil, nil
+		return nil
 	}
-	return r, e
+	return e
 }
 
 // find splits a store key into its resource and the rest.
@@ -179,13 +185,14 @@ func (c *Cache) find(key string) (*Resource, string) {
 	if !ok {
 		return nil, ""
 	}
+	byKey := c.tables.Load().byKey
 	for at := 0; ; {
 		next := strings.IndexByte(rest[at:], '/')
 		if next < 0 {
 			return nil, ""
 		}
 		at += next
-		if r := c.byKey[rest[:at]]; r != nil {
+		if r := byKey[rest[:at]]; r != nil {
 			return r, rest[at+1:]
 		}
 		at++
@@ -212,23 +219,23 @@ func (c *Cache) follow(ctx context.Context, after int64) (int64, error) {
 // apply hands whole revisions to their resources. Within a batch each resource takes
 // its changes at once; readers see the batch when progress reaches its revision.
 func (c *Cache) apply(events []store.Event) {
+	c.feed.Lock()
+	defer c.feed.Unlock()
 	var order []*Resource
 	changes := map[*Resource][]change{}
 	for _, e := range events {
-		r, rest := c.find(e.Key)
-		if r == nil {
-			continue
-		}
-		ch := change{key: rest, revision: e.Revision}
-		if !e.Deleted {
-			if _, ch.entry = c.entry(e.Key, e.Value, e.Revision); ch.entry == nil {
-				continue
+		for r, rest := c.find(e.Key); r != nil; r = r.next {
+			ch := change{key: rest, revision: e.Revision}
+			if !e.Deleted {
+				if ch.entry = c.entry(r, e.Key, rest, e.Value, e.Revision); ch.entry == nil {
+					continue
+				}
 			}
+			if changes[r] == nil {
+				order = append(order, r)
+			}
+			changes[r] = append(changes[r], ch)
 		}
-		if changes[r] == nil {
-			order = append(order, r)
-		}
-		changes[r] = append(changes[r], ch)
 	}
 	for _, r := range order {
 		r.apply(changes[r])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"weak"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +32,7 @@ type Entry struct {
 	Revision  int64
 	Labels    labels.Set
 	JSON      []byte // without resourceVersion
+	Stale     bool   // whether the store has it in another form than JSON
 	splice    int    // where it belongs in JSON
 
 	kind   *kinds.Kind
@@ -64,7 +67,12 @@ func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
 	version, link := m.GetResourceVersion(), m.GetSelfLink()
 	m.SetResourceVersion("")
 	m.SetSelfLink("")
-	data, err := json.Marshal(obj)
+	var data []byte
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		data, err = encodeUntyped(u)
+	} else {
+		data, err = json.Marshal(obj)
+	}
 	m.SetResourceVersion(version)
 	m.SetSelfLink(link)
 	if err != nil {
@@ -82,7 +90,8 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 			e.Namespace, e.Name = key[:i], key[i+1:]
 		}
 	}
-	if obj == nil {
+	decoded := obj != nil
+	if !decoded {
 		var err error
 		if obj, err = decode(k, data); err != nil {
 			return nil, fmt.Errorf("decode the %s %s: %w", k.GVK.Kind, key, err)
@@ -92,11 +101,12 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata of the %s %s: %w", k.GVK.Kind, key, err)
 	}
-	if m.GetResourceVersion() != "" || !e.locate() {
+	if m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded {
 		// Written by somebody else: laid out anew, so that the splice has its place.
 		if e.JSON, err = Encode(k, obj); err != nil {
 			return nil, err
 		}
+		e.Stale = !bytes.Equal(e.JSON, data)
 		if !e.locate() {
 			return nil, fmt.Errorf("the %s %s has no metadata", k.GVK.Kind, key)
 		}
@@ -138,6 +148,27 @@ func version(revision int64) string {
 	return strconv.FormatInt(revision, 10)
 }
 
+// encodeUntyped lays an object out as typed ones are: kind and metadata come first.
+func encodeUntyped(u *unstructured.Unstructured) ([]byte, error) {
+	rest := maps.Clone(u.Object)
+	for _, name := range []string{"kind", "apiVersion", "metadata"} {
+		delete(rest, name)
+	}
+	tail, err := json.Marshal(rest)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := json.Marshal(u.Object["metadata"])
+	if err != nil {
+		return nil, err
+	}
+	data := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s`, u.GetKind(), u.GetAPIVersion(), metadata)
+	if len(rest) > 0 {
+		data = append(data, ',')
+	}
+	return append(data, tail[1:]...), nil
+}
+
 // intern lets equal labels share their memory.
 func intern(set map[string]string) labels.Set {
 	if len(set) == 0 {
@@ -152,7 +183,14 @@ func intern(set map[string]string) labels.Set {
 
 func decode(k *kinds.Kind, data []byte) (runtime.Object, error) {
 	obj := k.New()
-	return obj, json.Unmarshal(data, obj)
+	if err := json.Unmarshal(data, obj); err != nil || k.Untyped == nil {
+		return obj, err
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		u.SetGroupVersionKind(k.GVK)
+		k.Untyped.Read(u)
+	}
+	return obj, nil
 }
 
 // AppendJSON appends the object's JSON with its resource version, which is left out

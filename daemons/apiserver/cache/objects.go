@@ -13,7 +13,7 @@ func (c *Cache) Objects() api.Objects { return view{c} }
 type view struct{ c *Cache }
 
 func (v view) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
-	r := v.c.byName[resource]
+	r := v.c.Resource(resource)
 	if r == nil {
 		return nil, false
 	}
@@ -28,7 +28,7 @@ func (v view) Get(resource schema.GroupResource, namespace, name string) (runtim
 }
 
 func (v view) List(resource schema.GroupResource, namespace string) []runtime.Object {
-	r := v.c.byName[resource]
+	r := v.c.Resource(resource)
 	if r == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (v view) List(resource schema.GroupResource, namespace string) []runtime.Ob
 }
 
 func (v view) Revision(resource schema.GroupResource) int64 {
-	if r := v.c.byName[resource]; r != nil {
+	if r := v.c.Resource(resource); r != nil {
 		return r.Revision()
 	}
 	return 0

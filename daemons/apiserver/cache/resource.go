@@ -25,6 +25,13 @@ type Resource struct {
 	index  []*btree.BTreeG[*Entry] // one for each of Kind.IndexedFields
 	log    *eventLog
 	topics topics
+
+	// What follows belongs to the cache's feed. next is what will take this one's
+	// place; while that is filling, it keeps what happens for later.
+	next    *Resource
+	filling bool
+	held    []change
+	floor   int64 // changes up to this revision are in what it was filled with
 }
 
 func newResource(k *kinds.Kind) *Resource {
@@ -51,6 +58,7 @@ func byField(name string) btree.LessFunc[*Entry] {
 func (r *Resource) reset(entries []*Entry, revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.held, r.floor = nil, revision
 	r.tree = btree.NewG(32, byKey)
 	r.index = nil
 	for _, name := range r.Kind.IndexedFields {
@@ -73,6 +81,13 @@ func (r *Resource) reset(entries []*Entry, revision int64) {
 
 // apply takes in the changes of one or more whole revisions, in order.
 func (r *Resource) apply(changes []change) {
+	if r.filling {
+		r.held = append(r.held, changes...)
+		return
+	}
+	for len(changes) > 0 && changes[0].revision <= r.floor {
+		changes = changes[1:]
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	events := make([]*Event, 0, len(changes))
@@ -107,6 +122,14 @@ func (r *Resource) apply(changes []change) {
 	r.log.append(events, logSize, 0)
 	r.topics.append(r, events)
 	r.publish(events[len(events)-1].Revision)
+}
+
+// end tells everybody who watches that this cache will not be kept current any more.
+func (r *Resource) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log.end()
+	r.topics.end()
 }
 
 func (r *Resource) publish(revision int64) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"clusterctl/daemons/kinds"
 )
@@ -147,7 +148,15 @@ func gather(list []*kinds.Kind) (map[string]*group, []string) {
 		}
 		g.versions[i].add(gvk, resource, k)
 	}
+	declared := map[string]bool{}
 	for _, k := range list {
+		if k.Untyped != nil {
+			declared[k.GVK.Group] = true
+			for _, version := range k.Untyped.Versions {
+				add(schema.GroupVersionKind{Group: k.GVK.Group, Version: version, Kind: k.GVK.Kind}, k.Resource, k)
+			}
+			continue
+		}
 		add(k.GVK, k.Resource, k)
 		for _, a := range k.Aliases {
 			resource := a.Resource
@@ -156,6 +165,10 @@ func gather(list []*kinds.Kind) (map[string]*group, []string) {
 			}
 			add(a.GVK, resource, k)
 		}
+	}
+	// Several definitions make up a group: its versions are in the order of their names.
+	for name := range declared {
+		slices.SortFunc(groups[name].versions, func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) })
 	}
 	return groups, order
 }

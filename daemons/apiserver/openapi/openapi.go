@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,6 +27,7 @@ type Handler struct {
 	v2proto func() (document, error)
 	index   func() (document, error)
 	v3      map[string]func() (document, error) // by path after /openapi/v3/
+	all     []resource
 }
 
 type document struct {
@@ -46,15 +49,30 @@ func hashed(data []byte) document {
 }
 
 // New returns the documents of a list of kinds.
-func New(list []*kinds.Kind) *Handler {
-	all := resources(list)
-	h := &Handler{v3: map[string]func() (document, error){}}
+func New(list []*kinds.Kind) *Handler { return (&Handler{}).With(list) }
+
+// With returns the documents of further kinds beside those that there are. What is the
+// same in both is shared.
+func (was *Handler) With(list []*kinds.Kind) *Handler {
+	more := resources(list)
+	all := slices.Concat(was.all, more)
+	h := &Handler{v3: maps.Clone(was.v3), all: all}
+	if h.v3 == nil {
+		h.v3 = map[string]func() (document, error){}
+	}
+	fresh := map[schema.GroupVersion]bool{}
+	for _, r := range more {
+		fresh[r.gvk.GroupVersion()] = true
+	}
 	byVersion := map[schema.GroupVersion][]resource{}
 	for _, r := range all {
 		gv := r.gvk.GroupVersion()
 		byVersion[gv] = append(byVersion[gv], r)
 	}
 	for gv, some := range byVersion {
+		if !fresh[gv] {
+			continue
+		}
 		h.v3[strings.TrimPrefix(base(gv), "/")] = sync.OnceValues(func() (document, error) { return version3(some) })
 	}
 	h.v2 = sync.OnceValues(func() (document, error) { return version2(all) })
@@ -81,6 +99,9 @@ func version3(list []resource) (document, error) {
 	s.register(list)
 	paths := object{}
 	for _, r := range list {
+		if err := s.declare(r); err != nil {
+			return document{}, err
+		}
 		s.paths(paths, r)
 	}
 	return finish(object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": s.all}})
@@ -91,6 +112,9 @@ func version2(list []resource) (document, error) {
 	s.register(list)
 	paths := object{}
 	for _, r := range list {
+		if err := s.declare(r); err != nil {
+			return document{}, err
+		}
 		s.paths(paths, r)
 	}
 	return finish(object{"swagger": "2.0", "info": info, "paths": paths, "definitions": s.all})

@@ -22,6 +22,12 @@ type resource struct {
 func resources(list []*kinds.Kind) []resource {
 	var out []resource
 	for _, k := range list {
+		if k.Untyped != nil {
+			for _, version := range k.Untyped.Versions {
+				out = append(out, resource{kind: k, gvk: schema.GroupVersionKind{Group: k.GVK.Group, Version: version, Kind: k.GVK.Kind}, name: k.Resource})
+			}
+			continue
+		}
 		r := resource{kind: k, gvk: k.GVK, name: k.Resource, obj: k.New()}
 		if k.NewList != nil && (!k.Virtual || slices.Contains(k.Verbs, "list")) {
 			r.list = k.NewList()
@@ -51,6 +57,9 @@ func base(gv schema.GroupVersion) string {
 // register makes the schemas know which kinds their types are.
 func (s *schemas) register(list []resource) {
 	for _, r := range list {
+		if r.kind.Untyped != nil {
+			continue
+		}
 		s.kinds[typeOf(r.obj)] = append(s.kinds[typeOf(r.obj)], r.gvk)
 		if r.list != nil {
 			gvk := r.gvk
@@ -64,11 +73,7 @@ func typeOf(obj runtime.Object) reflect.Type { return reflect.TypeOf(obj).Elem()
 
 // paths adds the operations of a resource.
 func (s *schemas) paths(to object, r resource) {
-	ref := s.prefix + s.define(typeOf(r.obj))
-	listRef := ref
-	if r.list != nil {
-		listRef = s.prefix + s.define(typeOf(r.list))
-	}
+	ref, listRef := s.models(r)
 	prefix := base(r.gvk.GroupVersion())
 	collection := prefix + "/" + r.name
 	var shared []object
@@ -177,6 +182,9 @@ func (s *schemas) operation(o operation, r resource, ref, answer string) object 
 			if o.verb == "patch" {
 				body = object{}
 				for _, kind := range []string{"application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"} {
+					if r.kind.Untyped != nil && kind == "application/strategic-merge-patch+json" {
+						continue
+					}
 					body[kind] = object{"schema": object{"type": "object"}}
 				}
 			}

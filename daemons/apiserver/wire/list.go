@@ -180,5 +180,8 @@ func (m Media) streamProtobuf(out *bufio.Writer, s Served, l List) error {
 func (s Served) ListKind() schema.GroupVersionKind {
 	gvk := s.Version()
 	gvk.Kind += "List"
+	if s.Untyped != nil { // a definition names its lists
+		gvk.Kind = s.NewList().GetObjectKind().GroupVersionKind().Kind
+	}
 	return gvk
 }

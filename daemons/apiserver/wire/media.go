@@ -38,8 +38,9 @@ var types = [...]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtim
 // ContentType is the answer's header.
 func (m Media) ContentType() string { return types[m.Format] }
 
-// Negotiate finds the first media type of the Accept header that can be sent.
-func Negotiate(r *http.Request) (Media, error) {
+// Negotiate finds the first media type of the Accept header that can be sent. Whole
+// objects of kinds without a protobuf form cannot be sent in it.
+func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 	pretty := r.URL.Query().Get("pretty")
 	m := Media{Pretty: pretty == "true" || pretty == "1"}
 	accept := r.Header.Values("Accept")
@@ -54,7 +55,7 @@ func Negotiate(r *http.Request) (Media, error) {
 		if err != nil {
 			continue
 		}
-		if found, ok := m.offer(kind, params); ok {
+		if found, ok := m.offer(kind, params); ok && (protobuf || found.Format != Protobuf || found.As != "") {
 			return found, nil
 		}
 	}

@@ -74,13 +74,18 @@ func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 	if s.Alias == nil {
 		return e.AppendJSON(to), nil
 	}
-	data, err := e.Made(cache.AliasJSON, func(e *cache.Entry) ([]byte, error) {
+	view := func(e *cache.Entry) ([]byte, error) {
 		obj, err := s.View(e.Object())
 		if err != nil {
 			return nil, err
 		}
 		return json.Marshal(obj)
-	})
+	}
+	if s.Alias != &s.Aliases[0] { // one is shared; kinds with more are rare
+		data, err := view(e)
+		return append(to, data...), err
+	}
+	data, err := e.Made(cache.AliasJSON, view)
 	return append(to, data...), err
 }
 
@@ -114,6 +119,8 @@ func partial(e *cache.Entry) *metav1.PartialObjectMetadata {
 		if meta, ok := m.GetObjectMeta().(*metav1.ObjectMeta); ok {
 			p.ObjectMeta = *meta
 		}
+	} else if err := json.Unmarshal(e.AppendMetadata(nil), &p.ObjectMeta); err != nil {
+		p.Namespace, p.Name = e.Namespace, e.Name // it was read when the entry was made
 	}
 	return p
 }

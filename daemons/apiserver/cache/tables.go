@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/kinds"
+)
+
+// tables are where resources are found. They never change under a reader: kinds that
+// come and go make new ones.
+type tables struct {
+	byKey  map[string]*Resource // by storage key
+	byName map[schema.GroupResource]*Resource
+}
+
+// Add fills the cache of a further kind and lets it be found, in place of one of the
+// same name, whose watchers are told to list again.
+func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
+	r := newResource(k)
+	r.filling = true
+	key := StorageKey(k)
+	c.feed.Lock()
+	old := c.tables.Load().byKey[key]
+	if old != nil {
+		old.next = r
+	} else {
+		c.change(func(t *tables) { t.byKey[key] = r })
+	}
+	c.feed.Unlock()
+
+	entries, revision, err := c.read(ctx, r, key)
+
+	c.feed.Lock()
+	defer c.feed.Unlock()
+	if old != nil {
+		old.next = nil
+	}
+	if err != nil {
+		if old == nil {
+			c.change(func(t *tables) { delete(t.byKey, key) })
+		}
+		return fmt.Errorf("read the %s that are stored: %w", k.GR(), err)
+	}
+	held := r.held
+	if r.floor < revision { // otherwise everything was loaded anew meanwhile
+		r.reset(entries, revision)
+	}
+	r.filling, r.held = false, nil
+	r.apply(held)
+	c.change(func(t *tables) { t.byKey[key], t.byName[k.GR()] = r, r })
+	if old != nil {
+		old.end()
+	}
+	return nil
+}
+
+// Drop forgets a kind.
+func (c *Cache) Drop(k *kinds.Kind) {
+	c.feed.Lock()
+	defer c.feed.Unlock()
+	r := c.tables.Load().byName[k.GR()]
+	if r == nil {
+		return
+	}
+	c.change(func(t *tables) {
+		delete(t.byKey, StorageKey(k))
+		delete(t.byName, k.GR())
+	})
+	r.end()
+}
+
+// change puts new tables in the place of the old ones. The feed is held.
+func (c *Cache) change(f func(*tables)) {
+	was := c.tables.Load()
+	t := &tables{byKey: maps.Clone(was.byKey), byName: maps.Clone(was.byName)}
+	f(t)
+	c.tables.Store(t)
+}
+
+// read ranges over what the store holds of one kind, once.
+func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*Entry, revision int64, err error) {
+	prefix, after := c.prefix+key+"/", ""
+	for more := true; more; {
+		call, cancel := context.WithTimeout(ctx, time.Minute)
+		kvs, at, further, err := c.store.Range(call, prefix, after, revision, page)
+		cancel()
+		if err != nil {
+			return nil, 0, err
+		}
+		revision, more = at, further
+		for _, kv := range kvs {
+			after = kv.Key
+			e, err := NewEntry(r.Kind, kv.Key[len(prefix):], kv.Value, kv.Revision, nil)
+			if err != nil {
+				c.log.Error("left out what cannot be decoded", "key", kv.Key, "err", err)
+				continue
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, revision, nil
+}

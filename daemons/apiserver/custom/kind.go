@@ -1,0 +1,249 @@
+// Package custom turns CustomResourceDefinitions into kinds: it decides which names a
+// definition may have, and makes of its schemas how objects are read, checked, shown
+// and described. Serving and storing them is left to the API server.
+package custom
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"clusterctl/daemons/kinds"
+)
+
+// Kind returns what a definition whose names are accepted declares. The kind's own
+// version is the stored one; the others are its aliases.
+func Kind(d *apiextensionsv1.CustomResourceDefinition) (*kinds.Kind, error) {
+	names := d.Status.AcceptedNames
+	versions := map[string]*version{}
+	var stored *version
+	for i := range d.Spec.Versions {
+		v, err := newVersion(d, &d.Spec.Versions[i])
+		if err != nil {
+			return nil, fmt.Errorf("version %s of %s: %w", d.Spec.Versions[i].Name, d.Name, err)
+		}
+		versions[v.gvk.Version] = v
+		if v.spec.Storage {
+			stored = v
+		}
+	}
+	if stored == nil {
+		return nil, fmt.Errorf("no version of %s is stored", d.Name)
+	}
+	columns, row := printed(stored.spec.AdditionalPrinterColumns)
+	k := &kinds.Kind{
+		GVK: stored.gvk, Resource: names.Plural, Singular: names.Singular,
+		ShortNames: names.ShortNames, Categories: names.Categories,
+		Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		StorageKey: d.Spec.Group + "/" + names.Plural,
+		New:        empty(stored.gvk), NewList: empty(stored.gvk.GroupVersion().WithKind(names.ListKind)),
+		HasGeneration: true,
+		Default:       does(stored.fill),
+		Validate:      func(obj runtime.Object) field.ErrorList { return stored.check(obj, nil, false) },
+		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList {
+			return stored.check(obj, old, false)
+		},
+		Warnings: finalizerDoubts,
+		Fields:   selectable(d), Columns: columns, Row: row,
+		Untyped: &kinds.Untyped{
+			Versions: served(d),
+			Accept: func(name string, u *unstructured.Unstructured) ([]string, error) {
+				if v := versions[name]; v != nil {
+					return v.accept(u)
+				}
+				return nil, fmt.Errorf("version %s is not declared", name)
+			},
+			Read: stored.read,
+			Schema: func(name string, v3 bool) (map[string]any, error) {
+				if v := versions[name]; v != nil {
+					return v.describe(v3)
+				}
+				return nil, fmt.Errorf("version %s is not declared", name)
+			},
+			Closed: d.DeletionTimestamp != nil,
+		},
+	}
+	if sub := stored.spec.Subresources; sub != nil {
+		if sub.Status != nil {
+			k.Status = statusOf(stored)
+			k.PrepareCreate = does(func(u *unstructured.Unstructured) { delete(u.Object, "status") })
+		}
+		if sub.Scale != nil {
+			k.Scale = scaleOf(sub.Scale)
+		}
+	}
+	for i := range d.Spec.Versions {
+		if v := versions[d.Spec.Versions[i].Name]; v != stored && v.spec.Served {
+			k.Aliases = append(k.Aliases, alias(v, stored))
+		}
+	}
+	return k, nil
+}
+
+// served returns the versions that are served, the preferred one first: as their names
+// tell their stability and age.
+func served(d *apiextensionsv1.CustomResourceDefinition) []string {
+	var out []string
+	for _, v := range d.Spec.Versions {
+		if v.Served {
+			out = append(out, v.Name)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return apiversion.CompareKubeAwareVersionStrings(b, a) })
+	return out
+}
+
+// alias is another version of the stored one: nothing but its name and its schema
+// differ.
+func alias(v, stored *version) kinds.Alias {
+	columns, row := printed(v.spec.AdditionalPrinterColumns)
+	view := func(obj runtime.Object) runtime.Object {
+		u, ok := obj.DeepCopyObject().(*unstructured.Unstructured)
+		if !ok {
+			return obj
+		}
+		v.read(u)
+		return u
+	}
+	return kinds.Alias{
+		GVK: v.gvk, New: empty(v.gvk), NewList: empty(v.gvk.GroupVersion().WithKind(v.gvk.Kind + "List")),
+		FromHub: func(hub runtime.Object) (runtime.Object, error) { return view(hub), nil },
+		ToHub: func(obj runtime.Object) (runtime.Object, error) {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				u.SetGroupVersionKind(stored.gvk)
+				stored.prune(u)
+			}
+			return obj, nil
+		},
+		Checks: func(obj, old runtime.Object, status bool) field.ErrorList {
+			if old != nil {
+				old = view(old)
+			}
+			return v.check(view(obj), old, status)
+		},
+		Columns: columns, Row: row,
+	}
+}
+
+func empty(gvk schema.GroupVersionKind) func() runtime.Object {
+	return func() runtime.Object {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(gvk)
+		return u
+	}
+}
+
+func does(f func(*unstructured.Unstructured)) func(runtime.Object) {
+	return func(obj runtime.Object) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			f(u)
+		}
+	}
+}
+
+// statusOf is the status subresource: it changes the status and nothing else.
+func statusOf(stored *version) *kinds.Status {
+	return &kinds.Status{
+		KeepsMeta: true,
+		Copy: func(to, from runtime.Object) {
+			t, ok := to.(*unstructured.Unstructured)
+			f, also := from.(*unstructured.Unstructured)
+			if !ok || !also {
+				return
+			}
+			if status, there := f.Object["status"]; there {
+				t.Object["status"] = runtime.DeepCopyJSONValue(status)
+			} else {
+				delete(t.Object, "status")
+			}
+		},
+		Validate: func(obj, old runtime.Object) field.ErrorList { return stored.check(obj, old, true) },
+	}
+}
+
+// scaleOf reads and sets replicas at the paths that a definition names, which are
+// fields joined by dots.
+func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
+	number := func(u *unstructured.Unstructured, path string) int32 {
+		v, _, err := unstructured.NestedInt64(u.Object, at(path)...)
+		if err != nil {
+			return 0
+		}
+		return int32(v)
+	}
+	return &kinds.Scale{
+		Get: func(obj runtime.Object) (spec, status int32, selector string) {
+			u, ok := obj.(*unstructured.Unstructured)
+			if !ok {
+				return 0, 0, ""
+			}
+			if s.LabelSelectorPath != nil && *s.LabelSelectorPath != "" {
+				selector, _, _ = unstructured.NestedString(u.Object, at(*s.LabelSelectorPath)...)
+			}
+			return number(u, s.SpecReplicasPath), number(u, s.StatusReplicasPath), selector
+		},
+		Set: func(obj runtime.Object, replicas int32) {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				// What stands in the way was refused when the object was written.
+				_ = unstructured.SetNestedField(u.Object, int64(replicas), at(s.SpecReplicasPath)...)
+			}
+		},
+	}
+}
+
+func at(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// selectable are the fields that any version lets clients select by.
+func selectable(d *apiextensionsv1.CustomResourceDefinition) func(runtime.Object) fields.Set {
+	paths := map[string][]string{}
+	for _, v := range d.Spec.Versions {
+		for _, f := range v.SelectableFields {
+			paths[strings.TrimPrefix(f.JSONPath, ".")] = at(f.JSONPath)
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	return func(obj runtime.Object) fields.Set {
+		set := fields.Set{}
+		u, ok := obj.(*unstructured.Unstructured)
+		for name, path := range paths {
+			set[name] = ""
+			if !ok {
+				continue
+			}
+			if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found && value != nil {
+				set[name] = fmt.Sprint(value)
+			}
+		}
+		return set
+	}
+}
+
+// finalizerDoubts warns of finalizers whose names others may have as well.
+func finalizerDoubts(obj runtime.Object) []string {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, f := range u.GetFinalizers() {
+		switch f {
+		case metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, "kubernetes":
+			continue
+		}
+		if !strings.Contains(f, "/") {
+			out = append(out, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", f))
+		}
+	}
+	return out
+}

@@ -1,0 +1,216 @@
+package custom
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	openapiv2 "k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+)
+
+// version is one version of a definition with what its schema says.
+type version struct {
+	spec     *apiextensionsv1.CustomResourceDefinitionVersion
+	gvk      schema.GroupVersionKind
+	preserve bool // of unknown fields, everywhere
+	shape    *structural.Structural
+	schema   validation.SchemaValidator
+	status   validation.SchemaValidator // nil: the schema has no status
+	// rules are compiled when first needed; nil where there are none.
+	rules func() *cel.Validator
+}
+
+func newVersion(d *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.CustomResourceDefinitionVersion) (*version, error) {
+	v := &version{
+		spec: spec, preserve: d.Spec.PreserveUnknownFields,
+		gvk: schema.GroupVersionKind{Group: d.Spec.Group, Version: spec.Name, Kind: d.Status.AcceptedNames.Kind},
+	}
+	if spec.Schema == nil || spec.Schema.OpenAPIV3Schema == nil {
+		return nil, fmt.Errorf("it has no schema")
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(spec.Schema.OpenAPIV3Schema.DeepCopy(), props, nil); err != nil {
+		return nil, fmt.Errorf("read the schema: %w", err)
+	}
+	var err error
+	if v.shape, err = structural.NewStructural(props); err != nil {
+		return nil, fmt.Errorf("read the schema: %w", err)
+	}
+	if err := defaulting.PruneDefaults(v.shape); err != nil {
+		return nil, fmt.Errorf("read the schema's defaults: %w", err)
+	}
+	if v.schema, _, err = validation.NewSchemaValidator(props); err != nil {
+		return nil, fmt.Errorf("read the schema: %w", err)
+	}
+	if status, ok := props.Properties["status"]; ok {
+		if v.status, _, err = validation.NewSchemaValidator(&status); err != nil {
+			return nil, fmt.Errorf("read the status's schema: %w", err)
+		}
+	}
+	v.rules = sync.OnceValue(func() *cel.Validator { return cel.NewValidator(v.shape, true, celconfig.PerCallLimit) })
+	return v, nil
+}
+
+// accept brings what a client sent into shape and returns the fields that it dropped.
+func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err error) {
+	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		if err := objectmeta.SetObjectMeta(u.Object, m); err != nil {
+			return nil, err
+		}
+	}
+	wrong, inner := objectmeta.CoerceWithOptions(nil, u.Object, v.shape, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	if wrong != nil {
+		return nil, wrong
+	}
+	unknown = append(odd, inner...)
+	if !v.preserve {
+		unknown = append(unknown, pruning.PruneWithOptions(u.Object, v.shape, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	}
+	v.fill(u)
+	return unknown, nil
+}
+
+func (v *version) prune(u *unstructured.Unstructured) {
+	if !v.preserve {
+		pruning.Prune(u.Object, v.shape, true)
+	}
+}
+
+// fill puts defaults where nothing is, or a null that may not be.
+func (v *version) fill(u *unstructured.Unstructured) {
+	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.shape)
+	defaulting.Default(u.Object, v.shape)
+}
+
+// read turns an object of any version into this one.
+func (v *version) read(u *unstructured.Unstructured) {
+	u.SetGroupVersionKind(v.gvk)
+	// What is malformed is dropped: the object must stay readable.
+	if m, found, err := objectmeta.GetObjectMeta(u.Object, true); err == nil && found {
+		_ = objectmeta.SetObjectMeta(u.Object, m) // as above
+	}
+	_ = objectmeta.Coerce(nil, u.Object, v.shape, false, true) // as above
+	v.prune(u)
+	v.fill(u)
+}
+
+// check returns what is wrong with an object, or with its status alone; old is nil for
+// a new one. What was wrong already and has not changed may stay.
+func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorList {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return field.ErrorList{field.InternalError(nil, fmt.Errorf("a %T is not unstructured", obj))}
+	}
+	ctx := context.Background()
+	was, _ := old.(*unstructured.Unstructured)
+	var errs field.ErrorList
+	var celOptions []cel.Option
+	var before any
+	if was == nil {
+		errs = validation.ValidateCustomResource(nil, u.Object, v.schema)
+	} else {
+		correlated := common.NewCorrelatedObject(u.Object, was.Object, &model.Structural{Structural: v.shape})
+		celOptions = append(celOptions, cel.WithRatcheting(correlated))
+		before = was.Object
+		if !statusOnly {
+			errs = validation.ValidateCustomResourceUpdate(nil, u.Object, was.Object, v.schema, validation.WithRatcheting(correlated))
+		} else if status, there := u.Object["status"]; there && v.status != nil {
+			errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, was.Object["status"], v.status, validation.WithRatcheting(correlated.Key("status")))
+		}
+	}
+	errs = append(errs, v.checkScale(u)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, v.shape, false)...)
+	if was == nil || len(listtype.ValidateListSetsAndMaps(nil, v.shape, was.Object)) == 0 {
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, v.shape, u.Object)...)
+	}
+	rules := v.rules()
+	if rules == nil {
+		return errs
+	}
+	if blocks(errs) {
+		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+	}
+	broken, _ := rules.Validate(ctx, nil, v.shape, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
+	return append(errs, broken...)
+}
+
+// blocks says whether rules could stumble over what is wrong already.
+func blocks(errs field.ErrorList) bool {
+	for _, e := range errs {
+		switch e.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return true
+		}
+	}
+	return false
+}
+
+// checkScale refuses replicas that are no number of replicas.
+func (v *version) checkScale(u *unstructured.Unstructured) field.ErrorList {
+	if v.spec.Subresources == nil || v.spec.Subresources.Scale == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	s := v.spec.Subresources.Scale
+	for _, path := range []string{s.SpecReplicasPath, s.StatusReplicasPath} {
+		n, _, err := unstructured.NestedInt64(u.Object, at(path)...)
+		where := field.NewPath(path)
+		switch {
+		case err != nil:
+			errs = append(errs, field.Invalid(where, n, err.Error()))
+		case n < 0:
+			errs = append(errs, field.Invalid(where, n, "should be a non-negative integer"))
+		case n > 1<<31-1:
+			errs = append(errs, field.Invalid(where, n, "should be less than or equal to 2147483647"))
+		}
+	}
+	return errs
+}
+
+// describe returns the schema as OpenAPI tells it, which clients can read: version 2
+// knows less.
+func (v *version) describe(v3 bool) (map[string]any, error) {
+	shape := v.shape
+	if !v3 {
+		shape = openapiv2.ToStructuralOpenAPIV2(shape)
+	}
+	data, err := json.Marshal(shape.ToKubeOpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("encode the schema of %s: %w", v.gvk, err)
+	}
+	out := map[string]any{}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("encode the schema of %s: %w", v.gvk, err)
+	}
+	if v.preserve || v.shape.XPreserveUnknownFields && !v3 {
+		return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}, nil
+	}
+	properties, _ := out["properties"].(map[string]any)
+	out["properties"] = maps.Clone(properties)
+	if properties == nil {
+		out["properties"] = map[string]any{}
+	}
+	return out, nil
+}

@@ -1,0 +1,244 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/custom"
+	"clusterctl/daemons/kinds"
+)
+
+var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
+// extension is a kind that is served because a definition says so.
+type extension struct {
+	definition *apiextensionsv1.CustomResourceDefinition // as it was
+	kind       *kinds.Kind
+}
+
+// extend serves what definitions in the cluster declare, until ctx ends. The server is
+// not ready before it has seen all of them once.
+func (s *Server) extend(ctx context.Context) error {
+	crds := s.cache.Resource(definitions.GroupResource())
+	if crds == nil {
+		return nil // not served
+	}
+	var seen atomic.Bool
+	s.o.Env.Health.Ready("crd-informer-synced", func() error {
+		if seen.Load() {
+			return nil
+		}
+		return errors.New("the definitions of custom resources are not served yet")
+	})
+	if err := s.cache.WaitFor(ctx, 1); err != nil {
+		return nil // ctx ended
+	}
+	serving := map[string]extension{}
+	const first, most = 100 * time.Millisecond, 5 * time.Second
+	for pause := first; ctx.Err() == nil; {
+		snapshot := crds.Snapshot()
+		cursor, err := crds.Watch(cache.Topic{}, snapshot.Revision)
+		if err != nil {
+			continue // loaded anew meanwhile
+		}
+		more, err := s.follow(ctx, snapshot, serving)
+		var retry <-chan time.Time
+		if err == nil {
+			seen.Store(true)
+			pause = first
+		} else if ctx.Err() == nil {
+			s.log.Warn("serving what definitions declare", "err", err)
+		}
+		if err != nil || more {
+			retry = time.After(pause)
+			pause = min(2*pause, most)
+		}
+		events, wake, err := cursor.Next()
+		if err == nil && len(events) == 0 {
+			select {
+			case <-ctx.Done():
+			case <-wake:
+			case <-retry:
+			}
+		}
+		cursor.Close()
+	}
+	return nil
+}
+
+// follow makes what is served that what a snapshot of definitions declares. more says
+// that something is under way that must be looked at again.
+func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving map[string]extension) (more bool, err error) {
+	var all []*apiextensionsv1.CustomResourceDefinition
+	snapshot.Ascend("", "", func(e *cache.Entry) bool {
+		if d, ok := e.Object().(*apiextensionsv1.CustomResourceDefinition); ok {
+			all = append(all, d)
+		}
+		return true
+	})
+	var failed []error
+	wanted, changed := map[string]bool{}, false
+	for _, d := range all {
+		status := custom.Judge(d, all, s.o.Now())
+		if !equality.Semantic.DeepEqual(status, d.Status) {
+			// What is accepted is served when it is written: then all servers know it.
+			if err := s.judge(ctx, d, status); err != nil {
+				failed = append(failed, err)
+			}
+			wanted[d.Name] = serving[d.Name].kind != nil
+			continue
+		}
+		if !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+			continue
+		}
+		wanted[d.Name] = true
+		if was, ok := serving[d.Name]; !ok || differs(was.definition, d) {
+			if err := s.begin(ctx, d, was, serving); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			changed = true
+		}
+	}
+	for name, was := range serving {
+		if wanted[name] {
+			continue
+		}
+		s.cache.Drop(was.kind)
+		s.fields.forget(was.kind)
+		delete(serving, name)
+		changed = true
+	}
+	if changed {
+		s.serveKinds(sorted(serving))
+	}
+	for _, d := range all {
+		if d.DeletionTimestamp == nil || !slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+			continue
+		}
+		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Closed || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+			left, err := s.clean(ctx, d, was.kind)
+			more = more || left
+			if err != nil {
+				failed = append(failed, err)
+			}
+		}
+	}
+	return more, errors.Join(failed...)
+}
+
+// differs says whether two states of a definition declare different things.
+func differs(a, b *apiextensionsv1.CustomResourceDefinition) bool {
+	return a.UID != b.UID || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
+		!equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
+}
+
+// begin serves what a definition declares, in place of what it declared before.
+func (s *Server) begin(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, was extension, serving map[string]extension) error {
+	k, err := custom.Kind(d)
+	if err != nil {
+		return err
+	}
+	for _, builtin := range s.o.Kinds {
+		if builtin.GR() == k.GR() {
+			return fmt.Errorf("the definition %s declares what is served already", d.Name)
+		}
+	}
+	if err := s.cache.Add(ctx, k); err != nil {
+		return err
+	}
+	if was.kind != nil {
+		s.fields.forget(was.kind)
+	}
+	serving[d.Name] = extension{d, k}
+	return nil
+}
+
+// sorted returns kinds in the order of their groups and names.
+func sorted(serving map[string]extension) []*kinds.Kind {
+	var list []*kinds.Kind
+	for _, e := range serving {
+		list = append(list, e.kind)
+	}
+	slices.SortFunc(list, func(a, b *kinds.Kind) int {
+		return strings.Compare(a.GVK.Group+"/"+a.Resource, b.GVK.Group+"/"+b.Resource)
+	})
+	return list
+}
+
+// judge writes what became of a definition's names.
+func (s *Server) judge(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, status apiextensionsv1.CustomResourceDefinitionStatus) error {
+	q := s.internal(ctx, definitions, "", d.Name)
+	q.Subresource = "status"
+	w := &write{s: s, q: q, manager: manager, subresource: "status"}
+	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok || now.ResourceVersion != d.ResourceVersion {
+			return live, nil // what was judged is the past
+		}
+		next := now.DeepCopy()
+		next.Status = status
+		return next, nil
+	})
+	if err != nil {
+		return fmt.Errorf("write the status of the definition %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// clean deletes the objects of a definition on its way out, and lets it go when there
+// are none. left says that some are held by others.
+func (s *Server) clean(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, k *kinds.Kind) (left bool, err error) {
+	if k != nil {
+		q := s.internal(ctx, k.GVR(), "", "")
+		q.served.Kind, q.cache = k, s.cache.Resource(k.GR())
+		if _, err := s.cache.Current(ctx); err != nil {
+			return true, err
+		}
+		var all []*cache.Entry
+		q.cache.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+			all = append(all, e)
+			return true
+		})
+		for _, e := range all {
+			one := *q
+			one.Namespace, one.Name = e.Namespace, e.Name
+			_, gone, err := s.remove(ctx, &one, e.Key, &metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return true, fmt.Errorf("delete %s %s for its definition is going: %w", k.GR(), e.Key, err)
+			}
+			left = left || err == nil && !gone
+		}
+	}
+	if left {
+		return true, nil
+	}
+	q := s.internal(ctx, definitions, "", d.Name)
+	w := &write{s: s, q: q, manager: manager}
+	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok || now.UID != d.UID {
+			return nil, apierrors.NewNotFound(definitions.GroupResource(), d.Name)
+		}
+		next := now.DeepCopy()
+		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
+		return next, nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return true, fmt.Errorf("let the definition %s go: %w", d.Name, err)
+	}
+	return false, nil
+}

@@ -1,0 +1,106 @@
+package kinds
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// customResourceDefinitions declare further kinds; the API server serves these once
+// their names are accepted.
+func customResourceDefinitions() *Kind {
+	type crd = *apiextensionsv1.CustomResourceDefinition
+	return &Kind{
+		GVK:      apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
+		Resource: "customresourcedefinitions", Singular: "customresourcedefinition",
+		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+		// Names hold what lies below the group's, as upstream lays keys.
+		StorageKey: "apiextensions.k8s.io/customresourcedefinitions",
+		New:        made[apiextensionsv1.CustomResourceDefinition](),
+		NewList:    made[apiextensionsv1.CustomResourceDefinitionList](),
+		Default:    does(defaultDefinition),
+		// The objects go before their definition does.
+		Finalizers:    []string{apiextensionsv1.CustomResourceCleanupFinalizer},
+		HasGeneration: true,
+		PrepareCreate: does(func(d crd) {
+			d.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+			recordStored(d)
+		}),
+		PrepareUpdate:  updates(func(d, _ crd) { recordStored(d) }),
+		Validate:       checks(validateDefinition),
+		ValidateUpdate: compares(validateDefinitionUpdate),
+		Status: &Status{
+			Copy: func(to, from runtime.Object) {
+				to.(crd).Status = *from.(crd).Status.DeepCopy()
+			},
+			Validate: compares(func(d, old crd) field.ErrorList {
+				now, was, errs := internalDefinitions(d, old)
+				if len(errs) > 0 {
+					return errs
+				}
+				return validation.ValidateUpdateCustomResourceDefinitionStatus(context.Background(), now, was)
+			}),
+		},
+		Columns: columns("Created At:date"),
+		Row:     row(func(d crd) []any { return []any{d.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")} }),
+	}
+}
+
+func defaultDefinition(d *apiextensionsv1.CustomResourceDefinition) {
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(d)
+	if c := d.Spec.Conversion; c.Webhook != nil && c.Webhook.ClientConfig != nil && c.Webhook.ClientConfig.Service != nil {
+		apiextensionsv1.SetDefaults_ServiceReference(c.Webhook.ClientConfig.Service)
+	}
+}
+
+// recordStored notes the version that objects are stored in from now on. Those of
+// before stay noted: there may be objects of them.
+func recordStored(d *apiextensionsv1.CustomResourceDefinition) {
+	for _, v := range d.Spec.Versions {
+		if v.Storage && !slices.Contains(d.Status.StoredVersions, v.Name) {
+			d.Status.StoredVersions = append(d.Status.StoredVersions, v.Name)
+		}
+	}
+}
+
+func validateDefinition(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	now, _, errs := internalDefinitions(d, d)
+	if len(errs) > 0 {
+		return errs
+	}
+	return append(servable(d), validation.ValidateCustomResourceDefinition(context.Background(), now)...)
+}
+
+func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	now, was, errs := internalDefinitions(d, old)
+	if len(errs) > 0 {
+		return errs
+	}
+	return append(servable(d), validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, was)...)
+}
+
+// servable refuses what this API server cannot do.
+func servable(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+		return field.ErrorList{field.NotSupported(field.NewPath("spec", "conversion", "strategy"), c.Strategy, []apiextensionsv1.ConversionStrategyType{apiextensionsv1.NoneConverter})}
+	}
+	return nil
+}
+
+// internalDefinitions returns definitions in the form that upstream's validation takes.
+func internalDefinitions(d, old *apiextensionsv1.CustomResourceDefinition) (now, was *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
+	now, was = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
+	// A conversion may share memory with what it is made of.
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), now, nil); err != nil {
+		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
+	}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old.DeepCopy(), was, nil); err != nil {
+		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
+	}
+	return now, was, errs
+}
