@@ -178,4 +178,3 @@ func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
 		}
 	}
 }
-

@@ -1,0 +1,161 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestDefinitionsAreCheckedS12(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	for name, c := range map[string]struct{ from, to, want string }{
+		"the name is plural and group": {`"name":"crontabs.stable.example.com"`, `"name":"tabs.stable.example.com"`, "metadata.name"},
+		"one version is stored":        {`"storage":true`, `"storage":false`, "must have exactly one version marked as storage version"},
+		"a schema is required":         {`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{`, `"x":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{`, "openAPIV3Schema: Required value"},
+		"schemas are structural":       {`"image":{"type":"string"}`, `"image":{}`, "type: Required value"},
+		"rules compile":                {`self.replicas <= self.maxReplicas`, `self.replicas <=`, "compilation failed"},
+		"defaults fit":                 {`"default":"busybox"`, `"default":7`, "default: Invalid value"},
+		"no conversion by webhooks":    {`"scope":"Namespaced"`, `"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://localhost/x"}}},"scope":"Namespaced"`, `supported values: \"None\"`},
+		"columns have types":           {`"type":"date","jsonPath"`, `"type":"day","jsonPath"`, "additionalPrinterColumns"},
+	} {
+		code, text := ask(t, cfg, "POST", crdPath, strings.Replace(crontabs, c.from, c.to, 1))
+		if code != 422 || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %d %.700s", name, code, text)
+		}
+	}
+	if code, text := ask(t, cfg, "POST", crdPath+"?fieldValidation=Strict", strings.Replace(crontabs, `"scope"`, `"nope":1,"scope"`, 1)); code != 400 || !strings.Contains(text, `spec.nope`) {
+		t.Errorf("an unknown field: %d %.300s", code, text)
+	}
+	define(t, cfg, crontabs, ctPath)
+	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 ||
+		!strings.Contains(text, `"storedVersions":["v1"]`) || !strings.Contains(text, `"listKind":"CronTabList"`) || !strings.Contains(text, "InitialNamesAccepted") {
+		t.Errorf("established: %d %.3000s", code, text)
+	}
+	// Another one of the group wants the same kind and short name.
+	other := strings.NewReplacer("crontabs", "timetables", `"crontab"`, `"timetable"`).Replace(crontabs)
+	if code, text := ask(t, cfg, "POST", crdPath, other); code != 201 {
+		t.Fatalf("another one: %d %s", code, text)
+	}
+	wait(t, func() error {
+		code, text := ask(t, cfg, "GET", crdPath+"/timetables.stable.example.com", "")
+		if !strings.Contains(text, "ListKindConflict") || !strings.Contains(text, `"reason":"NotAccepted"`) {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+	if code, _ := ask(t, cfg, "GET", "/apis/stable.example.com/v1/timetables", ""); code != 404 {
+		t.Errorf("a kind whose names are taken is served: %d", code)
+	}
+}
+
+func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	define(t, cfg, crontabs, ctPath)
+	held := strings.Replace(crontab("held", ""), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1)
+	for _, obj := range []string{crontab("a", ""), held} {
+		if code, text := ask(t, cfg, "POST", ctPath, obj); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	events := watchLines(ctx, t, cfg, ctPath+"?watch=1")
+	if line := <-events; !strings.Contains(line, "ADDED") {
+		t.Fatalf("watch: %s", line)
+	}
+	<-events
+	if code, text := ask(t, cfg, "DELETE", crdPath+"/crontabs.stable.example.com", ""); code != 200 || !strings.Contains(text, "customresourcecleanup.apiextensions.k8s.io") {
+		t.Fatalf("%d %s", code, text)
+	}
+	wait(t, func() error {
+		if code, _ := ask(t, cfg, "GET", ctPath+"/a", ""); code != 404 {
+			return fmt.Errorf("the object is there: %d", code)
+		}
+		code, text := ask(t, cfg, "POST", ctPath, crontab("late", ""))
+		if code != 405 {
+			return fmt.Errorf("an object of a definition that goes: %d %s", code, text)
+		}
+		return nil
+	})
+	if code, text := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 200 || !strings.Contains(text, "InstanceDeletionInProgress") {
+		t.Errorf("while an object is held: %d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "PATCH", ctPath+"/held", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json"); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	wait(t, func() error {
+		if code, _ := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 404 {
+			return fmt.Errorf("the definition is there: %d", code)
+		}
+		for _, path := range []string{ctPath, "/apis/stable.example.com", "/openapi/v3/apis/stable.example.com/v1"} {
+			if code, _ := ask(t, cfg, "GET", path, ""); code != 404 {
+				return fmt.Errorf("%s: %d", path, code)
+			}
+		}
+		return nil
+	})
+	for range events { // the watch ends
+	}
+	define(t, cfg, crontabs, ctPath)
+	if code, text := ask(t, cfg, "GET", ctPath, ""); code != 200 || !strings.Contains(text, `"items":[]`) {
+		t.Errorf("defined again: %d %s", code, text)
+	}
+}
+
+func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
+	s := stores["memory"](t)
+	cfg := start(t, s, nil)
+	define(t, cfg, crontabs, ctPath)
+	if code, text := ask(t, cfg, "POST", ctPath, crontab("a", "")); code != 201 {
+		t.Fatalf("%d %s", code, text)
+	}
+	patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/suspend","value":{"type":"boolean","default":true}},
+	 {"op":"replace","path":"/spec/versions/0/storage","value":false},{"op":"replace","path":"/spec/versions/1/storage","value":true}]`
+	if code, text := ask(t, cfg, "PATCH", crdPath+"/crontabs.stable.example.com", patch, "Content-Type", "application/json-patch+json"); code != 200 || !strings.Contains(text, `"storedVersions":["v1","v1beta1"]`) {
+		t.Fatalf("%d %s", code, text)
+	}
+	wait(t, func() error {
+		code, text := ask(t, cfg, "GET", ctPath+"/a", "")
+		if code != 200 || !strings.Contains(text, `"suspend":true`) || !strings.Contains(text, `"apiVersion":"stable.example.com/v1"`) {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+	// Another server over the same store serves the same.
+	second := start(t, s, nil)
+	if code, text := ask(t, second, "GET", ctPath+"/a", ""); code != 200 || !strings.Contains(text, `"suspend":true`) {
+		t.Errorf("another server, once ready: %d %s", code, text)
+	}
+}
+
+// watchLines returns the lines of a watch until it ends.
+func watchLines(ctx context.Context, t *testing.T, cfg *rest.Config, path string) <-chan string {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(ctx, "GET", cfg.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Do(r)
+	if err != nil || answer.StatusCode != 200 {
+		t.Fatalf("watch %s: %v, %v", path, answer, err)
+	}
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		defer func() { _ = answer.Body.Close() }() // it was read to its end
+		for scan := bufio.NewScanner(answer.Body); scan.Scan(); {
+			lines <- scan.Text()
+		}
+	}()
+	return lines
+}
