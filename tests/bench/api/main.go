@@ -154,7 +154,7 @@ settings. Where it has no figure, it was not measured.
 - Watches are counted and timed without decoding, from the writer's stamp to the frame's arrival, ten watches per connection.
 - A storm: the server is restarted, then 2,000 informers list and watch at once (half of them a node's pods each), 10 per connection; it has settled when the
   last watch is open. etcd's own counter of range requests is read before and after.
-- Memory is VmRSS. Emptied means after four rounds of 20,000 pods created, 40,000 read, 20,000 updated and 20,000 deleted, read at once after the last.
+- Memory is VmRSS. Emptied means after four rounds of 20,000 pods created, 40,000 read, 20,000 updated and 20,000 deleted, and a minute of rest.
 - Start is the median of five, from exec to the first 200 of /readyz.
 `)
 	return b.String()
