@@ -96,11 +96,11 @@ test: build test-tools lint ## Run all tests, with the race detector; the lab's 
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) $(BIN)/chaos run -seed 1 -minutes 3
 
 POINTS ?= 40
-SEED   ?= 0
 
+# Without a SEED each draws its own and prints it.
 .PHONY: interrupt
 interrupt: build test-tools ## Interrupt applies at POINTS random points, and see that the next one converges; SEED repeats a run
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/interrupt -args -points $(POINTS) -seed $(SEED)
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/interrupt -args -points $(POINTS) -seed $(or $(SEED),0)
 
 .PHONY: demo
 demo: build test-tools ## Bring up a cluster of three local machines and a workload on it
@@ -110,12 +110,16 @@ demo: build test-tools ## Bring up a cluster of three local machines and a workl
 demo-down: test-tools ## Take the demo down; nothing is left behind but the lab's cache
 	$(SUDO) $(BIN)/demo down
 
-SEED    ?= $(shell date +%N | sed 's/^0*//')
 MINUTES ?= 30
 
 .PHONY: chaos
 chaos: build test-tools ## Break a cluster of six machines at random for MINUTES, drawn by SEED, with everything checked
-	$(SUDO) $(BIN)/chaos run -seed $(SEED) -minutes $(MINUTES)
+	$(SUDO) $(BIN)/chaos run $(if $(SEED),-seed $(SEED)) -minutes $(MINUTES)
+
+.PHONY: chaos-full
+chaos-full: build test-tools ## Every daemon killed and stopped in turn, no majority, a node cut off, leaders killed in a rollout
+	$(SUDO) bash -c 'trap "$(BIN)/chaos -name chaos-full down" EXIT; set -e; c="$(BIN)/chaos -name chaos-full"; $$c up; \
+		$$c again -each kill; $$c again -each stop; $$c again -faults "power c1,c2 for 40s; cut n1 for 30s"; $$c rollout'
 
 .PHONY: bench
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md

@@ -3,6 +3,7 @@
 //	go run ./tests/chaos run -seed 7 -minutes 3     # brings a lab up, breaks it at random, takes it down
 //	go run ./tests/chaos up                         # a lab of examples/ha that stays
 //	go run ./tests/chaos kill n1 kubelet            # one fault there; stop, power, cut, slow, fill, leader
+//	go run ./tests/chaos rollout                    # 50 Deployments while leaders are killed
 //	go run ./tests/chaos down
 //
 // The same seed gives the same list of faults. It ends with a verdict, and with status 1 when
@@ -31,6 +32,7 @@ const usage = `Usage: chaos [-name NAME] COMMAND
   run [-seed N] [-minutes M] [-faults LIST | -each kill|stop]   bring a lab up, break it at random or as listed, say what was found, take it down
   up                                          bring a lab up and leave it
   again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
+  rollout                                     50 Deployments on a lab that is up, while the scheduler's and the controllers' leaders are killed every 5 s
   FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader
   down                                        take the lab down
 
@@ -71,14 +73,18 @@ func verb(ctx context.Context, name string, args []string) error {
 		case "inside":
 			return inside(ctx, name, o)
 		case "again":
-			return enter(ctx, name, args)
+			return enter(ctx, name, "inside", args...)
 		}
 		fmt.Printf("chaos: seed %d, %s\n", o.seed, o.span)
 		defer func() { _ = down(name) }()
 		if _, err := up(ctx, name); err != nil {
 			return err
 		}
-		return enter(ctx, name, append([]string{"-seed", fmt.Sprint(o.seed)}, args...))
+		return enter(ctx, name, "inside", append([]string{"-seed", fmt.Sprint(o.seed)}, args...)...)
+	case "rollout":
+		return enter(ctx, name, "rolling")
+	case "rolling":
+		return rollout(ctx, name)
 	case "up":
 		_, err := up(ctx, name)
 		return err
@@ -163,7 +169,7 @@ func parseFault(words []string) (fault.Fault, error) {
 
 // enter goes on in the lab's network, so that the clients of the checkers are those of the
 // daemons.
-func enter(ctx context.Context, name string, args []string) error {
+func enter(ctx context.Context, name, verb string, args ...string) error {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
@@ -172,7 +178,7 @@ func enter(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	cmd := c.Lab.Command(ctx, self, append([]string{"-name", name, "inside"}, args...)...)
+	cmd := c.Lab.Command(ctx, self, append([]string{"-name", name, verb}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Minute // faults are undone first
