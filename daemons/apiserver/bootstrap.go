@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/wire"
 )
 
 // manager is how the server's own writes are told from others'.
@@ -136,9 +137,14 @@ func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, er
 // internal is a request that the server makes of itself. It passes all stages of a
 // write but those of identity.
 func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) *request {
+	return s.internalTo(ctx, s.serving.Load().resources[resource], resource, namespace, name)
+}
+
+// internalTo is internal for a kind that clients may not see in the version that is meant.
+func (s *Server) internalTo(ctx context.Context, served wire.Served, resource schema.GroupVersionResource, namespace, name string) *request {
 	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
 	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true}
-	q.served = s.serving.Load().resources[resource]
+	q.served = served
 	q.cache = s.cache.Resource(q.served.GR())
 	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name
 	return q

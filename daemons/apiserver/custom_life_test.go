@@ -134,6 +134,26 @@ func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
 	}
 }
 
+func TestTheStoredVersionNeedNotBeServedS12(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	define(t, cfg, strings.Replace(crontabs, `"served":true,"storage":true`, `"served":false,"storage":true`, 1), betaPath)
+	if code, text := ask(t, cfg, "POST", betaPath, strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)); code != 201 {
+		t.Fatalf("%d %s", code, text)
+	}
+	if code, _ := ask(t, cfg, "GET", ctPath, ""); code != 404 {
+		t.Errorf("a version that is not served: %d", code)
+	}
+	if code, text := ask(t, cfg, "DELETE", crdPath+"/crontabs.stable.example.com", ""); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	wait(t, func() error {
+		if code, _ := ask(t, cfg, "GET", crdPath+"/crontabs.stable.example.com", ""); code != 404 {
+			return fmt.Errorf("the definition is there: %d", code)
+		}
+		return nil
+	})
+}
+
 // watchLines returns the lines of a watch until it ends.
 func watchLines(ctx context.Context, t *testing.T, cfg *rest.Config, path string) <-chan string {
 	t.Helper()

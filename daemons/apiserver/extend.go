@@ -18,6 +18,7 @@ import (
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/custom"
+	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
 
@@ -203,8 +204,7 @@ func (s *Server) judge(ctx context.Context, d *apiextensionsv1.CustomResourceDef
 // are none. left says that some are held by others.
 func (s *Server) clean(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, k *kinds.Kind) (left bool, err error) {
 	if k != nil {
-		q := s.internal(ctx, k.GVR(), "", "")
-		q.served.Kind, q.cache = k, s.cache.Resource(k.GR())
+		q := s.internalTo(ctx, wire.Served{Kind: k}, k.GVR(), "", "")
 		if _, err := s.cache.Current(ctx); err != nil {
 			return true, err
 		}
