@@ -114,6 +114,12 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 			changed = true
 		}
 	}
+	for _, d := range all {
+		// Watchers stay: they shall see the objects go.
+		if was, ok := serving[d.Name]; ok && d.DeletionTimestamp != nil {
+			was.kind.Untyped.Closed.Store(true)
+		}
+	}
 	for name, was := range serving {
 		if wanted[name] {
 			continue
@@ -130,7 +136,7 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 		if d.DeletionTimestamp == nil || !slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 			continue
 		}
-		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Closed || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Closed.Load() || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 			left, err := s.clean(ctx, d, was.kind)
 			more = more || left
 			if err != nil {
@@ -143,7 +149,7 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 
 // differs says whether two states of a definition declare different things.
 func differs(a, b *apiextensionsv1.CustomResourceDefinition) bool {
-	return a.UID != b.UID || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
+	return a.UID != b.UID ||
 		!equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
 }
 

@@ -95,7 +95,7 @@ func (s *Server) patch(q *request) error {
 				if q.Subresource != "" {
 					return nil, apierrors.NewNotFound(q.gr(), q.Name)
 				}
-				if q.served.Untyped != nil && q.served.Untyped.Closed {
+				if q.served.Untyped != nil && q.served.Untyped.Closed.Load() {
 					return nil, closed(q)
 				}
 				if declared.GetUID() != "" {

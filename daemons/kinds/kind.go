@@ -5,6 +5,8 @@
 package kinds
 
 import (
+	"sync/atomic"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -116,7 +118,7 @@ type Untyped struct {
 	// Schema is a version's schema in the terms of OpenAPI 3, or 2.
 	Schema func(version string, v3 bool) (map[string]any, error)
 	// Closed says that no objects may be made any more.
-	Closed bool
+	Closed atomic.Bool
 }
 
 // Alias is a further group version of a kind.

@@ -69,7 +69,6 @@ func Kind(d *apiextensionsv1.CustomResourceDefinition) (*kinds.Kind, error) {
 				}
 				return nil, fmt.Errorf("version %s is not declared", name)
 			},
-			Closed: d.DeletionTimestamp != nil,
 		},
 	}
 	if sub := stored.spec.Subresources; sub != nil {
