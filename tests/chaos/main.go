@@ -4,6 +4,7 @@
 //	go run ./tests/chaos up                         # a lab of examples/ha that stays
 //	go run ./tests/chaos kill n1 kubelet            # one fault there; stop, power, cut, slow, fill, leader
 //	go run ./tests/chaos rollout                    # 50 Deployments while leaders are killed
+//	go run ./tests/chaos moving                     # a zone cut off, then all nodes
 //	go run ./tests/chaos down
 //
 // The same seed gives the same list of faults. It ends with a verdict, and with status 1 when
@@ -33,6 +34,7 @@ const usage = `Usage: chaos [-name NAME] COMMAND
   up                                          bring a lab up and leave it
   again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
   rollout                                     50 Deployments on a lab that is up, while the scheduler's and the controllers' leaders are killed every 5 s
+  moving                                      a zone's only node is cut off until its pods have moved, then all nodes, whose pods must stay
   FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader
   down                                        take the lab down
 
@@ -85,6 +87,10 @@ func verb(ctx context.Context, name string, args []string) error {
 		return enter(ctx, name, "rolling")
 	case "rolling":
 		return rollout(ctx, name)
+	case "moving":
+		return enter(ctx, name, "cutting")
+	case "cutting":
+		return moving(ctx, name)
 	case "up":
 		_, err := up(ctx, name)
 		return err

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/tests/chaos/fault"
+	"clusterctl/tests/cluster"
+)
+
+const (
+	movingName = "moving"
+	movable    = 6                // pods
+	stays      = int64(10)        // seconds that a pod stays on a silent node, besides the node's grace of 40 s
+	silence    = 80 * time.Second // longer than both
+)
+
+// moving cuts off the only node of a zone until its pods have moved, and then all nodes, whose pods must stay.
+func moving(ctx context.Context, name string) (err error) {
+	c, err := cluster.Open(name)
+	if err != nil {
+		return err
+	}
+	all, err := api(c, places.Control...)
+	if err != nil {
+		return err
+	}
+	web, err := all.AppsV1().Deployments("shop").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the workload, whose image is used: %w", err)
+	}
+	_, err = all.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: movingName}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		err = errors.Join(err, all.CoreV1().Namespaces().Delete(end, movingName, metav1.DeleteOptions{}))
+	}()
+	if _, err := all.AppsV1().Deployments(movingName).Create(ctx, movers(web.Spec.Template.Spec.Containers[0].Image), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make the pods that are to move: %w", err)
+	}
+	before, err := settled(ctx, all, func(corev1.Pod) bool { return true })
+	if err != nil {
+		return err
+	}
+	gone := places.Nodes[len(places.Nodes)-1]
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: silence}).Run(ctx, c.Lab); err != nil {
+		return err
+	}
+	moved, err := settled(ctx, all, func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone })
+	if err != nil {
+		return fmt.Errorf("the pods of %s did not move: %w", gone, err)
+	}
+	for uid, node := range before {
+		if _, there := moved[uid]; !there && node != gone {
+			return fmt.Errorf("pod %s of %s is gone, although %s was cut off", uid, node, gone)
+		}
+	}
+	err = cluster.Eventually(ctx, settling, func(context.Context) error {
+		for uid := range running(c.Lab.Machine(gone)) {
+			if node := before[uid]; node == gone {
+				return fmt.Errorf("pod %s still runs on %s, from where it has moved", uid, gone)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), gone, silence)
+	if err := (fault.Fault{Kind: fault.Cut, Machines: places.Nodes, For: silence}).Run(ctx, c.Lab); err != nil {
+		return err
+	}
+	after, err := settled(ctx, all, func(p corev1.Pod) bool { _, same := moved[string(p.UID)]; return same })
+	if err != nil {
+		return fmt.Errorf("all nodes were cut off, and not all pods stayed: %w", err)
+	}
+	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), silence, len(after))
+	return nil
+}
+
+func movers(image string) *appsv1.Deployment {
+	labels, count, second, stay := map[string]string{"app": movingName}, int32(movable), int64(1), stays
+	var tolerations []corev1.Toleration
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		tolerations = append(tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &stay})
+	}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: movingName}, Spec: appsv1.DeploymentSpec{
+		Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			Tolerations: tolerations, TerminationGracePeriodSeconds: &second,
+			Containers: []corev1.Container{{Name: "web", Image: image}},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
+				WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}},
+		}},
+	}}
+}
+
+// settled waits until as many pods are ready as there should be, none is ending and all are as they should be,
+// and returns their UIDs and nodes.
+func settled(ctx context.Context, api kubernetes.Interface, right func(corev1.Pod) bool) (map[string]string, error) {
+	var found map[string]string
+	err := cluster.Eventually(ctx, limit, func(ctx context.Context) error {
+		list, err := api.CoreV1().Pods(movingName).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		found = map[string]string{}
+		for _, p := range list.Items {
+			if !right(p) {
+				return fmt.Errorf("pod %s on %s is not one that should be there", p.Name, p.Spec.NodeName)
+			}
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil {
+					found[string(p.UID)] = p.Spec.NodeName
+				}
+			}
+		}
+		if len(found) != movable || len(list.Items) != movable {
+			return fmt.Errorf("%d of %d pods are ready, and there are %d", len(found), movable, len(list.Items))
+		}
+		return nil
+	})
+	return found, err
+}
