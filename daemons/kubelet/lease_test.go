@@ -1,10 +1,51 @@
 package kubelet
 
 import (
+	"context"
+	"testing"
+	"time"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func leaseAt(name string, at metav1.MicroTime) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-node-lease"}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+}
+
+// S04, S05: a node that was silent is marked as not heard of. When it is back nothing has changed
+// on it, and yet it has to say that it is ready.
+func TestANodeThatWasTakenForLostSaysThatItIsReady(t *testing.T) {
+	n := newNode(t)
+	n.file.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Millisecond}
+	n.start()
+	ready := func() *corev1.NodeCondition {
+		node, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		for i, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return &node.Status.Conditions[i]
+			}
+		}
+		return nil
+	}
+	is := func(status corev1.ConditionStatus) func() bool {
+		return func() bool { c := ready(); return c != nil && c.Status == status }
+	}
+	n.until("the node to be ready", is(corev1.ConditionTrue))
+	node, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].Status = corev1.ConditionUnknown
+	}
+	node.ResourceVersion = "1000" // as the API server counts, which the fake one does not
+	if _, err := n.client.CoreV1().Nodes().UpdateStatus(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the node to be ready again", is(corev1.ConditionTrue))
 }

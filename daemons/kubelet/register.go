@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -185,7 +186,13 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 		ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
 	if !written.IsZero() && time.Since(*written) < k.file.NodeStatusReportFrequency.Duration && sameNode(&node.Status, &status) {
-		return ready, nil
+		// Nothing has changed here. What the API has may have: it takes a node that was silent for not
+		// ready, and only the node itself can say otherwise.
+		there, err := k.published(ctx)
+		if err != nil || sameNode(&there.Status, &status) || !newer(there, node) {
+			return ready, err
+		}
+		node, status = there, k.measure(ctx, &there.Status)
 	}
 	was, err := json.Marshal(corev1.Node{Status: node.Status})
 	if err != nil {
@@ -208,6 +215,27 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	*written = time.Now()
 	k.setNode(now)
 	return ready, nil
+}
+
+// published is this machine's Node as the API has it.
+func (k *Kubelet) published(ctx context.Context) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	node, err := k.client.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", k.name, err)
+	}
+	return node, nil
+}
+
+// newer says whether a is a later state of the node than b: an API server may lag behind the one
+// that b came from.
+func newer(a, b *corev1.Node) bool {
+	of := func(n *corev1.Node) uint64 {
+		v, _ := strconv.ParseUint(n.ResourceVersion, 10, 64) // not a number: of no age
+		return v
+	}
+	return of(a) > of(b)
 }
 
 // sameNode compares statuses without the times of heartbeats.

@@ -40,8 +40,16 @@ func New(c loop.Context) loop.Controller {
 		}
 		n := obj.(*corev1.Node)
 		taints := noExecute(n)
-		if lost, _ := split(taints); len(lost) == 0 {
+		lost, _ := split(taints)
+		if len(lost) == 0 {
 			t.gate.close(n.Name)
+		}
+		if before, ok := old.(*corev1.Node); ok {
+			if was, _ := split(noExecute(before)); len(was) > 0 != (len(lost) > 0) {
+				if err := t.gate.notice(t.Now()); err != nil {
+					c.Log.Warn("count the lost nodes", "error", err)
+				}
+			}
 		}
 		if len(taints) == 0 {
 			return

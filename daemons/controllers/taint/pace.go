@@ -47,6 +47,8 @@ type gate struct {
 	zones  map[string]Health
 	all    Health
 	looked time.Time
+	blind  bool      // every node was lost when last looked at
+	calm   time.Time // until when none is left: nodes that are back have not all said so
 }
 
 func newGate(nodes corelisters.NodeLister, cfg config.ControllerManager) *gate {
@@ -63,11 +65,11 @@ func (g *gate) wait(n *corev1.Node, now time.Time) (time.Duration, error) {
 	if g.open[n.Name] {
 		return 0, nil
 	}
-	if now.Sub(g.looked) > fresh {
-		if err := g.look(); err != nil {
-			return 0, err
-		}
-		g.looked = now
+	if err := g.look(now); err != nil {
+		return 0, err
+	}
+	if left := g.calm.Sub(now); left > 0 {
+		return left, nil
 	}
 	zone := zoneOf(n)
 	every, ok := Pace(g.zones[zone], g.all, g.cfg)
@@ -89,7 +91,34 @@ func (g *gate) close(node string) {
 	delete(g.open, node)
 }
 
-func (g *gate) look() error {
+// notice looks at the nodes when one of them has just been lost or found.
+func (g *gate) notice(now time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.looked = time.Time{}
+	return g.look(now)
+}
+
+// look counts the nodes. When the first is heard of again after all were lost, it was not the nodes
+// that broke: each of them gets the grace that silence has before its pods are moved.
+func (g *gate) look(now time.Time) error {
+	if now.Sub(g.looked) <= fresh {
+		return nil
+	}
+	if err := g.count(); err != nil {
+		return err
+	}
+	g.looked = now
+	blind := g.all.Nodes > 0 && g.all.Lost == g.all.Nodes
+	if g.blind && !blind {
+		g.calm = now.Add(g.cfg.NodeMonitorGracePeriod)
+		clear(g.open)
+	}
+	g.blind = blind
+	return nil
+}
+
+func (g *gate) count() error {
 	nodes, err := g.nodes.List(labels.Everything())
 	if err != nil {
 		return err

@@ -65,3 +65,36 @@ func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) { // S04
 		}
 	}
 }
+
+func TestNodesThatWereAllLostGetTheirGraceBeforeAnyIsLeft(t *testing.T) { // S04
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	node := func(name string, lost bool) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: name}}}
+		if lost {
+			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+		}
+		if err := indexer.Add(n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	cfg := config.DefaultControllerManager()
+	g := newGate(corelisters.NewNodeLister(indexer), cfg)
+	start := time.Unix(1000, 0)
+	a := node("a", true)
+	node("b", true)
+	if wait, err := g.wait(a, start); err != nil || wait != cfg.NodeMonitorPeriod {
+		t.Fatalf("while all are lost: %s, %v", wait, err)
+	}
+	node("b", false)
+	back := start.Add(time.Minute)
+	if err := g.notice(back); err != nil {
+		t.Fatal(err)
+	}
+	if wait, err := g.wait(a, back); err != nil || wait != cfg.NodeMonitorGracePeriod {
+		t.Errorf("when the first is back: %s, %v", wait, err)
+	}
+	if wait, err := g.wait(a, back.Add(cfg.NodeMonitorGracePeriod)); err != nil || wait != 0 {
+		t.Errorf("after the grace: %s, %v", wait, err)
+	}
+}
