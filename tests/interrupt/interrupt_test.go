@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	points = flag.Int("points", 3, "how many applies are interrupted")
+	points = flag.Int("points", 1, "how many applies are interrupted")
 	seed   = flag.Uint64("seed", 0, "of what is chosen at random; zero means another one every time")
 )
 
