@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// workers answer requests. HTTP/2 gives every request a new goroutine, whose stack has to
+// workers answer writes. HTTP/2 gives every request a new goroutine, whose stack has to
 // grow, copied each time, through decoding, admission and encoding; a worker's stack has grown
-// already. There are as many workers as requests in flight, which a stage bounds, and
-// idleWorkers of them wait for the next request.
+// already. Reads go without: their stacks stay flat, and a watch would keep a worker for as
+// long as it lasts. There are as many workers as writes in flight, and idleWorkers of them
+// wait for the next one.
 type workers struct {
 	work chan task
 	idle chan struct{} // a token for each worker that waits
@@ -53,10 +54,10 @@ func (p *workers) start(t task) bool {
 	return !p.ended
 }
 
-// serve has a worker answer a request and waits for it. What the handler panics with goes on
+// serve has a worker answer a write and waits for it. What the handler panics with goes on
 // here, where the HTTP server expects it.
 func (p *workers) serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor < 2 { // its connection's goroutine is a worker already
+	if r.ProtoMajor < 2 || r.Method == http.MethodGet { // a connection's goroutine of HTTP/1 is a worker already
 		h.ServeHTTP(w, r)
 		return
 	}
