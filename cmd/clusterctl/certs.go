@@ -33,20 +33,9 @@ func newCheckExpiration() *cobra.Command {
 		Short: "Say when the certificates that machines were given end, as the state has it",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, args)
+			_, s, err := flags.applied(c, args)
 			if err != nil {
 				return err
-			}
-			store, err := flags.store(configuration)
-			if err != nil {
-				return err
-			}
-			s, err := store.Read()
-			if err != nil {
-				return err
-			}
-			if s == nil {
-				return errors.New("there is no cluster yet: apply first")
 			}
 			return printExpiration(c, s, time.Now())
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -180,4 +181,21 @@ func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, er
 	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
 	defer cancel()
 	return state.Acquire(ctx, store.Dir, who)
+}
+
+// applied reads the configuration, and the state of the cluster that was made of it.
+func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration, *state.State, error) {
+	configuration, err := f.load(c, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := f.store(configuration)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := store.Read()
+	if err == nil && s == nil {
+		err = errors.New("there is no cluster yet: apply first")
+	}
+	return configuration, s, err
 }

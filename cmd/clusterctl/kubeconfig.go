@@ -21,20 +21,9 @@ func newKubeconfig() *cobra.Command {
 		Short: "Write a kubeconfig of an administrator, with a new certificate",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, args)
+			configuration, s, err := flags.applied(c, args)
 			if err != nil {
 				return err
-			}
-			store, err := flags.store(configuration)
-			if err != nil {
-				return err
-			}
-			s, err := store.Read()
-			if err != nil {
-				return err
-			}
-			if s == nil {
-				return errors.New("there is no cluster yet: apply first")
 			}
 			text, err := adminKubeconfig(s, configuration.Cluster)
 			if err != nil {
