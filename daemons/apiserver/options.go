@@ -65,6 +65,9 @@ type Options struct {
 	// server's own. Nil refuses logs, exec and the like.
 	KubeletTLS *tls.Config
 
+	// Tasks run for as long as the server does. One that returns an error ends it.
+	Tasks []func(ctx context.Context, s *Server) error
+
 	RequestTimeout time.Duration // zero means a minute
 	EventTTL       time.Duration // zero means an hour
 	MaxInFlight    int           // requests at once besides watches and streams; zero means 800

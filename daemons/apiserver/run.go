@@ -76,8 +76,12 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
+	s, tasks, err := encrypted(cfg, s, env)
+	if err != nil {
+		return nil, err
+	}
 	server, err := New(Options{
-		Kinds: kinds.All(), Store: s, Env: env, Prefix: cfg.EtcdPrefix, Anonymous: cfg.AnonymousAuth,
+		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix, Anonymous: cfg.AnonymousAuth,
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
 		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,

@@ -39,7 +39,8 @@ func file(t testing.TB, dir, name string, data []byte) string {
 	return path
 }
 
-func serve(t testing.TB, s store.Store) *cluster {
+// serve starts a server, with what more says of its configuration.
+func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("kubernetes", 0, now)
@@ -61,6 +62,9 @@ func serve(t testing.TB, s store.Store) *cluster {
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
 	cfg.ServiceAccountSigningKeyFile = file(t, dir, "sa.key", private)
 	cfg.ServiceAccountKeyFiles = []string{file(t, dir, "sa.pub", public)}
+	for _, change := range more {
+		change(&cfg)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -120,6 +120,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.o.AdvertiseAddress != "" {
 		g.Go(func() error { return s.advertise(ctx) })
 	}
+	for _, task := range s.o.Tasks {
+		g.Go(func() error { return task(ctx, s) })
+	}
 	g.Go(func() error {
 		<-ctx.Done()
 		// Watches end, so that a stop does not wait for them.

@@ -50,6 +50,7 @@ type APIServer struct {
 	EtcdCertFile                 string        `flag:"etcd-certfile" help:"client certificate towards the store"`
 	EtcdKeyFile                  string        `flag:"etcd-keyfile" help:"client key towards the store"`
 	EtcdPrefix                   string        `flag:"etcd-prefix" help:"prefix of all keys"`
+	EncryptionProviderConfig     string        `flag:"encryption-provider-config" help:"EncryptionConfiguration: how resources are encrypted in the store; read again when it changes"`
 	KubeletCertificateAuthority  string        `flag:"kubelet-certificate-authority" help:"CA of kubelets' serving certificates"`
 	KubeletClientCertificate     string        `flag:"kubelet-client-certificate" help:"client certificate towards kubelets"`
 	KubeletClientKey             string        `flag:"kubelet-client-key" help:"client key towards kubelets"`

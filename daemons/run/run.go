@@ -43,6 +43,7 @@ type Health struct {
 	mu    sync.RWMutex
 	live  map[string]Check
 	ready map[string]Check
+	told  map[string]Check
 }
 
 // Live adds a check to /livez, /healthz and /readyz: when it fails, only a restart helps.
@@ -50,6 +51,10 @@ func (h *Health) Live(name string, c Check) { h.add(&h.live, name, c) }
 
 // Ready adds a check to /readyz: while it fails, the daemon should not be asked.
 func (h *Health) Ready(name string, c Check) { h.add(&h.ready, name, c) }
+
+// Tell adds a check that is answered by its name alone, at /readyz/NAME: while it fails, the
+// daemon is as well as ever.
+func (h *Health) Tell(name string, c Check) { h.add(&h.told, name, c) }
 
 func (h *Health) add(m *map[string]Check, name string, c Check) {
 	h.mu.Lock()
@@ -63,7 +68,7 @@ func (h *Health) add(m *map[string]Check, name string, c Check) {
 // Err returns the first failure among the live checks and, with ready, among
 // the ready ones. Until a daemon has added a ready check it is not ready.
 func (h *Health) Err(ready bool) error {
-	for _, r := range h.results(ready) {
+	for _, r := range h.results(ready, "") {
 		if r.err != nil {
 			return fmt.Errorf("%s: %w", r.name, r.err)
 		}
@@ -76,13 +81,14 @@ type result struct {
 	err  error
 }
 
-func (h *Health) results(ready bool) []result {
+// results are those of the checks that count, or that of the single one.
+func (h *Health) results(ready bool, single string) []result {
 	h.mu.RLock()
 	checks := map[string]Check{"ping": func() error { return nil }}
 	for n, c := range h.live {
 		checks[n] = c
 	}
-	if ready {
+	if ready || single != "" { // a check is answered by its name under every path, also where it does not count
 		if len(h.ready) == 0 {
 			checks["startup"] = func() error { return fmt.Errorf("still starting") }
 		}
@@ -90,7 +96,18 @@ func (h *Health) results(ready bool) []result {
 			checks[n] = c
 		}
 	}
+	told := h.told[single]
 	h.mu.RUnlock()
+	if told != nil {
+		return []result{{single, told()}}
+	}
+	if single != "" {
+		one := map[string]Check{}
+		if c := checks[single]; c != nil {
+			one[single] = c
+		}
+		checks = one
+	}
 	results := make([]result, 0, len(checks))
 	for n, c := range checks {
 		results = append(results, result{n, c()})
@@ -118,9 +135,8 @@ func (h *Health) endpoint(path string, ready bool) http.HandlerFunc {
 		single, excluded := r.PathValue("check"), r.URL.Query()["exclude"]
 		var out strings.Builder
 		failed, found := false, false
-		// A check is answered by its name under every path, also where it does not count.
-		for _, res := range h.results(ready || single != "") {
-			if single != "" && res.name != single || contains(excluded, res.name) {
+		for _, res := range h.results(ready, single) {
+			if contains(excluded, res.name) {
 				continue
 			}
 			found = true

@@ -1,0 +1,96 @@
+package apiserver
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/sealed"
+)
+
+// encrypted puts the encryption that cfg asks for before the store. /readyz/encryption-config
+// has the file as it is now in use, or fails; /readyz/encryption-rewritten says whether
+// everything that is stored has been written as it says.
+func encrypted(cfg config.APIServer, s store.Store, env run.Env) (store.Store, []func(context.Context, *Server) error, error) {
+	if cfg.EncryptionProviderConfig == "" {
+		return s, nil, nil
+	}
+	names := newStorageNames(cfg.EtcdPrefix)
+	sealed, err := sealed.Open(sealed.Config{
+		Store: s, File: cfg.EncryptionProviderConfig, Log: env.Log, Prefixes: names.prefixOf, Resource: names.resourceOf,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	env.Health.Tell("encryption-config", sealed.Reload)
+	env.Health.Tell("encryption-rewritten", sealed.Rewritten)
+	task := func(ctx context.Context, server *Server) error {
+		return sealed.Run(ctx, server.rewritten)
+	}
+	return sealed, []func(context.Context, *Server) error{task}, nil
+}
+
+// rewritten are the resources whose values are written anew under another key. Events are
+// gone before that would matter, and would lose their time to live.
+func (s *Server) rewritten() (list []schema.GroupResource) {
+	for _, r := range s.cache.Resources() {
+		if gr := r.Kind.GR(); gr.Resource != "events" {
+			list = append(list, gr)
+		}
+	}
+	return list
+}
+
+// storageNames tell resources by the keys under which they are stored, and the other way.
+type storageNames struct {
+	prefix     string // ends in a slash
+	byKey      map[string]schema.GroupResource
+	byResource map[schema.GroupResource]string
+}
+
+func newStorageNames(prefix string) *storageNames {
+	n := &storageNames{prefix: strings.TrimSuffix(prefix, "/") + "/", byKey: map[string]schema.GroupResource{}, byResource: map[schema.GroupResource]string{}}
+	for _, k := range kinds.All() {
+		if !k.Virtual {
+			n.byKey[cache.StorageKey(k)], n.byResource[k.GR()] = k.GR(), cache.StorageKey(k)
+		}
+	}
+	return n
+}
+
+// resourceOf is the resource that a key belongs to. Those of custom resources begin with
+// the group, which has a dot.
+func (n *storageNames) resourceOf(key string) schema.GroupResource {
+	rest, ok := strings.CutPrefix(key, n.prefix)
+	if !ok {
+		return schema.GroupResource{}
+	}
+	first, rest, _ := strings.Cut(rest, "/")
+	if gr, ok := n.byKey[first]; ok {
+		return gr
+	}
+	second, _, _ := strings.Cut(rest, "/")
+	if gr, ok := n.byKey[first+"/"+second]; ok {
+		return gr
+	}
+	if strings.Contains(first, ".") {
+		return schema.GroupResource{Group: first, Resource: second}
+	}
+	return schema.GroupResource{}
+}
+
+func (n *storageNames) prefixOf(gr schema.GroupResource) string {
+	if key, ok := n.byResource[gr]; ok {
+		return n.prefix + key + "/"
+	}
+	if strings.Contains(gr.Group, ".") {
+		return n.prefix + gr.Group + "/" + gr.Resource + "/"
+	}
+	return ""
+}

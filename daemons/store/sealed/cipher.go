@@ -1,0 +1,129 @@
+package sealed
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"golang.org/x/crypto/nacl/secretbox"
+)
+
+// marker begins every encrypted value. JSON never begins like this.
+const marker = "k8s:enc:"
+
+func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(marker)) }
+
+// key is one key of a provider: what it writes begins with its prefix, as
+// k8s:enc:secretbox:v1:NAME:.
+type key struct {
+	prefix  string
+	encrypt func(aad, plain []byte) ([]byte, error)
+	decrypt func(aad, data []byte) ([]byte, error)
+}
+
+// seal encrypts a value that is to be stored at path.
+func (k *key) seal(path string, plain []byte) ([]byte, error) {
+	data, err := k.encrypt([]byte(path), plain)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(k.prefix), data...), nil
+}
+
+func (k *key) open(path string, value []byte) ([]byte, error) {
+	return k.decrypt([]byte(path), value[len(k.prefix):])
+}
+
+var errBroken = errors.New("the value was changed, or another key of the same name has written it")
+
+func newKey(provider, name string, secret []byte) (*key, error) {
+	k := &key{prefix: marker + provider + ":v1:" + name + ":"}
+	if provider == "secretbox" {
+		if len(secret) != 32 {
+			return nil, fmt.Errorf("the key has %d bytes, secretbox needs 32", len(secret))
+		}
+		k.encrypt, k.decrypt = box([32]byte(secret))
+		return k, nil
+	}
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, fmt.Errorf("the key has %d bytes, %s needs 16, 24 or 32", len(secret), provider)
+	}
+	if provider == "aescbc" {
+		k.encrypt, k.decrypt = cbc(block)
+		return k, nil
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	// The path is authenticated: a value moved to another key does not open.
+	k.encrypt = func(aad, plain []byte) ([]byte, error) { return aead.Seal(nil, nil, plain, aad), nil }
+	k.decrypt = func(aad, data []byte) ([]byte, error) {
+		plain, err := aead.Open(nil, nil, data, aad)
+		if err != nil {
+			return nil, errBroken
+		}
+		return plain, nil
+	}
+	return k, nil
+}
+
+type crypt = func(aad, data []byte) ([]byte, error)
+
+// box is XSalsa20 with Poly1305, the nonce first.
+func box(secret [32]byte) (encrypt, decrypt crypt) {
+	encrypt = func(_, plain []byte) ([]byte, error) {
+		var nonce [24]byte
+		if _, err := rand.Read(nonce[:]); err != nil {
+			return nil, err
+		}
+		return secretbox.Seal(nonce[:], plain, &nonce, &secret), nil
+	}
+	decrypt = func(_, data []byte) ([]byte, error) {
+		if len(data) < 24 {
+			return nil, errBroken
+		}
+		plain, ok := secretbox.Open(nil, data[24:], (*[24]byte)(data), &secret)
+		if !ok {
+			return nil, errBroken
+		}
+		return plain, nil
+	}
+	return encrypt, decrypt
+}
+
+// cbc is AES-CBC with PKCS#7 padding, the initialization vector first. It hides values,
+// and does not notice when they are changed.
+func cbc(block cipher.Block) (encrypt, decrypt crypt) {
+	encrypt = func(_, plain []byte) ([]byte, error) {
+		pad := aes.BlockSize - len(plain)%aes.BlockSize
+		out := make([]byte, aes.BlockSize+len(plain)+pad)
+		if _, err := rand.Read(out[:aes.BlockSize]); err != nil {
+			return nil, err
+		}
+		body := out[aes.BlockSize:]
+		copy(body, plain)
+		for i := len(plain); i < len(body); i++ {
+			body[i] = byte(pad)
+		}
+		cipher.NewCBCEncrypter(block, out[:aes.BlockSize]).CryptBlocks(body, body)
+		return out, nil
+	}
+	decrypt = func(_, data []byte) ([]byte, error) {
+		if len(data) < 2*aes.BlockSize || len(data)%aes.BlockSize != 0 {
+			return nil, errBroken
+		}
+		out := make([]byte, len(data)-aes.BlockSize)
+		cipher.NewCBCDecrypter(block, data[:aes.BlockSize]).CryptBlocks(out, data[aes.BlockSize:])
+		pad := int(out[len(out)-1])
+		if pad == 0 || pad > aes.BlockSize || !bytes.Equal(out[len(out)-pad:], bytes.Repeat([]byte{byte(pad)}, pad)) {
+			return nil, errBroken
+		}
+		return out[:len(out)-pad], nil
+	}
+	return encrypt, decrypt
+}

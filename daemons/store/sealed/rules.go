@@ -1,0 +1,181 @@
+package sealed
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// rules are an EncryptionConfiguration, understood. They never change.
+type rules struct {
+	digest [sha256.Size]byte // of the file
+	list   []rule            // the first that names a resource holds
+	keys   []*key            // all, to read with
+}
+
+// rule says how resources are written.
+type rule struct {
+	resources []string // plural.group, *.group or *.*
+	write     *key     // nil: as they are
+}
+
+func readFile(path string) (*rules, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the encryption configuration: %w", err)
+	}
+	r, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the encryption configuration %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func parse(text []byte) (*rules, error) {
+	var c apiserverv1.EncryptionConfiguration
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return nil, err
+	}
+	if c.Kind != "EncryptionConfiguration" || c.APIVersion != apiserverv1.SchemeGroupVersion.String() {
+		return nil, fmt.Errorf("it is a %s of %s, and not an EncryptionConfiguration of %s", c.Kind, c.APIVersion, apiserverv1.SchemeGroupVersion)
+	}
+	if len(c.Resources) == 0 {
+		return nil, errors.New("resources are missing")
+	}
+	r := &rules{digest: sha256.Sum256(text)}
+	for i, res := range c.Resources {
+		if len(res.Resources) == 0 || len(res.Providers) == 0 {
+			return nil, fmt.Errorf("resources[%d] must name resources and providers", i)
+		}
+		var own rule
+		for _, name := range res.Resources {
+			if name != strings.ToLower(name) || name == "" || name == "*" || strings.Count(name, "*") > 0 && !strings.HasPrefix(name, "*.") {
+				return nil, fmt.Errorf("resources[%d]: %q is no resource: write the plural and its group, as secrets, deployments.apps, *. for the core group, *.apps, or *.*", i, name)
+			}
+			own.resources = append(own.resources, strings.TrimSuffix(name, "."))
+		}
+		for j, p := range res.Providers {
+			keys, err := r.provider(p)
+			if err != nil {
+				return nil, fmt.Errorf("resources[%d].providers[%d]: %w", i, j, err)
+			}
+			if j == 0 && len(keys) > 0 {
+				own.write = keys[0]
+			}
+		}
+		r.list = append(r.list, own)
+	}
+	return r, nil
+}
+
+// provider adds the keys of a provider to those that are read with and returns them, the
+// writing one first. The provider that leaves values as they are has none.
+func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err error) {
+	var name string
+	var list []apiserverv1.Key
+	several := 0
+	take := func(n string, k []apiserverv1.Key) { name, list, several = n, k, several+1 }
+	if p.AESGCM != nil {
+		take("aesgcm", p.AESGCM.Keys)
+	}
+	if p.AESCBC != nil {
+		take("aescbc", p.AESCBC.Keys)
+	}
+	if p.Secretbox != nil {
+		take("secretbox", p.Secretbox.Keys)
+	}
+	if p.Identity != nil {
+		take("identity", nil)
+	}
+	switch {
+	case p.KMS != nil:
+		return nil, errors.New("the provider kms is not known here: use secretbox, aesgcm, aescbc or identity")
+	case several != 1:
+		return nil, errors.New("name exactly one of secretbox, aesgcm, aescbc and identity")
+	case name == "identity":
+		return nil, nil
+	case len(list) == 0:
+		return nil, fmt.Errorf("%s needs keys", name)
+	}
+	for _, k := range list {
+		if k.Name == "" || strings.Contains(k.Name, ":") {
+			return nil, fmt.Errorf("%s: %q is no name of a key: it must not be empty and have no colon", name, k.Name)
+		}
+		secret, err := base64.StdEncoding.DecodeString(k.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("%s: the secret of key %s is not base64", name, k.Name)
+		}
+		made, err := newKey(name, k.Name, secret)
+		if err != nil {
+			return nil, fmt.Errorf("%s: key %s: %w", name, k.Name, err)
+		}
+		keys = append(keys, made)
+	}
+	r.keys = append(r.keys, keys...)
+	return keys, nil
+}
+
+// writer is the key that a resource is written with; nil: none.
+func (r *rules) writer(gr schema.GroupResource) *key {
+	if gr.Empty() {
+		return nil
+	}
+	for i := range r.list {
+		if r.list[i].names(gr) {
+			return r.list[i].write
+		}
+	}
+	return nil
+}
+
+func (r *rule) names(gr schema.GroupResource) bool {
+	for _, name := range r.resources {
+		plural, group, _ := strings.Cut(name, ".")
+		if (plural == gr.Resource || plural == "*") && (group == gr.Group || name == "*.*") {
+			return true
+		}
+	}
+	return false
+}
+
+// open decrypts with whichever key has written the value. Keys of several rules may bear
+// one name: the one that opens it is the right one.
+func (r *rules) open(path string, value []byte) ([]byte, error) {
+	err := error(nil)
+	for _, k := range r.keys {
+		if bytes.HasPrefix(value, []byte(k.prefix)) {
+			plain, wrong := k.open(path, value)
+			if wrong == nil {
+				return plain, nil
+			}
+			err = wrong
+		}
+	}
+	if err == nil {
+		name, _, _ := bytes.Cut(value[len(marker):min(len(value), 200)], []byte("\x00"))
+		fields := bytes.SplitN(name, []byte(":"), 4)
+		if len(fields) == 4 {
+			return nil, fmt.Errorf("there is no key %q of %s", fields[2], fields[0])
+		}
+		return nil, errBroken
+	}
+	return nil, err
+}
+
+// covers says whether a rule is about a resource.
+func (r *rules) covers(gr schema.GroupResource) bool {
+	for i := range r.list {
+		if r.list[i].names(gr) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,259 @@
+package sealed
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/memory"
+	"clusterctl/daemons/store/storetest"
+)
+
+var secrets = schema.GroupResource{Resource: "secrets"}
+
+func secret(b byte, n int) string {
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, n))
+}
+
+// document writes an EncryptionConfiguration for secrets of these providers, each
+// "secretbox NAME LETTER" or "identity".
+func document(providers ...string) string {
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n"
+	for _, p := range providers {
+		f := strings.Fields(p)
+		if len(f) == 1 {
+			text += "  - identity: {}\n"
+			continue
+		}
+		text += fmt.Sprintf("  - %s: {keys: [{name: %s, secret: %s}]}\n", f[0], f[1], secret(f[2][0], 32))
+	}
+	return text
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, inner store.Store, text string) *Store {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	write(t, file, text)
+	s, err := Open(Config{
+		Store: inner, File: file, Log: slog.New(slog.DiscardHandler),
+		Prefixes: func(gr schema.GroupResource) string { return "/registry/" + gr.Resource + "/" },
+		Resource: func(key string) schema.GroupResource {
+			if strings.HasPrefix(key, "/registry/secrets/") || strings.HasPrefix(key, "/test/") {
+				return secrets
+			}
+			return schema.GroupResource{}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func inner(t *testing.T) *memory.Store {
+	m := memory.New()
+	t.Cleanup(m.Close)
+	return m
+}
+
+func TestEncryptedStoreBehavesAsAStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inner(t), document("aesgcm a A")) })
+}
+
+func put(t *testing.T, s store.Store, key, value string, revision int64) int64 {
+	t.Helper()
+	r, err := s.Commit(context.Background(), store.Txn{Guards: []store.Guard{{Key: key, Revision: revision}}, Puts: []store.Put{{Key: key, Value: []byte(value)}}})
+	if err != nil || !r.Done {
+		t.Fatalf("put %s: %+v %v", key, r, err)
+	}
+	return r.Revision
+}
+
+func get(t *testing.T, s store.Store, key string) string {
+	t.Helper()
+	kv, err := s.Get(context.Background(), key)
+	if err != nil || kv == nil {
+		t.Fatalf("get %s: %v %v", key, kv, err)
+	}
+	return string(kv.Value)
+}
+
+func TestSecretsAreStoredEncryptedAndOthersAreNot(t *testing.T) {
+	for _, provider := range []string{"secretbox", "aesgcm", "aescbc"} {
+		m := inner(t)
+		s := open(t, m, document(provider+" one A"))
+		for _, value := range []string{"", "x", `{"kind":"Secret"}`, strings.Repeat("long", 1000)} {
+			key := fmt.Sprintf("/registry/secrets/a/%d", len(value))
+			put(t, s, key, value, 0)
+			if raw := get(t, m, key); !strings.HasPrefix(raw, "k8s:enc:"+provider+":v1:one:") || value != "" && strings.Contains(raw, value[:1]+value) {
+				t.Errorf("%s stores %q", provider, raw)
+			}
+			if plain := get(t, s, key); plain != value {
+				t.Errorf("%s gives back %q for %q", provider, plain, value)
+			}
+		}
+		put(t, s, "/registry/configmaps/a/b", "open", 0)
+		if raw := get(t, m, "/registry/configmaps/a/b"); raw != "open" {
+			t.Errorf("what no rule names is stored as %q", raw)
+		}
+	}
+}
+
+func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
+	for _, provider := range []string{"secretbox", "aesgcm"} {
+		m := inner(t)
+		s := open(t, m, document(provider+" one A"))
+		put(t, s, "/registry/secrets/a/b", "value", 0)
+		raw := []byte(get(t, m, "/registry/secrets/a/b"))
+		raw[len(raw)-1] ^= 1
+		put(t, m, "/registry/secrets/a/c", string(raw), 0)
+		if _, err := s.Get(context.Background(), "/registry/secrets/a/c"); err == nil {
+			t.Errorf("%s opens what was changed", provider)
+		}
+		raw[len(raw)-1] ^= 1
+		put(t, m, "/registry/secrets/a/d", string(raw), 0)
+		if _, err := s.Get(context.Background(), "/registry/secrets/a/d"); provider == "aesgcm" && err == nil {
+			t.Errorf("%s opens what was moved to another key", provider)
+		}
+	}
+}
+
+func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"another kind": {"apiVersion: v1\nkind: Secret\n", "not an EncryptionConfiguration"},
+		"unknown":      {document("identity") + "more: 1\n", "unknown field"},
+		"nothing":      {"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n", "resources are missing"},
+		"short key":    {strings.Replace(document("secretbox a A"), secret('A', 32), secret('A', 16), 1), "needs 32"},
+		"no base64":    {strings.Replace(document("aesgcm a A"), secret('A', 32), "_", 1), "not base64"},
+		"kms":          {strings.Replace(document("identity"), "identity: {}", "kms: {name: a, endpoint: 'unix:///a'}", 1), "kms is not known"},
+		"two in one":   {strings.Replace(document("identity"), "identity: {}", "{identity: {}, secretbox: {keys: []}}", 1), "exactly one"},
+		"wildcard":     {strings.Replace(document("identity"), "[secrets]", "['*']", 1), "no resource"},
+	} {
+		if _, err := parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestTheFirstRuleThatNamesAResourceHolds(t *testing.T) {
+	r, err := parse([]byte(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- {resources: [configmaps], providers: [{identity: {}}]}
+- {resources: ["*.", deployments.apps], providers: [{secretbox: {keys: [{name: core, secret: ` + secret('A', 32) + `}]}}]}
+- {resources: ["*.apps"], providers: [{aesgcm: {keys: [{name: apps, secret: ` + secret('B', 32) + `}]}}]}
+- {resources: ["*.*"], providers: [{aescbc: {keys: [{name: all, secret: ` + secret('C', 32) + `}]}}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gr, want := range map[string]string{"configmaps": "", "secrets": "core", "deployments.apps": "core", "daemonsets.apps": "apps", "jobs.batch": "all"} {
+		got := ""
+		if w := r.writer(schema.ParseGroupResource(gr)); w != nil {
+			got = strings.Split(w.prefix, ":")[4]
+		}
+		if got != want {
+			t.Errorf("%s is written with key %q, want %q", gr, got, want)
+		}
+	}
+}
+
+// running has the store read its file again and rewrite, and returns when that is done.
+func running(t *testing.T, s *Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, func() []schema.GroupResource { return []schema.GroupResource{secrets} }) }()
+	for began := time.Now(); s.Rewritten() != nil; {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal(s.Rewritten())
+		}
+		<-time.After(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
+	m := inner(t)
+	first := put(t, m, "/registry/secrets/a/plain", "plain", 0) // from before
+	s := open(t, m, document("identity", "secretbox one A"))
+	running(t, s)
+	if kv, _ := m.Get(context.Background(), "/registry/secrets/a/plain"); kv.Revision != first {
+		t.Fatal("what was as it should be was written anew")
+	}
+	for _, c := range []struct {
+		providers []string
+		prefix    string
+	}{
+		{[]string{"secretbox one A", "identity"}, "k8s:enc:secretbox:v1:one:"},
+		{[]string{"secretbox one A", "aesgcm two B", "identity"}, "k8s:enc:secretbox:v1:one:"},
+		{[]string{"aesgcm two B", "secretbox one A", "identity"}, "k8s:enc:aesgcm:v1:two:"},
+		{[]string{"aesgcm two B"}, "k8s:enc:aesgcm:v1:two:"},
+		{[]string{"identity", "aesgcm two B"}, "plain"},
+	} {
+		write(t, s.File, document(c.providers...))
+		running(t, s)
+		if raw := get(t, m, "/registry/secrets/a/plain"); !strings.HasPrefix(raw, c.prefix) {
+			t.Errorf("with %v it is stored as %.40q", c.providers, raw)
+		}
+		if plain := get(t, s, "/registry/secrets/a/plain"); plain != "plain" {
+			t.Errorf("with %v it reads %q", c.providers, plain)
+		}
+	}
+}
+
+func TestABadFileLeavesTheFormerKeysInUse(t *testing.T) {
+	s := open(t, inner(t), document("secretbox one A"))
+	write(t, s.File, "nonsense")
+	if err := s.Reload(); err == nil {
+		t.Error("a file without sense is taken")
+	}
+	put(t, s, "/registry/secrets/a/b", "value", 0)
+	if get(t, s, "/registry/secrets/a/b") != "value" {
+		t.Error("the former keys are gone")
+	}
+}
+
+func TestAWatchBeginsAnewWhenTheMissingKeyComes(t *testing.T) {
+	m := inner(t)
+	other := open(t, m, document("aesgcm two B"))
+	s := open(t, m, document("secretbox one A"))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	batches := s.Watch(ctx, "/registry/", 1)
+	put(t, other, "/registry/secrets/a/b", "value", 0)
+	if b := <-batches; len(b.Events) != 1 || !isSealed(b.Events[0].Value) {
+		t.Fatalf("without its key it is seen as %+v", b)
+	}
+	write(t, s.File, document("secretbox one A", "aesgcm two B"))
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for b := range batches {
+		if b.Err != nil && strings.Contains(b.Err.Error(), store.ErrCompacted.Error()) {
+			return
+		}
+	}
+	t.Error("the watch goes on without what it has missed")
+}
