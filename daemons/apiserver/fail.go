@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/store"
 )
 
 // statusKind is what errors are.
@@ -30,6 +31,8 @@ func status(err error) metav1.Status {
 		return st
 	case errors.As(err, &large):
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", large.Limit)).ErrStatus
+	case errors.Is(err, store.ErrUnavailable):
+		return apierrors.NewTimeoutError(err.Error(), 0).ErrStatus
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("the request did not complete within the allotted timeout", 0).ErrStatus
 	case errors.Is(err, context.Canceled):

@@ -20,6 +20,9 @@ var ErrFuture = errors.New("the revision has not been reached")
 // ErrTooLarge says that a transaction is larger than the store takes.
 var ErrTooLarge = errors.New("the transaction is too large")
 
+// ErrUnavailable says that the store cannot answer at present. What was to be written may have been.
+var ErrUnavailable = errors.New("the store does not answer")
+
 // KV is a key with its value. Revision is that of its last write.
 type KV struct {
 	Key      string

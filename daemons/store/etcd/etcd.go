@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"clusterctl/daemons/store"
 )
@@ -30,8 +32,8 @@ type Config struct {
 
 // Store is a store.Store over etcd.
 type Store struct {
-	client *clientv3.Client
-	leases leases
+	members members
+	leases  leases
 }
 
 var _ store.Store = (*Store)(nil)
@@ -50,26 +52,25 @@ func Open(c Config) (*Store, error) {
 	if c.DialTimeout == 0 {
 		c.DialTimeout = 5 * time.Second
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints, TLS: tlsConfig, DialTimeout: c.DialTimeout,
+	if len(c.Endpoints) == 0 {
+		return nil, errors.New("open the store: no member of it is named")
+	}
+	s := &Store{}
+	err = s.members.open(clientv3.Config{
+		TLS: tlsConfig, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
 		MaxCallSendMsgSize: 16 << 20, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})},
-	})
+	}, c.Endpoints)
 	if err != nil {
-		return nil, fmt.Errorf("open the store at %v: %w", c.Endpoints, err)
+		return nil, err
 	}
-	s := &Store{client: client}
-	s.leases.client = client
 	return s, nil
 }
 
 // Close ends the connections.
-func (s *Store) Close() error { return s.client.Close() }
-
-// Client is for what is not the store's business, as snapshots and alarms.
-func (s *Store) Client() *clientv3.Client { return s.client }
+func (s *Store) Close() error { return s.members.close() }
 
 func (c Config) tls() (*tls.Config, error) {
 	if c.CAFile == "" && c.CertFile == "" {
@@ -102,9 +103,10 @@ func (c Config) tls() (*tls.Config, error) {
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
-	r, err := s.client.Get(ctx, key)
+	at := s.members.current.Load()
+	r, err := at.client.Get(ctx, key)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, err)
+		return nil, fmt.Errorf("get %s: %w", key, known(at.fails(err)))
 	}
 	if len(r.Kvs) == 0 {
 		return nil, nil
@@ -118,10 +120,11 @@ func (s *Store) Range(ctx context.Context, prefix, after string, revision int64,
 	if after > prefix {
 		from = after + "\x00"
 	}
-	r, err := s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
+	at := s.members.current.Load()
+	r, err := at.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
 		clientv3.WithRev(revision), clientv3.WithLimit(int64(limit)))
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("range %s: %w", prefix, known(err))
+		return nil, 0, false, fmt.Errorf("range %s: %w", prefix, known(at.fails(err)))
 	}
 	kvs := make([]store.KV, len(r.Kvs))
 	for i, kv := range r.Kvs {
@@ -135,6 +138,7 @@ func (s *Store) Range(ctx context.Context, prefix, after string, revision int64,
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+	at := s.members.current.Load()
 	var guards []clientv3.Cmp
 	var does, looks []clientv3.Op
 	for _, g := range t.Guards {
@@ -142,19 +146,20 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 		looks = append(looks, clientv3.OpGet(g.Key))
 	}
 	for _, p := range t.Puts {
-		lease, err := s.leases.get(ctx, p.TTL)
+		lease, err := s.leases.get(ctx, at.client, p.TTL)
 		if err != nil {
-			return store.Result{}, fmt.Errorf("put %s: %w", p.Key, err)
+			return store.Result{}, fmt.Errorf("put %s: %w", p.Key, known(at.fails(err)))
 		}
 		does = append(does, clientv3.OpPut(p.Key, string(p.Value), clientv3.WithLease(lease)))
 	}
 	for _, key := range t.Deletes {
 		does = append(does, clientv3.OpDelete(key))
 	}
-	r, err := s.client.Txn(ctx).If(guards...).Then(does...).Else(looks...).Commit()
+	r, err := at.client.Txn(ctx).If(guards...).Then(does...).Else(looks...).Commit()
 	if err != nil {
-		return store.Result{}, fmt.Errorf("commit: %w", known(err))
+		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(err)))
 	}
+	at.answered(nil)
 	result := store.Result{Done: r.Succeeded, Revision: r.Header.Revision}
 	if r.Succeeded {
 		return result, nil
@@ -171,18 +176,19 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
-	// Any linearizable read tells it; one of a key that is never there carries the least.
-	r, err := s.client.Get(ctx, "\x00", clientv3.WithCountOnly())
+	// Any linearizable read tells it.
+	revision, err := s.members.current.Load().ask(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("learn the store's revision: %w", err)
+		return 0, fmt.Errorf("learn the store's revision: %w", known(err))
 	}
-	return r.Header.Revision, nil
+	return revision, nil
 }
 
 // Compact implements store.Store.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
-	if _, err := s.client.Compact(ctx, revision); err != nil {
-		return fmt.Errorf("compact: %w", known(err))
+	at := s.members.current.Load()
+	if _, err := at.client.Compact(ctx, revision); err != nil {
+		return fmt.Errorf("compact: %w", known(at.fails(err)))
 	}
 	return nil
 }
@@ -195,6 +201,15 @@ func known(err error) error {
 		return store.ErrFuture
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return store.ErrTooLarge
+	}
+	for _, without := range []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout,
+		rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrStopped} {
+		if errors.Is(err, without) {
+			return fmt.Errorf("%w: etcd has no leader, or its leader no majority of the members: %w", store.ErrUnavailable, err)
+		}
+	}
+	if status.Code(err) == codes.Unavailable {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return err
 }

@@ -15,8 +15,6 @@ const perLease = 1000
 // leases hands out leases for keys with a TTL. Keys written within a twentieth of
 // their TTL share one, so that a burst of events does not cost a lease each.
 type leases struct {
-	client *clientv3.Client
-
 	mu    sync.Mutex
 	byTTL map[time.Duration]*shared
 }
@@ -28,7 +26,7 @@ type shared struct {
 }
 
 // get returns NoLease for a TTL of zero.
-func (l *leases) get(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+func (l *leases) get(ctx context.Context, client *clientv3.Client, ttl time.Duration) (clientv3.LeaseID, error) {
 	if ttl <= 0 {
 		return clientv3.NoLease, nil
 	}
@@ -41,7 +39,7 @@ func (l *leases) get(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, 
 	}
 	window := min(ttl/20, time.Minute)
 	seconds := int64((ttl + window + time.Second - 1) / time.Second)
-	r, err := l.client.Grant(ctx, seconds)
+	r, err := client.Grant(ctx, seconds)
 	if err != nil {
 		return 0, fmt.Errorf("grant a lease of %s: %w", ttl, err)
 	}

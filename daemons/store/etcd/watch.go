@@ -24,10 +24,14 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan st
 	return out
 }
 
-func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix string, after int64) {
+func (s *Store) follow(asked context.Context, out chan<- store.Batch, prefix string, after int64) {
+	at := s.members.current.Load()
+	ctx, cancel := context.WithCancel(asked)
+	defer cancel()
+	defer context.AfterFunc(at.left, cancel)()
 	// The client opens a stream for each set of outgoing metadata: RequireLeader ends
 	// the watch when the member has lost its quorum, instead of letting it go stale.
-	responses := s.client.Watch(clientv3.WithRequireLeader(ctx), prefix,
+	responses := at.client.Watch(clientv3.WithRequireLeader(ctx), prefix,
 		clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithProgressNotify())
 	for r := range responses {
 		batch := store.Batch{Revision: r.Header.Revision}
@@ -35,7 +39,7 @@ func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix strin
 		case r.CompactRevision != 0:
 			batch.Err = fmt.Errorf("watch %s after %d: %w", prefix, after, store.ErrCompacted)
 		case err != nil:
-			batch.Err = fmt.Errorf("watch %s: %w", prefix, known(err))
+			batch.Err = fmt.Errorf("watch %s: %w", prefix, known(at.fails(err)))
 		}
 		for _, e := range r.Events {
 			event := store.Event{Key: string(e.Kv.Key), Value: e.Kv.Value, Revision: e.Kv.ModRevision}
@@ -49,24 +53,28 @@ func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix strin
 		}
 		select {
 		case out <- batch:
-		case <-ctx.Done():
+		case <-asked.Done():
 			return
 		}
 		if batch.Err != nil {
 			return
 		}
 	}
-	if ctx.Err() == nil {
+	if asked.Err() == nil {
+		err := errors.New("the store closed the watch")
+		if at.left.Err() != nil {
+			err = context.Cause(at.left)
+		}
 		select {
-		case out <- store.Batch{Err: errors.New("the store closed the watch")}:
-		case <-ctx.Done():
+		case out <- store.Batch{Err: err}:
+		case <-asked.Done():
 		}
 	}
 }
 
 // Progress implements store.Store.
 func (s *Store) Progress(context.Context) error {
-	if err := s.client.RequestProgress(watching); err != nil {
+	if err := s.members.current.Load().client.RequestProgress(watching); err != nil {
 		return fmt.Errorf("ask watches for their progress: %w", err)
 	}
 	return nil

@@ -1,0 +1,129 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd"
+	"clusterctl/daemons/store/storetest"
+)
+
+func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
+	real := storetest.Etcd(t)
+	first := newRelay(t, strings.TrimPrefix(real, "http://"))
+	s, err := etcd.Open(etcd.Config{Endpoints: []string{"http://" + first.address, real}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	put := func(value string) (store.Result, error) {
+		return s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/a", Value: []byte(value)}}})
+	}
+	before, err := put("before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := s.Watch(ctx, "/", before.Revision)
+
+	first.silence()
+	began := time.Now()
+	if _, err := put("lost"); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("a write to a silent member: %v, want that the store does not answer", err)
+	}
+	after, err := put("after")
+	if err != nil {
+		t.Fatalf("a write after the member was left: %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s to leave the member", took)
+	}
+	var last store.Batch
+	for last = range watch {
+	}
+	if !errors.Is(last.Err, store.ErrUnavailable) {
+		t.Fatalf("the watch ended with %v, want that the store does not answer", last.Err)
+	}
+	for batch := range s.Watch(ctx, "/", before.Revision) {
+		if batch.Err != nil {
+			t.Fatalf("the watch did not go on at its place: %v", batch.Err)
+		}
+		if batch.Revision >= after.Revision {
+			return
+		}
+	}
+	t.Fatal("the watch ended without having seen the write")
+}
+
+// relay passes connections on until it is told to be silent, as a machine that is cut off.
+type relay struct {
+	address string
+	quiet   chan struct{}
+	once    sync.Once
+}
+
+func (r *relay) silence() { r.once.Do(func() { close(r.quiet) }) }
+
+func newRelay(t *testing.T, target string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{address: l.Addr().String(), quiet: make(chan struct{})}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	all.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, in, out)
+			mu.Unlock()
+			all.Go(func() { _, _ = io.Copy(&stopping{out, r.quiet}, in) })
+			all.Go(func() { _, _ = io.Copy(&stopping{in, r.quiet}, out) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.silence()
+		mu.Lock()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		all.Wait()
+	})
+	return r
+}
+
+// stopping swallows what is written once it is quiet.
+type stopping struct {
+	net.Conn
+	quiet chan struct{}
+}
+
+func (s *stopping) Write(data []byte) (int, error) {
+	select {
+	case <-s.quiet:
+		return len(data), nil
+	default:
+		return s.Conn.Write(data)
+	}
+}
