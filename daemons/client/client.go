@@ -69,7 +69,7 @@ func spread(cfg *rest.Config, servers []string) error {
 	cfg.Host = "https://" + serverName + ":6443"
 	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
 	cfg.Transport = &http.Transport{
-		DialTLSContext: (&dialer{servers: servers, tls: verify}).dial, TLSClientConfig: verify, ForceAttemptHTTP2: true,
+		DialTLSContext: newDialer(servers, verify).dial, TLSClientConfig: verify, ForceAttemptHTTP2: true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: grace},
 		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
 	}

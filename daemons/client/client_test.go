@@ -203,15 +203,14 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
 			s := serve(t, broken)
-			cfg := config(t, s)
 			if broken == "dead" {
 				s.Listener.Close()
 			} else {
 				s.gate.hang()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*dialTimeout)
-			defer cancel()
-			_, err := get(ctx, cfg, "/")
+			d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{ServerName: serverName})
+			d.patience = 2 * retryEvery
+			_, err := d.dial(t.Context(), "tcp", "")
 			if !utilnet.IsConnectionRefused(err) || !strings.Contains(err.Error(), s.Listener.Addr().String()) {
 				t.Error(err)
 			}
@@ -219,10 +218,65 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	}
 }
 
+// S14: daemons that wait while no server is there find it as soon as it is, whatever each of their requests has waited for.
+func TestRequestsWaitForAServerToComeBack(t *testing.T) {
+	gone := serve(t, "gone")
+	cfg := config(t, gone)
+	address := gone.Listener.Addr().String()
+	gone.Listener.Close()
+	var all sync.WaitGroup
+	answers := make(chan error, 10)
+	for range cap(answers) {
+		all.Go(func() {
+			r, err := get(t.Context(), cfg, "/")
+			if err == nil {
+				r.Body.Close()
+			}
+			answers <- err
+		})
+	}
+	select {
+	case err := <-answers:
+		t.Fatalf("a request did not wait: %v", err)
+	case <-time.After(2 * retryEvery):
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := serve(t, "back")
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", back.Listener.Addr().String())
+			if err != nil {
+				in.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(out, in); out.Close() }()
+			go func() { _, _ = io.Copy(in, out); in.Close() }()
+		}
+	}()
+	began := time.Now()
+	all.Wait()
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(began); took > 3*retryEvery {
+		t.Errorf("it took %s", took)
+	}
+	l.Close()
+}
+
 // A server with a certificate of another authority is not one of the cluster's.
 func TestAStrangerIsNotTaken(t *testing.T) {
 	s := serve(t, "stranger")
-	d := &dialer{servers: []string{s.Listener.Addr().String()}, tls: &tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName}}
+	d := newDialer([]string{s.Listener.Addr().String()}, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName})
 	if _, err := d.dial(t.Context(), "tcp", ""); err == nil {
 		t.Fatal("took a server that it cannot verify")
 	}

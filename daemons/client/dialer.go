@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -17,69 +18,116 @@ type dialer struct {
 	servers []string
 	tls     *tls.Config
 	last    atomic.Int64
+
+	patience time.Duration
+	turn     chan struct{} // held by the one of many dials that goes on trying; the others follow when it got through
+}
+
+func newDialer(servers []string, verify *tls.Config) *dialer {
+	return &dialer{servers: servers, tls: verify, patience: patience, turn: make(chan struct{}, 1)}
 }
 
 // A server that is gone should cost little, a slow one should not be given up:
-// the next is tried after head start, and whichever answers first is taken.
+// the next is tried after head start, and whichever answers first is taken. When none answers, a dial goes on
+// trying: a watcher that is refused waits longer each time before it comes back, up to a minute, and would find a server that is
+// there again that much later. Its waits begin anew after two minutes without a refusal, which is less than the patience.
 const (
 	headStart    = 300 * time.Millisecond
-	dialTimeout  = 10 * time.Second
+	retryEvery   = time.Second
+	dialTimeout  = 10 * time.Second // of one attempt
+	patience     = 150 * time.Second
 	tcpKeepAlive = 15 * time.Second
 )
 
+type attempt struct {
+	index int
+	conn  net.Conn
+	err   error
+}
+
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel() // ends the losers
-	type attempt struct {
-		index int
-		conn  net.Conn
-		err   error
-	}
-	attempts := make(chan attempt, len(d.servers))
-	start := int(d.last.Load())
-	launched, failed := 0, 0
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	attempts := make(chan attempt)
+	start, launched, ended := int(d.last.Load()), 0, 0
+	defer func() {
+		cancel()
+		// Losers that connect after all are closed.
+		go func(pending int) {
+			for range pending {
+				if late := <-attempts; late.conn != nil {
+					_ = late.conn.Close()
+				}
+			}
+		}(launched - ended)
+	}()
+	tick := time.NewTicker(headStart)
+	defer tick.Stop()
+	var latest time.Time
 	launch := func() {
 		index := (start + launched) % len(d.servers)
-		launched++
+		launched, latest = launched+1, time.Now()
 		go func() {
 			conn, err := d.shake(ctx, network, d.servers[index])
 			attempts <- attempt{index, conn, err}
 		}()
 	}
 	launch()
-	next := time.NewTicker(headStart)
-	defer next.Stop()
 	var firstErr error
+	strangers, tired, holds := 0, false, false
 	for {
+		var turn chan<- struct{}
+		if tired && !holds {
+			turn = d.turn
+		}
 		select {
 		case a := <-attempts:
+			ended++
 			if a.err == nil {
 				d.last.Store(int64(a.index))
-				// Losers that connect after all are closed.
-				go func(pending int) {
-					for range pending {
-						if late := <-attempts; late.conn != nil {
-							_ = late.conn.Close()
-						}
-					}
-				}(launched - failed - 1)
 				return a.conn, nil
 			}
-			failed++
 			if firstErr == nil {
 				firstErr = a.err
 			}
-			if launched < len(d.servers) {
-				launch()
-			} else if failed == launched {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: &unreachable{d.servers, firstErr}}
+			if strange(a.err) {
+				strangers++
 			}
-		case <-next.C:
-			if launched < len(d.servers) {
+			switch {
+			case strangers >= len(d.servers): // they are there, and stay who they are
+				return nil, d.failed(network, firstErr)
+			case launched < len(d.servers):
+				launch()
+			case ended == launched:
+				tired = true
+			}
+		case <-tick.C:
+			idle := time.Since(latest) >= retryEvery
+			tired = tired || idle
+			if launched < len(d.servers) || holds && idle {
 				launch()
 			}
+		case turn <- struct{}{}:
+			holds = true
+			defer func() { <-d.turn }()
+			launch()
+		case <-ctx.Done():
+			if firstErr == nil {
+				firstErr = ctx.Err()
+			}
+			return nil, d.failed(network, firstErr)
 		}
 	}
+}
+
+func (d *dialer) failed(network string, err error) error {
+	return &net.OpError{Op: "dial", Net: network, Err: &unreachable{d.servers, err}}
+}
+
+// strange says that a server is there, and that it is not one of ours or does not take us.
+func strange(err error) bool {
+	var verify *tls.CertificateVerificationError
+	var alert tls.AlertError
+	return errors.As(err, &verify) || errors.As(err, &alert)
 }
 
 // unreachable is that none of the servers answers. To its callers it is a refused connection, whatever
@@ -96,6 +144,8 @@ func (u *unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.
 
 // shake connects to one server and verifies it.
 func (d *dialer) shake(ctx context.Context, network, server string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	plain, err := (&net.Dialer{KeepAlive: tcpKeepAlive}).DialContext(ctx, network, server)
 	if err != nil {
 		return nil, err
