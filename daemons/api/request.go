@@ -13,6 +13,7 @@ import (
 // Names of users and groups with a meaning of their own.
 const (
 	Anonymous            = "system:anonymous"
+	Server               = "system:apiserver" // the API server itself
 	GroupAuthenticated   = "system:authenticated"
 	GroupUnauthenticated = "system:unauthenticated"
 	GroupMasters         = "system:masters"
@@ -85,32 +86,4 @@ type Objects interface {
 	// Revision changes whenever an object of the resource does: what was computed
 	// from objects is good while it stays.
 	Revision(resource schema.GroupResource) int64
-}
-
-// Admission is what admission plugins see of a write.
-type Admission struct {
-	Operation   string // CREATE, UPDATE, DELETE or CONNECT
-	User        User
-	Kind        schema.GroupVersionKind
-	Resource    schema.GroupVersionResource
-	Subresource string
-	Namespace   string
-	Name        string
-	Object      runtime.Object // nil on DELETE
-	Old         runtime.Object // nil on CREATE
-	DryRun      bool
-	// Warn adds a Warning header to the answer.
-	Warn func(text string)
-}
-
-// Mutator changes Object before it is validated. An error that is an API status is
-// sent as it is, any other as an internal error.
-type Mutator interface {
-	Admit(ctx context.Context, a *Admission) error
-}
-
-// Validator refuses by returning an error, most often apierrors.NewForbidden. A
-// plugin may be a Mutator too: all mutators come before all validators.
-type Validator interface {
-	Validate(ctx context.Context, a *Admission) error
 }

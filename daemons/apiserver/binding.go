@@ -53,6 +53,9 @@ func (s *Server) place(q *request, b *corev1.Binding) error {
 	if err != nil {
 		return err
 	}
+	if err := s.present(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
+		return err
+	}
 	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) { return bound(q, live, b) })
 	if err != nil {
 		return err

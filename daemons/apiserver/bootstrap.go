@@ -23,7 +23,7 @@ import (
 const manager = "kube-apiserver"
 
 // self is who the server is when it writes by itself.
-var self = api.User{Name: "system:apiserver", Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
+var self = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
 
 // namespaces are there from the beginning.
 var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}

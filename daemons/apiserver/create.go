@@ -116,6 +116,9 @@ func (s *Server) review(q *request) error {
 			return apierrors.NewInvalid(q.served.GVK.GroupKind(), "", errs)
 		}
 	}
+	if err := s.present(q, "CREATE", q.served.Version(), obj, false); err != nil {
+		return err
+	}
 	answer, err := handle(q.http.Context(), q.user, obj)
 	if err != nil {
 		return err

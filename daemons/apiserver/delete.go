@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
-	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/store"
@@ -146,7 +145,7 @@ func (s *Server) removeFrom(ctx context.Context, q *request, live *cache.Entry, 
 		}
 		return nil, false, false, apierrors.NewNotFound(q.gr(), name)
 	}
-	w := &write{s: s, q: q, operation: "DELETE", live: live, old: live.Object(), dryRun: len(o.DryRun) > 0}
+	w := &write{s: s, q: q, operation: "DELETE", live: live, old: live.Object(), dryRun: len(o.DryRun) > 0, deletion: o}
 	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
 		return nil, false, false, err
 	}
@@ -167,21 +166,12 @@ func (s *Server) removeFrom(ctx context.Context, q *request, live *cache.Entry, 
 
 // mutateAndApproveDeletion asks all plugins; there is no object to change.
 func (w *write) mutateAndApproveDeletion(name string) error {
-	a := &api.Admission{
-		Operation: "DELETE", User: w.q.user, Kind: w.q.served.GVK, Resource: w.q.served.GVR(),
-		Namespace: w.q.Namespace, Name: name, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
+	a := w.admission()
+	a.Name, a.Subresource = name, ""
+	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
+		return err
 	}
-	for _, plugin := range w.s.o.Mutators {
-		if err := plugin.Admit(w.q.http.Context(), a); err != nil {
-			return err
-		}
-	}
-	for _, plugin := range w.s.o.Validators {
-		if err := plugin.Validate(w.q.http.Context(), a); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.s.approve(w.q.http.Context(), w.s.o.Validators, a)
 }
 
 func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions) error {

@@ -58,6 +58,9 @@ func (s *Server) evict(q *request) error {
 	if err := checkPreconditions(q, pod, o.Preconditions); err != nil {
 		return err
 	}
+	if err := s.present(q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
+		return err
+	}
 	if needsBudget(pod) {
 		if err := s.spend(q, pod, len(o.DryRun) > 0); err != nil {
 			return err

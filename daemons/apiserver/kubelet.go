@@ -50,6 +50,9 @@ func (s *Server) kubeletStream(q *request) error {
 	if !ok {
 		return pageNotFound()
 	}
+	if err := s.connect(q); err != nil {
+		return err
+	}
 	path := "/" + kubeletPaths[q.Subresource] + "/" + url.PathEscape(pod.Namespace) + "/" + url.PathEscape(pod.Name)
 	query := q.http.URL.Query()
 	if q.Subresource != "portforward" {

@@ -39,6 +39,12 @@ type Options struct {
 
 	Mutators   []api.Mutator
 	Validators []api.Validator
+	// Outside are those of them that ask others, webhooks and policies: they see all that
+	// is sent, also to subresources, and connections.
+	Outside struct {
+		Mutators   []api.Mutator
+		Validators []api.Validator
+	}
 
 	// Reviews are the handlers of virtual kinds, by resource; Token that of
 	// serviceaccounts/token.

@@ -31,6 +31,9 @@ func (s *Server) proxy(q *request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.connect(q); err != nil {
+		return err
+	}
 	var target *url.URL
 	var transport http.RoundTripper = s.plain
 	switch q.served.Resource {

@@ -115,6 +115,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 			o.Reviews[gr] = handle
 		}
 	})
+	server.AskOutside(may)
 	return server, nil
 }
 

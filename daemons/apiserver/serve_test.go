@@ -31,6 +31,7 @@ func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.C
 	if err != nil {
 		t.Fatal(err)
 	}
+	server.AskOutside(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()

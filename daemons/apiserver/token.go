@@ -16,6 +16,9 @@ func (s *Server) issue(q *request) error {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
 	}
+	if err := s.present(q, "CREATE", kind, t, false); err != nil {
+		return err
+	}
 	answer, err := s.o.Token(q.http.Context(), q.user, q.Namespace, q.Name, t)
 	if err != nil {
 		return err

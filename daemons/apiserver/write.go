@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/store"
 )
@@ -31,6 +30,8 @@ type write struct {
 	live *cache.Entry   // what is stored; nil: nothing
 	old  runtime.Object // the same, decoded, not to be changed
 	obj  runtime.Object // what shall be stored
+
+	deletion *metav1.DeleteOptions // what a DELETE asks for
 
 	data []byte    // obj, encoded
 	more store.Txn // what is claimed and released in the same transaction
@@ -120,43 +121,11 @@ func (w *write) setDefaults() error {
 	return nil
 }
 
-// admission is the write as admission plugins see it.
-func (w *write) admission() *api.Admission {
-	return &api.Admission{
-		Operation: w.operation, User: w.q.user,
-		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
-		Namespace: w.q.Namespace, Name: w.name(),
-		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
-	}
-}
-
 func (w *write) name() string {
 	if m, err := meta.Accessor(w.obj); w.obj != nil && err == nil && m.GetName() != "" {
 		return m.GetName()
 	}
 	return w.q.Name
-}
-
-func (w *write) mutate() error {
-	a := w.admission()
-	for _, plugin := range w.s.o.Mutators {
-		if err := plugin.Admit(w.q.http.Context(), a); err != nil {
-			return err
-		}
-	}
-	w.obj = a.Object
-	return nil
-}
-
-// approve asks the validating plugins.
-func (w *write) approve() error {
-	a := w.admission()
-	for _, plugin := range w.s.o.Validators {
-		if err := plugin.Validate(w.q.http.Context(), a); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (w *write) encode() error {

@@ -32,6 +32,7 @@ func All() []*Kind {
 
 		// the rest
 		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), customResourceDefinitions(),
+		mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
 	}
 	for _, k := range all {
 		if validate := k.Validate; k.ValidateUpdate == nil && validate != nil {

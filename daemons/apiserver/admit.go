@@ -1,0 +1,215 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/backend"
+	"clusterctl/daemons/apiserver/webhook"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// AskOutside puts writes to the webhooks that the cluster configures: last of those that
+// change objects, and of those that refuse before quotas, so that what is refused takes
+// nothing of these. It must be called before Run, and after the other plugins are there.
+func (s *Server) AskOutside(may api.Authorizer) {
+	o := webhook.Options{Objects: s.Objects(), May: may, Reach: backend.New(s.Objects()), Log: s.log}
+	s.o.Outside.Mutators = []api.Mutator{webhook.NewMutating(o)}
+	s.o.Outside.Validators = []api.Validator{webhook.NewValidating(o)}
+	s.o.Mutators = append(s.o.Mutators, s.o.Outside.Mutators...)
+	s.o.Validators = slices.Insert(s.o.Validators, max(0, len(s.o.Validators)-1), s.o.Outside.Validators...)
+}
+
+// admission is the write as admission plugins see it.
+func (w *write) admission() *api.Admission {
+	return &api.Admission{
+		Operation: w.operation, User: w.q.user,
+		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
+		Namespace: w.q.Namespace, Name: w.name(),
+		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
+		Origin: w, Versions: w, Presented: w.q.presented || w.q.Subresource == "scale",
+	}
+}
+
+// mutate asks the mutating plugins, and once more when one of them changed what those
+// before it had seen.
+func (w *write) mutate() error {
+	a := w.admission()
+	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
+		return err
+	}
+	w.obj = a.Object
+	if w.q.Subresource == "scale" {
+		return w.mutateScale()
+	}
+	return nil
+}
+
+func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
+	for {
+		for _, plugin := range plugins {
+			if err := plugin.Admit(ctx, a); err != nil {
+				return err
+			}
+		}
+		if a.Again.Second || !a.Again.Wanted {
+			return nil
+		}
+		a.Again.Second = true
+	}
+}
+
+// approve asks the validating plugins.
+func (w *write) approve() error {
+	if err := w.s.approve(w.q.http.Context(), w.s.o.Validators, w.admission()); err != nil {
+		return err
+	}
+	if w.q.Subresource == "scale" {
+		a, err := w.scaleAdmission()
+		if err != nil {
+			return err
+		}
+		return w.s.approve(w.q.http.Context(), w.s.o.Outside.Validators, a)
+	}
+	return nil
+}
+
+func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
+	for _, plugin := range plugins {
+		if err := plugin.Validate(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// present puts what was sent to a subresource to webhooks and policies, who see it and
+// not the object that it changes.
+func (s *Server) present(q *request, operation string, kind schema.GroupVersionKind, obj runtime.Object, dryRun bool) error {
+	a := &api.Admission{
+		Operation: operation, User: q.user, Kind: kind, Resource: q.served.Name(), Subresource: q.Subresource,
+		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.warn,
+		Origin: &write{q: q, operation: operation, dryRun: dryRun},
+	}
+	if err := s.mutate(q.http.Context(), s.o.Outside.Mutators, a); err != nil {
+		return err
+	}
+	q.presented = true
+	return s.approve(q.http.Context(), s.o.Outside.Validators, a)
+}
+
+// mutateScale lets webhooks and policies change a write to the scale subresource.
+func (w *write) mutateScale() error {
+	a, err := w.scaleAdmission()
+	if err != nil {
+		return err
+	}
+	if err := w.s.mutate(w.q.http.Context(), w.s.o.Outside.Mutators, a); err != nil {
+		return err
+	}
+	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {
+		w.q.served.Scale.Set(w.obj, scale.Spec.Replicas)
+	}
+	return nil
+}
+
+func (w *write) scaleAdmission() (*api.Admission, error) {
+	a := w.admission()
+	a.Kind, a.Resource, a.Versions, a.Presented = scaleKind, w.q.served.Name(), nil, false
+	var err error
+	if a.Object, err = scaleOf(w.q, w.obj); err != nil {
+		return nil, err
+	}
+	if w.old != nil {
+		a.Old, err = scaleOf(w.q, w.old)
+	}
+	return a, err
+}
+
+// Annotate implements api.Origin.
+func (w *write) Annotate(key, value string) { w.q.annotate(key, value) }
+
+// Options implements api.Origin.
+func (w *write) Options() runtime.Object {
+	var dry []string
+	if w.dryRun {
+		dry = []string{metav1.DryRunAll}
+	}
+	about := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind} }
+	manager, validation := w.q.query.Get("fieldManager"), w.q.query.Get("fieldValidation")
+	switch {
+	case w.operation == "CONNECT":
+		return nil
+	case w.operation == "DELETE":
+		o := &metav1.DeleteOptions{}
+		if w.deletion != nil {
+			o = w.deletion.DeepCopy()
+		}
+		o.TypeMeta = about("DeleteOptions")
+		return o
+	case w.q.Verb == "patch":
+		o := &metav1.PatchOptions{TypeMeta: about("PatchOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
+		if text := w.q.query.Get("force"); text != "" {
+			o.Force = new(isTrue(text))
+		}
+		return o
+	case w.operation == "CREATE":
+		return &metav1.CreateOptions{TypeMeta: about("CreateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
+	}
+	return &metav1.UpdateOptions{TypeMeta: about("UpdateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
+}
+
+// Served implements api.Versions.
+func (w *write) Served() []api.Version {
+	k := w.q.served.Kind
+	list := []api.Version{{Kind: w.q.served.Version(), Resource: w.q.served.Name()}}
+	add := func(s wire.Served) {
+		if v := (api.Version{Kind: s.Version(), Resource: s.Name()}); v != list[0] {
+			list = append(list, v)
+		}
+	}
+	add(wire.Served{Kind: k})
+	for i := range k.Aliases {
+		add(wire.Served{Kind: k, Alias: &k.Aliases[i]})
+	}
+	return list
+}
+
+// in is the kind as it is served in a version.
+func (w *write) in(v api.Version) (wire.Served, error) {
+	k := w.q.served.Kind
+	if v.Kind == k.GVK {
+		return wire.Served{Kind: k}, nil
+	}
+	for i := range k.Aliases {
+		if k.Aliases[i].GVK == v.Kind {
+			return wire.Served{Kind: k, Alias: &k.Aliases[i]}, nil
+		}
+	}
+	return wire.Served{}, fmt.Errorf("%s is not served as %s", k.GVK, v.Kind)
+}
+
+// To implements api.Versions.
+func (w *write) To(_ context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
+	s, err := w.in(v)
+	if err != nil {
+		return nil, err
+	}
+	return s.View(obj)
+}
+
+// From implements api.Versions.
+func (w *write) From(_ context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
+	s, err := w.in(v)
+	if err != nil {
+		return nil, err
+	}
+	return s.Hub(obj)
+}

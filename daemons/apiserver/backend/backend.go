@@ -1,0 +1,204 @@
+// Package backend is how the API server reaches programs that serve a part of the API
+// for it: webhooks and aggregated API servers, behind a service of the cluster or at a
+// URL. What is said to them is left to those who call.
+package backend
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// Target is a program to reach. It has a service, or its own host and port.
+type Target struct {
+	Namespace, Service string
+	Port               int32
+	Host               string // with a port, where there is no service
+
+	CABundle []byte // PEM, whose certificates are good; empty: those that the machine trusts
+	Insecure bool   // any certificate is good
+	// Certificate is what the API server shows of itself; nil: nothing.
+	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+}
+
+// Name is the host in addresses and certificates.
+func (t Target) Name() string {
+	if t.Service == "" {
+		return t.Host
+	}
+	return net.JoinHostPort(t.Service+"."+t.Namespace+".svc", strconv.Itoa(int(t.Port)))
+}
+
+// Reach knows the ways. Its connections are kept and shared.
+type Reach struct {
+	objects api.Objects
+
+	mu         sync.Mutex
+	transports map[identity]*http.Transport
+}
+
+// New returns a Reach that finds services and their endpoints among objects.
+func New(objects api.Objects) *Reach {
+	return &Reach{objects: objects, transports: map[identity]*http.Transport{}}
+}
+
+// identity is what connections must have in common to be shared.
+type identity struct {
+	server                    string
+	trust                     [sha256.Size]byte
+	insecure, shown, upgrades bool
+}
+
+const (
+	maxTransports = 256
+	dialTimeout   = 5 * time.Second
+	// attempts is how many endpoints are tried that do not answer when they are called.
+	attempts = 3
+)
+
+// To returns what carries requests to a target. With upgrades connections speak
+// HTTP/1.1, which can become something else.
+func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
+	host, _, err := net.SplitHostPort(t.Name())
+	if err != nil {
+		return nil, fmt.Errorf("read the address %q: %w", t.Name(), err)
+	}
+	id := identity{host, sha256.Sum256(t.CABundle), t.Insecure, t.Certificate != nil, upgrades}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	transport := r.transports[id]
+	if transport == nil {
+		if transport, err = r.make(t, host, upgrades); err != nil {
+			return nil, err
+		}
+		if len(r.transports) >= maxTransports {
+			for old, unused := range r.transports {
+				unused.CloseIdleConnections()
+				delete(r.transports, old)
+				break
+			}
+		}
+		r.transports[id] = transport
+	}
+	if t.Service == "" {
+		return transport, nil
+	}
+	return &balanced{r, t, transport}, nil
+}
+
+func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: t.Insecure, GetClientCertificate: t.Certificate} //nolint:gosec // as the APIService says
+	if len(t.CABundle) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(t.CABundle) {
+			return nil, errors.New("the CA bundle holds no certificate")
+		}
+	}
+	made := &http.Transport{
+		DialContext:     (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+		ForceAttemptHTTP2: !upgrades,
+		// A pod that is gone does not always say so.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+	}
+	if upgrades {
+		made.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	return made, nil
+}
+
+// balanced sends each request to one of a service's endpoints. One that cannot be
+// connected to is passed over: it has not seen the request.
+type balanced struct {
+	reach     *Reach
+	target    Target
+	transport *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *balanced) RoundTrip(q *http.Request) (*http.Response, error) {
+	hosts, err := b.reach.Endpoints(b.target)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
+	for i, host := range hosts {
+		one := q.Clone(q.Context())
+		one.URL.Host = host
+		if one.Host == "" {
+			one.Host = q.URL.Host
+		}
+		if q.GetBody != nil {
+			if one.Body, err = q.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := b.transport.RoundTrip(one)
+		var op *net.OpError
+		if err == nil || i+1 >= min(attempts, len(hosts)) || !errors.As(err, &op) || op.Op != "dial" || q.Body != nil && q.GetBody == nil || q.Context().Err() != nil {
+			return answer, err
+		}
+	}
+	return nil, fmt.Errorf("no endpoints available for service %q", b.target.Service)
+}
+
+// Endpoints returns the addresses at which a service's ready endpoints listen.
+func (r *Reach) Endpoints(t Target) ([]string, error) {
+	obj, ok := r.objects.Get(schema.GroupResource{Resource: "services"}, t.Namespace, t.Service)
+	svc, is := obj.(*corev1.Service)
+	if !ok || !is {
+		return nil, fmt.Errorf("service %q not found", t.Service)
+	}
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return []string{net.JoinHostPort(svc.Spec.ExternalName, strconv.Itoa(int(t.Port)))}, nil
+	}
+	name, found := "", false
+	for _, p := range svc.Spec.Ports {
+		if p.Port == t.Port {
+			name, found = p.Name, true
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("service %q has no port %d", t.Service, t.Port)
+	}
+	var hosts []string
+	for _, obj := range r.objects.List(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, t.Namespace) {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && slice.Labels[discoveryv1.LabelServiceName] == t.Service {
+			hosts = append(hosts, listening(slice, name)...)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("no endpoints available for service %q", t.Service)
+	}
+	return hosts, nil
+}
+
+func listening(slice *discoveryv1.EndpointSlice, port string) []string {
+	var hosts []string
+	for _, p := range slice.Ports {
+		if p.Port == nil || p.Name != nil && *p.Name != port || p.Name == nil && port != "" {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if (e.Conditions.Ready == nil || *e.Conditions.Ready) && len(e.Addresses) > 0 {
+				hosts = append(hosts, net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))))
+			}
+		}
+	}
+	return hosts
+}

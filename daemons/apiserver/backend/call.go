@@ -1,0 +1,97 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// maxAnswer bounds what a webhook may answer.
+const maxAnswer = 16 << 20
+
+// Webhook is where a webhook is called.
+type Webhook struct {
+	Target Target
+	URL    *url.URL
+}
+
+// NewWebhook reads the client configuration of a webhook.
+func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) {
+	w := Webhook{Target: Target{CABundle: c.CABundle}}
+	if s := c.Service; s != nil {
+		w.Target.Namespace, w.Target.Service, w.Target.Port = s.Namespace, s.Name, 443
+		if s.Port != nil {
+			w.Target.Port = *s.Port
+		}
+		w.URL = &url.URL{Scheme: "https", Host: w.Target.Name(), Path: "/"}
+		if s.Path != nil {
+			w.URL.Path = *s.Path
+		}
+		return w, nil
+	}
+	if c.URL == nil {
+		return w, errors.New("neither a service nor a URL is given")
+	}
+	var err error
+	if w.URL, err = url.Parse(*c.URL); err != nil {
+		return w, fmt.Errorf("read the URL: %w", err)
+	}
+	if w.Target.Host = w.URL.Host; w.URL.Port() == "" {
+		w.Target.Host = net.JoinHostPort(w.URL.Hostname(), "443")
+	}
+	return w, nil
+}
+
+// Call posts a document and reads the one that is answered, within a time, which the
+// webhook is told.
+func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, out any) error {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode what is sent: %w", err)
+	}
+	transport, err := r.To(w.Target, false)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	to := *w.URL
+	query := to.Query()
+	query.Set("timeout", within.String())
+	to.RawQuery = query.Encode()
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Accept", "application/json")
+	q.Header.Set("User-Agent", "kube-apiserver-admission")
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := client.Do(q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // it was read as far as it matters
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the answer: %w", err)
+	case answer.StatusCode < 200 || answer.StatusCode > 299:
+		return fmt.Errorf("the server answered %s: %.200q", answer.Status, body)
+	case len(body) > maxAnswer:
+		return fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	return nil
+}

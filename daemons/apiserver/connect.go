@@ -1,0 +1,54 @@
+package apiserver
+
+import (
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// connect puts a connection to webhooks and policies, as the options that it was asked
+// for with.
+func (s *Server) connect(q *request) error {
+	if len(s.o.Outside.Validators) == 0 && len(s.o.Outside.Mutators) == 0 {
+		return nil
+	}
+	kind, options := connectOptions(q)
+	if options == nil {
+		return nil
+	}
+	return s.present(q, "CONNECT", corev1.SchemeGroupVersion.WithKind(kind), options, false)
+}
+
+func connectOptions(q *request) (kind string, options runtime.Object) {
+	asks := func(name string) bool { return isTrue(q.query.Get(name)) }
+	switch q.Subresource {
+	case "exec":
+		return "PodExecOptions", &corev1.PodExecOptions{
+			Stdin: asks("stdin"), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"),
+			Container: q.query.Get("container"), Command: q.query["command"],
+		}
+	case "attach":
+		return "PodAttachOptions", &corev1.PodAttachOptions{
+			Stdin: asks("stdin"), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"), Container: q.query.Get("container"),
+		}
+	case "portforward":
+		o := &corev1.PodPortForwardOptions{}
+		for _, text := range q.query["ports"] {
+			if port, err := strconv.ParseInt(text, 10, 32); err == nil {
+				o.Ports = append(o.Ports, int32(port))
+			}
+		}
+		return "PodPortForwardOptions", o
+	case "proxy":
+		switch q.served.Resource {
+		case "pods":
+			return "PodProxyOptions", &corev1.PodProxyOptions{Path: q.rest}
+		case "services":
+			return "ServiceProxyOptions", &corev1.ServiceProxyOptions{Path: q.rest}
+		case "nodes":
+			return "NodeProxyOptions", &corev1.NodeProxyOptions{Path: q.rest}
+		}
+	}
+	return "", nil
+}

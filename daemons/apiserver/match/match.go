@@ -1,0 +1,204 @@
+// Package match decides which writes a webhook or an admission policy is about, as its
+// rules, selectors and match conditions say. What it does about them is left to these.
+package match
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// Rule is which requests are meant, of names if there are some.
+type Rule = admissionregistrationv1.NamedRuleWithOperations
+
+// Criteria are what a write is compared with.
+type Criteria struct {
+	rules, exclude      []Rule
+	exact               bool // only the version that the client chose counts
+	namespaces, objects labels.Selector
+}
+
+// New reads criteria. What is nil is not restricted by.
+func New(rules, exclude []Rule, policy *admissionregistrationv1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) (*Criteria, error) {
+	c := &Criteria{rules: rules, exclude: exclude, exact: policy != nil && *policy == admissionregistrationv1.Exact}
+	var err error
+	if c.namespaces, err = selector(namespaces); err != nil {
+		return nil, fmt.Errorf("read the namespace selector: %w", err)
+	}
+	if c.objects, err = selector(objects); err != nil {
+		return nil, fmt.Errorf("read the object selector: %w", err)
+	}
+	return c, nil
+}
+
+// Unnamed returns rules that restrict no names.
+func Unnamed(rules []admissionregistrationv1.RuleWithOperations) []Rule {
+	out := make([]Rule, 0, len(rules))
+	for _, r := range rules {
+		out = append(out, Rule{RuleWithOperations: r})
+	}
+	return out
+}
+
+func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// configurations are never put to webhooks or policies, which could lock everybody out.
+var configurations = []string{
+	"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+}
+
+// Exempt says whether a write is not put to webhooks or policies: that of a
+// configuration of theirs, the server's own bookkeeping (what is down must not keep it
+// from ever being ready), and what they see in another form.
+func Exempt(a *api.Admission) bool {
+	return a.Presented || a.User.Name == api.Server || a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
+}
+
+// Match says whether a write is meant, and in which version it is to be seen. The
+// conditions are not asked.
+func (c *Criteria) Match(a *api.Admission, objects api.Objects) (v api.Version, ok bool, err error) {
+	if v, ok = c.version(a, c.rules); !ok {
+		return v, false, nil
+	}
+	if _, excluded := c.version(a, c.exclude); excluded {
+		return v, false, nil
+	}
+	if !c.objects.Empty() && !labelled(a.Object, c.objects) && !labelled(a.Old, c.objects) {
+		return v, false, nil
+	}
+	if c.namespaces.Empty() {
+		return v, true, nil
+	}
+	set, there, err := namespaceLabels(a, objects)
+	return v, err == nil && (!there || c.namespaces.Matches(set)), err
+}
+
+// Chosen is the version that the client chose.
+func Chosen(a *api.Admission) api.Version {
+	if a.Versions != nil {
+		return a.Versions.Served()[0]
+	}
+	return api.Version{Kind: a.Kind, Resource: a.Resource}
+}
+
+// version returns the version in which rules mean a write: the one that the client
+// chose if they do, another of the same objects otherwise.
+func (c *Criteria) version(a *api.Admission, rules []Rule) (api.Version, bool) {
+	if len(rules) == 0 || !slices.ContainsFunc(rules, func(r Rule) bool { return operates(r, a) }) {
+		return api.Version{}, false
+	}
+	chosen := Chosen(a)
+	if means(rules, a, chosen.Resource) {
+		return chosen, true
+	}
+	if c.exact || a.Versions == nil {
+		return chosen, false
+	}
+	for _, v := range a.Versions.Served()[1:] {
+		if means(rules, a, v.Resource) {
+			return v, true
+		}
+	}
+	return chosen, false
+}
+
+func operates(r Rule, a *api.Admission) bool {
+	return slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
+		return o == admissionregistrationv1.OperationAll || string(o) == a.Operation
+	})
+}
+
+func means(rules []Rule, a *api.Admission, gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool {
+		return oneOf(r.APIGroups, gvr.Group) && oneOf(r.APIVersions, gvr.Version) && resources(r.Resources, gvr.Resource, a.Subresource) &&
+			operates(r, a) && scope(r.Scope, a) && (len(r.ResourceNames) == 0 || a.Name != "" && slices.Contains(r.ResourceNames, a.Name))
+	})
+}
+
+func oneOf(list []string, value string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return s == "*" || s == value })
+}
+
+func resources(list []string, resource, subresource string) bool {
+	return slices.ContainsFunc(list, func(text string) bool {
+		name, sub, _ := strings.Cut(text, "/")
+		return (name == "*" || name == resource) && (sub == "*" || sub == subresource)
+	})
+}
+
+func scope(s *admissionregistrationv1.ScopeType, a *api.Admission) bool {
+	if s == nil {
+		return true
+	}
+	switch *s {
+	case admissionregistrationv1.NamespacedScope:
+		return namespaced(a)
+	case admissionregistrationv1.ClusterScope:
+		return !namespaced(a)
+	}
+	return true
+}
+
+// namespaced says whether the object is in a namespace; a namespace is in none.
+func namespaced(a *api.Admission) bool { return a.Namespace != "" && !isNamespace(a) }
+
+func isNamespace(a *api.Admission) bool {
+	return a.Resource.Group == "" && a.Resource.Resource == "namespaces"
+}
+
+func labelled(obj runtime.Object, s labels.Selector) bool {
+	if obj == nil {
+		return false
+	}
+	m, err := meta.Accessor(obj)
+	return err == nil && s.Matches(labels.Set(m.GetLabels()))
+}
+
+// namespaceLabels returns the labels that namespaces are selected by; false for an
+// object that is in none, which every selector means.
+func namespaceLabels(a *api.Admission, objects api.Objects) (labels.Set, bool, error) {
+	if isNamespace(a) {
+		if a.Subresource == "" && (a.Operation == "CREATE" || a.Operation == "UPDATE") {
+			m, err := meta.Accessor(a.Object)
+			if err != nil {
+				return nil, false, err
+			}
+			return m.GetLabels(), true, nil
+		}
+		if m, err := meta.Accessor(a.Old); a.Old != nil && err == nil {
+			return m.GetLabels(), true, nil
+		}
+	}
+	if !namespaced(a) {
+		return nil, false, nil
+	}
+	ns, ok := Namespace(a, objects)
+	if !ok {
+		return nil, false, fmt.Errorf("the namespace %q is not known", a.Namespace)
+	}
+	m, err := meta.Accessor(ns)
+	if err != nil {
+		return nil, false, err
+	}
+	return m.GetLabels(), true, nil
+}
+
+// Namespace returns the namespace that an object is in.
+func Namespace(a *api.Admission, objects api.Objects) (runtime.Object, bool) {
+	return objects.Get(schema.GroupResource{Resource: "namespaces"}, "", a.Namespace)
+}

@@ -1,0 +1,144 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/match"
+)
+
+// Mutating changes objects as mutating webhooks say, one after the other.
+type Mutating struct{ set }
+
+// NewMutating returns the plugin.
+func NewMutating(o Options) *Mutating {
+	return &Mutating{set{o: o, resource: schema.GroupResource{Group: admissionGroup, Resource: "mutatingwebhookconfigurations"}}}
+}
+
+// rounds is what is remembered of the webhooks from the first round to the second.
+type rounds struct {
+	asked map[string]bool // those that may be asked again, by id
+	again map[string]bool // those that must be: the object changed since
+	left  runtime.Object  // the object as the last webhook left it
+}
+
+// Admit asks the webhooks that are concerned. In the second round it asks those that
+// want to be asked again and have not seen what the object has become.
+func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
+	hooks := p.hooks()
+	if len(hooks) == 0 || match.Exempt(a) {
+		return nil
+	}
+	memory := p.remember(a)
+	if a.Again.Second && memory.left != nil && !match.Same(memory.left, a.Object) {
+		// Others changed it since the last webhook saw it.
+		for id := range memory.asked {
+			memory.again[id] = true
+		}
+	}
+	round, asked := 0, false
+	if a.Again.Second {
+		round = 1
+	}
+	for i, h := range hooks {
+		if round == 1 && !memory.again[h.id] {
+			continue
+		}
+		w, err := p.concerns(ctx, h, a)
+		if err != nil {
+			return err
+		}
+		if w == nil {
+			continue
+		}
+		asked = true
+		changed, err := p.put(ctx, w, a, round, i)
+		if err != nil {
+			return err
+		}
+		if changed {
+			for id := range memory.asked {
+				memory.again[id] = true
+			}
+			a.Again.Wanted = true
+		}
+		if h.again && round == 0 {
+			memory.asked[h.id] = true
+		}
+		delete(memory.again, h.id)
+	}
+	if asked && a.Object != nil {
+		memory.left = a.Object.DeepCopyObject()
+	}
+	return nil
+}
+
+func (p *Mutating) remember(a *api.Admission) *rounds {
+	if have, ok := a.Again.Memory[p.resource.Resource].(*rounds); ok {
+		return have
+	}
+	fresh := &rounds{asked: map[string]bool{}, again: map[string]bool{}}
+	if a.Again.Memory == nil {
+		a.Again.Memory = map[string]any{}
+	}
+	a.Again.Memory[p.resource.Resource] = fresh
+	return fresh
+}
+
+// put asks one webhook and does what it says. changed says whether the object is
+// another one now.
+func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, index int) (changed bool, err error) {
+	r, err := p.ask(ctx, w, a, true)
+	if err != nil {
+		return false, p.failed(ctx, w.hook, a, "mutating", round, index, err)
+	}
+	if !r.Allowed {
+		return false, denied(w.name, r.Result)
+	}
+	if len(r.Patch) == 0 {
+		return false, nil
+	}
+	before := w.seen.VersionedObject.Object()
+	if before == nil {
+		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", w.name))
+	}
+	after, err := patched(before, r.Patch)
+	if err != nil {
+		return false, apierrors.NewInternalError(fmt.Errorf("apply the patch of admission webhook %q: %w", w.name, err))
+	}
+	if match.Same(before, after) {
+		return false, nil
+	}
+	return true, match.Replace(ctx, a, w.version, after)
+}
+
+// patched returns an object as a JSON patch makes it.
+func patched(before runtime.Object, patch []byte) (runtime.Object, error) {
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	if data, err = operations.Apply(data); err != nil {
+		return nil, err
+	}
+	after, err := match.Decode(data, before)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := after.(*unstructured.Unstructured); !ok {
+		after.GetObjectKind().SetGroupVersionKind(before.GetObjectKind().GroupVersionKind())
+	}
+	return after, nil
+}

@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"clusterctl/daemons/api"
+)
+
+// ask puts a write to a webhook and returns what it answers, which is whole. The two
+// versions of a review differ in how much an answer may leave out.
+func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool) (*admissionv1.AdmissionResponse, error) {
+	if w.broken != nil {
+		return nil, w.broken
+	}
+	if w.hook.version == "" {
+		return nil, errors.New("it understands no version of an AdmissionReview that is known here")
+	}
+	request, err := reviewed(w, a)
+	if err != nil {
+		return nil, err
+	}
+	sent := &admissionv1.AdmissionReview{Request: request}
+	sent.Kind, sent.APIVersion = "AdmissionReview", admissionv1.GroupName+"/"+w.hook.version
+	answer := &admissionv1.AdmissionReview{}
+	if err := s.o.Reach.Call(ctx, w.to, w.timeout, sent, answer); err != nil {
+		return nil, fmt.Errorf("failed to call webhook: %w", err)
+	}
+	r := answer.Response
+	if r == nil {
+		return nil, errors.New("webhook response was absent")
+	}
+	if w.hook.version == "v1" {
+		if answer.APIVersion != sent.APIVersion || answer.Kind != sent.Kind {
+			return nil, fmt.Errorf("received invalid webhook response: expected %s, Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion, answer.Kind)
+		}
+		if r.UID != request.UID {
+			return nil, fmt.Errorf("received invalid webhook response: expected response.uid=%q, got %q", request.UID, r.UID)
+		}
+	}
+	if err := patchIsWhole(r, w.hook.version == "v1", mutating); err != nil {
+		return nil, fmt.Errorf("received invalid webhook response: %w", err)
+	}
+	for _, text := range r.Warnings {
+		if a.Warn != nil {
+			a.Warn(text)
+		}
+	}
+	for key, value := range r.AuditAnnotations {
+		if a.Origin != nil {
+			a.Origin.Annotate(w.name+"/"+key, value)
+		}
+	}
+	return r, nil
+}
+
+func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
+	switch {
+	case len(r.Patch) == 0 && r.PatchType == nil:
+		return nil
+	case !mutating && strict:
+		return errors.New("validating webhook response must not have a patch")
+	case !strict:
+		return nil
+	case len(r.Patch) == 0:
+		return errors.New("webhook returned response.patchType but not response.patch")
+	case r.PatchType == nil:
+		return errors.New("webhook returned response.patch but not response.patchType")
+	case *r.PatchType != admissionv1.PatchTypeJSONPatch:
+		return fmt.Errorf("webhook returned invalid response.patchType of %q", *r.PatchType)
+	}
+	return nil
+}
+
+// reviewed is the write as the webhook is told of it.
+func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error) {
+	attributes := w.seen.Attributes
+	who := authenticationv1.UserInfo{Username: a.User.Name, UID: a.User.UID, Groups: a.User.Groups}
+	for key, value := range a.User.Extra {
+		if who.Extra == nil {
+			who.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		who.Extra[key] = value
+	}
+	kind, resource := metav1.GroupVersionKind(attributes.GetKind()), metav1.GroupVersionResource(attributes.GetResource())
+	r := &admissionv1.AdmissionRequest{
+		UID:  uuid.NewUUID(),
+		Kind: metav1.GroupVersionKind(w.version.Kind), Resource: metav1.GroupVersionResource(w.version.Resource), SubResource: a.Subresource,
+		RequestKind: &kind, RequestResource: &resource, RequestSubResource: a.Subresource,
+		Name: a.Name, Namespace: attributes.GetNamespace(), Operation: admissionv1.Operation(a.Operation),
+		UserInfo: who, DryRun: &a.DryRun,
+	}
+	for _, part := range []struct {
+		to  *runtime.RawExtension
+		obj runtime.Object
+	}{
+		{&r.Object, w.seen.VersionedObject.Object()}, {&r.OldObject, w.seen.VersionedOldObject.Object()}, {&r.Options, attributes.GetOperationOptions()},
+	} {
+		if part.obj == nil {
+			continue
+		}
+		var err error
+		if part.to.Raw, err = json.Marshal(part.obj); err != nil {
+			return nil, fmt.Errorf("encode the object under review: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// denied is the refusal of a webhook, in upstream's words.
+func denied(name string, why *metav1.Status) error {
+	st := metav1.Status{}
+	if why != nil {
+		st = *why
+	}
+	if st.Code < http.StatusBadRequest {
+		st.Code = http.StatusBadRequest
+	}
+	if st.Status == "" || st.Status == metav1.StatusSuccess {
+		st.Status = metav1.StatusFailure
+	}
+	head := fmt.Sprintf("admission webhook %q denied the request", name)
+	switch {
+	case strings.TrimSpace(st.Message) != "":
+		st.Message = head + ": " + st.Message
+	case st.Reason != "":
+		st.Message = head + ": " + string(st.Reason)
+	default:
+		st.Message = head + " without explanation"
+	}
+	return &apierrors.StatusError{ErrStatus: st}
+}

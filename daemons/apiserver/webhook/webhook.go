@@ -1,0 +1,182 @@
+// Package webhook puts writes to the webhooks that MutatingWebhookConfigurations and
+// ValidatingWebhookConfigurations name, and does what these answer. Which writes a
+// webhook is about is package match's to say, how it is reached package backend's.
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/backend"
+	"clusterctl/daemons/apiserver/match"
+	"clusterctl/daemons/kinds/expression"
+)
+
+// Options is what webhooks are called with.
+type Options struct {
+	Objects api.Objects
+	May     api.Authorizer // whom match conditions ask; nil: nobody may anything
+	Reach   *backend.Reach
+	Log     *slog.Logger
+}
+
+// hook is one webhook, ready to be asked.
+type hook struct {
+	name, id   string // id tells it from those of other configurations
+	criteria   *match.Criteria
+	conditions plugincel.ConditionEvaluator
+	to         backend.Webhook
+	broken     error // why it cannot be called, whatever is written
+	fail       bool  // whether a write fails that it could not be asked about
+	again      bool  // whether it is asked again when the object has changed since
+	timeout    time.Duration
+	version    string // of the review
+}
+
+// set is the webhooks of all configurations of a kind, in the order of their names. It
+// is made anew when one of these changes.
+type set struct {
+	o        Options
+	resource schema.GroupResource
+	now      atomic.Pointer[compiled]
+	mu       sync.Mutex // held while compiling
+}
+
+type compiled struct {
+	revision int64
+	hooks    []*hook
+	known    map[runtime.Object][]*hook // by configuration as it is stored
+}
+
+// hooks returns the webhooks as they are now.
+func (s *set) hooks() []*hook {
+	revision := s.o.Objects.Revision(s.resource)
+	if c := s.now.Load(); c != nil && c.revision == revision {
+		return c.hooks
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.now.Load()
+	if was == nil {
+		was = &compiled{}
+	}
+	next := &compiled{revision: revision, known: map[runtime.Object][]*hook{}}
+	for _, obj := range s.o.Objects.List(s.resource, "") {
+		hooks, ok := was.known[obj]
+		if !ok {
+			hooks = compile(obj)
+		}
+		next.known[obj] = hooks
+		next.hooks = append(next.hooks, hooks...)
+	}
+	s.now.Store(next)
+	return next.hooks
+}
+
+func compile(obj runtime.Object) []*hook {
+	var all []*hook
+	switch c := obj.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			all = append(all, newHook(c.Name, i, &c.Webhooks[i]))
+		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i, h := range c.Webhooks {
+			all = append(all, newHook(c.Name, i, &admissionregistrationv1.MutatingWebhook{
+				Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
+				NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector,
+				TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
+			}))
+		}
+	}
+	return all
+}
+
+func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWebhook) *hook {
+	h := &hook{name: w.Name, id: configuration + "/" + w.Name + "/" + strconv.Itoa(i), timeout: 10 * time.Second}
+	h.fail = w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
+	h.again = w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+	if w.TimeoutSeconds != nil {
+		h.timeout = time.Duration(*w.TimeoutSeconds) * time.Second
+	}
+	for _, v := range w.AdmissionReviewVersions {
+		if h.version == "" && (v == "v1" || v == "v1beta1") {
+			h.version = v
+		}
+	}
+	if h.criteria, h.broken = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector); h.broken != nil {
+		// It was refused when it was written, by servers that know how: nothing is let by.
+		h.criteria, _ = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, nil, nil)
+		return h
+	}
+	h.conditions = expression.Conditions(w.MatchConditions)
+	h.to, h.broken = backend.NewWebhook(w.ClientConfig)
+	return h
+}
+
+// asked is a webhook that a write concerns, and how it sees the write.
+type asked struct {
+	*hook
+	version api.Version
+	seen    *admission.VersionedAttributes
+}
+
+// concerns says whether a write is to be put to a webhook. An error answers the write.
+func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, error) {
+	v, ok, err := h.criteria.Match(a, s.o.Objects)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("find out whether webhook %q is concerned: %w", h.name, err))
+	}
+	if !ok {
+		return nil, nil
+	}
+	seen, err := match.See(ctx, a, v)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("show webhook %q the object as %s: %w", h.name, v.Kind, err))
+	}
+	if h.conditions != nil {
+		bindings := plugincel.OptionalVariableBindings{Authorizer: match.Authorizer(s.o.May)}
+		holds, err := match.Holds(ctx, h.conditions, seen, v, bindings, match.NamespaceOf(a, s.o.Objects))
+		if err != nil {
+			s.o.Log.Warn("the match conditions of a webhook could not be evaluated", "webhook", h.name, "err", err)
+			if h.fail {
+				return nil, apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, err)
+			}
+			return nil, nil
+		}
+		if !holds {
+			return nil, nil
+		}
+	}
+	return &asked{h, v, seen}, nil
+}
+
+// failed says what becomes of a write about which a webhook could not be asked; nil:
+// it goes on.
+func (s *set) failed(ctx context.Context, h *hook, a *api.Admission, kind string, round, index int, err error) error {
+	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled {
+		return apierrors.NewTimeoutError("the request was given up before webhook "+strconv.Quote(h.name)+" answered", 0)
+	}
+	if h.fail {
+		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", h.name, err))
+	}
+	s.o.Log.Warn("a webhook failed that may be ignored", "webhook", h.name, "err", err)
+	if a.Origin != nil {
+		a.Origin.Annotate(fmt.Sprintf("failed-open.%s.webhook.admission.k8s.io/round_%d_index_%d", kind, round, index), h.name)
+	}
+	return nil
+}
+

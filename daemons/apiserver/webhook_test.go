@@ -1,0 +1,307 @@
+package apiserver_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	mutatingPath   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+	validatingPath = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+	mapsPath       = "/api/v1/namespaces/default/configmaps"
+	mergePatch     = "application/merge-patch+json"
+)
+
+// hooks is a program with webhooks: what it answers by path, and what it was asked.
+type hooks struct {
+	server *httptest.Server
+	answer map[string]func(*admissionv1.AdmissionRequest) string
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest) string) *hooks {
+	h := &hooks{answer: answer}
+	h.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		h.mu.Lock()
+		h.asked = append(h.asked, strings.Join([]string{r.URL.Path, string(review.Request.Operation), review.Request.Kind.Kind, review.Request.SubResource, review.Request.Name}, " "))
+		h.mu.Unlock()
+		text := answer[r.URL.Path](review.Request)
+		if text == "hang" {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`, review.APIVersion, review.Request.UID, text)
+	}))
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+// seen returns what was asked so far, and forgets it.
+func (h *hooks) seen() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	asked := h.asked
+	h.asked = nil
+	return asked
+}
+
+// hook is a webhook at a path of the program, as configurations have them.
+func (h *hooks) hook(name, path, more string) string {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})
+	if !strings.Contains(more, `"rules"`) {
+		more += `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["*"]}]`
+	}
+	return fmt.Sprintf(`{"name":%q,"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}%s}`,
+		name, h.server.URL+path, base64.StdEncoding.EncodeToString(ca), more)
+}
+
+func configuration(kind, name string, hooks ...string) string {
+	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[%s]}`, kind, name, strings.Join(hooks, ","))
+}
+
+// configure writes a configuration, which holds at once for what is written through the
+// same server afterwards.
+func configure(t testing.TB, cfg *rest.Config, path, body string) {
+	t.Helper()
+	if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+		t.Fatalf("configure: %d %s", code, text)
+	}
+	// A list is not older than the write: the cache has it.
+	if code, text := ask(t, cfg, "GET", path, ""); code != 200 {
+		t.Fatalf("configure: %d %s", code, text)
+	}
+}
+
+func aMap(name, more string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)
+}
+
+func patchOf(text string) string {
+	return `"allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"`
+}
+
+func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/label": func(r *admissionv1.AdmissionRequest) string {
+			if r.Operation == admissionv1.Delete {
+				return `"allowed":true`
+			}
+			return patchOf(`[{"op":"add","path":"/data","value":{"a":"1"}}]`)
+		},
+		"/watcher": func(*admissionv1.AdmissionRequest) string { return `"allowed":true,"warnings":["be careful"]` },
+	})
+	cfg := start(t, stores["memory"](t), nil)
+	// The first is asked again when the second has changed the object, and not because
+	// of what it did itself.
+	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
+		h.hook("first.example.com", "/watcher", `,"reinvocationPolicy":"IfNeeded"`), h.hook("second.example.com", "/label", `,"reinvocationPolicy":"IfNeeded"`)))
+	code, text := ask(t, cfg, "POST", mapsPath, aMap("x", ""))
+	if code != 201 || !strings.Contains(text, `"data":{"a":"1"}`) || !strings.Contains(text, `299 - "be careful"`) {
+		t.Fatalf("%d %s", code, text)
+	}
+	want := "/watcher CREATE ConfigMap  x|/label CREATE ConfigMap  x|/watcher CREATE ConfigMap  x"
+	if got := strings.Join(h.seen(), "|"); got != want {
+		t.Errorf("asked\n%s, want\n%s", got, want)
+	}
+	if code, text := ask(t, cfg, "PATCH", mapsPath+"/x", `{"data":{"b":"2"}}`, "Content-Type", mergePatch); code != 200 || !strings.Contains(text, `"data":{"a":"1"}`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "DELETE", mapsPath+"/x", ""); code != 200 {
+		t.Errorf("%d %s", code, text)
+	}
+	if got := strings.Join(h.seen(), "|"); !strings.HasSuffix(got, "/watcher DELETE ConfigMap  x|/label DELETE ConfigMap  x") {
+		t.Errorf("asked %s", got)
+	}
+}
+
+func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/no": func(r *admissionv1.AdmissionRequest) string {
+			return `"allowed":false,"status":{"code":409,"reason":"Conflict","message":"not ` + string(r.Operation) + " by " + r.UserInfo.Username + `"}`
+		},
+		"/silent": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
+		"/odd":    func(*admissionv1.AdmissionRequest) string { return patchOf(`[]`) },
+		"/hang":   func(*admissionv1.AdmissionRequest) string { return "hang" },
+		"/yes":    func(*admissionv1.AdmissionRequest) string { return `"allowed":true` },
+	})
+	rules := func(text string) string { return `,"rules":[` + text + `]` }
+	all := `{"apiGroups":["*"],"apiVersions":["*"],"resources":["configmaps"],"operations":["*"]}`
+	for name, c := range map[string]struct {
+		path, more string
+		code       int
+		want       string
+	}{
+		"in its words":                     {"/no", "", 409, `admission webhook \"w.example.com\" denied the request: not CREATE by system:anonymous`},
+		"without a word":                   {"/silent", "", 400, `admission webhook \"w.example.com\" denied the request without explanation`},
+		"an answer that is none":           {"/odd", "", 500, `failed calling webhook \"w.example.com\": received invalid webhook response: validating webhook response must not have a patch`},
+		"nobody answers":                   {"/hang", `,"timeoutSeconds":1`, 500, `failed calling webhook \"w.example.com\": failed to call webhook: Post`},
+		"nobody answers, which is ignored": {"/hang", `,"timeoutSeconds":1,"failurePolicy":"Ignore"`, 201, ``},
+		"it agrees":                        {"/yes", "", 201, ""},
+		"other resources":                  {"/no", rules(strings.Replace(all, "configmaps", "secrets", 1)), 201, ""},
+		"subresources alone":               {"/no", rules(strings.Replace(all, "configmaps", "configmaps/status", 1)), 201, ""},
+		"the object and all its parts":     {"/silent", rules(strings.Replace(all, "configmaps", "*/*", 1)), 400, ""},
+		"other operations":                 {"/no", rules(strings.Replace(all, `["*"]}`, `["UPDATE","DELETE","CONNECT"]}`, 1)), 201, ""},
+		"objects without a namespace":      {"/no", rules(strings.Replace(all, `"operations"`, `"scope":"Cluster","operations"`, 1)), 201, ""},
+		"objects of other labels":          {"/no", `,"objectSelector":{"matchLabels":{"a":"b"}}`, 201, ""},
+		"objects of these labels":          {"/silent", `,"objectSelector":{"matchLabels":{"color":"red"}}`, 400, ""},
+		"namespaces of other labels":       {"/no", `,"namespaceSelector":{"matchLabels":{"a":"b"}}`, 201, ""},
+		"namespaces of these labels":       {"/silent", `,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}}`, 400, ""},
+		"a condition does not hold":        {"/no", `,"matchConditions":[{"name":"c","expression":"request.userInfo.username != 'system:anonymous'"}]`, 201, ""},
+		"a condition holds":                {"/silent", `,"matchConditions":[{"name":"c","expression":"object.metadata.name == 'x' && oldObject == null && request.operation == 'CREATE'"}]`, 400, ""},
+		"a condition fails":                {"/no", `,"matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"}]`, 403, "no such key: data"},
+		"a condition fails, ignored":       {"/no", `,"failurePolicy":"Ignore","matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"}]`, 201, ""},
+		"no means before failing":          {"/no", `,"matchConditions":[{"name":"c","expression":"object.data.nope == 'x'"},{"name":"d","expression":"false"}]`, 201, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := start(t, stores["memory"](t), nil)
+			configure(t, cfg, validatingPath, configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", c.path, c.more)))
+			code, text := ask(t, cfg, "POST", mapsPath, aMap("x", `,"labels":{"color":"red"}`))
+			if code != c.code || !strings.Contains(text, c.want) {
+				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
+			}
+		})
+	}
+}
+
+func TestWebhooksSeeTheVersionThatTheirRulesNameS12(t *testing.T) {
+	var versions []string
+	var mu sync.Mutex
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/": func(r *admissionv1.AdmissionRequest) string {
+			mu.Lock()
+			defer mu.Unlock()
+			versions = append(versions, r.RequestKind.Version+" as "+r.Kind.Version+" "+string(r.Object.Raw))
+			return patchOf(`[{"op":"add","path":"/metadata/labels","value":{"seen":"` + r.Kind.Version + `"}}]`)
+		},
+	})
+	cfg := start(t, stores["memory"](t), nil)
+	define(t, cfg, crontabs, ctPath)
+	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
+		h.hook("w.example.com", "/", `,"rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`),
+		h.hook("exact.example.com", "/", `,"matchPolicy":"Exact","rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1"],"resources":["crontabs"],"operations":["CREATE"]}]`)))
+	beta := strings.Replace(crontab("a", ""), "/v1", "/v1beta1", 1)
+	if code, text := ask(t, cfg, "POST", betaPath, beta); code != 201 || !strings.Contains(text, `"seen":"v1"`) || !strings.Contains(text, "v1beta1") {
+		t.Fatalf("%d %s", code, text)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(versions) != 1 || !strings.HasPrefix(versions[0], "v1beta1 as v1 ") || !strings.Contains(versions[0], `"apiVersion":"stable.example.com/v1"`) {
+		t.Errorf("seen: %q", versions)
+	}
+}
+
+func TestSubresourcesAndConnectionsArePutToWebhooksAsSentS12(t *testing.T) {
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/": func(r *admissionv1.AdmissionRequest) string {
+			if r.Kind.Kind == "Scale" {
+				return patchOf(`[{"op":"replace","path":"/spec/replicas","value":7}]`)
+			}
+			if r.Kind.Kind == "PodExecOptions" {
+				return `"allowed":false,"status":{"message":"no shells"}`
+			}
+			return `"allowed":true`
+		},
+	})
+	cfg := start(t, stores["memory"](t), nil)
+	for path, body := range map[string]string{
+		"/apis/apps/v1/namespaces/default/deployments": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+		"/api/v1/namespaces/default/pods":              `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+	} {
+		if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m",
+		h.hook("w.example.com", "/", `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`)))
+	h.seen()
+	if code, text := ask(t, cfg, "PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", `{"spec":{"replicas":3}}`, "Content-Type", mergePatch); code != 200 || !strings.Contains(text, `"replicas":7`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/binding", `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`); code != 201 {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&container=c", ""); code != 400 || !strings.Contains(text, "no shells") {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`); code != 201 {
+		t.Errorf("%d %s", code, text)
+	}
+	want := []string{"/ UPDATE Scale scale d", "/ CREATE Binding binding p", "/ CONNECT PodExecOptions exec p", "/ CREATE Eviction eviction p"}
+	if got := h.seen(); strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}
+
+func TestConfigurationsOfWebhooksAreCheckedS12(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	good := `{"name":"w.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"n","name":"s"}},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]}`
+	code, text := ask(t, cfg, "POST", validatingPath, configuration("ValidatingWebhookConfiguration", "good", good))
+	for _, want := range []string{`"failurePolicy":"Fail"`, `"matchPolicy":"Equivalent"`, `"timeoutSeconds":10`, `"port":443`, `"scope":"*"`, `"namespaceSelector":{}`, `"generation":1`} {
+		if code != 201 || !strings.Contains(text, want) {
+			t.Fatalf("%d %s lacks %s", code, text, want)
+		}
+	}
+	for name, c := range map[string]struct{ from, to, want string }{
+		"a name of three parts":           {"w.example.com", "w.com", "should be a domain with at least three segments separated by dots"},
+		"side effects are said":           {`"sideEffects":"None",`, "", "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun"},
+		"and none that dry runs have":     {`"sideEffects":"None"`, `"sideEffects":"Some"`, `Unsupported value: \"Some\"`},
+		"a version that is known":         {`["v1"],"clientConfig"`, `["v7"],"clientConfig"`, "must include at least one of v1, v1beta1"},
+		"versions are said":               {`"admissionReviewVersions":["v1"],`, ``, "must specify one of v1, v1beta1"},
+		"one way to call it":              {`"service":{"namespace":"n","name":"s"}`, ``, "exactly one of url or service is required"},
+		"by TLS":                          {`"service":{"namespace":"n","name":"s"}`, `"url":"http://x"`, `'https' is the only allowed URL scheme`},
+		"a time that writes can wait":     {`"rules"`, `"timeoutSeconds":31,"rules"`, "the timeout value must be between 1 and 30 seconds"},
+		"an operation":                    {`"CREATE"`, `"READ"`, `Unsupported value: \"READ\"`},
+		"all or some operations":          {`"CREATE"`, `"CREATE","*"`, "if '*' is present, must not specify other operations"},
+		"resources that do not overlap":   {`["pods"]`, `["*/*","pods"]`, "if '*/*' is present, must not specify other resources"},
+		"conditions that compile":         {`"rules"`, `"matchConditions":[{"name":"c","expression":"objekt.x"}],"rules"`, "undeclared reference to 'objekt'"},
+		"conditions that are true or not": {`"rules"`, `"matchConditions":[{"name":"c","expression":"1"}],"rules"`, "must evaluate to bool"},
+	} {
+		body := configuration("ValidatingWebhookConfiguration", "bad", strings.Replace(good, c.from, c.to, 1))
+		if code, text := ask(t, cfg, "POST", validatingPath, body); code != 422 || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %d %s", name, code, text)
+		}
+	}
+}
+
+func TestAWebhookThatRefusesEverythingCanBeRemovedS12(t *testing.T) {
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{"/": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` }})
+	cfg := start(t, stores["memory"](t), nil)
+	configure(t, cfg, validatingPath, configuration("ValidatingWebhookConfiguration", "v",
+		h.hook("w.example.com", "/", `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`)))
+	if code, text := ask(t, cfg, "POST", mapsPath, aMap("x", "")); code != 400 {
+		t.Fatalf("%d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "DELETE", validatingPath+"/v", ""); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		if code, _ := ask(t, cfg, "POST", mapsPath, aMap("x", "")); code == 201 {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal("a webhook that was removed is asked")
+		}
+	}
+}

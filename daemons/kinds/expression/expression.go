@@ -1,0 +1,138 @@
+// Package expression compiles the CEL expressions that configurations of webhooks and
+// admission policies hold: what they may refer to, and what they must come to. When
+// they are evaluated, and what follows, is the API server's business.
+package expression
+
+import (
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// Text is an expression and the types that it may have.
+type Text struct {
+	Name       string // of a condition or variable; may be empty
+	Expression string
+	Types      []*cel.Type
+}
+
+// GetExpression implements the accessor of an expression.
+func (t *Text) GetExpression() string { return t.Expression }
+
+// ReturnTypes implements the accessor of an expression.
+func (t *Text) ReturnTypes() []*cel.Type { return t.Types }
+
+// GetName implements the accessor of a named expression.
+func (t *Text) GetName() string { return t.Name }
+
+// Types that expressions may have.
+var (
+	Boolean      = []*cel.Type{cel.BoolType}
+	String       = []*cel.Type{cel.StringType}
+	StringOrNull = []*cel.Type{cel.StringType, cel.NullType}
+	Anything     = []*cel.Type{cel.AnyType, cel.DynType}
+)
+
+// environments are made when first needed: clusters without expressions do not pay.
+var (
+	base  = sync.OnceValue(func() *environment.EnvSet { return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()) })
+	plain = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(base()) })
+)
+
+// conditions are what match conditions may refer to.
+var conditions = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+
+// CheckCondition returns what is wrong with a match condition of a webhook.
+func CheckCondition(text string) error {
+	r := plain().CompileCELExpression(&Text{Expression: text, Types: Boolean}, conditions, environment.NewExpressions)
+	if r.Error != nil {
+		return r.Error
+	}
+	return nil
+}
+
+// Conditions compiles the match conditions of a webhook; nil for none.
+func Conditions(list []admissionregistrationv1.MatchCondition) plugincel.ConditionEvaluator {
+	if len(list) == 0 {
+		return nil
+	}
+	compiled := make([]plugincel.CompilationResult, len(list))
+	for i, c := range list {
+		compiled[i] = plain().CompileCELExpression(&Text{c.Name, c.Expression, Boolean}, conditions, environment.StoredExpressions)
+	}
+	return plugincel.NewCondition(compiled)
+}
+
+// Scope compiles the expressions of one policy, which share its variables. Expressions
+// see the variables that were declared before them.
+type Scope struct {
+	*plugincel.CompositedCompiler
+	declared plugincel.OptionalVariableDeclarations
+	mode     environment.Type
+}
+
+// NewScope returns the scope of a policy. What is being written is compiled as fresh:
+// what is stored may use what fresh ones may not yet, so that servers can be rolled back.
+func NewScope(params, patches, fresh bool) (*Scope, error) {
+	c, err := plugincel.NewCompositedCompiler(base())
+	if err != nil {
+		return nil, err
+	}
+	s := &Scope{CompositedCompiler: c, declared: plugincel.OptionalVariableDeclarations{HasParams: params, HasAuthorizer: true, HasPatchTypes: patches}}
+	s.mode = environment.StoredExpressions
+	if fresh {
+		s.mode = environment.NewExpressions
+	}
+	return s, nil
+}
+
+// Declare adds a variable; an error says what is wrong with it.
+func (s *Scope) Declare(name, text string) error {
+	d := s.declared
+	d.HasPatchTypes = false
+	if r := s.CompileAndStoreVariable(&Text{name, text, Anything}, d, s.mode); r.Error != nil {
+		return r.Error
+	}
+	return nil
+}
+
+// Check returns what is wrong with an expression of a type.
+func (s *Scope) Check(text string, types []*cel.Type, authorizer bool) error {
+	d := s.declared
+	d.HasAuthorizer, d.HasPatchTypes = authorizer, false
+	return s.check(&Text{Expression: text, Types: types}, d)
+}
+
+// CheckPatch returns what is wrong with an expression that makes a patch.
+func (s *Scope) CheckPatch(accessor plugincel.ExpressionAccessor) error {
+	return s.check(accessor, s.declared)
+}
+
+func (s *Scope) check(accessor plugincel.ExpressionAccessor, d plugincel.OptionalVariableDeclarations) error {
+	if r := s.CompileCELExpression(accessor, d, s.mode); r.Error != nil {
+		return r.Error
+	}
+	return nil
+}
+
+// Evaluator compiles expressions that are evaluated one after the other. Those that are
+// empty come to nothing.
+func (s *Scope) Evaluator(texts []*Text, authorizer bool) plugincel.ConditionEvaluator {
+	d := s.declared
+	d.HasAuthorizer, d.HasPatchTypes = authorizer, false
+	list := make([]plugincel.ExpressionAccessor, len(texts))
+	for i, t := range texts {
+		if t != nil && t.Expression != "" {
+			list[i] = t
+		}
+	}
+	return s.CompileCondition(list, d, s.mode)
+}
+
+// Mutation compiles an expression that makes a patch.
+func (s *Scope) Mutation(accessor plugincel.ExpressionAccessor) plugincel.MutatingEvaluator {
+	return s.CompileMutatingEvaluator(accessor, s.declared, s.mode)
+}
