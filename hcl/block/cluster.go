@@ -15,15 +15,16 @@ import (
 )
 
 type clusterBlock struct {
-	PodCIDRs     []string      `hcl:"pod_cidrs,optional" doc:"Networks of the pods: one, or one of IPv4 and one of IPv6." default:"[\"10.244.0.0/16\"]"`
-	ServiceCIDRs []string      `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses." default:"[\"10.96.0.0/16\"]"`
-	Version      string        `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
-	Domain       string        `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
-	ControlPlane string        `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
-	API          *apiBlock     `hcl:"api,block" doc:"How clients from outside reach the API."`
-	Etcd         *etcdBlock    `hcl:"etcd,block" doc:"The cluster's store."`
-	Runtime      *runtimeBlock `hcl:"runtime,block" doc:"Where the container runtime comes from."`
-	Roll         *rollBlock    `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
+	PodCIDRs     []string         `hcl:"pod_cidrs,optional" doc:"Networks of the pods: one, or one of IPv4 and one of IPv6." default:"[\"10.244.0.0/16\"]"`
+	ServiceCIDRs []string         `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses." default:"[\"10.96.0.0/16\"]"`
+	Version      string           `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
+	Domain       string           `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
+	ControlPlane string           `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
+	API          *apiBlock        `hcl:"api,block" doc:"How clients from outside reach the API."`
+	Etcd         *etcdBlock       `hcl:"etcd,block" doc:"The cluster's store."`
+	Encryption   *encryptionBlock `hcl:"encryption,block" doc:"How values are encrypted in the store."`
+	Runtime      *runtimeBlock    `hcl:"runtime,block" doc:"Where the container runtime comes from."`
+	Roll         *rollBlock       `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
 }
 
 type apiBlock struct {
@@ -87,6 +88,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		diags = append(diags, decodeVirtual(b, host, port, raw.API.Virtual, c)...)
 	}
 	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
+	diags = append(diags, decodeEncryption(b, raw.Encryption, c)...)
 	c.ControlPlaneForm = or(raw.ControlPlane, config.FormSystemd)
 	if f := c.ControlPlaneForm; f != config.FormSystemd && f != config.FormStaticPods {
 		diags = append(diags, fail(attr(b, b.Body, "control_plane"), "Unknown form of the control plane",

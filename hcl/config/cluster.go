@@ -28,6 +28,7 @@ type Cluster struct {
 	// ControlPlaneForm is how the control plane's programs run: FormSystemd or FormStaticPods.
 	ControlPlaneForm string
 	Etcd             Etcd
+	Encryption       Encryption
 	Runtime          Runtime
 	Roll             Roll
 
@@ -68,6 +69,19 @@ type Snapshot struct {
 	Every time.Duration
 	Keep  int
 }
+
+// Encryption says how values are encrypted in the store.
+type Encryption struct {
+	Provider  string   // secretbox, aesgcm or aescbc; EncryptionIdentity or empty for none
+	Key       string   // name of the key; another name is another key
+	Resources []string // sorted
+}
+
+// EncryptionIdentity is the provider that stores values as they are.
+const EncryptionIdentity = "identity"
+
+// On says whether anything is encrypted.
+func (e Encryption) On() bool { return e.Provider != "" && e.Provider != EncryptionIdentity }
 
 // Runtime says where the container runtime comes from.
 type Runtime struct {

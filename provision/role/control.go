@@ -112,6 +112,7 @@ func apiServer(b *builder) {
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()
+	cfg.EncryptionProviderConfig = b.encryption()
 	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
 	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate("apiserver-kubelet-client", certs.ClusterCA, certs.APIServerKubeletClient())
 	cfg.ServiceAccountIssuer = "https://kubernetes.default.svc." + b.Cluster.Domain

@@ -82,6 +82,9 @@ func (p *Prepared) walk(ctx context.Context) error {
 	if err := p.reconcile(ctx); err != nil {
 		return err
 	}
+	if err := p.encrypt(ctx); err != nil {
+		return err
+	}
 	for _, m := range removed {
 		if err := p.each(ctx, []*machine{m}, p.remove); err != nil {
 			return err

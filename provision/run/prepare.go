@@ -84,6 +84,11 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		}
 		return p, nil
 	}
+	if !e.Destroy {
+		if err := p.State.Keys.Encryption.Add(e.Config.Encryption, p.fresh); err != nil {
+			return nil, fmt.Errorf("make a key for what is stored: %w", err)
+		}
+	}
 	p.choose()
 	if err := p.replaceable(); err != nil {
 		return nil, err

@@ -84,6 +84,7 @@ type Keys struct {
 	CAs            map[string][]byte `json:"cas"` // private keys, PEM
 	ServiceAccount []byte            `json:"serviceAccount"`
 	ServicePublic  []byte            `json:"servicePublic"`
+	Encryption     Encryption        `json:"encryption,omitzero"` // of values in the store
 	// Secrets are the sensitive values that may be in what was applied: a change that takes one away
 	// must not show it.
 	Secrets []string `json:"secrets,omitempty"`

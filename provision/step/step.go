@@ -91,6 +91,8 @@ var Kinds = map[string]func() Step{
 	"etcd-leave":  func() Step { return &EtcdLeave{} },
 	"etcd-health": func() Step { return &MemberHealth{} },
 	"api-health":  func() Step { return &ServerHealth{} },
+	"rotation":    func() Step { return &Rotation{} },
+	"answer":      func() Step { return &Answer{} },
 }
 
 // Envelope is a step on its way.

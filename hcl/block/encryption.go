@@ -1,0 +1,42 @@
+package block
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"clusterctl/hcl/config"
+)
+
+type encryptionBlock struct {
+	Provider  string   `hcl:"provider,optional" doc:"How values are encrypted: secretbox, aesgcm or aescbc; identity stores them as they are." default:"\"secretbox\""`
+	Key       string   `hcl:"key,optional" doc:"Name of the key. Another name is another key: apply gives it to all API servers, has everything that is stored written with it, and takes the former one away, without a restart. The key itself is made by clusterctl and kept in the state, encrypted." default:"\"1\""`
+	Resources []string `hcl:"resources,optional" doc:"Resources that are encrypted: a plural with its group, as secrets or widgets.example.com; *.apps is a group, *. the core group and *.* everything." default:"[\"secrets\"]"`
+}
+
+func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (diags hcl.Diagnostics) {
+	if raw == nil {
+		raw = &encryptionBlock{}
+	}
+	c.Encryption = config.Encryption{Provider: or(raw.Provider, "secretbox"), Key: or(raw.Key, "1"), Resources: slices.Clone(raw.Resources)}
+	if p := c.Encryption.Provider; !slices.Contains([]string{"secretbox", "aesgcm", "aescbc", config.EncryptionIdentity}, p) {
+		diags = append(diags, fail(nested(b, "encryption", "provider"), "Unknown way to encrypt", "%q is not known: write secretbox, aesgcm, aescbc, or identity for none.", p))
+	}
+	if k := c.Encryption.Key; len(k) > 63 || strings.ContainsFunc(k, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+	}) {
+		diags = append(diags, fail(nested(b, "encryption", "key"), "Invalid name of a key", "%q: write at most 63 letters, digits, hyphens, underscores and dots. The key itself is made by clusterctl.", k))
+	}
+	for _, r := range raw.Resources {
+		if r != strings.ToLower(r) || r == "" || r == "*" || strings.ContainsAny(r, "/ ") || strings.Contains(r, "*") && !strings.HasPrefix(r, "*.") {
+			diags = append(diags, fail(nested(b, "encryption", "resources"), "Invalid resource", "%q is no resource: write its plural and group, as secrets or widgets.example.com, or *.apps for a group.", r))
+		}
+	}
+	if len(c.Encryption.Resources) == 0 {
+		c.Encryption.Resources = []string{"secrets"}
+	}
+	slices.Sort(c.Encryption.Resources)
+	c.Encryption.Resources = slices.Compact(c.Encryption.Resources)
+	return diags
+}

@@ -1,0 +1,99 @@
+package role
+
+import (
+	"encoding/base64"
+	"net"
+	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// encryptionFile lies where static pods see a new one, too.
+const encryptionFile = PKI + "/encryption.yaml"
+
+// Encryption is the file that tells the API server how to encrypt. A change of it restarts
+// nothing: the server reads it again.
+func Encryption(s *state.State) (*step.File, error) {
+	text, err := encryptionConfiguration(s.Keys.Encryption)
+	return &step.File{Path: encryptionFile, Content: text, Mode: 0o600, Secret: true}, err
+}
+
+// encryptionConfiguration renders what the state says as an EncryptionConfiguration.
+func encryptionConfiguration(e state.Encryption) ([]byte, error) {
+	var write, read []apiserverv1.ProviderConfiguration
+	for _, k := range e.Keys {
+		if p := provider(k); k.ID() == e.Write {
+			write = append(write, p)
+		} else {
+			read = append(read, p)
+		}
+	}
+	plain := apiserverv1.ProviderConfiguration{Identity: &apiserverv1.IdentityConfiguration{}}
+	c := apiserverv1.EncryptionConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "EncryptionConfiguration"}}
+	if len(e.Resources) > 0 {
+		c.Resources = append(c.Resources, apiserverv1.ResourceConfiguration{Resources: e.Resources, Providers: slices.Concat(write, read, []apiserverv1.ProviderConfiguration{plain})})
+	}
+	rest := e.Leaving
+	if len(c.Resources)+len(rest) == 0 {
+		rest = []string{"secrets"}
+	}
+	if len(rest) > 0 {
+		c.Resources = append(c.Resources, apiserverv1.ResourceConfiguration{Resources: rest, Providers: slices.Concat([]apiserverv1.ProviderConfiguration{plain}, write, read)})
+	}
+	return yaml.Marshal(c)
+}
+
+func provider(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
+	keys := []apiserverv1.Key{{Name: k.Name, Secret: base64.StdEncoding.EncodeToString(k.Secret)}}
+	switch k.Provider {
+	case "aesgcm":
+		p.AESGCM = &apiserverv1.AESConfiguration{Keys: keys}
+	case "aescbc":
+		p.AESCBC = &apiserverv1.AESConfiguration{Keys: keys}
+	default:
+		p.Secretbox = &apiserverv1.SecretboxConfiguration{Keys: keys}
+	}
+	return p
+}
+
+// EncryptionInUse is that a machine's API server has taken in its file, and Rewritten that
+// everything that is stored is as it says.
+func EncryptionInUse(ip netip.Addr) *step.Answer {
+	return encryptionAnswer(ip, "encryption-config", "the API server uses the encryption keys that it was given")
+}
+
+// Rewritten is described above.
+func Rewritten(ip netip.Addr) *step.Answer {
+	return encryptionAnswer(ip, "encryption-rewritten", "everything that is stored is written with the new key")
+}
+
+func encryptionAnswer(ip netip.Addr, check, what string) *step.Answer {
+	return &step.Answer{What: what, URL: "https://" + net.JoinHostPort(ip.String(), "6443") + "/readyz/" + check, CA: PKI + "/ca.crt"}
+}
+
+// encryption lays the file, and shows what the run does with it afterwards.
+func (b *builder) encryption() string {
+	f, err := Encryption(b.State)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	b.add(f)
+	e := b.State.Keys.Encryption
+	if want := b.Cluster.Encryption; !e.Settled(want) {
+		b.add(&step.Rotation{To: describe(want.On(), want.Provider, want.Key)})
+	}
+	return f.Path
+}
+
+func describe(on bool, provider, key string) string {
+	if !on {
+		return "what is stored is written without encryption"
+	}
+	return "what is stored is written with key " + key + " of " + provider
+}

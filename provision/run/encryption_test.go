@@ -1,0 +1,82 @@
+package run_test
+
+import (
+	"strings"
+	"testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
+)
+
+const encryptionFile = "/etc/kubernetes/pki/encryption.yaml"
+
+// encrypted reports what the API servers of all machines are told, which must be the same.
+func (w *world) encrypted() string {
+	w.t.Helper()
+	text := ""
+	for address, h := range w.hosts {
+		own, err := h.ReadFile(encryptionFile)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if text != "" && text != string(own) {
+			w.t.Fatalf("%s is told something else than others: %s", address, own)
+		}
+		text = string(own)
+	}
+	return text
+}
+
+func (w *world) encrypt(e config.Encryption) { w.engine.Config.Encryption = e }
+
+func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	w.mustApply()
+	if text := w.encrypted(); strings.Contains(text, "secretbox") {
+		t.Errorf("without encryption the servers are told %s", text)
+	}
+	key := func(name string) config.Encryption {
+		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
+	}
+	w.encrypt(key("one"))
+	w.mustApply()
+	if text := w.encrypted(); !strings.Contains(text, "name: one") || strings.Index(text, "identity") < strings.Index(text, "secretbox") {
+		t.Errorf("the servers are told %s", text)
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("a second plan is not empty: %+v", again.Machines)
+	}
+	for _, h := range w.hosts {
+		h.Log = nil
+	}
+	// While one machine is left out, nobody writes with the key that it does not have.
+	w.encrypt(key("two"))
+	w.engine.Excludes = []string{"machine.third"}
+	w.mustApply()
+	for _, name := range []string{"machine.control", "machine.second"} {
+		text, _ := w.hosts[name].ReadFile(encryptionFile)
+		if one, two := strings.Index(string(text), "name: one"), strings.Index(string(text), "name: two"); one < 0 || two < one {
+			t.Errorf("%s writes with a key that not all have: %s", name, text)
+		}
+	}
+	w.engine.Excludes = nil
+	w.mustApply()
+	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Contains(text, "name: one") {
+		t.Errorf("after the rotation the servers are told %s", text)
+	}
+	for address, h := range w.hosts {
+		for _, did := range h.Log {
+			if strings.Contains(did, "restart") {
+				t.Errorf("%s: %s", address, did)
+			}
+		}
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("a plan after the rotation is not empty: %+v", again.Machines)
+	}
+}

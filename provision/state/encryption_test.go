@@ -1,0 +1,74 @@
+package state_test
+
+import (
+	"slices"
+	"testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
+)
+
+func want(provider, key string, resources ...string) config.Encryption {
+	return config.Encryption{Provider: provider, Key: key, Resources: resources}
+}
+
+func ids(e state.Encryption) (list []string) {
+	for _, k := range e.Keys {
+		list = append(list, k.ID())
+	}
+	return list
+}
+
+func TestAClusterThatIsNotThereYetIsEncryptedAtOnce(t *testing.T) {
+	var e state.Encryption
+	if err := e.Add(want("secretbox", "1", "secrets"), true); err != nil {
+		t.Fatal(err)
+	}
+	if e.Write != "secretbox:v1:1" || !e.Settled(want("secretbox", "1", "secrets")) || len(e.Keys[0].Secret) != 32 {
+		t.Errorf("%+v", e)
+	}
+	var plain state.Encryption
+	if err := plain.Add(config.Encryption{}, true); err != nil || !plain.Settled(config.Encryption{}) || len(plain.Keys) != 0 {
+		t.Errorf("%+v, %v", plain, err)
+	}
+}
+
+// No server writes with a key before all can read with it, and none loses a key before
+// nothing is stored that it wrote.
+func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
+	var e state.Encryption
+	for _, move := range []struct {
+		want          config.Encryption
+		write, leaves string
+		added, after  []string
+	}{
+		{want("secretbox", "1", "secrets"), "secretbox:v1:1", "", []string{"secretbox:v1:1"}, []string{"secretbox:v1:1"}}, // of a cluster that had none
+		{want("secretbox", "2", "secrets", "configmaps"), "secretbox:v1:2", "", []string{"secretbox:v1:1", "secretbox:v1:2"}, []string{"secretbox:v1:2"}},
+		{want("aesgcm", "2", "secrets"), "aesgcm:v1:2", "configmaps", []string{"secretbox:v1:2", "aesgcm:v1:2"}, []string{"aesgcm:v1:2"}},
+		{want("identity", ""), "", "secrets", []string{"aesgcm:v1:2"}, nil},
+	} {
+		before := e.Write
+		if err := e.Add(move.want, false); err != nil {
+			t.Fatal(err)
+		}
+		if e.Write != before || !slices.Equal(ids(e), move.added) || e.Settled(move.want) {
+			t.Errorf("added: %+v", e)
+		}
+		e.Switch(move.want)
+		leaving := ""
+		if len(e.Leaving) > 0 {
+			leaving = e.Leaving[0]
+		}
+		if e.Write != move.write || !slices.Equal(ids(e), move.added) || leaving != move.leaves {
+			t.Errorf("switched: %+v", e)
+		}
+		e.Switch(move.want) // as a run that goes on where another was cut off
+		if e.Drop(); !slices.Equal(ids(e), move.after) || !e.Settled(move.want) {
+			t.Errorf("dropped: %+v", e)
+		}
+	}
+	former := e.Former[0].Secret
+	if err := e.Add(want("secretbox", "1", "secrets"), false); err != nil || !slices.Equal(e.Keys[0].Secret, former) {
+		t.Errorf("a name that was used before is another key: %v", err)
+	}
+}
