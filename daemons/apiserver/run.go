@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
@@ -19,6 +21,7 @@ import (
 	"clusterctl/daemons/apiserver/admission"
 	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/authz"
+	"clusterctl/daemons/apiserver/h2"
 	"clusterctl/daemons/apiserver/review"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kinds"
@@ -62,11 +65,20 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return server.Run(ctx) })
-	g.Go(func() error { return run.Serve(ctx, ln, server, tlsConfig, grace, env.Log) })
+	g.Go(func() error { return serve(ctx, ln, server, tlsConfig, env.Log) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// serve answers on ln with h until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.
+func serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.Config, log *slog.Logger) error {
+	server := run.NewServer(h, tlsConfig, log)
+	own := h2.Server{Log: log}
+	own.Attach(server)
+	defer own.Close()
+	return run.ServeWith(ctx, server, own.Listen(ln), grace)
 }
 
 // Assemble puts a server together as cfg says: who may ask, what is admitted and what

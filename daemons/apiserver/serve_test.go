@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/apiserver/h2"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -37,6 +38,9 @@ func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.C
 	go func() { done <- server.Run(ctx) }()
 	web := httptest.NewUnstartedServer(server)
 	web.EnableHTTP2 = true
+	own := h2.Server{Log: o.Env.Log}
+	own.Attach(web.Config)
+	web.Listener = own.Listen(web.Listener)
 	web.StartTLS()
 	t.Cleanup(func() {
 		cancel()
@@ -45,6 +49,7 @@ func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.C
 		}
 		web.CloseClientConnections()
 		web.Close()
+		own.Close()
 	})
 	wait(t, func() error { return o.Env.Health.Err(true) })
 	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}

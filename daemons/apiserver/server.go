@@ -41,7 +41,6 @@ type Server struct {
 	inFlight  chan struct{}
 
 	fields    fieldManagers
-	workers   *workers
 	kubelets  transports
 	plain     *http.Transport // to pods and services
 	endStream sync.Once
@@ -74,7 +73,7 @@ func New(o Options) (*Server, error) {
 		scheme:   newScheme(o.Kinds),
 		own:      o.Env.Handler(),
 		inFlight: make(chan struct{}, o.MaxInFlight),
-		shutdown: make(chan struct{}), plain: newPlain(), workers: newWorkers(),
+		shutdown: make(chan struct{}), plain: newPlain(),
 	}
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
@@ -106,7 +105,6 @@ func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 // Run keeps the cache current and does what the server has to do by itself, until ctx
 // ends.
 func (s *Server) Run(ctx context.Context) error {
-	defer s.workers.close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		s.fields.warm()

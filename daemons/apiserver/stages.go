@@ -33,10 +33,6 @@ const maxBody = 3 << 20
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.workers.serve(http.HandlerFunc(s.serve), w, r)
-}
-
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
 	q := s.read(rec, r)
 	start := s.o.Now()

@@ -19,14 +19,23 @@ import (
 // Serve answers on ln with h until ctx ends, then gives open requests grace to
 // finish. A nil tlsConfig serves plain HTTP.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.Config, grace time.Duration, log *slog.Logger) error {
-	server := &http.Server{
+	return ServeWith(ctx, NewServer(h, tlsConfig, log), ln, grace)
+}
+
+// NewServer returns a server with the limits that all of ours have.
+func NewServer(h http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Server {
+	return &http.Server{
 		Handler: h, TLSConfig: tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+}
+
+// ServeWith is Serve with a server of the caller's.
+func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace time.Duration) error {
 	done := make(chan error, 1)
 	go func() {
-		if tlsConfig != nil {
+		if server.TLSConfig != nil {
 			done <- server.ServeTLS(ln, "", "")
 		} else {
 			done <- server.Serve(ln)

@@ -19,10 +19,18 @@ import (
 
 func main() {
 	scale := flag.Int("scale", 1, "divide all amounts by this, to try the program itself")
-	only := flag.String("only", "", "measure only this part: objects, lists, watches, storm, memory, starts")
+	only := flag.String("only", "", "measure only this part: objects, lists, storm, memory, starts")
+	hold := flag.Bool("serve", false, "measure nothing: start the servers, say how they are reached, and end them when interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *hold {
+		if err := serve(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench-api:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := measure(ctx, *scale, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-api:", err)
 		os.Exit(1)
@@ -59,6 +67,21 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 		return nil
 	}
 	return os.WriteFile(filepath.Join(root, "docs", "benchmarks-api.md"), []byte(text), 0o644)
+}
+
+// serve leaves the servers to whoever wants to look closer with kubebench or a profiler.
+func serve(ctx context.Context) error {
+	root, err := cluster.Root()
+	if err != nil {
+		return err
+	}
+	return alone(ctx, filepath.Join(root, "bin"), 1, []func(*bench, context.Context) error{
+		func(b *bench, ctx context.Context) error {
+			fmt.Printf("KUBECONFIG=%s API=%d ETCD=%d\n", b.path("kubeconfig"), b.api.Process.Pid, b.etcd.Process.Pid)
+			<-ctx.Done()
+			return nil
+		},
+	}, new([]figure))
 }
 
 func alone(ctx context.Context, bin string, scale int, work []func(*bench, context.Context) error, figures *[]figure) (err error) {

@@ -1,0 +1,169 @@
+package h2
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// body is what a client sends with its request, as far as it has come. It holds no more than the window
+// that the client was given.
+type body struct {
+	st        *stream
+	data      []byte
+	announced int64 // length; -1: not said
+	received  int64
+	ended     bool // whether all has come
+	closed    bool // whether the handler wants no more
+	expected  bool // whether the client waits for a word that it should go on
+	in        credit
+	deadline  time.Time // of reading
+}
+
+// credit is a window that the client may fill. What was taken out of it is given back in large pieces.
+type credit struct{ left, owed int64 }
+
+// spend takes what has come; false if the client has sent more than it may.
+func (c *credit) spend(n int64) bool {
+	c.left -= n
+	return c.left >= 0
+}
+
+// due says what to give back when n more bytes have been taken, 0 if not yet.
+func (c *credit) due(n int64) uint32 {
+	if c.owed += n; c.owed < window/4 {
+		return 0
+	}
+	n, c.owed = c.owed, 0
+	c.left += n
+	return uint32(n)
+}
+
+// giveBack lets the client send further: on the connection, and on a stream unless it is nil.
+func (c *Conn) giveBack(st *stream, n int64) {
+	if n == 0 {
+		return
+	}
+	if more := c.in.due(n); more > 0 {
+		c.out.windowUpdate(0, more)
+	}
+	if st == nil || st.body.ended {
+		return
+	}
+	if more := st.body.in.due(n); more > 0 {
+		c.out.windowUpdate(st.id, more)
+	}
+}
+
+func (c *Conn) onData(f *http2.DataFrame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	length := int64(f.Length)
+	if !c.in.spend(length) {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	st := c.streams[f.StreamID]
+	if st == nil {
+		c.giveBack(nil, length)
+		if err := c.closed(f.StreamID); err != nil || c.forgotten(f.StreamID) || c.going {
+			return err
+		}
+		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
+	}
+	b, data := &st.body, f.Data()
+	b.received += int64(len(data))
+	switch {
+	case b.ended:
+		c.giveBack(nil, length)
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
+	case !b.in.spend(length):
+		c.giveBack(nil, length)
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
+	case b.announced >= 0 && b.received > b.announced:
+		c.giveBack(nil, length)
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
+	}
+	kept := int64(len(data))
+	if b.closed {
+		kept = 0
+	} else {
+		if b.data == nil && b.announced > kept {
+			b.data = make([]byte, 0, min(b.announced, window))
+		}
+		b.data = append(b.data, data...)
+	}
+	c.giveBack(st, length-kept)
+	if f.StreamEnded() {
+		return c.bodyEnds(st)
+	}
+	st.look()
+	return nil
+}
+
+// bodyEnds notes that all of a body has come.
+func (c *Conn) bodyEnds(st *stream) error {
+	if st.body.announced >= 0 && st.body.received != st.body.announced {
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
+	}
+	st.body.ended = true
+	st.look()
+	return nil
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	c := b.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.expected {
+		b.expected = false
+		if !b.ended && len(b.data) == 0 && !b.st.res.wrote {
+			b.st.res.inform(http.StatusContinue, nil)
+			c.flushLocked()
+		}
+	}
+	for len(b.data) == 0 {
+		switch {
+		case b.closed:
+			return 0, http.ErrBodyReadAfterClose
+		case b.ended:
+			return 0, io.EOF
+		case b.st.gone != nil:
+			return 0, b.st.gone
+		}
+		if err := b.st.wait(&b.deadline); err != nil {
+			return 0, err
+		}
+	}
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n := copy(p, b.data)
+	if b.data = b.data[n:]; len(b.data) == 0 && b.ended {
+		b.data = nil
+	}
+	c.giveBack(b.st, int64(n))
+	if len(c.out.buf) > 0 && !b.ended {
+		c.flushLocked() // the client may be waiting for it
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	c := b.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.closed = true
+	c.giveBack(b.st, b.drop())
+	return nil
+}
+
+// drop forgets what has not been read, and says how much that was.
+func (b *body) drop() int64 {
+	n := len(b.data)
+	b.data = nil
+	return int64(n)
+}

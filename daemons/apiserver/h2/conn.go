@@ -1,0 +1,283 @@
+package h2
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// Conn is a connection. What it reads, one goroutine handles in order; what it writes comes
+// from whoever has something to say.
+type Conn struct {
+	s       *Server
+	nc      *tls.Conn
+	gather  *gatherer // nil: below is something else
+	handler http.Handler
+	tls     tls.ConnectionState
+	remote  string
+	limit   uint32 // of a request's headers
+	base    context.Context
+	input   *bufio.Reader
+	reader  *http2.Framer
+	running sync.WaitGroup // handlers
+
+	mu      sync.Mutex
+	streams map[uint32]*stream // those that are open
+	newest  uint32             // highest stream that was begun
+	reset   [32]uint32         // streams that were ended from here lately, for which frames may still be on their way
+	resets  int
+	busy    int       // handlers that run
+	waiting []*stream // for handlers to end
+	going   bool      // no further streams
+	parted  bool      // everything has been said
+	failed  error     // why the connection is no use any more
+	share   any
+	rested  time.Time // when the last stream ended
+	idle    *time.Timer
+	out     outgoing
+	in      credit // what the client may send
+}
+
+func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
+	c := &Conn{s: s, nc: nc, handler: h, limit: limit, tls: nc.ConnectionState(), remote: nc.RemoteAddr().String(), streams: map[uint32]*stream{}, rested: time.Now()}
+	c.gather, _ = nc.NetConn().(*gatherer)
+	c.out.window, c.out.initial, c.out.maxFrame = 65535, 65535, 16384
+	c.in.left = 65535
+	c.input = bufio.NewReaderSize(nc, 4<<10)
+	c.out.idle.L = &c.mu
+	c.reader = http2.NewFramer(io.Discard, c.input)
+	c.reader.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	c.reader.MaxHeaderListSize = limit
+	c.reader.SetMaxReadFrameSize(16384)
+	c.reader.SetReuseFrames()
+	return c
+}
+
+// Share returns what the streams of this connection have in common, which make makes for the first.
+func (c *Conn) Share(make func() any) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.share == nil {
+		c.share = make()
+	}
+	return c.share
+}
+
+// serve reads frames until the connection ends, and waits for handlers.
+func (c *Conn) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.base = ctx
+	err := c.greet()
+	if err == nil {
+		c.mu.Lock()
+		c.idle = time.AfterFunc(c.s.IdleTimeout, c.tire)
+		c.mu.Unlock()
+		err = c.read()
+		c.idle.Stop()
+	}
+	var code http2.ConnectionError
+	switch {
+	case errors.As(err, &code):
+		c.bye(http2.ErrCode(code))
+	case errors.Is(err, http2.ErrFrameTooLarge):
+		c.bye(http2.ErrCodeFrameSize)
+	}
+	c.fail()
+	cancel()
+	c.running.Wait()
+}
+
+// tire ends a connection that has had no streams for long.
+func (c *Conn) tire() {
+	c.mu.Lock()
+	left := c.s.IdleTimeout
+	if len(c.streams) == 0 {
+		left -= time.Since(c.rested)
+	}
+	if left > 0 && c.failed == nil {
+		c.idle.Reset(left)
+	}
+	c.mu.Unlock()
+	if left <= 0 {
+		c.drain()
+	}
+}
+
+// greet exchanges prefaces.
+func (c *Conn) greet() error {
+	if err := c.nc.SetReadDeadline(time.Now().Add(greeting)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.out.settings(
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: window},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.limit})
+	c.out.windowUpdate(0, window-65535)
+	c.in.left = window
+	c.mu.Unlock()
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(c.input, preface); err != nil {
+		return err
+	}
+	if string(preface) != http2.ClientPreface {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	first, err := c.reader.ReadFrame()
+	if err != nil {
+		return err
+	}
+	settings, ok := first.(*http2.SettingsFrame)
+	if !ok || settings.IsAck() {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if err := c.onSettings(settings); err != nil {
+		return err
+	}
+	if err := c.reply(); err != nil {
+		return err
+	}
+	return c.nc.SetReadDeadline(time.Time{})
+}
+
+// read handles frames until there are no more.
+func (c *Conn) read() error {
+	for {
+		f, err := c.reader.ReadFrame()
+		if err == nil {
+			err = c.on(f)
+		}
+		var stream http2.StreamError
+		if errors.As(err, &stream) {
+			err = c.refuse(stream.StreamID, stream.Code)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) on(f http2.Frame) error {
+	var err error
+	switch f := f.(type) {
+	case *http2.MetaHeadersFrame:
+		err = c.onHeaders(f)
+	case *http2.DataFrame:
+		err = c.onData(f)
+	case *http2.WindowUpdateFrame:
+		err = c.onWindowUpdate(f)
+	case *http2.SettingsFrame:
+		err = c.onSettings(f)
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			c.mu.Lock()
+			c.out.ping(f.Data)
+			c.mu.Unlock()
+		}
+	case *http2.RSTStreamFrame:
+		err = c.onReset(f)
+	case *http2.PriorityFrame:
+		if f.StreamDep == f.StreamID {
+			err = http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
+		}
+	case *http2.GoAwayFrame:
+		c.drain()
+	case *http2.PushPromiseFrame:
+		err = http2.ConnectionError(http2.ErrCodeProtocol)
+	default: // unknown frames are to be ignored
+	}
+	if err != nil {
+		return err
+	}
+	return c.reply()
+}
+
+// reply sends what reading frames has left to send. A client that asks and asks and takes no
+// answers is not served further.
+func (c *Conn) reply() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.out.buf) > 2*mostPending {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	if c.out.flushing || len(c.out.buf) == 0 {
+		return nil
+	}
+	c.flushAside()
+	return nil
+}
+
+// drain tells the client to begin nothing more, and ends the connection when what was begun has ended.
+func (c *Conn) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.part()
+	c.flushLocked()
+	c.settle()
+}
+
+// part says goodbye. The lock is held.
+func (c *Conn) part() {
+	if !c.going && c.failed == nil {
+		c.going = true
+		c.out.goAway(c.newest, http2.ErrCodeNo)
+	}
+}
+
+// settle ends what it writes on a connection that has said goodbye and has nothing left to do. It goes on
+// reading for a moment: were it closed with something unread, the client would not hear the goodbye, and
+// so not know that what it has just asked was not begun.
+func (c *Conn) settle() {
+	if !c.going || len(c.streams) > 0 || len(c.out.buf) > 0 || c.out.flushing || c.failed != nil || c.parted {
+		return
+	}
+	c.parted = true
+	_ = c.nc.CloseWrite() // reading finds out what is wrong with the connection
+	_ = c.nc.SetReadDeadline(time.Now().Add(linger))
+}
+
+// linger is how long a client has to hear a goodbye.
+const linger = time.Second
+
+var errEnded = errors.New("the connection has ended")
+
+// bye says why the connection ends, after what others are writing.
+func (c *Conn) bye(code http2.ErrCode) {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(linger)) // what waits for the client waits no longer
+	c.mu.Lock()
+	for c.out.flushing {
+		c.out.idle.Wait()
+	}
+	c.going = true
+	c.out.goAway(c.newest, code)
+	c.flushLocked()
+	c.mu.Unlock()
+	_ = c.nc.CloseWrite() // as in settle
+	_ = c.nc.SetReadDeadline(time.Now().Add(linger))
+	_, _ = io.CopyN(io.Discard, c.nc, window)
+}
+
+// fail ends the connection and everything on it.
+func (c *Conn) fail() {
+	c.mu.Lock()
+	c.failed = cmp.Or(c.failed, errEnded)
+	ended := slices.Collect(maps.Values(c.streams))
+	clear(c.streams)
+	c.waiting = nil
+	c.mu.Unlock()
+	_ = c.nc.Close() // nothing more is to be said
+	for _, st := range ended {
+		st.end(errEnded)
+	}
+}

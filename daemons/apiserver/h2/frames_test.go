@@ -1,0 +1,237 @@
+package h2_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"clusterctl/daemons/apiserver/h2"
+)
+
+// raw is a client that sends what it likes.
+type raw struct {
+	*http2.Framer
+	t     *testing.T
+	conn  *tls.Conn
+	block bytes.Buffer
+	enc   *hpack.Encoder
+}
+
+func dial(t *testing.T, address string, config *tls.Config, settings ...http2.Setting) *raw {
+	t.Helper()
+	conn, err := tls.Dial("tcp", address, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	c := &raw{t: t, conn: conn, Framer: http2.NewFramer(conn, conn)}
+	c.enc = hpack.NewEncoder(&c.block)
+	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(settings...); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask begins a stream.
+func (c *raw) ask(id uint32, method string, end bool, more ...string) {
+	c.t.Helper()
+	if err := c.tryAsk(id, method, end, more...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *raw) tryAsk(id uint32, method string, end bool, more ...string) error {
+	c.block.Reset()
+	fields := append([]string{":method", method, ":scheme", "https", ":authority", "x", ":path", fmt.Sprint("/", id)}, more...)
+	for i := 0; i < len(fields); i += 2 {
+		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
+			return err
+		}
+	}
+	return c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.block.Bytes(), EndStream: end, EndHeaders: true})
+}
+
+// until reads frames until one is what is waited for.
+func (c *raw) until(what string, is func(any) bool) {
+	c.t.Helper()
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			c.t.Fatalf("waiting for %s: %v", what, err)
+		}
+		if is(f) {
+			return
+		}
+	}
+}
+
+func (c *raw) isGoAway(f any, code http2.ErrCode) bool {
+	away, ok := f.(*http2.GoAwayFrame)
+	return ok && away.ErrCode == code
+}
+
+func isReset(f any, id uint32, code http2.ErrCode) bool {
+	reset, ok := f.(*http2.RSTStreamFrame)
+	return ok && reset.StreamID == id && reset.ErrCode == code
+}
+
+// S12: a client cannot have more work done at once than it may have streams, whatever it cancels.
+func TestCancelledRequestsDoNotPileUp(t *testing.T) {
+	var running, most atomic.Int32
+	release := make(chan struct{})
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		n := running.Add(1)
+		defer running.Add(-1)
+		for {
+			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		<-release // it is deaf to its context
+	})
+	c := dial(t, address, config)
+	go func() {
+		for id := uint32(1); id < 4000; id += 2 {
+			if c.tryAsk(id, http.MethodGet, true) != nil || c.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+				return
+			}
+		}
+	}()
+	c.until("a calming word", func(f any) bool { return c.isGoAway(f, http2.ErrCodeEnhanceYourCalm) })
+	close(release)
+	if most.Load() > 250 {
+		t.Errorf("%d handlers ran at once", most.Load())
+	}
+}
+
+func TestStreamsBeyondTheLimitAreRefusedAndOthersGoOn(t *testing.T) {
+	release := make(chan struct{})
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) { <-release })
+	c := dial(t, address, config)
+	for i := range uint32(251) {
+		c.ask(2*i+1, http.MethodGet, true)
+	}
+	c.until("a refusal", func(f any) bool { return isReset(f, 501, http2.ErrCodeRefusedStream) })
+	close(release)
+	answers := 0
+	c.until("250 answers", func(f any) bool {
+		if headers, ok := f.(*http2.MetaHeadersFrame); ok && headers.PseudoValue("status") == "200" {
+			answers++
+		}
+		return answers == 250
+	})
+}
+
+func TestWhoAsksAndTakesNoAnswersIsNotServedFurther(t *testing.T) {
+	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) {})
+	c := dial(t, address, config)
+	ping := append([]byte{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0}, make([]byte, 8)...)
+	many := bytes.Repeat(ping, 1000)
+	for {
+		if _, err := c.conn.Write(many); err != nil {
+			return // it was closed, long before memory ran out
+		}
+	}
+}
+
+func TestHeadersThatAreTooLongAreAnsweredSo(t *testing.T) {
+	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) { t.Error("it was handled") })
+	c := dial(t, address, config)
+	c.ask(1, http.MethodGet, true, "long", strings.Repeat("x", 16<<10-100), "longer", strings.Repeat("y", 200))
+	c.until("431", func(f any) bool {
+		headers, ok := f.(*http2.MetaHeadersFrame)
+		return ok && headers.PseudoValue("status") == "431"
+	})
+}
+
+func TestAWindowThatOpensLetsAnAnswerGoOn(t *testing.T) {
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(make([]byte, 300000)) // the client counts
+	})
+	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c.ask(1, http.MethodGet, true)
+	got := 0
+	c.until("all of it", func(f any) bool {
+		data, ok := f.(*http2.DataFrame)
+		if !ok {
+			return false
+		}
+		got += len(data.Data())
+		if !data.StreamEnded() {
+			for _, id := range []uint32{0, 1} {
+				if err := c.WriteWindowUpdate(id, uint32(len(data.Data()))+1000); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return data.StreamEnded()
+	})
+	if got != 300000 {
+		t.Errorf("%d bytes came", got)
+	}
+}
+
+func TestABodyMustBeAsLongAsAnnounced(t *testing.T) {
+	read := make(chan error, 2)
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		read <- err
+	})
+	for _, body := range []string{"123", "12345"} {
+		c := dial(t, address, config)
+		c.ask(1, http.MethodPost, false, "content-length", "4")
+		if err := c.WriteData(1, true, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		c.until("an error", func(f any) bool { return isReset(f, 1, http2.ErrCodeProtocol) })
+		if err := <-read; err == nil {
+			t.Errorf("a body of %q passed as one of 4 bytes", body)
+		}
+	}
+}
+
+func TestOfferDoesNotWaitAndSaysWhenThereIsRoom(t *testing.T) {
+	streams := make(chan *h2.Stream, 1)
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		streams <- h2.Of(w)
+		<-r.Context().Done()
+	})
+	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c.ask(1, http.MethodGet, true)
+	s, room := <-streams, make(chan struct{})
+	if n, err := s.Offer(make([]byte, 100), func() { close(room) }); n != 10 || err != nil {
+		t.Fatalf("offer: %d, %v", n, err)
+	}
+	if err := c.WriteWindowUpdate(1, 5); err != nil {
+		t.Fatal(err)
+	}
+	<-room
+	if n, err := s.Offer(make([]byte, 100), func() {}); n != 5 || err != nil {
+		t.Fatalf("offer: %d, %v", n, err)
+	}
+	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := s.Offer([]byte("x"), func() {}); err != nil {
+			return
+		}
+	}
+}

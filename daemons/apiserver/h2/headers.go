@@ -1,0 +1,119 @@
+package h2
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Headers are written as literals that the client need not remember (RFC 7541, 6.2.2), by the
+// static table where that knows their names: there is no state, and little to compute.
+
+// static are the names that the static table has, and their numbers there.
+var static = map[string]byte{
+	"cache-control": 24, "content-encoding": 26, "content-length": 28, "content-type": 31, "date": 33, "etag": 34,
+	"location": 46, "retry-after": 53, "vary": 59, "www-authenticate": 61,
+}
+
+func appendStatus(to []byte, code int) []byte {
+	if code == http.StatusOK {
+		return append(to, 0x88)
+	}
+	return strconv.AppendInt(append(to, 0x08, 3), int64(code), 10)
+}
+
+// appendHeader appends an answer's headers; of a provisional one there may be some that the final answer has as well.
+func appendHeader(to []byte, header http.Header, provisional bool) []byte {
+	var trailers []string
+	for _, list := range header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			trailers = append(trailers, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	for key, values := range header {
+		switch key {
+		case "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Upgrade":
+			continue // they say nothing over HTTP/2, and must not be there
+		case "Content-Length":
+			if provisional {
+				continue
+			}
+		}
+		if strings.HasPrefix(key, http.TrailerPrefix) || slices.Contains(trailers, key) {
+			continue
+		}
+		for _, value := range values {
+			to = appendField(to, lower(key), value)
+		}
+	}
+	return to
+}
+
+var lowered = func() map[string]string {
+	keys := map[string]string{}
+	for _, key := range []string{"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Location", "Retry-After", "Vary", "Warning",
+		"X-Content-Type-Options", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
+		keys[key] = strings.ToLower(key)
+	}
+	return keys
+}()
+
+func lower(key string) string {
+	if name, ok := lowered[key]; ok {
+		return name
+	}
+	return strings.ToLower(key)
+}
+
+// appendField appends a field, unless it cannot be one.
+func appendField(to []byte, name, value string) []byte {
+	number := static[name]
+	switch {
+	case number >= 15:
+		to = append(to, 0x0f, number-15)
+	case !httpguts.ValidHeaderFieldName(name):
+		return to
+	default:
+		to = appendString(append(to, 0), name)
+	}
+	if !httpguts.ValidHeaderFieldValue(value) {
+		value = ""
+	}
+	return appendString(to, value)
+}
+
+// appendString appends a length, in seven bits of its first byte, and what is that long.
+func appendString(to []byte, s string) []byte {
+	n := len(s)
+	if n < 0x7f {
+		return append(append(to, byte(n)), s...)
+	}
+	to = append(to, 0x7f)
+	for n -= 0x7f; n >= 0x80; n >>= 7 {
+		to = append(to, byte(n)|0x80)
+	}
+	return append(append(to, byte(n)), s...)
+}
+
+type stamp struct {
+	second int64
+	text   string
+}
+
+var latest atomic.Pointer[stamp]
+
+// now is the time as headers have it.
+func now() string {
+	t := time.Now()
+	if s := latest.Load(); s != nil && s.second == t.Unix() {
+		return s.text
+	}
+	text := t.UTC().Format(http.TimeFormat)
+	latest.Store(&stamp{t.Unix(), text})
+	return text
+}

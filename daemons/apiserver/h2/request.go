@@ -1,0 +1,200 @@
+package h2
+
+import (
+	"context"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http2"
+)
+
+// onHeaders begins a stream, or ends the body of one with trailers.
+func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
+	id := f.StreamID
+	wrong := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st := c.streams[id]; st != nil {
+		return c.onTrailers(st, f)
+	}
+	switch {
+	case id%2 == 0:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	case c.forgotten(id):
+		return nil
+	case id <= c.newest:
+		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	case c.going:
+		return nil // the client knows from our farewell that this was not begun
+	}
+	c.newest = id
+	if f.HasPriority() && f.Priority.StreamDep == id {
+		return wrong
+	}
+	if len(c.streams) >= maxStreams {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	}
+	st := &stream{c: c, id: id, window: c.out.initial}
+	st.cond.L = &c.mu
+	st.res.st, st.body.st, st.body.announced, st.body.in.left = st, st, -1, window
+	if !st.request(f) {
+		return wrong
+	}
+	c.streams[id] = st
+	if f.Truncated {
+		st.req.Header = http.Header{}
+		st.res.instead = http.StatusRequestHeaderFieldsTooLarge
+	}
+	return c.begin(st)
+}
+
+// request makes the request of its headers; false if they are not what they should be.
+func (st *stream) request(f *http2.MetaHeadersFrame) bool {
+	var method, scheme, path, authority string
+	for _, field := range f.PseudoFields() {
+		switch field.Name {
+		case ":method":
+			method = field.Value
+		case ":scheme":
+			scheme = field.Value
+		case ":path":
+			path = field.Value
+		case ":authority":
+			authority = field.Value
+		default:
+			return false // extensions that were not offered
+		}
+	}
+	if !f.Truncated && (method == "" || path == "" || scheme != "https" && scheme != "http") {
+		return false // this includes CONNECT: nothing is tunnelled
+	}
+	fields := f.RegularFields()
+	header := make(http.Header, len(fields))
+	values := make([]string, len(fields))
+	for i, field := range fields {
+		switch field.Name {
+		case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
+			return false
+		case "te":
+			if field.Value != "trailers" {
+				return false
+			}
+		}
+		key := canonical(field.Name)
+		values[i] = field.Value
+		if have := header[key]; have == nil {
+			header[key] = values[i : i+1 : i+1]
+		} else if field.Name == "cookie" {
+			header[key] = []string{have[0] + "; " + field.Value}
+		} else {
+			header[key] = append(have, field.Value)
+		}
+	}
+	if authority == "" {
+		authority = header.Get("Host")
+	}
+	delete(header, "Host")
+	target, err := address(method, path)
+	if err != nil && !f.Truncated {
+		return false
+	}
+	if target == nil {
+		target = &url.URL{}
+	}
+	ctx, cancel := context.WithCancel(st.c.base)
+	st.cancel = cancel
+	st.req = (&http.Request{
+		Method: method, URL: target, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: header,
+		Host: authority, RemoteAddr: st.c.remote, TLS: &st.c.tls, Body: http.NoBody,
+	}).WithContext(ctx)
+	if st.announce(f.StreamEnded()) {
+		return true
+	}
+	cancel()
+	return false
+}
+
+// announce notes what the headers say of the body; false if that cannot be.
+func (st *stream) announce(ended bool) bool {
+	header := st.req.Header
+	if ended {
+		st.body.ended = true
+		length := header["Content-Length"]
+		return len(length) == 0 || length[0] == "0"
+	}
+	st.req.Body, st.req.ContentLength = &st.body, -1
+	if length := header["Content-Length"]; len(length) > 0 {
+		n, err := strconv.ParseUint(length[0], 10, 63)
+		if err != nil || len(length) > 1 {
+			return false
+		}
+		st.body.announced, st.req.ContentLength = int64(n), int64(n)
+	}
+	if strings.EqualFold(header.Get("Expect"), "100-continue") {
+		st.body.expected = true
+		delete(header, "Expect")
+	}
+	for _, list := range header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			switch key := http.CanonicalHeaderKey(textproto.TrimString(name)); key {
+			case "Transfer-Encoding", "Trailer", "Content-Length", "":
+			default:
+				if st.req.Trailer == nil {
+					st.req.Trailer = http.Header{}
+				}
+				st.req.Trailer[key] = nil
+			}
+		}
+	}
+	delete(header, "Trailer")
+	return true
+}
+
+func address(method, path string) (*url.URL, error) {
+	if path == "*" && method == http.MethodOptions {
+		return &url.URL{Path: "*"}, nil
+	}
+	if !strings.HasPrefix(path, "/") {
+		return nil, url.InvalidHostError(path)
+	}
+	return url.ParseRequestURI(path)
+}
+
+// onTrailers ends a body. The lock is held.
+func (c *Conn) onTrailers(st *stream, f *http2.MetaHeadersFrame) error {
+	switch {
+	case st.body.ended:
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeStreamClosed}
+	case !f.StreamEnded() || len(f.PseudoFields()) > 0:
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
+	}
+	for _, field := range f.RegularFields() {
+		key := canonical(field.Name)
+		if _, announced := st.req.Trailer[key]; announced {
+			st.req.Trailer[key] = append(st.req.Trailer[key], field.Value)
+		}
+	}
+	return c.bodyEnds(st)
+}
+
+// canonical is http.CanonicalHeaderKey, at once for what clients send all the time.
+func canonical(name string) string {
+	if key, ok := common[name]; ok {
+		return key
+	}
+	return http.CanonicalHeaderKey(name)
+}
+
+var common = func() map[string]string {
+	keys := map[string]string{}
+	for _, key := range []string{
+		"Accept", "Accept-Encoding", "Authorization", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Host", "If-None-Match",
+		"Impersonate-User", "Impersonate-Group", "Kubectl-Command", "Kubectl-Session", "Te", "Traceparent", "User-Agent", "X-Forwarded-For",
+	} {
+		keys[strings.ToLower(key)] = key
+	}
+	return keys
+}()

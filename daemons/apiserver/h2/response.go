@@ -1,0 +1,252 @@
+package h2
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// response is a stream's http.ResponseWriter. What is written goes into the connection's buffer
+// as far as the client takes it, and waits there for a flush, the end, or enough of it.
+type response struct {
+	st       *stream
+	header   http.Header
+	wrote    bool // whether headers have gone
+	bare     bool // whether no body follows, whatever is written
+	finished bool
+	code     int
+	length   int64 // of the body, as announced; -1: not said
+	written  int64
+	cut      bool // whether something could not be written
+	instead  int  // an answer that stands already; 0: none
+	deadline time.Time
+	trailers []string // that were announced
+}
+
+// Header implements http.ResponseWriter.
+func (r *response) Header() http.Header {
+	if r.header == nil {
+		r.header = make(http.Header, 8)
+	}
+	return r.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *response) WriteHeader(code int) {
+	c := r.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r.wrote:
+	case code >= 100 && code < 200 && code != http.StatusSwitchingProtocols:
+		r.inform(code, r.header)
+		c.flushLocked()
+	default:
+		r.begin(code, nil)
+	}
+}
+
+// inform sends a provisional answer. The lock is held.
+func (r *response) inform(code int, header http.Header) {
+	if r.st.gone == nil {
+		r.st.c.out.headers(r.st.id, appendHeader(appendStatus(nil, code), header, true), false)
+	}
+}
+
+// begin settles what the headers say. They are sent with what comes next. The lock is held.
+func (r *response) begin(code int, first []byte) {
+	header := r.Header()
+	r.wrote, r.code, r.length = true, code, -1
+	if text := header.Get("Content-Length"); text != "" {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+			r.length = n
+		} else {
+			delete(header, "Content-Length")
+		}
+	}
+	bodiless := code == http.StatusNoContent || code == http.StatusNotModified || code < 200
+	r.bare = bodiless || r.st.req.Method == http.MethodHead
+	if len(first) > 0 && !bodiless && header["Content-Type"] == nil && header.Get("Content-Encoding") == "" {
+		header.Set("Content-Type", http.DetectContentType(first))
+	}
+	for _, list := range header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			r.trailers = append(r.trailers, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	if r.st.gone != nil {
+		return
+	}
+	scratch := r.st.c.out.scratch[:0]
+	scratch = appendHeader(appendStatus(scratch, code), header, false)
+	if header["Date"] == nil {
+		scratch = appendField(scratch, "date", now())
+	}
+	r.finished = (r.bare || r.length == 0) && len(r.trailers) == 0
+	r.st.c.out.headers(r.st.id, scratch, r.finished)
+	r.st.c.out.scratch = scratch
+	if strings.EqualFold(header.Get("Connection"), "close") {
+		r.st.c.part()
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (r *response) Write(p []byte) (int, error) {
+	st, c := r.st, r.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !r.wrote {
+		r.begin(http.StatusOK, p)
+	}
+	if err := bodyAllowed(r.code); err != nil {
+		return 0, err
+	}
+	if r.written += int64(len(p)); r.length >= 0 && r.written > r.length {
+		return 0, http.ErrContentLength
+	}
+	if r.bare {
+		return len(p), nil
+	}
+	done := 0
+	for {
+		if err := cmp.Or(st.gone, c.failed); err != nil {
+			return done, err
+		}
+		done += st.take(p[done:])
+		if len(c.out.buf) >= eager {
+			c.flushLocked()
+		}
+		if done == len(p) {
+			return done, nil
+		}
+		// Nothing goes without what is there already: the client may be waiting for it.
+		c.flushLocked()
+		if st.window > 0 && !st.blocked {
+			continue
+		}
+		if err := st.wait(&r.deadline); err != nil {
+			r.cut = true
+			return done, err
+		}
+	}
+}
+
+func bodyAllowed(code int) error {
+	if code == http.StatusNoContent || code == http.StatusNotModified {
+		return http.ErrBodyNotAllowed
+	}
+	return nil
+}
+
+// take adds to the connection's buffer as much of p as the client takes and as there is room for,
+// and says how much that was. The lock is held.
+func (st *stream) take(p []byte) int {
+	o := &st.c.out
+	n := int(max(0, min(int64(len(p)), st.window, o.window, int64(mostPending-len(o.buf)))))
+	if n > 0 {
+		o.data(st.id, p[:n], false)
+		st.window -= int64(n)
+		o.window -= int64(n)
+	}
+	if n < len(p) && st.window > 0 && !st.blocked {
+		st.blocked = true
+		o.blocked = append(o.blocked, st)
+	}
+	return n
+}
+
+// FlushError sends what has been written.
+func (r *response) FlushError() error {
+	c := r.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !r.wrote {
+		r.begin(http.StatusOK, nil)
+	}
+	c.flushLocked()
+	return cmp.Or(r.st.gone, c.failed)
+}
+
+// Flush implements http.Flusher.
+func (r *response) Flush() { _ = r.FlushError() }
+
+// SetReadDeadline is for http.ResponseController.
+func (r *response) SetReadDeadline(t time.Time) error {
+	r.st.c.mu.Lock()
+	defer r.st.c.mu.Unlock()
+	r.st.body.deadline = t
+	r.st.cond.Broadcast()
+	return nil
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (r *response) SetWriteDeadline(t time.Time) error {
+	r.st.c.mu.Lock()
+	defer r.st.c.mu.Unlock()
+	r.deadline = t
+	r.st.cond.Broadcast()
+	return nil
+}
+
+// EnableFullDuplex is for http.ResponseController: it is always so.
+func (r *response) EnableFullDuplex() error { return nil }
+
+// finish ends the answer after its handler.
+func (r *response) finish() {
+	st, c := r.st, r.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !r.wrote {
+		r.begin(http.StatusOK, nil)
+	}
+	if st.gone != nil || c.failed != nil {
+		return
+	}
+	switch {
+	case r.finished:
+	case r.cut || !r.bare && r.length > r.written:
+		c.forget(st.id)
+		c.out.reset(st.id, http2.ErrCodeInternal) // what was announced does not come
+		c.leave(st)
+		return
+	default:
+		if block := r.appendTrailers(nil); len(block) > 0 {
+			c.out.headers(st.id, block, true)
+		} else {
+			c.out.data(st.id, nil, true)
+		}
+	}
+	if !st.body.ended {
+		// The client need not send what nobody reads.
+		c.forget(st.id)
+		c.out.reset(st.id, http2.ErrCodeNo)
+	}
+	c.leave(st)
+}
+
+// leave ends a stream whose answer is complete, and sends that.
+func (c *Conn) leave(st *stream) {
+	st.gone = errReset
+	c.remove(st)
+	c.flushLocked()
+}
+
+func (r *response) appendTrailers(to []byte) []byte {
+	for _, name := range r.trailers {
+		for _, value := range r.header[name] {
+			to = appendField(to, strings.ToLower(name), value)
+		}
+	}
+	for name, values := range r.header {
+		if key, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			for _, value := range values {
+				to = appendField(to, strings.ToLower(key), value)
+			}
+		}
+	}
+	return to
+}

@@ -1,0 +1,225 @@
+package h2
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// stream is one request and its answer. Everything that may change is guarded by the connection's lock.
+type stream struct {
+	c      *Conn
+	id     uint32
+	req    *http.Request
+	cancel context.CancelFunc
+	body   body
+	res    response
+	cond   sync.Cond // signalled when something has changed for who waits: a reader or a writer
+
+	window  int64 // what the client takes
+	blocked bool  // in the connection's list
+	gone    error // why nothing more comes or goes
+	onRoom  func()
+}
+
+// look lets whoever waits look again.
+func (st *stream) look() {
+	st.cond.Broadcast()
+	if f := st.onRoom; f != nil {
+		st.onRoom = nil
+		f()
+	}
+}
+
+// wait waits for a change, or a deadline. The lock is held.
+func (st *stream) wait(deadline *time.Time) error {
+	switch left := time.Until(*deadline); {
+	case deadline.IsZero():
+	case left <= 0:
+		return os.ErrDeadlineExceeded
+	default:
+		timer := time.AfterFunc(left, func() {
+			st.c.mu.Lock()
+			defer st.c.mu.Unlock()
+			st.cond.Broadcast()
+		})
+		defer timer.Stop()
+	}
+	st.cond.Wait()
+	if !deadline.IsZero() && !time.Now().Before(*deadline) {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// end tells the handler that its client is gone. The lock is not held.
+func (st *stream) end(why error) {
+	st.c.mu.Lock()
+	st.gone = cmp.Or(st.gone, why)
+	st.look()
+	st.c.mu.Unlock()
+	st.cancel()
+}
+
+// begin has a handler answer a stream, now or when others have ended. The lock is held.
+func (c *Conn) begin(st *stream) error {
+	switch {
+	case c.busy < maxStreams:
+		c.busy++
+		c.running.Add(1)
+		c.s.workers.run(st)
+	case len(c.waiting) >= maxWaiting:
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	default:
+		c.waiting = append(c.waiting, st)
+	}
+	return nil
+}
+
+// answer runs the handler. It is called on a worker.
+func (st *stream) answer() {
+	c := st.c
+	defer c.running.Done()
+	if c.handle(st) {
+		st.res.finish()
+	}
+	st.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy--
+	for len(c.waiting) > 0 && c.busy < maxStreams {
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		if next.gone != nil {
+			next.cancel()
+			continue
+		}
+		c.busy++
+		c.running.Add(1)
+		c.s.workers.run(next)
+	}
+}
+
+// handle calls the handler, and says whether it has ended well.
+func (c *Conn) handle(st *stream) (well bool) {
+	if st.res.instead != 0 {
+		st.res.WriteHeader(st.res.instead)
+		return true
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			if p != http.ErrAbortHandler { //nolint:errorlint // it is a value, as net/http has it
+				c.s.Log.Error("a request's handler panicked", "method", st.req.Method, "path", st.req.URL.Path, "reason", p, "stack", string(debug.Stack()))
+			}
+			_ = c.refuse(st.id, http2.ErrCodeInternal) // only a connection that has ended refuses this
+		}
+	}()
+	c.handler.ServeHTTP(&st.res, st.req)
+	return true
+}
+
+// refuse ends a stream with an error code.
+func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
+	if id%2 == 0 {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	c.mu.Lock()
+	st := c.streams[id]
+	c.newest = max(c.newest, id) // it may be the headers that were refused
+	c.forget(id)
+	c.out.reset(id, code)
+	if st != nil {
+		c.remove(st)
+	}
+	c.mu.Unlock()
+	if st != nil {
+		st.end(errReset)
+	}
+	return c.reply()
+}
+
+// forget remembers that frames for a stream mean nothing any more.
+func (c *Conn) forget(id uint32) {
+	c.reset[c.resets%len(c.reset)] = id
+	c.resets++
+}
+
+func (c *Conn) forgotten(id uint32) bool {
+	for _, ended := range c.reset {
+		if ended == id {
+			return true
+		}
+	}
+	return false
+}
+
+// remove takes a stream from those that are open.
+func (c *Conn) remove(st *stream) {
+	if c.streams[st.id] != st {
+		return
+	}
+	delete(c.streams, st.id)
+	c.giveBack(nil, st.body.drop())
+	if len(c.streams) == 0 {
+		c.rested = time.Now()
+		c.settle()
+	}
+}
+
+func (c *Conn) onReset(f *http2.RSTStreamFrame) error {
+	c.mu.Lock()
+	st := c.streams[f.StreamID]
+	if st == nil {
+		defer c.mu.Unlock()
+		return c.closed(f.StreamID)
+	}
+	c.remove(st)
+	c.mu.Unlock()
+	st.end(errReset)
+	return nil
+}
+
+var errReset = errors.New("the client has ended the stream")
+
+// Stream is a stream as a handler may use it that writes for many: without waiting.
+type Stream struct{ st *stream }
+
+// Of returns the stream behind a response, nil if its connection is not of this package.
+func Of(w http.ResponseWriter) *Stream {
+	for {
+		switch t := w.(type) {
+		case *response:
+			return &Stream{t.st}
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// Conn returns the connection.
+func (s *Stream) Conn() *Conn { return s.st.c }
+
+// Offer takes as much of data as can be sent without waiting, after the headers have been written. It is sent when the
+// connection is flushed. When not all was taken, onRoom is called once there may be room; it must not wait, or call back.
+func (s *Stream) Offer(data []byte, onRoom func()) (int, error) {
+	st := s.st
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	if err := cmp.Or(st.gone, st.c.failed); err != nil {
+		return 0, err
+	}
+	n := st.take(data)
+	if n < len(data) {
+		st.onRoom = onRoom
+	}
+	return n, nil
+}
