@@ -236,9 +236,10 @@ func (c *Conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// closed judges a frame for a stream that is not open: those that were may still get some.
+// closed judges a frame for a stream that is not open: those that were may still get some, and those that
+// were not begun after the goodbye.
 func (c *Conn) closed(id uint32) error {
-	if id > c.newest || id%2 == 0 {
+	if id > c.newest && !c.going || id%2 == 0 {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	return nil
