@@ -2,7 +2,7 @@
 //
 //	go run ./tests/chaos run -seed 7 -minutes 3     # brings a lab up, breaks it at random, takes it down
 //	go run ./tests/chaos up                         # a lab of examples/ha that stays
-//	go run ./tests/chaos kill n1 kubelet            # one fault there; stop, power, cut, slow, fill, leader
+//	go run ./tests/chaos kill n1 kubelet            # one fault there; stop, power, cut, slow, fill, leader, expire, lose
 //	go run ./tests/chaos rollout                    # 50 Deployments while leaders are killed
 //	go run ./tests/chaos moving                     # a zone cut off, then all nodes
 //	go run ./tests/chaos down
@@ -34,8 +34,9 @@ const usage = `Usage: chaos [-name NAME] COMMAND
   up                                          bring a lab up and leave it
   again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
   rollout                                     50 Deployments on a lab that is up, while the scheduler's and the controllers' leaders are killed every 5 s
-  moving                                      a zone's only node is cut off until its pods have moved, then all nodes, whose pods must stay
-  FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader
+  moving [-usual]                             a zone's only node is cut off until its pods have moved, then all nodes, whose pods must stay;
+                                              with the tolerations that pods usually have it takes six minutes each
+  FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader, expire, lose
   down                                        take the lab down
 
 LIST is of faults as a run prints them, with semicolons between.
@@ -88,9 +89,17 @@ func verb(ctx context.Context, name string, args []string) error {
 	case "rolling":
 		return rollout(ctx, name)
 	case "moving":
-		return enter(ctx, name, "cutting")
+		return enter(ctx, name, "cutting", args...)
 	case "cutting":
-		return moving(ctx, name)
+		set := flag.NewFlagSet(verb, flag.ContinueOnError)
+		long := set.Bool("usual", false, "with the tolerations that pods usually have: six minutes")
+		if err := set.Parse(args); err != nil {
+			return err
+		}
+		if *long {
+			return moving(ctx, name, usual)
+		}
+		return moving(ctx, name, brisk)
 	case "up":
 		_, err := up(ctx, name)
 		return err
@@ -101,11 +110,19 @@ func verb(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	lab, err := machines.Open(name)
+	c, err := cluster.Open(name)
 	if err != nil {
 		return err
 	}
-	return f.Run(ctx, lab)
+	return f.Run(ctx, c.Lab, mend(c))
+}
+
+// mend is what an administrator does about what does not mend itself.
+func mend(c *cluster.Cluster) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := cluster.Output(c.Ctl(ctx, "apply", "--auto-approve"))
+		return err
+	}
 }
 
 // options are those of a run.
@@ -162,11 +179,10 @@ func parseFault(words []string) (fault.Fault, error) {
 			f.Unit = w
 		}
 	}
-	unit := f.Kind == fault.Kill || f.Kind == fault.Stop
 	switch f.Kind {
-	case fault.Kill, fault.Stop, fault.Power, fault.Cut, fault.Slow, fault.Fill, fault.Leader:
-		if f.Machines == nil || unit != (f.Unit != "") {
-			return f, fmt.Errorf("%s: say which machine and, for kill and stop alone, which unit", f.Kind)
+	case fault.Kill, fault.Stop, fault.Power, fault.Cut, fault.Slow, fault.Fill, fault.Leader, fault.Expire, fault.Lose:
+		if f.Machines == nil || f.Kind.OfUnit() != (f.Unit != "") {
+			return f, fmt.Errorf("%s: say which machine and, for kill, stop and expire alone, which unit", f.Kind)
 		}
 		return f, nil
 	}

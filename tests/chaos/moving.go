@@ -19,12 +19,22 @@ import (
 const (
 	movingName = "moving"
 	movable    = 6                // pods
-	stays      = int64(10)        // seconds that a pod stays on a silent node, besides the node's grace of 40 s
-	silence    = 80 * time.Second // longer than both
+	blink      = 30 * time.Second // shorter than a node's grace of 40 s
 )
 
-// moving cuts off the only node of a zone until its pods have moved, and then all nodes, whose pods must stay.
-func moving(ctx context.Context, name string) (err error) {
+// timing is how long pods stay on a silent node, besides its grace, and a silence that is longer than both.
+type timing struct {
+	stays   int64 // seconds; 0 is what admission says
+	silence time.Duration
+}
+
+var (
+	brisk = timing{stays: 10, silence: 80 * time.Second}
+	usual = timing{silence: 6 * time.Minute}
+)
+
+// moving cuts off a node shortly, whose pods must stay; then until its pods have moved; and then all nodes, whose pods must stay.
+func moving(ctx context.Context, name string, t timing) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
 		return err
@@ -46,7 +56,7 @@ func moving(ctx context.Context, name string) (err error) {
 		defer cancel()
 		err = errors.Join(err, all.CoreV1().Namespaces().Delete(end, movingName, metav1.DeleteOptions{}))
 	}()
-	if _, err := all.AppsV1().Deployments(movingName).Create(ctx, movers(web.Spec.Template.Spec.Containers[0].Image), metav1.CreateOptions{}); err != nil {
+	if _, err := all.AppsV1().Deployments(movingName).Create(ctx, movers(web.Spec.Template.Spec.Containers[0].Image, t.stays), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the pods that are to move: %w", err)
 	}
 	before, err := settled(ctx, all, func(corev1.Pod) bool { return true })
@@ -54,7 +64,14 @@ func moving(ctx context.Context, name string) (err error) {
 		return err
 	}
 	gone := places.Nodes[len(places.Nodes)-1]
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: silence}).Run(ctx, c.Lab); err != nil {
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: blink}).Run(ctx, c.Lab, mend(c)); err != nil {
+		return err
+	}
+	if _, err := settled(ctx, all, func(p corev1.Pod) bool { _, same := before[string(p.UID)]; return same }); err != nil {
+		return fmt.Errorf("%s was cut off for %s, and not all pods stayed: %w", gone, blink, err)
+	}
+	fmt.Printf("%s %s was cut off for %s: nothing moved\n", stamp(), gone, blink)
+	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, For: t.silence}).Run(ctx, c.Lab, mend(c)); err != nil {
 		return err
 	}
 	moved, err := settled(ctx, all, func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone })
@@ -77,23 +94,26 @@ func moving(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), gone, silence)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: places.Nodes, For: silence}).Run(ctx, c.Lab); err != nil {
+	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), gone, t.silence)
+	if err := (fault.Fault{Kind: fault.Cut, Machines: places.Nodes, For: t.silence}).Run(ctx, c.Lab, mend(c)); err != nil {
 		return err
 	}
 	after, err := settled(ctx, all, func(p corev1.Pod) bool { _, same := moved[string(p.UID)]; return same })
 	if err != nil {
 		return fmt.Errorf("all nodes were cut off, and not all pods stayed: %w", err)
 	}
-	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), silence, len(after))
+	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), t.silence, len(after))
 	return nil
 }
 
-func movers(image string) *appsv1.Deployment {
-	labels, count, second, stay := map[string]string{"app": movingName}, int32(movable), int64(1), stays
+func movers(image string, stays int64) *appsv1.Deployment {
+	labels, count, second, stay := map[string]string{"app": movingName}, int32(movable), int64(1), &stays
 	var tolerations []corev1.Toleration
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-		tolerations = append(tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &stay})
+		if stays == 0 {
+			break
+		}
+		tolerations = append(tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: stay})
 	}
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: movingName}, Spec: appsv1.DeploymentSpec{
 		Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -149,7 +149,7 @@ func killLeaders(ctx context.Context, c *cluster.Cluster, api kubernetes.Interfa
 		if !slices.Contains(places.Control, holder) {
 			continue // nobody leads just now
 		}
-		if err := (fault.Fault{Kind: fault.Kill, Machines: []string{holder}, Unit: unit}).Run(ctx, c.Lab); err != nil {
+		if err := (fault.Fault{Kind: fault.Kill, Machines: []string{holder}, Unit: unit}).Run(ctx, c.Lab, mend(c)); err != nil {
 			return err
 		}
 	}

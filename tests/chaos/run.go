@@ -229,7 +229,7 @@ func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) 
 		fmt.Printf("%s %s\n", stamp(), f)
 		from := time.Now()
 		r.touch(f, time.Time{})
-		if err := f.Run(ctx, r.cluster.Lab); err != nil {
+		if err := f.Run(ctx, r.cluster.Lab, mend(r.cluster)); err != nil {
 			r.find(err.Error())
 		}
 		over := time.Now()

@@ -24,13 +24,18 @@ const (
 	Slow   Kind = "slow"   // the link slow
 	Fill   Kind = "fill"   // no space on the disk
 	Leader Kind = "leader" // the leader among etcd's members killed; it is looked up when the time comes
+	Expire Kind = "expire" // a unit's certificate runs out after ten seconds, until the end of the fault
+	Lose   Kind = "lose"   // a control-plane machine comes back from a power cut without its member's data
 )
+
+// OfUnit says whether it is done to one unit of a machine.
+func (k Kind) OfUnit() bool { return k == Kill || k == Stop || k == Expire }
 
 // Fault is one thing to break for a time.
 type Fault struct {
 	Kind     Kind
 	Machines []string // all at once
-	Unit     string   // for Kill and Stop
+	Unit     string   // where Kind.OfUnit
 	For      time.Duration
 }
 
@@ -46,13 +51,14 @@ func (f Fault) String() string {
 }
 
 // Severs says whether the fault takes its machines from the others: what they serve is gone.
-func (f Fault) Severs() bool { return f.Kind == Power || f.Kind == Cut }
+func (f Fault) Severs() bool { return f.Kind == Power || f.Kind == Cut || f.Kind == Lose }
 
 // slowest is what a slow link carries, in kilobits a second.
 const slowest = 1000
 
-// Run breaks, waits, and undoes, also when ctx ends before.
-func (f Fault) Run(ctx context.Context, lab *machines.Lab) error {
+// Run breaks, waits, and undoes, also when ctx ends before. What only an administrator can put right, mend does: it
+// applies the configuration.
+func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Context) error) error {
 	var list []*machines.Machine
 	for _, name := range f.Machines {
 		m := lab.Machine(name)
@@ -71,7 +77,7 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab) error {
 	var errs []error
 	var undo []func(context.Context) error
 	for _, m := range list {
-		back, err := f.breaks(ctx, m)
+		back, err := f.breaks(ctx, lab, m, mend)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", f, err))
 		}
@@ -96,7 +102,7 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab) error {
 }
 
 // breaks does the fault on one machine and returns how to undo it.
-func (f Fault) breaks(ctx context.Context, m *machines.Machine) (undo func(context.Context) error, err error) {
+func (f Fault) breaks(ctx context.Context, lab *machines.Lab, m *machines.Machine, mend func(context.Context) error) (undo func(context.Context) error, err error) {
 	switch f.Kind {
 	case Kill, Leader:
 		_, err := m.Run(ctx, "systemctl kill --kill-whom=main -s KILL "+f.Unit)
@@ -118,10 +124,27 @@ func (f Fault) breaks(ctx context.Context, m *machines.Machine) (undo func(conte
 		return m.Heal, m.Cut(ctx)
 	case Slow:
 		return m.Quick, m.Slow(ctx, slowest)
+	case Expire:
+		return expire(ctx, lab, m, f.Unit)
+	case Lose:
+		return func(ctx context.Context) error {
+			if err := m.Start(ctx); err != nil {
+				return err
+			}
+			return mend(ctx)
+		}, lose(ctx, m)
 	case Fill:
 		return func(context.Context) error { return m.Free() }, m.Fill()
 	}
 	return nil, fmt.Errorf("no fault is called %q", f.Kind)
+}
+
+// lose takes a machine's power and its member's data, as when a disk is replaced.
+func lose(ctx context.Context, m *machines.Machine) error {
+	if _, err := m.Run(ctx, "systemctl disable -q etcd && systemctl kill -s KILL etcd && rm -rf /var/lib/etcd/member"); err != nil {
+		return err
+	}
+	return m.PowerCut(ctx)
 }
 
 // leader is the machine whose member leads.

@@ -43,6 +43,14 @@ func Plan(seed uint64, m Machines, n int) []Fault {
 		{2, func() Fault { return Fault{Kind: Slow, Machines: []string{pick(all)}, For: seconds(5, 30)} }},
 		{1, func() Fault { return Fault{Kind: Fill, Machines: []string{pick(m.Control)}, For: seconds(10, 30)} }},
 		{2, func() Fault { return Fault{Kind: Leader, Machines: m.Control} }},
+		{1, func() Fault {
+			on, unit := []string{pick(m.Control)}, "kube-apiserver"
+			if r.IntN(2) == 0 {
+				on, unit = []string{pick(m.Nodes)}, "kubelet"
+			}
+			return Fault{Kind: Expire, Machines: on, Unit: unit, For: seconds(15, 60)}
+		}},
+		{1, func() Fault { return Fault{Kind: Lose, Machines: []string{pick(m.Control)}, For: seconds(2, 20)} }},
 		{1, func() Fault { // no majority
 			spared := r.IntN(len(m.Control))
 			on := append(append([]string{}, m.Control[:spared]...), m.Control[spared+1:]...)

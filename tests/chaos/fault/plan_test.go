@@ -18,11 +18,11 @@ func TestTheSameSeedGivesTheSameFaults(t *testing.T) {
 	kinds := map[Kind]bool{}
 	for _, f := range long {
 		kinds[f.Kind] = true
-		if len(f.Machines) == 0 || (f.Kind == Kill || f.Kind == Stop) != (f.Unit != "") {
+		if len(f.Machines) == 0 || f.Kind.OfUnit() != (f.Unit != "") {
 			t.Errorf("a fault that cannot be done: %+v", f)
 		}
 	}
-	if len(kinds) != 7 {
+	if len(kinds) != 9 {
 		t.Errorf("200 faults are of the kinds %v alone", kinds)
 	}
 }

@@ -1,0 +1,82 @@
+package fault
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/tests/lab/machines"
+)
+
+// short is how long a certificate lives that is to run out: long enough for its daemon to take it up.
+const short = 10 * time.Second
+
+const pki = "/etc/kubernetes/pki/"
+
+// Certificates are those that can run out, by the daemon whose they are.
+var Certificates = map[string]string{"kube-apiserver": "apiserver", "kubelet": "kubelet",
+	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager", "etcd": "etcd/peer"}
+
+// expire gives a daemon a certificate that has soon run out, and returns how to give it the former one back.
+func expire(ctx context.Context, lab *machines.Lab, m *machines.Machine, unit string) (undo func(context.Context) error, err error) {
+	path, known := Certificates[unit]
+	if !known {
+		return nil, fmt.Errorf("no certificate of %s is known", unit)
+	}
+	path = pki + path + ".crt"
+	folder := path[:strings.LastIndexByte(path, '/')+1]
+	former, err := m.Run(ctx, "cat "+path)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := authority(ctx, lab, folder)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := certs.ParseCert([]byte(former))
+	if err != nil {
+		return nil, err
+	}
+	hosts := append([]string{}, leaf.DNSNames...)
+	for _, ip := range leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	der, err := certs.Sign(ca, certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
+		Hosts: hosts, Usages: append([]x509.ExtKeyUsage{}, leaf.ExtKeyUsage...), Lifetime: short}, leaf.PublicKey, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	put := func(ctx context.Context, text string) error {
+		cmd := m.SSH(ctx, "root", fmt.Sprintf("cp -p %[1]s %[1]s.new && cat > %[1]s.new && mv %[1]s.new %[1]s", path))
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("write %s of %s: %w: %s", path, m.Name, err, out)
+		}
+		return nil
+	}
+	back := func(ctx context.Context) error { return put(ctx, former) }
+	return back, put(ctx, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+}
+
+// authority reads the one whose certificates are in a folder, from a machine that has its key.
+func authority(ctx context.Context, lab *machines.Lab, folder string) (certs.Pair, error) {
+	var errs []error
+	for _, m := range lab.Machines {
+		if !m.Running() {
+			continue
+		}
+		key, err := m.Run(ctx, "cat "+folder+"ca.key")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		cert, err := m.Run(ctx, "cat "+folder+"ca.crt")
+		return certs.Pair{Cert: []byte(cert), Key: []byte(key)}, err
+	}
+	return certs.Pair{}, errors.Join(append(errs, errors.New("no machine has the authority's key"))...)
+}
