@@ -35,14 +35,14 @@ binaries: ## Build clusterctl, etcd and pause
 PATCHES := $(wildcard cmd/containerd/*.patch)
 PATCHED := $(BIN)/.containerd
 
-$(BIN)/.tools: go.mod $(PATCHES) | deps
+$(BIN)/.tools: go.mod $(PATCHES) cmd/containerd/main.go | deps
 	@mkdir -p $(BIN)/cni
 	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
 	for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done
 	cp go.sum $(PATCHED)/bundle.sum && cp go.mod $(PATCHED)/bundle.mod && \
 		go mod edit -replace github.com/containerd/containerd/v2=./$(PATCHED) $(PATCHED)/bundle.mod
 	$(GO) build $(MODFLAGS) -modfile=$(PATCHED)/bundle.mod -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)' -o $(BIN)/ \
-		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+		./cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@rm -rf $(PATCHED)
 	CGO_ENABLED=1 go build -trimpath -tags 'seccomp netgo osusergo' \
 		-ldflags '-s -w -linkmode external -extldflags "-static" -X main.version=$(RUNC:v%=%)' -o $(BIN)/runc github.com/opencontainers/runc

@@ -1,0 +1,64 @@
+// Command containerd is the pinned containerd, which also pets systemd's watchdog for as long as it answers:
+// upstream's says when it is ready and nothing more, and one that hangs is never restarted.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/containerd/containerd/v2/cmd/containerd/command"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	_ "github.com/containerd/containerd/v2/cmd/containerd/builtins" // its plugins
+)
+
+func main() {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); watch(ctx) }()
+	err := command.App().Run(ctx, os.Args)
+	stop()
+	<-ended
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "containerd:", err)
+		os.Exit(1)
+	}
+}
+
+// socket is where containerd listens unless its configuration says otherwise.
+const socket = "unix:///run/containerd/containerd.sock"
+
+// watch pets the watchdog whenever containerd says on its socket that it serves, until ctx ends.
+func watch(ctx context.Context) {
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || period == 0 {
+		return // systemd does not ask for it
+	}
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "containerd: watch over itself:", err)
+		return
+	}
+	defer conn.Close()
+	health := grpc_health_v1.NewHealthClient(conn)
+	tick := time.NewTicker(period / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		call, cancel := context.WithTimeout(ctx, period/4)
+		answer, err := health.Check(call, &grpc_health_v1.HealthCheckRequest{})
+		cancel()
+		if err == nil && answer.Status == grpc_health_v1.HealthCheckResponse_SERVING {
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		}
+	}
+}
