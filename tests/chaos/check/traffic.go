@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -21,9 +23,12 @@ type Window struct {
 	Why      string
 }
 
-// Traffic returns the failures that no window excuses.
+// together is how far apart failures of one client may be to be told as one.
+const together = 2 * time.Second
+
+// Traffic returns the failures that no window excuses, those of a client that follow each other as one.
 func Traffic(failures []Failure, windows []Window) []string {
-	var findings []string
+	byClient := map[string][]Failure{}
 	for _, f := range failures {
 		excused := false
 		for _, w := range windows {
@@ -33,11 +38,31 @@ func Traffic(failures []Failure, windows []Window) []string {
 			}
 		}
 		if !excused {
-			findings = append(findings, fmt.Sprintf("a request from %s at %s failed after %.2f s: %s", f.Client, f.At.UTC().Format("15:04:05.000"), f.Took, f.Error))
+			byClient[f.Client] = append(byClient[f.Client], f)
+		}
+	}
+	var findings []string
+	for _, client := range slices.Sorted(maps.Keys(byClient)) {
+		list := byClient[client]
+		slices.SortFunc(list, func(a, b Failure) int { return a.At.Compare(b.At) })
+		for from := 0; from < len(list); {
+			to := from + 1
+			for to < len(list) && list[to].At.Sub(list[to-1].At) < together {
+				to++
+			}
+			first, last := list[from], list[to-1]
+			text := fmt.Sprintf("a request from %s at %s failed after %.2f s: %s", client, clock(first.At), first.Took, first.Error)
+			if to > from+1 {
+				text = fmt.Sprintf("%d requests from %s from %s to %s failed, the first after %.2f s: %s", to-from, client, clock(first.At), clock(last.At), first.Took, first.Error)
+			}
+			findings = append(findings, text)
+			from = to
 		}
 	}
 	return findings
 }
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 // Silence says what is wrong with clients that made fewer requests than they should have:
 // a checker that did not look is not one that found nothing.
