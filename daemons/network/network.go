@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +34,8 @@ import (
 const (
 	confName = "10-clusterctl.conflist"
 	callTime = 15 * time.Second
-	// recheck is how often the machine is looked at although the API tells nothing new:
-	// somebody may have flushed its routes.
+	// recheck is how often the machine is looked at although neither the API nor the kernel tells anything new:
+	// the kernel says nothing of routes that a link took with it.
 	recheck = time.Minute
 )
 
@@ -121,6 +122,11 @@ func (d *daemon) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), nodes.Informer().HasSynced) {
 		return nil
 	}
+	following, stop := context.WithCancel(ctx)
+	var follower sync.WaitGroup
+	defer follower.Wait()
+	defer stop()
+	follower.Go(func() { changes(following, d.env.Log, d.poke) })
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
 		wait := recheck

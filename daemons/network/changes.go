@@ -1,0 +1,78 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, until
+// ctx ends. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all routes
+// behind it; they do not come back with the link.
+func changes(ctx context.Context, log *slog.Logger, poke func()) {
+	for ctx.Err() == nil {
+		if err := listen(ctx, poke); err != nil && ctx.Err() == nil {
+			log.Warn("follow the machine's addresses and routes", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+			poke() // for what went by meanwhile
+		}
+	}
+}
+
+func listen(ctx context.Context, poke func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	fail := func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	}
+	addresses, routes := make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
+	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: fail}); err != nil {
+		return fmt.Errorf("follow addresses: %w", err)
+	}
+	defer drain(addresses)
+	defer cancel()
+	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: fail}); err != nil {
+		return fmt.Errorf("follow routes: %w", err)
+	}
+	defer drain(routes)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case _, open := <-addresses:
+			if !open {
+				return nil
+			}
+			poke()
+		case r, open := <-routes:
+			if !open {
+				return nil
+			}
+			ours := r.Type == unix.RTM_DELROUTE && r.Protocol == protocol
+			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL // by which the others may be reached again
+			if ours || way {
+				poke()
+			}
+		}
+	}
+}
+
+// drain lets a subscription end, whose sender may be waiting.
+func drain[T any](updates <-chan T) {
+	for range updates {
+	}
+}
