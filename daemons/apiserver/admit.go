@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -11,16 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/webhook"
-	"clusterctl/daemons/apiserver/wire"
 )
 
 // AskOutside puts writes to the webhooks that the cluster configures: last of those that
 // change objects, and of those that refuse before quotas, so that what is refused takes
 // nothing of these. It must be called before Run, and after the other plugins are there.
 func (s *Server) AskOutside(may api.Authorizer) {
-	o := webhook.Options{Objects: s.Objects(), May: may, Reach: backend.New(s.Objects()), Log: s.log}
+	o := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log}
 	s.o.Outside.Mutators = []api.Mutator{webhook.NewMutating(o)}
 	s.o.Outside.Validators = []api.Validator{webhook.NewValidating(o)}
 	s.o.Mutators = append(s.o.Mutators, s.o.Outside.Mutators...)
@@ -164,52 +161,4 @@ func (w *write) Options() runtime.Object {
 		return &metav1.CreateOptions{TypeMeta: about("CreateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
 	}
 	return &metav1.UpdateOptions{TypeMeta: about("UpdateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
-}
-
-// Served implements api.Versions.
-func (w *write) Served() []api.Version {
-	k := w.q.served.Kind
-	list := []api.Version{{Kind: w.q.served.Version(), Resource: w.q.served.Name()}}
-	add := func(s wire.Served) {
-		if v := (api.Version{Kind: s.Version(), Resource: s.Name()}); v != list[0] {
-			list = append(list, v)
-		}
-	}
-	add(wire.Served{Kind: k})
-	for i := range k.Aliases {
-		add(wire.Served{Kind: k, Alias: &k.Aliases[i]})
-	}
-	return list
-}
-
-// in is the kind as it is served in a version.
-func (w *write) in(v api.Version) (wire.Served, error) {
-	k := w.q.served.Kind
-	if v.Kind == k.GVK {
-		return wire.Served{Kind: k}, nil
-	}
-	for i := range k.Aliases {
-		if k.Aliases[i].GVK == v.Kind {
-			return wire.Served{Kind: k, Alias: &k.Aliases[i]}, nil
-		}
-	}
-	return wire.Served{}, fmt.Errorf("%s is not served as %s", k.GVK, v.Kind)
-}
-
-// To implements api.Versions.
-func (w *write) To(_ context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
-	s, err := w.in(v)
-	if err != nil {
-		return nil, err
-	}
-	return s.View(obj)
-}
-
-// From implements api.Versions.
-func (w *write) From(_ context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
-	s, err := w.in(v)
-	if err != nil {
-		return nil, err
-	}
-	return s.Hub(obj)
 }

@@ -26,7 +26,7 @@ func (s *Server) create(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.media.WriteEntry(q.w, http.StatusCreated, q.served, e, rowsOf(q))
+	return writeEntry(q, http.StatusCreated, e)
 }
 
 // sent decodes the object in the body, in the stored version, in its place.
@@ -87,7 +87,7 @@ func (s *Server) update(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.media.WriteEntry(q.w, code, q.served, e, rowsOf(q))
+	return writeEntry(q, code, e)
 }
 
 // review answers the creation of a kind that is not stored.

@@ -21,7 +21,7 @@ func TestDefinitionsAreCheckedS12(t *testing.T) {
 		"schemas are structural":       {`"image":{"type":"string"}`, `"image":{}`, "type: Required value"},
 		"rules compile":                {`self.replicas <= self.maxReplicas`, `self.replicas <=`, "compilation failed"},
 		"defaults fit":                 {`"default":"busybox"`, `"default":7`, "default: Invalid value"},
-		"no conversion by webhooks":    {`"scope":"Namespaced"`, `"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://localhost/x"}}},"scope":"Namespaced"`, `supported values: \"None\"`},
+		"a review that is known":       {`"scope":"Namespaced"`, `"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v9"],"clientConfig":{"url":"https://localhost/x"}}},"scope":"Namespaced"`, `must include at least one of v1, v1beta1`},
 		"columns have types":           {`"type":"date","jsonPath"`, `"type":"day","jsonPath"`, "additionalPrinterColumns"},
 	} {
 		code, text := ask(t, cfg, "POST", crdPath, strings.Replace(crontabs, c.from, c.to, 1))
@@ -178,4 +178,27 @@ func watchLines(ctx context.Context, t *testing.T, cfg *rest.Config, path string
 		}
 	}()
 	return lines
+}
+
+func TestWhatOneServerHasEstablishedAllServeS12(t *testing.T) {
+	s := stores["memory"](t)
+	first, second := start(t, s, nil), start(t, s, nil)
+	for i := range 20 {
+		name := fmt.Sprintf("tabs%d", i)
+		definition := strings.NewReplacer("crontabs", name, `"crontab"`, `"tab`+fmt.Sprint(i)+`"`, "CronTab", fmt.Sprintf("Tab%d", i), `"ct"`, `"t`+fmt.Sprint(i)+`"`).Replace(crontabs)
+		if code, text := ask(t, first, "POST", crdPath, definition); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+		wait(t, func() error {
+			if _, text := ask(t, first, "GET", crdPath+"/"+name+".stable.example.com", ""); !strings.Contains(text, `"reason":"InitialNamesAccepted","message":"the initial names have been accepted"`) {
+				return fmt.Errorf("not established: %s", text)
+			}
+			return nil
+		})
+		for _, cfg := range []*rest.Config{second, first} {
+			if code, text := ask(t, cfg, "GET", "/apis/stable.example.com/v1/"+name, ""); code != 200 {
+				t.Fatalf("%d %s", code, text)
+			}
+		}
+	}
 }

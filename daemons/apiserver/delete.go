@@ -87,7 +87,7 @@ func (s *Server) delete(q *request) error {
 		return err
 	}
 	if !gone || returnsDeleted[q.served.Resource] {
-		return q.media.WriteEntry(q.w, http.StatusOK, q.served, e, rowsOf(q))
+		return writeEntry(q, http.StatusOK, e)
 	}
 	m, err := meta.Accessor(e.Object())
 	if err != nil {
@@ -145,7 +145,11 @@ func (s *Server) removeFrom(ctx context.Context, q *request, live *cache.Entry, 
 		}
 		return nil, false, false, apierrors.NewNotFound(q.gr(), name)
 	}
-	w := &write{s: s, q: q, operation: "DELETE", live: live, old: live.Object(), dryRun: len(o.DryRun) > 0, deletion: o}
+	w := &write{s: s, q: q, operation: "DELETE", live: live, dryRun: len(o.DryRun) > 0, deletion: o}
+	if w.seen, err = live.In(ctx, q.served.Kind); err != nil {
+		return nil, false, false, err
+	}
+	w.old = w.seen.Object()
 	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
 		return nil, false, false, err
 	}
@@ -269,10 +273,13 @@ func (s *Server) deleteCollection(q *request) error {
 	}
 	var chosen []*cache.Entry
 	snapshot := q.cache.Snapshot()
-	sel.each(q, snapshot, "", func(e *cache.Entry) bool {
+	err = sel.in(q, snapshot, "", func(e *cache.Entry) bool {
 		chosen = append(chosen, e)
 		return true
 	})
+	if err != nil {
+		return err
+	}
 	for _, e := range chosen {
 		one := *q
 		one.Namespace, one.Name = e.Namespace, e.Name
@@ -292,6 +299,9 @@ func (w *write) release(txn *store.Txn) {
 
 // writeDeleted answers with the list of what was deleted.
 func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, revision int64) error {
+	if err := cache.Convert(q.http.Context(), deleted, q.served.Kind); err != nil {
+		return err
+	}
 	l := wire.List{Entries: deleted, Rows: rowsOf(q)}
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	return q.media.WriteList(q.w, q.http, q.served, l)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,7 @@ func (s *Server) extend(ctx context.Context) error {
 		var retry <-chan time.Time
 		if err == nil {
 			seen.Store(true)
+			s.followed.reach(snapshot.Revision)
 			pause = first
 		} else if ctx.Err() == nil {
 			s.log.Warn("serving what definitions declare", "err", err)
@@ -77,6 +79,64 @@ func (s *Server) extend(ctx context.Context) error {
 		}
 		cursor.Close()
 	}
+	return nil
+}
+
+// followed is the revision up to which definitions are served as they say.
+type followed struct {
+	mu       sync.Mutex
+	revision int64
+	changed  chan struct{}
+}
+
+func (f *followed) reach(revision int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision = revision
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// wait returns when a revision is reached, or ctx ends.
+func (f *followed) wait(ctx context.Context, revision int64) {
+	for {
+		f.mu.Lock()
+		if f.revision >= revision {
+			f.mu.Unlock()
+			return
+		}
+		if f.changed == nil {
+			f.changed = make(chan struct{})
+		}
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// arrival is how long a request for something unknown waits for its definition.
+const arrival = 3 * time.Second
+
+// arrive holds a request for a resource that is not served here until the definitions
+// that are established anywhere are: who has seen that may ask any server at once.
+func (s *Server) arrive(q *request) error {
+	crds := s.cache.Resource(definitions.GroupResource())
+	if q.known || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(q.http.Context(), arrival)
+	defer cancel()
+	if _, err := s.cache.Current(ctx); err != nil {
+		return nil // it is not served as far as is known
+	}
+	s.followed.wait(ctx, crds.Revision())
+	q.find(s)
 	return nil
 }
 
@@ -117,7 +177,7 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 	for _, d := range all {
 		// Watchers stay: they shall see the objects go.
 		if was, ok := serving[d.Name]; ok && d.DeletionTimestamp != nil {
-			was.kind.Untyped.Closed.Store(true)
+			was.kind.Untyped.Family.Closed.Store(true)
 		}
 	}
 	for name, was := range serving {
@@ -136,7 +196,7 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 		if d.DeletionTimestamp == nil || !slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 			continue
 		}
-		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Closed.Load() || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Family.Closed.Load() || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 			left, err := s.clean(ctx, d, was.kind)
 			more = more || left
 			if err != nil {
@@ -155,7 +215,7 @@ func differs(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 
 // begin serves what a definition declares, in place of what it declared before.
 func (s *Server) begin(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition, was extension, serving map[string]extension) error {
-	k, err := custom.Kind(d)
+	k, err := custom.Kind(d, s.reach)
 	if err != nil {
 		return err
 	}

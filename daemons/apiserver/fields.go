@@ -76,7 +76,8 @@ func (f *fieldManagers) make(k *kinds.Kind, subresource string) (*managedfields.
 		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
 			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
 	}
-	return managedfields.NewDefaultCRDFieldManager(converter, renames{}, defaulter{k}, renames{},
+	family := members{k.Untyped.Family}
+	return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
 		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
 }
 
@@ -84,7 +85,9 @@ func (f *fieldManagers) make(k *kinds.Kind, subresource string) (*managedfields.
 func (f *fieldManagers) forget(k *kinds.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.managers, func(key managed, _ *managedfields.FieldManager) bool { return key.kind == k })
+	maps.DeleteFunc(f.managers, func(key managed, _ *managedfields.FieldManager) bool {
+		return key.kind.Untyped != nil && key.kind.Untyped.Family == k.Untyped.Family
+	})
 }
 
 // resets says what a write does not change whatever is sent, and so does not own.
@@ -96,9 +99,14 @@ func resets(k *kinds.Kind, subresource string) map[fieldpath.APIVersion]fieldpat
 	if subresource == "status" || subresource == "approval" {
 		field = "spec"
 	}
-	return map[fieldpath.APIVersion]fieldpath.Filter{
-		fieldpath.APIVersion(k.GVK.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(field))),
+	filter := fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(field)))
+	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(k.GVK.GroupVersion().String()): filter}
+	if k.Untyped != nil {
+		for _, v := range k.Untyped.Family.Versions {
+			filters[fieldpath.APIVersion(v.GVK.GroupVersion().String())] = filter
+		}
 	}
+	return filters
 }
 
 // defaulter fills in what apply's result leaves out.

@@ -24,7 +24,16 @@ func (s *Server) get(q *request) error {
 	if e == nil {
 		return apierrors.NewNotFound(q.gr(), q.Name)
 	}
-	return q.media.WriteEntry(q.w, http.StatusOK, q.served, e, rowsOf(q))
+	return writeEntry(q, http.StatusOK, e)
+}
+
+// writeEntry answers with an object in the version that the client speaks.
+func writeEntry(q *request, code int, e *cache.Entry) error {
+	e, err := e.In(q.http.Context(), q.served.Kind)
+	if err != nil {
+		return err
+	}
+	return q.media.WriteEntry(q.w, code, q.served, e, rowsOf(q))
 }
 
 // rowsOf says how much of the object a table's rows carry.

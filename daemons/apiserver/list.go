@@ -92,6 +92,51 @@ func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f
 	snapshot.Ascend(sel.prefix, after, match)
 }
 
+// converted is how many objects are converted at once to be selected from.
+const converted = 500
+
+// in is each, where fields that versions have are selected by in the version that the
+// client speaks. Otherwise entries are in that which they are stored in.
+func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) error {
+	if !sel.versioned(q) {
+		sel.each(q, snapshot, after, f)
+		return nil
+	}
+	for more := true; more; {
+		var some []*cache.Entry
+		snapshot.Ascend(sel.prefix, after, func(e *cache.Entry) bool {
+			after = e.Key
+			if sel.labels.Matches(e.Labels) {
+				some = append(some, e)
+			}
+			return len(some) < converted
+		})
+		more = len(some) == converted
+		if err := cache.Convert(q.http.Context(), some, q.served.Kind); err != nil {
+			return err
+		}
+		for _, e := range some {
+			if sel.fields.Matches(e.Fields()) && !f(e) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// versioned says whether what is selected depends on the version that the client speaks.
+func (sel *selection) versioned(q *request) bool {
+	if q.served.Untyped == nil || len(q.served.Untyped.Family.Versions) < 2 {
+		return false
+	}
+	for _, r := range sel.fields.Requirements() {
+		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+			return true
+		}
+	}
+	return false
+}
+
 // token is what a continue parameter says: go on after a key, at a revision.
 type token struct {
 	Version  string `json:"v"`
@@ -140,7 +185,7 @@ func (s *Server) list(q *request) error {
 	l := wire.List{Rows: rowsOf(q)}
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	rest := int64(0)
-	sel.each(q, snapshot, after, func(e *cache.Entry) bool {
+	err = sel.in(q, snapshot, after, func(e *cache.Entry) bool {
 		if limit > 0 && len(l.Entries) == limit {
 			rest++
 			// What is left is only counted where upstream does: without selectors.
@@ -149,6 +194,12 @@ func (s *Server) list(q *request) error {
 		l.Entries = append(l.Entries, e)
 		return true
 	})
+	if err == nil {
+		err = cache.Convert(q.http.Context(), l.Entries, q.served.Kind)
+	}
+	if err != nil {
+		return err
+	}
 	if rest > 0 {
 		l.Meta.Continue = token{tokenVersion, revision, l.Entries[limit-1].Key}.String()
 		if sel.simple() {

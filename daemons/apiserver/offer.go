@@ -19,22 +19,24 @@ type offer struct {
 	openapi   http.Handler
 }
 
-// serveKinds serves kinds besides those that are always there.
+// serveKinds serves declared kinds, in all versions, besides those that are always there.
 func (s *Server) serveKinds(more []*kinds.Kind) {
-	all := slices.Concat(s.o.Kinds, more)
+	var declared []*kinds.Kind
+	for _, k := range more {
+		declared = append(declared, k.Untyped.Family.Served...)
+	}
+	all := slices.Concat(s.o.Kinds, declared)
 	next := &offer{resources: map[schema.GroupVersionResource]wire.Served{}, discovery: discovery.New(all), openapi: s.described}
 	for _, k := range all {
 		hub := wire.Served{Kind: k}
-		if k.Untyped == nil || slices.Contains(k.Untyped.Versions, k.GVK.Version) {
-			next.resources[hub.Name()] = hub
-		}
+		next.resources[hub.Name()] = hub
 		for i := range k.Aliases {
 			alias := wire.Served{Kind: k, Alias: &k.Aliases[i]}
 			next.resources[alias.Name()] = alias
 		}
 	}
-	if len(more) > 0 {
-		next.openapi = s.described.With(more)
+	if len(declared) > 0 {
+		next.openapi = s.described.With(declared)
 	}
 	s.serving.Store(next)
 }

@@ -95,7 +95,7 @@ func (s *Server) patch(q *request) error {
 				if q.Subresource != "" {
 					return nil, apierrors.NewNotFound(q.gr(), q.Name)
 				}
-				if q.served.Untyped != nil && q.served.Untyped.Closed.Load() {
+				if q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
 					return nil, closed(q)
 				}
 				if declared.GetUID() != "" {
@@ -124,7 +124,7 @@ func (s *Server) patch(q *request) error {
 	if created {
 		code = http.StatusCreated
 	}
-	return q.media.WriteEntry(q.w, code, q.served, e, rowsOf(q))
+	return writeEntry(q, code, e)
 }
 
 func applyOptions(q *request) (force bool, err error) {
@@ -176,7 +176,7 @@ func (s *Server) declared(q *request, data []byte, doubts []error) (*unstructure
 // patched returns the live object as a JSON, merge or strategic merge patch makes it.
 func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
 	q := w.q
-	before, err := q.served.AppendJSON(nil, w.live)
+	before, err := q.served.AppendJSON(nil, w.seen)
 	if err != nil {
 		return nil, fmt.Errorf("encode the %s to patch: %w", q.served.GVK.Kind, err)
 	}

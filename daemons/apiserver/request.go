@@ -10,6 +10,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
 )
 
 // request is a request on its way through the stages: what it asks for, and what the
@@ -23,6 +24,7 @@ type request struct {
 	served   wire.Served     // what the path names, if Resource
 	known    bool            // whether such a resource is served
 	cache    *cache.Resource // nil for virtual kinds
+	deep     bool            // whether the path has more after a subresource
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
 	media    wire.Media
@@ -110,15 +112,21 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	} else if q.Subresource == "proxy" && strings.HasSuffix(r.URL.Path, "/") {
 		q.rest = "/"
 	}
+	q.deep = len(parts) > 3
+	q.find(s)
+	q.verb()
+	return q
+}
+
+// find looks up what is served of what the path names.
+func (q *request) find(s *Server) {
 	q.served, q.known = s.serving.Load().resources[q.GroupVersionResource]
 	if q.known {
 		q.cache = s.cache.Resource(q.served.GR())
-		if len(parts) > 3 && q.Subresource != "proxy" {
+		if q.deep && q.Subresource != "proxy" {
 			q.known = false
 		}
 	}
-	q.verb()
-	return q
 }
 
 // verb turns the method into what is done to the resource.
@@ -153,6 +161,14 @@ func (q *request) verb() {
 			q.Verb = "deletecollection"
 		}
 	}
+}
+
+// kind is the version of the kind that is stored.
+func (q *request) kind() *kinds.Kind {
+	if q.served.Untyped != nil {
+		return q.served.Untyped.Family.Stored
+	}
+	return q.served.Kind
 }
 
 // gr is the resource as errors name it.

@@ -37,7 +37,7 @@ func (s *Server) serveResource(q *request) error {
 	if q.Name == "" && (q.Verb == "update" || q.Verb == "patch") {
 		return methodNotAllowed(q)
 	}
-	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Closed.Load() {
+	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
 		return closed(q)
 	}
 	switch q.Verb {

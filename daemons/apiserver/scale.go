@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/apiserver/cache"
 )
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
@@ -28,11 +30,7 @@ func (s *Server) scale(q *request) error {
 		if e == nil {
 			return apierrors.NewNotFound(q.gr(), q.Name)
 		}
-		scale, err := scaleOf(q, e.Object())
-		if err != nil {
-			return err
-		}
-		return writeScale(q, scale)
+		return writeScaleOf(q, e)
 	}
 	var next func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
 	var err error
@@ -52,6 +50,15 @@ func (s *Server) scale(q *request) error {
 		return err
 	}
 	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) { return scaled(q, live, next) })
+	if err != nil {
+		return err
+	}
+	return writeScaleOf(q, e)
+}
+
+// writeScaleOf answers with the scale of an object.
+func writeScaleOf(q *request, e *cache.Entry) error {
+	e, err := e.In(q.http.Context(), q.served.Kind)
 	if err != nil {
 		return err
 	}

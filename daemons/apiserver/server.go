@@ -20,6 +20,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/alloc"
+	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/kinds"
@@ -38,11 +39,13 @@ type Server struct {
 	own       http.Handler     // health and metrics
 	services  *alloc.Services  // nil: no addresses are handed out
 	observed  *observed
+	followed  followed
 	inFlight  chan struct{}
 
 	fields    fieldManagers
 	kubelets  transports
 	plain     *http.Transport // to pods and services
+	reach     *backend.Reach  // to webhooks
 	endStream sync.Once
 	shutdown  chan struct{} // closed when watches should end
 }
@@ -82,6 +85,7 @@ func New(o Options) (*Server, error) {
 		}
 		s.services = services
 	}
+	s.reach = backend.New(s.Objects())
 	s.fields.init(s)
 	s.described = openapi.New(o.Kinds)
 	s.serveKinds(nil)

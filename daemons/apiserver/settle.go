@@ -152,16 +152,9 @@ func (w *write) validate() error {
 	}
 	path := field.NewPath("metadata")
 	var errs field.ErrorList
-	var otherwise func(obj, old runtime.Object, status bool) field.ErrorList
-	if w.q.served.Alias != nil {
-		otherwise = w.q.served.Alias.Checks
-	}
 	if w.old == nil {
 		errs = validation.ValidateObjectMetaAccessor(m, k.Namespaced, names, path)
-		switch {
-		case otherwise != nil:
-			errs = append(errs, otherwise(w.obj, nil, false)...)
-		case k.Validate != nil:
+		if k.Validate != nil {
 			errs = append(errs, k.Validate(w.obj)...)
 		}
 	} else {
@@ -172,8 +165,6 @@ func (w *write) validate() error {
 		m.SetResourceVersion(old.GetResourceVersion())
 		errs = validation.ValidateObjectMetaAccessorUpdate(m, old, path)
 		switch {
-		case otherwise != nil:
-			errs = append(errs, otherwise(w.obj, w.old, w.subresource == "status")...)
 		case w.subresource == "status":
 			if k.Status != nil && k.Status.Validate != nil {
 				errs = append(errs, k.Status.Validate(w.obj, w.old)...)

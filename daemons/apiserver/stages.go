@@ -23,6 +23,7 @@ func (s *Server) stages() []func(*request) error {
 		s.identify,
 		s.impersonate,
 		s.authorize,
+		s.arrive,
 		s.negotiate,
 		s.answer,
 	}

@@ -105,7 +105,7 @@ func (s *Server) partial(take func(to, from runtime.Object)) func(*request) erro
 		if err != nil {
 			return err
 		}
-		return q.media.WriteEntry(q.w, 200, q.served, e, rowsOf(q))
+		return writeEntry(q, 200, e)
 	}
 }
 

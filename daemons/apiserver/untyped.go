@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"clusterctl/daemons/kinds"
 )
 
 // accept reads an object of a kind that a definition declares, as its schema says, and
@@ -29,7 +32,7 @@ func accept(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructure
 	if err := matches(is, gvk); err != nil {
 		return nil, err
 	}
-	unknown, err := q.served.Untyped.Accept(gvk.Version, u)
+	unknown, err := q.served.Untyped.Accept(u)
 	if err != nil {
 		return nil, undecodable(gvk, err)
 	}
@@ -46,40 +49,57 @@ func closed(q *request) error {
 	return err
 }
 
-// renames converts between versions that differ in nothing but their names.
-type renames struct{}
+// members converts between the versions of a declared kind, for those who keep account
+// of fields.
+type members struct{ family *kinds.Family }
 
 // Convert implements runtime.ObjectConvertor.
-func (renames) Convert(in, out, _ any) error {
+func (m members) Convert(in, out, _ any) error {
 	from, ok := in.(*unstructured.Unstructured)
 	to, also := out.(*unstructured.Unstructured)
 	if !ok || !also {
 		return fmt.Errorf("a %T cannot be made of a %T", out, in)
 	}
-	gvk := to.GroupVersionKind()
-	to.Object = from.DeepCopy().Object
-	to.SetGroupVersionKind(gvk)
+	made, err := m.in(from, to.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	to.Object = made.Object
 	return nil
 }
 
+func (m members) in(u *unstructured.Unstructured, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	k := m.family.Of(gvk.Version)
+	if k == nil {
+		return nil, runtime.NewNotRegisteredErrForKind("the definition", gvk)
+	}
+	made, err := m.family.In(context.Background(), []*unstructured.Unstructured{u}, k)
+	if err != nil {
+		return nil, err
+	}
+	return made[0], nil
+}
+
 // ConvertToVersion implements runtime.ObjectConvertor.
-func (renames) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
+func (m members) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
 	gvk, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
-	if !ok {
+	u, is := in.(*unstructured.Unstructured)
+	if !ok || !is {
 		return nil, fmt.Errorf("a %s cannot be converted to %s", in.GetObjectKind().GroupVersionKind(), to.Identifier())
 	}
-	out := shallow(in)
-	out.GetObjectKind().SetGroupVersionKind(gvk)
-	return out, nil
+	if gvk == u.GroupVersionKind() {
+		return shallow(in), nil
+	}
+	return m.in(u, gvk)
 }
 
 // ConvertFieldLabel implements runtime.ObjectConvertor.
-func (renames) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+func (members) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	return label, value, nil
 }
 
 // New implements runtime.ObjectCreater.
-func (renames) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
+func (members) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gvk)
 	return u, nil

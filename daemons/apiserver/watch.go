@@ -147,11 +147,29 @@ func (sel *selection) topic(q *request) cache.Topic {
 
 // begin sends what there is.
 func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) error {
+	var there []*cache.Entry
+	converts := w.converts()
 	var err error
-	w.sel.each(w.q, snapshot, "", func(e *cache.Entry) bool {
+	selected := w.sel.in(w.q, snapshot, "", func(e *cache.Entry) bool {
+		if converts {
+			there = append(there, e)
+			return true
+		}
 		err = w.append(watch.Added, e)
 		return err == nil
 	})
+	if selected == nil {
+		selected = cache.Convert(w.q.http.Context(), there, w.q.served.Kind)
+	}
+	if selected != nil {
+		w.fail(selected)
+		return selected
+	}
+	for _, e := range there {
+		if err = w.append(watch.Added, e); err != nil {
+			break
+		}
+	}
 	if err == nil && mark && w.bookmarks {
 		w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(revision, 10), true)
 	}
@@ -197,8 +215,21 @@ func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration)
 	}
 }
 
+// converts says whether events may have to be converted.
+func (w *watcher) converts() bool {
+	return w.q.served.Untyped != nil && len(w.q.served.Untyped.Family.Versions) > 1
+}
+
 func (w *watcher) send(events []*cache.Event) error {
+	converts := w.converts()
 	for _, e := range events {
+		if converts {
+			var err error
+			if e, err = e.In(w.q.http.Context(), w.q.served.Kind); err != nil {
+				w.fail(err)
+				return err
+			}
+		}
 		before, after := w.sel.matches(e.Prev), w.sel.matches(e.Entry)
 		var err error
 		switch {
@@ -252,8 +283,13 @@ func (w *watcher) flush() error {
 
 // expire tells the client to list again.
 func (w *watcher) expire(reached int64) {
+	w.fail(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d", reached)))
+}
+
+// fail ends the watch with an error.
+func (w *watcher) fail(why error) {
 	var err error
-	w.buf, err = w.q.media.AppendStatus(w.buf, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d", reached)).ErrStatus)
+	w.buf, err = w.q.media.AppendStatus(w.buf, status(why))
 	if err == nil {
 		_ = w.flush() // the client is told by the end of the stream as well
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
@@ -28,13 +29,15 @@ type write struct {
 	applied     bool   // whether fields are owned already, by apply
 
 	live *cache.Entry   // what is stored; nil: nothing
-	old  runtime.Object // the same, decoded, not to be changed
-	obj  runtime.Object // what shall be stored
+	seen *cache.Entry   // the same in the version that the client speaks
+	old  runtime.Object // that, decoded, not to be changed
+	obj  runtime.Object // what shall be stored, in the same version
 
 	deletion *metav1.DeleteOptions // what a DELETE asks for
 
-	data []byte    // obj, encoded
-	more store.Txn // what is claimed and released in the same transaction
+	stored runtime.Object // obj in the version that is stored
+	data   []byte         // that, encoded
+	more   store.Txn      // what is claimed and released in the same transaction
 }
 
 // creation and change are the stages of writes, from top to bottom. The request has
@@ -129,7 +132,16 @@ func (w *write) name() string {
 }
 
 func (w *write) encode() error {
-	data, err := cache.Encode(w.q.served.Kind, w.obj)
+	k := w.q.kind()
+	w.stored = w.obj
+	if u, ok := w.obj.(*unstructured.Unstructured); ok && k != w.q.served.Kind {
+		made, err := k.Untyped.Family.In(w.q.http.Context(), []*unstructured.Unstructured{u}, k)
+		if err != nil {
+			return err
+		}
+		w.stored = made[0]
+	}
+	data, err := cache.Encode(k, w.stored)
 	w.data = data
 	return err
 }
@@ -185,13 +197,13 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 // putNew puts the encoded object into the store unless its key or what it claims is
 // taken; an entry together with taken says that it was a claim.
 func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
-	k, key := w.q.served.Kind, w.key()
+	k, key := w.q.kind(), w.key()
 	if w.dryRun {
 		there, err := w.s.stored(ctx, w.q, key)
 		if err != nil || there != nil {
 			return nil, there != nil, err
 		}
-		e, err = cache.NewEntry(k, key, w.data, 0, w.obj)
+		e, err = cache.NewEntry(k, key, w.data, 0, w.stored)
 		return e, false, err
 	}
 	full := w.s.cache.Key(k, key)
@@ -208,7 +220,7 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 		}
 		return nil, true, nil
 	}
-	if e, err = cache.NewEntry(k, key, w.data, r.Revision, w.obj); err == nil {
+	if e, err = cache.NewEntry(k, key, w.data, r.Revision, w.stored); err == nil {
 		w.s.cache.Wrote(e)
 	}
 	return e, false, err
@@ -216,11 +228,11 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 
 // stored reads an object from the store itself.
 func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
-	kv, err := s.o.Store.Get(ctx, s.cache.Key(q.served.Kind, key))
+	kv, err := s.o.Store.Get(ctx, s.cache.Key(q.kind(), key))
 	if err != nil || kv == nil {
 		return nil, unavailable(err)
 	}
-	return cache.NewEntry(q.served.Kind, key, kv.Value, kv.Revision, nil)
+	return cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
 }
 
 // modify changes the object that the request names. next makes the new object of the
@@ -270,9 +282,12 @@ func live0(e *cache.Entry) int64 {
 
 // attempt makes one try, from one stored state. lost says that the store holds another.
 func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtime.Object) (runtime.Object, error)) (e *cache.Entry, lost bool, err error) {
-	w.live, w.old, w.more, w.applied = live, nil, store.Txn{}, false
+	w.live, w.seen, w.old, w.more, w.applied = live, nil, nil, store.Txn{}, false
 	if live != nil {
-		w.old = live.Object()
+		if w.seen, err = live.In(ctx, w.q.served.Kind); err != nil {
+			return nil, false, err
+		}
+		w.old = w.seen.Object()
 	}
 	if w.obj, err = next(w.old); err != nil {
 		return nil, false, err
@@ -295,7 +310,7 @@ func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtim
 // put writes the encoded object over the live one, or removes it when nothing holds
 // it any more.
 func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
-	k := w.q.served.Kind
+	k := w.q.kind()
 	full := w.s.cache.Key(k, w.live.Key)
 	txn := w.more
 	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
@@ -309,7 +324,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
 	}
 	if w.dryRun {
-		e, err = cache.NewEntry(k, w.live.Key, w.data, w.live.Revision, w.obj)
+		e, err = cache.NewEntry(k, w.live.Key, w.data, w.live.Revision, w.stored)
 		return e, false, err
 	}
 	r, err := w.s.o.Store.Commit(ctx, txn)
@@ -319,7 +334,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	if !r.Done {
 		return nil, true, nil
 	}
-	if e, err = cache.NewEntry(k, w.live.Key, w.data, r.Revision, w.obj); err == nil && len(txn.Puts) > 0 && txn.Puts[0].Key == full {
+	if e, err = cache.NewEntry(k, w.live.Key, w.data, r.Revision, w.stored); err == nil && len(txn.Puts) > 0 && txn.Puts[0].Key == full {
 		w.s.cache.Wrote(e)
 	}
 	return e, false, err

@@ -73,7 +73,7 @@ func validateDefinition(d *apiextensionsv1.CustomResourceDefinition) field.Error
 	if len(errs) > 0 {
 		return errs
 	}
-	return append(servable(d), validation.ValidateCustomResourceDefinition(context.Background(), now)...)
+	return validation.ValidateCustomResourceDefinition(context.Background(), now)
 }
 
 func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
@@ -81,15 +81,7 @@ func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) 
 	if len(errs) > 0 {
 		return errs
 	}
-	return append(servable(d), validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, was)...)
-}
-
-// servable refuses what this API server cannot do.
-func servable(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
-	if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
-		return field.ErrorList{field.NotSupported(field.NewPath("spec", "conversion", "strategy"), c.Strategy, []apiextensionsv1.ConversionStrategyType{apiextensionsv1.NoneConverter})}
-	}
-	return nil
+	return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, was)
 }
 
 // internalDefinitions returns definitions in the form that upstream's validation takes.

@@ -5,10 +5,7 @@
 package kinds
 
 import (
-	"sync/atomic"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,25 +97,9 @@ type Kind struct {
 	// Finalizers are those that a deletion adds, for what has to be done before.
 	Finalizers []string
 
-	// Untyped is set for kinds that an object in the cluster declares.
+	// Untyped is set for kinds that an object in the cluster declares, each version of
+	// which is a Kind of its own.
 	Untyped *Untyped
-}
-
-// Untyped is what is known of a kind whose objects are unstructured. A version is
-// named as in paths.
-type Untyped struct {
-	// Versions are those that are served, the preferred one first.
-	Versions []string
-	// Accept brings what a client sent in a version into shape: metadata is read,
-	// fields that the schema does not have are dropped and returned, defaults filled in.
-	Accept func(version string, obj *unstructured.Unstructured) (unknown []string, err error)
-	// Read brings what the store holds into the shape of the stored version, which is
-	// later than it was written.
-	Read func(obj *unstructured.Unstructured)
-	// Schema is a version's schema in the terms of OpenAPI 3, or 2.
-	Schema func(version string, v3 bool) (map[string]any, error)
-	// Closed says that no objects may be made any more.
-	Closed atomic.Bool
 }
 
 // Alias is a further group version of a kind.
@@ -129,12 +110,6 @@ type Alias struct {
 	FromHub  func(hub runtime.Object) (runtime.Object, error) // hub is of the kind's GVK
 	ToHub    func(obj runtime.Object) (runtime.Object, error)
 	Resource string // empty: the kind's
-
-	// Checks and Columns differ from the kind's where they are set. Checks are given
-	// objects of the kind's own version, old is nil for new ones.
-	Checks  func(obj, old runtime.Object, status bool) field.ErrorList
-	Columns []metav1.TableColumnDefinition
-	Row     func(obj runtime.Object) []any
 }
 
 // Status is how a kind's status subresource behaves.

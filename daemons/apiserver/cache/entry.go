@@ -35,13 +35,15 @@ type Entry struct {
 	Stale     bool   // whether the store has it in another form than JSON
 	splice    int    // where it belongs in JSON
 
-	kind   *kinds.Kind
-	values []string // of the kind's selectable fields, in the order of their names
+	kind   *kinds.Kind // in whose version it is
+	values []string    // of the kind's selectable fields, in the order of their names
 
 	strong  atomic.Pointer[runtime.Object] // for kinds that every request asks about
 	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
 	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
 	kept    atomic.Pointer[[]byte] // the protobuf form: what daemons' watches and lists are made of
+
+	versions atomic.Pointer[[]*Entry] // the same object in other versions
 }
 
 // Form is a further encoding of an entry that is shared.
@@ -93,9 +95,10 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	decoded := obj != nil
 	if !decoded {
 		var err error
-		if obj, err = decode(k, data); err != nil {
+		if obj, k, err = decode(k, data); err != nil {
 			return nil, fmt.Errorf("decode the %s %s: %w", k.GVK.Kind, key, err)
 		}
+		e.kind = k
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -181,16 +184,22 @@ func intern(set map[string]string) labels.Set {
 	return shared
 }
 
-func decode(k *kinds.Kind, data []byte) (runtime.Object, error) {
+// decode reads an object. One that was stored in another version stays in that where
+// only a webhook can convert it: whoever wants it in another asks for that.
+func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 	obj := k.New()
 	if err := json.Unmarshal(data, obj); err != nil || k.Untyped == nil {
-		return obj, err
+		return obj, k, err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		u.SetGroupVersionKind(k.GVK)
+		if family := k.Untyped.Family; family.Converts != nil {
+			if was := family.Of(u.GroupVersionKind().Version); was != nil {
+				k = was
+			}
+		}
 		k.Untyped.Read(u)
 	}
-	return obj, nil
+	return obj, k, nil
 }
 
 // AppendJSON appends the object's JSON with its resource version, which is left out
@@ -249,7 +258,7 @@ func (e *Entry) Object() runtime.Object {
 			return *obj
 		}
 	}
-	obj, err := decode(e.kind, e.JSON)
+	obj, _, err := decode(e.kind, e.JSON)
 	if err != nil { // it was decoded when the entry was made
 		obj = e.kind.New()
 	}

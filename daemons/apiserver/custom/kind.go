@@ -20,117 +20,69 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Kind returns what a definition whose names are accepted declares. The kind's own
-// version is the stored one; the others are its aliases.
-func Kind(d *apiextensionsv1.CustomResourceDefinition) (*kinds.Kind, error) {
-	names := d.Status.AcceptedNames
-	versions := map[string]*version{}
-	var stored *version
+// Kind returns what a definition whose names are accepted declares, in the version that
+// is stored; the others are of its family. How they are converted by a webhook, call knows.
+func Kind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind, error) {
+	f := &kinds.Family{}
 	for i := range d.Spec.Versions {
 		v, err := newVersion(d, &d.Spec.Versions[i])
 		if err != nil {
 			return nil, fmt.Errorf("version %s of %s: %w", d.Spec.Versions[i].Name, d.Name, err)
 		}
-		versions[v.gvk.Version] = v
+		k := v.kind(d, f)
+		f.Versions = append(f.Versions, k)
 		if v.spec.Storage {
-			stored = v
+			f.Stored = k
+		}
+		if v.spec.Served {
+			f.Served = append(f.Served, k)
 		}
 	}
-	if stored == nil {
+	if f.Stored == nil {
 		return nil, fmt.Errorf("no version of %s is stored", d.Name)
 	}
-	columns, row := printed(stored.spec.AdditionalPrinterColumns)
+	// Names of versions tell their stability and age.
+	slices.SortFunc(f.Served, func(a, b *kinds.Kind) int {
+		return apiversion.CompareKubeAwareVersionStrings(b.GVK.Version, a.GVK.Version)
+	})
+	if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+		w, err := newConverter(d, call)
+		if err != nil {
+			return nil, fmt.Errorf("the conversion of %s: %w", d.Name, err)
+		}
+		f.Converts = w.convert
+	}
+	return f.Stored, nil
+}
+
+// kind is one version of a definition as a kind of its own.
+func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Family) *kinds.Kind {
+	names := d.Status.AcceptedNames
+	columns, row := printed(v.spec.AdditionalPrinterColumns)
 	k := &kinds.Kind{
-		GVK: stored.gvk, Resource: names.Plural, Singular: names.Singular,
+		GVK: v.gvk, Resource: names.Plural, Singular: names.Singular,
 		ShortNames: names.ShortNames, Categories: names.Categories,
 		Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		StorageKey: d.Spec.Group + "/" + names.Plural,
-		New:        empty(stored.gvk), NewList: empty(stored.gvk.GroupVersion().WithKind(names.ListKind)),
-		HasGeneration: true,
-		Default:       does(stored.fill),
-		Validate:      func(obj runtime.Object) field.ErrorList { return stored.check(obj, nil, false) },
-		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList {
-			return stored.check(obj, old, false)
-		},
-		Warnings: finalizerDoubts,
-		Fields:   selectable(d), Columns: columns, Row: row,
-		Untyped: &kinds.Untyped{
-			Versions: served(d),
-			Accept: func(name string, u *unstructured.Unstructured) ([]string, error) {
-				if v := versions[name]; v != nil {
-					return v.accept(u)
-				}
-				return nil, fmt.Errorf("version %s is not declared", name)
-			},
-			Read: stored.read,
-			Schema: func(name string, v3 bool) (map[string]any, error) {
-				if v := versions[name]; v != nil {
-					return v.describe(v3)
-				}
-				return nil, fmt.Errorf("version %s is not declared", name)
-			},
-		},
+		New:        empty(v.gvk), NewList: empty(v.gvk.GroupVersion().WithKind(names.ListKind)),
+		HasGeneration:  true,
+		Default:        does(v.fill),
+		Validate:       func(obj runtime.Object) field.ErrorList { return v.check(obj, nil, false) },
+		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, false) },
+		Warnings:       finalizerDoubts,
+		Fields:         selectable(v.spec), Columns: columns, Row: row,
+		Untyped: &kinds.Untyped{Family: f, Accept: v.accept, Read: v.read, Schema: v.describe},
 	}
-	if sub := stored.spec.Subresources; sub != nil {
+	if sub := v.spec.Subresources; sub != nil {
 		if sub.Status != nil {
-			k.Status = statusOf(stored)
+			k.Status = statusOf(v)
 			k.PrepareCreate = does(func(u *unstructured.Unstructured) { delete(u.Object, "status") })
 		}
 		if sub.Scale != nil {
 			k.Scale = scaleOf(sub.Scale)
 		}
 	}
-	for i := range d.Spec.Versions {
-		if v := versions[d.Spec.Versions[i].Name]; v != stored && v.spec.Served {
-			k.Aliases = append(k.Aliases, alias(v, stored))
-		}
-	}
-	return k, nil
-}
-
-// served returns the versions that are served, the preferred one first: as their names
-// tell their stability and age.
-func served(d *apiextensionsv1.CustomResourceDefinition) []string {
-	var out []string
-	for _, v := range d.Spec.Versions {
-		if v.Served {
-			out = append(out, v.Name)
-		}
-	}
-	slices.SortFunc(out, func(a, b string) int { return apiversion.CompareKubeAwareVersionStrings(b, a) })
-	return out
-}
-
-// alias is another version of the stored one: nothing but its name and its schema
-// differ.
-func alias(v, stored *version) kinds.Alias {
-	columns, row := printed(v.spec.AdditionalPrinterColumns)
-	view := func(obj runtime.Object) runtime.Object {
-		u, ok := obj.DeepCopyObject().(*unstructured.Unstructured)
-		if !ok {
-			return obj
-		}
-		v.read(u)
-		return u
-	}
-	return kinds.Alias{
-		GVK: v.gvk, New: empty(v.gvk), NewList: empty(v.gvk.GroupVersion().WithKind(v.gvk.Kind + "List")),
-		FromHub: func(hub runtime.Object) (runtime.Object, error) { return view(hub), nil },
-		ToHub: func(obj runtime.Object) (runtime.Object, error) {
-			if u, ok := obj.(*unstructured.Unstructured); ok {
-				u.SetGroupVersionKind(stored.gvk)
-				stored.prune(u)
-			}
-			return obj, nil
-		},
-		Checks: func(obj, old runtime.Object, status bool) field.ErrorList {
-			if old != nil {
-				old = view(old)
-			}
-			return v.check(view(obj), old, status)
-		},
-		Columns: columns, Row: row,
-	}
+	return k
 }
 
 func empty(gvk schema.GroupVersionKind) func() runtime.Object {
@@ -150,7 +102,7 @@ func does(f func(*unstructured.Unstructured)) func(runtime.Object) {
 }
 
 // statusOf is the status subresource: it changes the status and nothing else.
-func statusOf(stored *version) *kinds.Status {
+func statusOf(v *version) *kinds.Status {
 	return &kinds.Status{
 		KeepsMeta: true,
 		Copy: func(to, from runtime.Object) {
@@ -165,7 +117,7 @@ func statusOf(stored *version) *kinds.Status {
 				delete(t.Object, "status")
 			}
 		},
-		Validate: func(obj, old runtime.Object) field.ErrorList { return stored.check(obj, old, true) },
+		Validate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, true) },
 	}
 }
 
@@ -201,13 +153,11 @@ func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
 
 func at(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// selectable are the fields that any version lets clients select by.
-func selectable(d *apiextensionsv1.CustomResourceDefinition) func(runtime.Object) fields.Set {
+// selectable are the fields that a version lets clients select by.
+func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime.Object) fields.Set {
 	paths := map[string][]string{}
-	for _, v := range d.Spec.Versions {
-		for _, f := range v.SelectableFields {
-			paths[strings.TrimPrefix(f.JSONPath, ".")] = at(f.JSONPath)
-		}
+	for _, f := range v.SelectableFields {
+		paths[strings.TrimPrefix(f.JSONPath, ".")] = at(f.JSONPath)
 	}
 	if len(paths) == 0 {
 		return nil

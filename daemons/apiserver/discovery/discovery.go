@@ -152,10 +152,6 @@ func gather(list []*kinds.Kind) (map[string]*group, []string) {
 	for _, k := range list {
 		if k.Untyped != nil {
 			declared[k.GVK.Group] = true
-			for _, version := range k.Untyped.Versions {
-				add(schema.GroupVersionKind{Group: k.GVK.Group, Version: version, Kind: k.GVK.Kind}, k.Resource, k)
-			}
-			continue
 		}
 		add(k.GVK, k.Resource, k)
 		for _, a := range k.Aliases {

@@ -19,7 +19,7 @@ func Replace(ctx context.Context, a *api.Admission, v api.Version, obj runtime.O
 	if is := obj.GetObjectKind().GroupVersionKind(); is != v.Kind {
 		return apierrors.NewInternalError(fmt.Errorf("a mutation made a %s of a %s, which cannot be", is, v.Kind))
 	}
-	if v.Kind == a.Kind || a.Versions == nil {
+	if a.Versions == nil {
 		a.Object = obj
 		return nil
 	}

@@ -40,7 +40,7 @@ func (s *schemas) declare(r resource) error {
 	if r.kind.Untyped == nil {
 		return nil
 	}
-	own, err := r.kind.Untyped.Schema(r.gvk.Version, s.v3)
+	own, err := r.kind.Untyped.Schema(s.v3)
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", r.gvk, err)
 	}
@@ -73,13 +73,13 @@ func (s *schemas) declare(r resource) error {
 	return nil
 }
 
-// Models returns the schemas of a kind and all that they refer to, as those who keep
-// account of its fields read them.
+// Models returns the schemas of a kind, in all versions, and all that they refer to, as
+// those who keep account of its fields read them.
 func Models(k *kinds.Kind) (map[string]*spec.Schema, error) {
 	s := newSchemas(true)
 	list := resources([]*kinds.Kind{k})
 	if k.Untyped != nil {
-		list = []resource{{kind: k, gvk: k.GVK, name: k.Resource}}
+		list = resources(k.Untyped.Family.Versions)
 	}
 	s.register(list)
 	for _, r := range list {

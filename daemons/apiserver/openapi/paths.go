@@ -23,9 +23,7 @@ func resources(list []*kinds.Kind) []resource {
 	var out []resource
 	for _, k := range list {
 		if k.Untyped != nil {
-			for _, version := range k.Untyped.Versions {
-				out = append(out, resource{kind: k, gvk: schema.GroupVersionKind{Group: k.GVK.Group, Version: version, Kind: k.GVK.Kind}, name: k.Resource})
-			}
+			out = append(out, resource{kind: k, gvk: k.GVK, name: k.Resource})
 			continue
 		}
 		r := resource{kind: k, gvk: k.GVK, name: k.Resource, obj: k.New()}

@@ -179,4 +179,3 @@ func (s *set) failed(ctx context.Context, h *hook, a *api.Admission, kind string
 	}
 	return nil
 }
-

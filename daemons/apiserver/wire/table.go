@@ -21,9 +21,7 @@ var ageColumn = metav1.TableColumnDefinition{Name: "Age", Type: "string", Descri
 func columns(s Served) []metav1.TableColumnDefinition {
 	list := []metav1.TableColumnDefinition{nameColumn}
 	switch {
-	case s.Alias != nil && s.Alias.Row != nil:
-		return append(list, s.Alias.Columns...)
-	case s.Row == nil || s.Untyped != nil && s.Alias != nil:
+	case s.Row == nil:
 		return append(list, ageColumn)
 	case s.WholeRow:
 		return s.Columns
@@ -51,11 +49,9 @@ func (m Media) appendTableHead(to []byte, s Served, revision, next string, remai
 func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy) ([]byte, error) {
 	obj := e.Object()
 	cells := []any{e.Name}
-	if s.Alias != nil && s.Alias.Row != nil {
-		cells = append(cells, s.Alias.Row(obj)...)
-	} else if s.Row != nil && s.WholeRow {
+	if s.Row != nil && s.WholeRow {
 		cells = s.Row(obj)
-	} else if s.Row != nil && (s.Untyped == nil || s.Alias == nil) {
+	} else if s.Row != nil {
 		cells = append(cells, s.Row(obj)...)
 	} else if acc, err := meta.Accessor(obj); err == nil {
 		cells = append(cells, duration.HumanDuration(time.Since(acc.GetCreationTimestamp().Time)))

@@ -38,7 +38,9 @@ var (
 
 // environments are made when first needed: clusters without expressions do not pay.
 var (
-	base  = sync.OnceValue(func() *environment.EnvSet { return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()) })
+	base = sync.OnceValue(func() *environment.EnvSet {
+		return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	})
 	plain = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(base()) })
 )
 

@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"clusterctl/daemons/kinds"
+)
+
+// Kind is the version that the entry is in.
+func (e *Entry) Kind() *kinds.Kind { return e.kind }
+
+// In returns the same object in a version of its kind. It is converted when first asked
+// for.
+func (e *Entry) In(ctx context.Context, to *kinds.Kind) (*Entry, error) {
+	if e == nil || to.Untyped == nil || e.kind == to {
+		return e, nil
+	}
+	one := []*Entry{e}
+	if err := Convert(ctx, one, to); err != nil {
+		return nil, err
+	}
+	return one[0], nil
+}
+
+// Convert puts the same objects in a version into the places of entries, asking for all
+// that were not converted before at once.
+func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
+	if to.Untyped == nil {
+		return nil
+	}
+	var others []int
+	var objs []*unstructured.Unstructured
+	for i, e := range entries {
+		if e == nil || e.kind == to {
+			continue
+		}
+		if have := e.known(to); have != nil {
+			entries[i] = have
+			continue
+		}
+		u, ok := e.Object().(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("convert the %s %s: it is a %T", e.kind.GVK.Kind, e.Key, e.Object())
+		}
+		others, objs = append(others, i), append(objs, u)
+	}
+	if len(objs) == 0 {
+		return nil
+	}
+	made, err := to.Untyped.Family.In(ctx, objs, to)
+	if err != nil {
+		return err
+	}
+	for n, i := range others {
+		data, err := Encode(to, made[n])
+		if err != nil {
+			return err
+		}
+		converted, err := NewEntry(to, entries[i].Key, data, entries[i].Revision, made[n])
+		if err != nil {
+			return err
+		}
+		entries[i] = entries[i].learn(converted)
+	}
+	return nil
+}
+
+func (e *Entry) known(to *kinds.Kind) *Entry {
+	if list := e.versions.Load(); list != nil {
+		for _, v := range *list {
+			if v.kind == to {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// learn keeps a version of the entry, and returns the one that is kept.
+func (e *Entry) learn(v *Entry) *Entry {
+	for {
+		if have := e.known(v.kind); have != nil {
+			return have
+		}
+		was := e.versions.Load()
+		var next []*Entry
+		if was != nil {
+			next = append(next, *was...)
+		}
+		next = append(next, v)
+		if e.versions.CompareAndSwap(was, &next) {
+			return v
+		}
+	}
+}
+
+// In returns the event in a version of its kind.
+func (e *Event) In(ctx context.Context, to *kinds.Kind) (*Event, error) {
+	both := []*Entry{e.Entry, e.Prev}
+	if err := Convert(ctx, both, to); err != nil {
+		return nil, err
+	}
+	return &Event{Revision: e.Revision, Entry: both[0], Prev: both[1]}, nil
+}

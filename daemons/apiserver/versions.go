@@ -1,0 +1,84 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// versions are those in which the object of a write is served, the kind's own first.
+func (w *write) versions() []wire.Served {
+	k := w.q.served.Kind
+	list := []wire.Served{{Kind: k}}
+	for i := range k.Aliases {
+		list = append(list, wire.Served{Kind: k, Alias: &k.Aliases[i]})
+	}
+	if k.Untyped != nil {
+		for _, other := range k.Untyped.Family.Served {
+			if other != k {
+				list = append(list, wire.Served{Kind: other})
+			}
+		}
+	}
+	return list
+}
+
+// Served implements api.Versions.
+func (w *write) Served() []api.Version {
+	list := []api.Version{{Kind: w.q.served.Version(), Resource: w.q.served.Name()}}
+	for _, s := range w.versions() {
+		if v := (api.Version{Kind: s.Version(), Resource: s.Name()}); v != list[0] {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func (w *write) version(v api.Version) (wire.Served, error) {
+	for _, s := range w.versions() {
+		if s.Version() == v.Kind {
+			return s, nil
+		}
+	}
+	return wire.Served{}, fmt.Errorf("%s is not served as %s", w.q.served.GVK, v.Kind)
+}
+
+// To implements api.Versions.
+func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
+	s, err := w.version(v)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok && s.Untyped != nil {
+		made, err := s.Untyped.Family.In(ctx, []*unstructured.Unstructured{u}, s.Kind)
+		if err != nil {
+			return nil, err
+		}
+		return made[0], nil
+	}
+	return s.View(obj)
+}
+
+// From implements api.Versions.
+func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
+	s, err := w.version(v)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok && s.Untyped != nil {
+		if _, err := s.Untyped.Accept(u); err != nil { // what a schema does not have is dropped
+			return nil, err
+		}
+		made, err := s.Untyped.Family.In(ctx, []*unstructured.Unstructured{u}, w.q.served.Kind)
+		if err != nil {
+			return nil, err
+		}
+		return made[0], nil
+	}
+	return s.Hub(obj)
+}
