@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,20 +31,17 @@ var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav
 
 // bootstrap makes what every cluster has. The server is not ready before.
 func (s *Server) bootstrap(ctx context.Context) error {
-	done := make(chan struct{})
 	s.o.Env.Health.Ready("poststarthook/bootstrap", func() error {
-		select {
-		case <-done:
-			return nil
-		default:
-			return fmt.Errorf("what every cluster has is not all there yet")
+		if !s.isFurnished() {
+			return errors.New("what every cluster has is not all there yet")
 		}
+		return nil
 	})
 	pause := 100 * time.Millisecond
 	for {
 		err := s.ensureAll(ctx)
 		if err == nil {
-			close(done)
+			close(s.furnished)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -71,7 +69,20 @@ func (s *Server) ensureAll(ctx context.Context) error {
 	if err := s.ensureEach(ctx, first); err != nil {
 		return err
 	}
-	return s.ensureEach(ctx, s.o.Bootstrap)
+	if err := s.ensureEach(ctx, s.o.Bootstrap); err != nil {
+		return err
+	}
+	_, err := s.cache.Current(ctx) // authorizers read there
+	return err
+}
+
+func (s *Server) isFurnished() bool {
+	select {
+	case <-s.furnished:
+		return true
+	default:
+		return false
+	}
 }
 
 // ensureEach ensures objects that do not depend on each other, some at a time.

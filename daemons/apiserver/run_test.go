@@ -28,6 +28,8 @@ type cluster struct {
 	ca   certs.Pair
 	addr string
 	stop func()
+
+	unready func() error // why
 }
 
 func file(t testing.TB, dir, name string, data []byte) string {
@@ -41,6 +43,14 @@ func file(t testing.TB, dir, name string, data []byte) string {
 
 // serve starts a server, with what more says of its configuration.
 func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
+	t.Helper()
+	c := launch(t, s, more...)
+	wait(t, c.unready)
+	return c
+}
+
+// launch is serve without the wait until it is ready.
+func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("kubernetes", 0, now)
@@ -85,8 +95,7 @@ func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluste
 		}
 	}
 	t.Cleanup(stop)
-	wait(t, func() error { return env.Health.Err(true) })
-	return &cluster{t: t, ca: ca, addr: ln.Addr().String(), stop: stop}
+	return &cluster{t: t, ca: ca, addr: ln.Addr().String(), stop: stop, unready: func() error { return env.Health.Err(true) }}
 }
 
 // wait returns when a condition has no error any more.
@@ -144,5 +153,43 @@ func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {
 	endpoints, err := client.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{}) //nolint:staticcheck // clients read them still
 	if err != nil || len(endpoints.Subsets) != 1 || endpoints.Subsets[0].Addresses[0].IP != "10.1.2.3" {
 		t.Errorf("endpoints: %+v, %v", endpoints, err)
+	}
+}
+
+// gated lets nothing be written before it is opened.
+type gated struct {
+	store.Store
+	open chan struct{}
+}
+
+func (g *gated) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+	select {
+	case <-g.open:
+		return g.Store.Commit(ctx, t)
+	case <-ctx.Done():
+		return store.Result{}, ctx.Err()
+	}
+}
+
+// A new cluster's daemons ask before the roles that let them are there.
+func TestADaemonIsNotRefusedBeforeTheRolesAreThere(t *testing.T) {
+	inner := memory.New()
+	t.Cleanup(inner.Close)
+	g := &gated{Store: inner, open: make(chan struct{})}
+	c := launch(t, g)
+	proxy := kubernetes.NewForConfigOrDie(c.as(certs.Daemon("kube-proxy")))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := proxy.CoreV1().Services("").List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		t.Fatalf("it was answered before there was a role: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(g.open)
+	if err := <-answer; err != nil {
+		t.Error(err)
 	}
 }

@@ -47,6 +47,7 @@ type Server struct {
 	plain     *http.Transport // to pods and services
 	reach     *backend.Reach  // to webhooks
 	endStream sync.Once
+	furnished chan struct{} // closed when what every cluster has is there
 	shutdown  chan struct{} // closed when watches should end
 }
 
@@ -72,11 +73,11 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Env.Log,
-		cache:    cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
-		scheme:   newScheme(o.Kinds),
-		own:      o.Env.Handler(),
-		inFlight: make(chan struct{}, o.MaxInFlight),
-		shutdown: make(chan struct{}), plain: newPlain(),
+		cache:     cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
+		scheme:    newScheme(o.Kinds),
+		own:       o.Env.Handler(),
+		inFlight:  make(chan struct{}, o.MaxInFlight),
+		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),
 	}
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)

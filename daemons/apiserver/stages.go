@@ -133,8 +133,24 @@ func (s *Server) authorize(q *request) error {
 	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) {
 		return nil
 	}
-	return s.allowed(q.http.Context(), q.user, q.Request)
+	err := s.allowed(q.http.Context(), q.user, q.Request)
+	if !apierrors.IsForbidden(err) || s.isFurnished() {
+		return err
+	}
+	// A new cluster has no roles yet. Its daemons, which were started with this server, would take the refusal for an
+	// answer and come back seconds later.
+	wait, cancel := context.WithTimeout(q.http.Context(), furnishing)
+	defer cancel()
+	select {
+	case <-s.furnished:
+		return s.allowed(q.http.Context(), q.user, q.Request)
+	case <-wait.Done():
+		return err
+	}
 }
+
+// furnishing is how long a request that would be refused waits for what every cluster has to be there.
+const furnishing = 5 * time.Second
 
 // allowed returns nil if the user may do what is asked, and the error to answer with
 // if not.
