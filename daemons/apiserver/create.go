@@ -26,6 +26,7 @@ func (s *Server) create(q *request) error {
 	if err != nil {
 		return err
 	}
+	q.trail.named(e.Namespace, e.Name)
 	return writeEntry(q, http.StatusCreated, e)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -47,6 +48,10 @@ func (s *Server) fail(q *request, err error) {
 	if st.Code == 0 {
 		st.Code = http.StatusInternalServerError
 	}
+	if q.trail != nil {
+		kept := st
+		q.trail.event.ResponseStatus = &kept
+	}
 	if st.Code >= 500 && st.Code != http.StatusGatewayTimeout {
 		s.log.Warn("a request failed", "method", q.http.Method, "path", q.Path, "user", q.user.Name, "err", err)
 	}
@@ -86,20 +91,32 @@ type recorder struct {
 	code      int
 	size      int64
 	onRelease func()
+	onHeader  func(code int) // called before an answer begins
+	also      io.Writer      // gets what is answered as well
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(code int) {
 	if r.code == 0 {
-		r.code = code
+		r.begins(code)
 	}
 	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *recorder) begins(code int) {
+	r.code = code
+	if r.onHeader != nil {
+		r.onHeader(code)
+	}
 }
 
 // Write implements http.ResponseWriter.
 func (r *recorder) Write(data []byte) (int, error) {
 	if r.code == 0 {
-		r.code = http.StatusOK
+		r.begins(http.StatusOK)
+	}
+	if r.also != nil {
+		_, _ = r.also.Write(data) // to memory
 	}
 	n, err := r.ResponseWriter.Write(data)
 	r.size += int64(n)

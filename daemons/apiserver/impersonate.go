@@ -48,6 +48,7 @@ func (s *Server) impersonate(q *request) error {
 	}
 	s.log.Info("impersonation", "user", q.user.Name, "as", as.Name, "path", q.Path)
 	q.user = withGroups(as)
+	q.trail.impersonates(q.user)
 	for name := range h {
 		if strings.HasPrefix(name, "Impersonate-") {
 			h.Del(name)

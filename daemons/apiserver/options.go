@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -70,6 +71,10 @@ type Options struct {
 	// KubeletTLS is how kubelets are connected to: whose certificates are good, and the
 	// server's own. Nil refuses logs, exec and the like.
 	KubeletTLS *tls.Config
+
+	// Auditor keeps what is asked; nil keeps nothing. Who runs the server runs it, too, and
+	// ends it last.
+	Auditor *audit.Auditor
 
 	// Tasks run for as long as the server does. One that returns an error ends it.
 	Tasks []func(ctx context.Context, s *Server) error

@@ -29,6 +29,7 @@ type request struct {
 	user     api.User
 	media    wire.Media
 	warnings map[string]bool
+	trail    *trail // for the audit log; nil: nothing is kept
 
 	presented   bool              // whether webhooks and policies were asked already, about what was sent
 	annotations map[string]string // of the audit event

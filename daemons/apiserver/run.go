@@ -19,6 +19,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/admission"
+	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/authz"
 	"clusterctl/daemons/apiserver/h2"
@@ -63,6 +64,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		return err
 	}
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
+	defer server.auditing(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return server.Run(ctx) })
 	g.Go(func() error { return serve(ctx, ln, server, tlsConfig, env.Log) })
@@ -79,6 +81,23 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.
 	own.Attach(server)
 	defer own.Close()
 	return run.ServeWith(ctx, server, own.Listen(ln), grace)
+}
+
+// auditing runs the auditor until the function that it returns is called, which is when
+// the last request has its answer.
+func (s *Server) auditing(ctx context.Context) (end func()) {
+	if s.o.Auditor == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- s.o.Auditor.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.log.Error("close the audit log", "err", err)
+		}
+	}
 }
 
 // Assemble puts a server together as cfg says: who may ask, what is admitted and what
@@ -114,7 +133,12 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
+	auditor, err := audit.New(cfg, env)
+	if err != nil {
+		return nil, err
+	}
 	server.Wire(func(o *Options) {
+		o.Auditor = auditor
 		o.Authenticators = []api.Authenticator{who}
 		o.Authorizers = []api.Authorizer{may}
 		o.Mutators, o.Validators = mutators, validators

@@ -21,6 +21,7 @@ func (s *Server) stages() []func(*request) error {
 	return []func(*request) error{
 		s.admitInFlight,
 		s.identify,
+		s.audit,
 		s.impersonate,
 		s.authorize,
 		s.arrive,
@@ -38,10 +39,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := s.read(rec, r)
 	start := s.o.Now()
 	defer s.observed.done(q, rec, start)
+	defer s.audited(q, rec)
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
 				panic(p)
+			}
+			if q.trail != nil {
+				q.trail.panicked = true
 			}
 			s.log.Error("a request failed in an unexpected way", "method", r.Method, "path", r.URL.Path, "reason", p, "stack", string(debug.Stack()))
 			if rec.code == 0 {
@@ -97,6 +102,7 @@ func (s *Server) identify(q *request) error {
 		user, ok, err := a.Authenticate(q.http)
 		if err != nil {
 			s.log.Debug("credentials refused", "path", q.Path, "err", err)
+			s.unknown(q)
 			return apierrors.NewUnauthorized("Unauthorized")
 		}
 		if ok {
@@ -111,6 +117,7 @@ func (s *Server) identify(q *request) error {
 	if len(s.o.Authenticators) == 0 || s.o.Anonymous && anonymousMay(q.Path) {
 		return nil
 	}
+	s.unknown(q)
 	return apierrors.NewUnauthorized("Unauthorized")
 }
 
@@ -133,20 +140,27 @@ func (s *Server) authorize(q *request) error {
 	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) {
 		return nil
 	}
-	err := s.allowed(q.http.Context(), q.user, q.Request)
-	if !apierrors.IsForbidden(err) || s.isFurnished() {
-		return err
+	why, err := s.decided(q.http.Context(), q.user, q.Request)
+	if apierrors.IsForbidden(err) && !s.isFurnished() {
+		// A new cluster has no roles yet. Its daemons, which were started with this server, would take the refusal for an
+		// answer and come back seconds later.
+		wait, cancel := context.WithTimeout(q.http.Context(), furnishing)
+		defer cancel()
+		select {
+		case <-s.furnished:
+			why, err = s.decided(q.http.Context(), q.user, q.Request)
+		case <-wait.Done():
+		}
 	}
-	// A new cluster has no roles yet. Its daemons, which were started with this server, would take the refusal for an
-	// answer and come back seconds later.
-	wait, cancel := context.WithTimeout(q.http.Context(), furnishing)
-	defer cancel()
-	select {
-	case <-s.furnished:
-		return s.allowed(q.http.Context(), q.user, q.Request)
-	case <-wait.Done():
-		return err
+	if q.trail != nil {
+		decision := "allow"
+		if err != nil {
+			decision = "forbid"
+		}
+		q.trail.annotate("authorization.k8s.io/decision", decision)
+		q.trail.annotate("authorization.k8s.io/reason", why)
 	}
+	return err
 }
 
 // furnishing is how long a request that would be refused waits for what every cluster has to be there.
@@ -155,6 +169,12 @@ const furnishing = 5 * time.Second
 // allowed returns nil if the user may do what is asked, and the error to answer with
 // if not.
 func (s *Server) allowed(ctx context.Context, user api.User, r api.Request) error {
+	_, err := s.decided(ctx, user, r)
+	return err
+}
+
+// decided is allowed with the reason.
+func (s *Server) decided(ctx context.Context, user api.User, r api.Request) (why string, err error) {
 	var reasons []string
 	for _, a := range s.o.Authorizers {
 		decision, reason, err := a.Authorize(ctx, user, r)
@@ -162,7 +182,7 @@ func (s *Server) allowed(ctx context.Context, user api.User, r api.Request) erro
 		case err != nil:
 			reasons = append(reasons, err.Error())
 		case decision == api.Allow:
-			return nil
+			return reason, nil
 		case reason != "":
 			reasons = append(reasons, reason)
 		}
@@ -170,7 +190,8 @@ func (s *Server) allowed(ctx context.Context, user api.User, r api.Request) erro
 			break
 		}
 	}
-	return forbidden(user, r, strings.Join(reasons, ", "))
+	why = strings.Join(reasons, ", ")
+	return why, forbidden(user, r, why)
 }
 
 func forbidden(user api.User, r api.Request, reason string) error {

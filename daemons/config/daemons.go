@@ -64,6 +64,16 @@ type APIServer struct {
 	ProxyClientKeyFile           string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
 	AuthorizationMode            []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
 	EnableAdmissionPlugins       []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
+	AuditPolicyFile              string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
+	AuditLogPath                 string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
+	AuditLogMaxAge               int           `flag:"audit-log-maxage" help:"days that rotated audit logs are kept; 0: for ever"`
+	AuditLogMaxBackup            int           `flag:"audit-log-maxbackup" help:"rotated audit logs that are kept; 0: all"`
+	AuditLogMaxSize              int           `flag:"audit-log-maxsize" help:"size at which the audit log is rotated, megabytes; 0: 100"`
+	AuditWebhookConfigFile       string        `flag:"audit-webhook-config-file" help:"kubeconfig of a server that audit events are sent to"`
+	AuditWebhookBatchBufferSize  int           `flag:"audit-webhook-batch-buffer-size" help:"audit events that wait to be sent; further ones are lost and counted"`
+	AuditWebhookBatchMaxSize     int           `flag:"audit-webhook-batch-max-size" help:"audit events that are sent at once"`
+	AuditWebhookBatchMaxWait     time.Duration `flag:"audit-webhook-batch-max-wait" help:"how long audit events are gathered before they are sent"`
+	AuditWebhookInitialBackoff   time.Duration `flag:"audit-webhook-initial-backoff" help:"pause before audit events are sent again; it doubles"`
 	AnonymousAuth                bool          `flag:"anonymous-auth" help:"let requests without credentials be system:anonymous (health paths only)"`
 	ServiceClusterIPRange        []string      `flag:"service-cluster-ip-range" help:"networks of service addresses"`
 	ServiceNodePortRange         string        `flag:"service-node-port-range" help:"range of node ports"`
@@ -76,9 +86,10 @@ type APIServer struct {
 func DefaultAPIServer() APIServer {
 	return APIServer{
 		BindAddress: "0.0.0.0", SecurePort: 6443, EtcdPrefix: "/registry",
-		ServiceAccountIssuer: "https://kubernetes.default.svc.cluster.local",
-		AuthorizationMode:    []string{"Node", "RBAC"},
-		AnonymousAuth:        true, Profiling: false,
+		ServiceAccountIssuer:        "https://kubernetes.default.svc.cluster.local",
+		AuthorizationMode:           []string{"Node", "RBAC"},
+		AuditWebhookBatchBufferSize: 10000, AuditWebhookBatchMaxSize: 400, AuditWebhookBatchMaxWait: 30 * time.Second, AuditWebhookInitialBackoff: 10 * time.Second,
+		AnonymousAuth: true, Profiling: false,
 		ServiceClusterIPRange: []string{"10.96.0.0/12"}, ServiceNodePortRange: "30000-32767",
 		RequestTimeout: time.Minute, EventTTL: time.Hour,
 	}

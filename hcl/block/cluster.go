@@ -23,6 +23,7 @@ type clusterBlock struct {
 	API          *apiBlock        `hcl:"api,block" doc:"How clients from outside reach the API."`
 	Etcd         *etcdBlock       `hcl:"etcd,block" doc:"The cluster's store."`
 	Encryption   *encryptionBlock `hcl:"encryption,block" doc:"How values are encrypted in the store."`
+	Audit        *auditBlock      `hcl:"audit,block" doc:"What is kept about requests to the API."`
 	Runtime      *runtimeBlock    `hcl:"runtime,block" doc:"Where the container runtime comes from."`
 	Roll         *rollBlock       `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
 }
@@ -89,6 +90,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	}
 	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
 	diags = append(diags, decodeEncryption(b, raw.Encryption, c)...)
+	diags = append(diags, decodeAudit(b, raw.Audit, c)...)
 	c.ControlPlaneForm = or(raw.ControlPlane, config.FormSystemd)
 	if f := c.ControlPlaneForm; f != config.FormSystemd && f != config.FormStaticPods {
 		diags = append(diags, fail(attr(b, b.Body, "control_plane"), "Unknown form of the control plane",

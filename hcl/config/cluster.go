@@ -29,6 +29,7 @@ type Cluster struct {
 	ControlPlaneForm string
 	Etcd             Etcd
 	Encryption       Encryption
+	Audit            Audit
 	Runtime          Runtime
 	Roll             Roll
 
@@ -82,6 +83,16 @@ const EncryptionIdentity = "identity"
 
 // On says whether anything is encrypted.
 func (e Encryption) On() bool { return e.Provider != "" && e.Provider != EncryptionIdentity }
+
+// Audit says what API servers keep about requests.
+type Audit struct {
+	Enabled    bool
+	Policy     string // of audit.k8s.io/v1, YAML; empty means the default one
+	MaxAge     int    // days
+	MaxBackups int
+	MaxSize    int    // megabytes
+	Webhook    string // a kubeconfig; empty means none
+}
 
 // Runtime says where the container runtime comes from.
 type Runtime struct {

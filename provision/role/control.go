@@ -120,12 +120,18 @@ func apiServer(b *builder) {
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{"front-proxy-client"}
 	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate("front-proxy-client", certs.FrontProxyCA, certs.FrontProxyClient())
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
+	b.add(&step.Directory{Path: settings, Mode: 0o700})
+	reads := b.audit(&cfg)
+	var writes []string
+	if cfg.AuditLogPath != "" {
+		writes = []string{auditLogs}
+	}
 	b.component(component{service: service{
 		name: "kube-apiserver", description: "Kubernetes API server", after: "etcd.service", watchdog: true,
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
-		reads:   []string{cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile},
+		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 6443, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI}})
+	}, port: 6443, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, writes: writes})
 }
 
 // etcdServers are the members' URLs, this machine's own first.

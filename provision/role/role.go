@@ -116,7 +116,7 @@ func Clean() []step.Step {
 		list = append(list, &step.Empty{Path: path})
 	}
 	for _, path := range []string{
-		Kubernetes, "/etc/cni/net.d", "/etc/containerd/config.toml", "/run/containerd", "/var/log/pods",
+		Kubernetes, "/etc/cni/net.d", "/etc/containerd/config.toml", "/run/containerd", "/var/log/pods", "/var/log/kubernetes",
 		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/clusterctl",
 	} {
 		list = append(list, &step.Absent{Path: path})

@@ -1,0 +1,190 @@
+package apiserver
+
+import (
+	"bytes"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/audit"
+)
+
+// trail is what the audit log is told of one request.
+type trail struct {
+	auditor  *audit.Auditor
+	decision *audit.Decision
+	event    auditv1.Event // what all stages have in common
+	refused  bool          // the user is not known
+	panicked bool
+	answer   *bytes.Buffer // what is sent, where it is kept
+}
+
+// audit is the stage that decides what is kept about a request. It comes as soon as the user
+// is known, before any impersonation.
+func (s *Server) audit(q *request) error {
+	if s.o.Auditor == nil {
+		return nil
+	}
+	q.trail = s.trailOf(q)
+	if q.trail == nil {
+		return nil
+	}
+	if request, response := q.trail.decision.Bodies(); request && q.Resource && !q.long() {
+		if err := s.keepBodies(q, response); err != nil {
+			return err
+		}
+	}
+	q.trail.keep(auditv1.StageRequestReceived, s)
+	if q.long() {
+		q.w.(*recorder).onHeader = func(code int) {
+			q.trail.event.ResponseStatus = &metav1.Status{Code: int32(code)}
+			q.trail.keep(auditv1.StageResponseStarted, s)
+		}
+	}
+	return nil
+}
+
+// unknown has it kept that somebody asked whose credentials are not good.
+func (s *Server) unknown(q *request) {
+	if s.o.Auditor == nil {
+		return
+	}
+	q.user = api.User{}
+	if q.trail = s.trailOf(q); q.trail != nil {
+		q.trail.refused = true
+	}
+}
+
+// trailOf returns the trail of a request, nil when nothing is kept about it.
+func (s *Server) trailOf(q *request) *trail {
+	d := s.o.Auditor.Policy.Decide(q.user, q.Request)
+	s.o.Auditor.Counted(d)
+	if d.Level == auditv1.LevelNone {
+		return nil
+	}
+	t := &trail{auditor: s.o.Auditor, decision: d}
+	id := q.http.Header.Get(auditv1.HeaderAuditID)
+	if id == "" || len(id) > 64 {
+		id = string(uuid.NewUUID())
+	}
+	q.w.Header().Set(auditv1.HeaderAuditID, id)
+	t.event = auditv1.Event{
+		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
+		Level:    d.Level, AuditID: types.UID(id), RequestURI: q.http.URL.RequestURI(), Verb: q.Verb,
+		User: userInfo(q.user), SourceIPs: sourceIPs(q.http), UserAgent: q.http.UserAgent(),
+		RequestReceivedTimestamp: metav1.NewMicroTime(s.o.Now()),
+	}
+	if q.Resource {
+		t.event.ObjectRef = &auditv1.ObjectReference{
+			Resource: q.GroupVersionResource.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name,
+			APIGroup: q.Group, APIVersion: q.GroupVersionResource.Version,
+		}
+	}
+	return t
+}
+
+// keep hands a copy of the event on, if the policy keeps the stage.
+func (t *trail) keep(stage auditv1.Stage, s *Server) {
+	if !t.decision.Keeps(stage) {
+		return
+	}
+	e := t.event
+	e.Stage, e.StageTimestamp = stage, metav1.NewMicroTime(s.o.Now())
+	e.Annotations = maps.Clone(e.Annotations)
+	if e.ObjectRef != nil {
+		ref := *e.ObjectRef
+		e.ObjectRef = &ref
+	}
+	t.auditor.Keep(&e)
+}
+
+// named notes the name of an object that got it only now.
+func (t *trail) named(namespace, name string) {
+	if t != nil && t.event.ObjectRef != nil && t.event.ObjectRef.Name == "" {
+		t.event.ObjectRef.Namespace, t.event.ObjectRef.Name = namespace, name
+	}
+}
+
+// annotate notes what a stage has found out.
+func (t *trail) annotate(key, value string) {
+	if t == nil {
+		return
+	}
+	if t.event.Annotations == nil {
+		t.event.Annotations = map[string]string{}
+	}
+	t.event.Annotations[key] = value
+}
+
+// impersonates notes as whom the user asks.
+func (t *trail) impersonates(u api.User) {
+	if t != nil {
+		info := userInfo(u)
+		t.event.ImpersonatedUser = &info
+	}
+}
+
+// audited keeps the end of a request.
+func (s *Server) audited(q *request, rec *recorder) {
+	t := q.trail
+	if t == nil {
+		return
+	}
+	status := metav1.Status{}
+	if t.event.ResponseStatus != nil {
+		status = *t.event.ResponseStatus
+	}
+	status.Code = int32(rec.code)
+	t.event.ResponseStatus = &status
+	if t.answer != nil {
+		t.event.ResponseObject = t.json(s, rec.Header().Get("Content-Type"), t.answer.Bytes())
+	}
+	switch {
+	case t.panicked:
+		t.keep(auditv1.StagePanic, s)
+	case t.refused:
+		t.keep(auditv1.StageResponseStarted, s) // as upstream
+	default:
+		t.keep(auditv1.StageResponseComplete, s)
+	}
+}
+
+func userInfo(u api.User) authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	for k, v := range u.Extra {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[k] = v
+	}
+	return info
+}
+
+// sourceIPs are where a request says that it comes from, and where it does come from last.
+func sourceIPs(r *http.Request) (list []string) {
+	add := func(text string) {
+		if ip := net.ParseIP(strings.TrimSpace(text)); ip != nil && len(list) < 16 {
+			list = append(list, ip.String())
+		}
+	}
+	for _, header := range r.Header.Values("X-Forwarded-For") {
+		for _, text := range strings.Split(header, ",") {
+			add(text)
+		}
+	}
+	if len(list) == 0 {
+		add(r.Header.Get("X-Real-Ip"))
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && (len(list) == 0 || list[len(list)-1] != host) {
+		add(host)
+	}
+	return list
+}

@@ -1,0 +1,142 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"clusterctl/daemons/config"
+)
+
+// logFile is a file of events, one a line. When it has grown large it is renamed after the
+// time, and a new one begun; old ones are removed.
+type logFile struct {
+	path       string
+	size, most int64         // bytes
+	age        time.Duration // zero: for ever
+	backups    int           // zero: all
+	now        func() time.Time
+
+	file *os.File
+	text bytes.Buffer
+}
+
+func openLog(cfg config.APIServer) (*logFile, error) {
+	l := &logFile{
+		path: cfg.AuditLogPath, most: int64(cfg.AuditLogMaxSize) << 20, backups: cfg.AuditLogMaxBackup,
+		age: time.Duration(cfg.AuditLogMaxAge) * 24 * time.Hour, now: time.Now,
+	}
+	if l.most <= 0 {
+		l.most = 100 << 20
+	}
+	if l.path == "-" {
+		l.file = os.Stdout
+		return l, nil
+	}
+	return l, l.open()
+}
+
+func (l *logFile) open() error {
+	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
+		return fmt.Errorf("open the audit log: %w", err)
+	}
+	file, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the audit log: %w", err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return fmt.Errorf("open the audit log: %w", err)
+	}
+	l.file, l.size = file, info.Size()
+	return nil
+}
+
+// Close closes the file.
+func (l *logFile) Close() error {
+	if l.file == nil || l.path == "-" {
+		return nil
+	}
+	return l.file.Close()
+}
+
+func (l *logFile) write(_ context.Context, events []*auditv1.Event) error {
+	l.text.Reset()
+	to := json.NewEncoder(&l.text)
+	to.SetEscapeHTML(false)
+	for _, e := range events {
+		if err := to.Encode(e); err != nil {
+			return fmt.Errorf("encode an audit event: %w", err)
+		}
+	}
+	if l.path != "-" {
+		if l.file == nil || l.size > 0 && l.size+int64(l.text.Len()) > l.most {
+			if err := l.rotate(); err != nil {
+				return err
+			}
+		}
+	}
+	n, err := l.file.Write(l.text.Bytes())
+	l.size += int64(n)
+	if cap(l.text.Bytes()) > 1<<20 {
+		l.text = bytes.Buffer{}
+	}
+	if err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}
+
+// stamp is how rotated files are named: they sort by it.
+const stamp = "2006-01-02T15-04-05.000000"
+
+func (l *logFile) rotate() error {
+	if l.file != nil {
+		_ = l.file.Close() // what was written was answered for
+		l.file = nil
+		if err := os.Rename(l.path, l.prefix()+l.now().UTC().Format(stamp)+filepath.Ext(l.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("rotate the audit log: %w", err)
+		}
+	}
+	if err := l.open(); err != nil {
+		return err
+	}
+	return l.sweep()
+}
+
+func (l *logFile) prefix() string { return strings.TrimSuffix(l.path, filepath.Ext(l.path)) + "-" }
+
+// sweep removes rotated files that are too old or too many.
+func (l *logFile) sweep() error {
+	files, err := filepath.Glob(l.prefix() + "*" + filepath.Ext(l.path))
+	if err != nil {
+		return nil // the path has signs of a pattern: then all are kept
+	}
+	slices.Sort(files)
+	slices.Reverse(files)
+	var errs []error
+	kept := 0
+	for _, f := range files {
+		text := strings.TrimSuffix(strings.TrimPrefix(f, l.prefix()), filepath.Ext(l.path))
+		at, err := time.Parse(stamp, text)
+		if err != nil {
+			continue // somebody else's
+		}
+		if kept++; l.backups > 0 && kept > l.backups || l.age > 0 && l.now().Sub(at) > l.age {
+			if err := os.Remove(f); err != nil {
+				errs = append(errs, fmt.Errorf("remove an old audit log: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

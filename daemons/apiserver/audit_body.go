@@ -1,0 +1,104 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// keepBodies reads what is sent, and has what is answered kept as well.
+func (s *Server) keepBodies(q *request, answer bool) error {
+	if answer {
+		q.trail.answer = &bytes.Buffer{}
+		q.w.(*recorder).also = q.trail.answer
+		q.http.Header.Del("Accept-Encoding")
+	}
+	switch q.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+	default:
+		return nil
+	}
+	data, err := io.ReadAll(q.http.Body)
+	if err != nil {
+		return err
+	}
+	q.http.Body = io.NopCloser(bytes.NewReader(data))
+	q.trail.event.RequestObject = q.trail.json(s, q.http.Header.Get("Content-Type"), data)
+	return nil
+}
+
+// json is a body as JSON; nil when it has none, or is none of ours.
+func (t *trail) json(s *Server, kind string, data []byte) *runtime.Unknown {
+	kind, _, _ = mime.ParseMediaType(kind)
+	switch {
+	case len(data) == 0:
+		return nil
+	case kind == runtime.ContentTypeProtobuf:
+		data = s.protobufAsJSON(data)
+	case strings.Contains(kind, "yaml"):
+		text, err := yaml.YAMLToJSON(data)
+		if err != nil {
+			return nil
+		}
+		data = text
+	}
+	if data = bytes.TrimSpace(data); !json.Valid(data) {
+		return nil
+	}
+	if t.decision.OmitManagedFields {
+		data = withoutManagedFields(data)
+	}
+	return &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON}
+}
+
+func (s *Server) protobufAsJSON(data []byte) []byte {
+	var unknown runtime.Unknown
+	raw, found := bytes.CutPrefix(data, []byte("k8s\x00"))
+	if !found || unknown.Unmarshal(raw) != nil {
+		return nil
+	}
+	obj, err := s.scheme.New(unknown.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	message, ok := obj.(interface{ Unmarshal([]byte) error })
+	if !ok || message.Unmarshal(unknown.Raw) != nil {
+		return nil
+	}
+	obj.GetObjectKind().SetGroupVersionKind(unknown.GroupVersionKind())
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+func withoutManagedFields(data []byte) []byte {
+	var obj map[string]any
+	if json.Unmarshal(data, &obj) != nil {
+		return data
+	}
+	strip := func(v any) {
+		if o, ok := v.(map[string]any); ok {
+			if m, ok := o["metadata"].(map[string]any); ok {
+				delete(m, "managedFields")
+			}
+		}
+	}
+	strip(obj)
+	if items, ok := obj["items"].([]any); ok {
+		for _, item := range items {
+			strip(item)
+		}
+	}
+	out, err := json.Marshal(obj)
+	if err != nil {
+		return data
+	}
+	return out
+}

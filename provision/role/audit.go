@@ -1,0 +1,42 @@
+package role
+
+import (
+	_ "embed" // the default policy is a file
+
+	"clusterctl/daemons/config"
+	"clusterctl/provision/step"
+)
+
+// defaultAuditPolicy holds where the configuration has none.
+//
+//go:embed audit-policy.yaml
+var defaultAuditPolicy string
+
+// settings is where the API server's own configuration files lie.
+const settings = Kubernetes + "/apiserver"
+
+// auditLogs is where the audit log lies.
+const auditLogs = "/var/log/kubernetes/audit"
+
+// audit has the API server keep an audit log, and returns the files whose change restarts it.
+func (b *builder) audit(cfg *config.APIServer) (reads []string) {
+	audit := b.Cluster.Audit
+	policy, webhook := settings+"/audit-policy.yaml", settings+"/audit-webhook.conf"
+	if !audit.Enabled {
+		b.add(&step.Absent{Path: policy}, &step.Absent{Path: webhook})
+		return nil
+	}
+	text := audit.Policy
+	if text == "" {
+		text = defaultAuditPolicy
+	}
+	b.add(&step.Directory{Path: "/var/log/kubernetes"}, &step.Directory{Path: auditLogs, Mode: 0o700})
+	cfg.AuditPolicyFile, cfg.AuditLogPath = b.file(policy, text), auditLogs+"/audit.log"
+	cfg.AuditLogMaxAge, cfg.AuditLogMaxBackup, cfg.AuditLogMaxSize = audit.MaxAge, audit.MaxBackups, audit.MaxSize
+	if audit.Webhook == "" {
+		b.add(&step.Absent{Path: webhook})
+		return []string{policy}
+	}
+	cfg.AuditWebhookConfigFile = b.secret(webhook, []byte(audit.Webhook))
+	return []string{policy, webhook}
+}
