@@ -95,6 +95,12 @@ test: build test-tools lint ## Run all tests, with the race detector; the lab's 
 	go test $(MODFLAGS) -race -p 1 -timeout 15m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) $(BIN)/chaos run -seed 1 -minutes 3
 
+STORE ?= etcd
+
+.PHONY: conformance
+conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
+	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/conformance -args -store=$(STORE)
+
 POINTS ?= 40
 
 # Without a SEED each draws its own and prints it.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/apiserver/wire"
 )
 
 // body reads what the client sent, as JSON or protobuf; YAML becomes JSON. doubts are
@@ -37,6 +39,9 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
 		data, doubts, err = fromYAML(data)
 		return data, false, doubts, err
+	case runtime.ContentTypeCBOR:
+		data, err = fromCBOR(data)
+		return data, false, nil, err
 	}
 	return nil, false, nil, unsupported()
 }
@@ -51,10 +56,18 @@ func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 	return data, doubts, nil
 }
 
+func fromCBOR(data []byte) ([]byte, error) {
+	out, err := wire.FromCBOR(data)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return out, nil
+}
+
 func unsupported() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+		Message: "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
 	}}
 }
 
@@ -101,16 +114,14 @@ func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 	policy := q.query.Get("fieldValidation")
 	switch policy {
 	case metav1.FieldValidationIgnore:
-		return nil
 	case metav1.FieldValidationStrict:
 		return undecodable(gvk, runtime.NewStrictDecodingError(doubts))
-	case "", metav1.FieldValidationWarn:
+	default:
 		for _, doubt := range doubts {
 			q.warn(doubt.Error())
 		}
-		return nil
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("invalid fieldValidation %q, one of Ignore, Warn, Strict is known", policy))
+	return nil
 }
 
 // isKind says what is wrong with what was decoded, or could not be: most of all, that
@@ -132,9 +143,21 @@ func isKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, failed
 	return nil
 }
 
-func undecodable(gvk schema.GroupVersionKind, err error) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, gvk.Kind, err))
+func undecodable(gvk schema.GroupVersionKind, err error) error { return &undecoded{gvk, err} }
+
+// undecoded is why bytes are no object of a kind.
+type undecoded struct {
+	gvk   schema.GroupVersionKind
+	cause error
 }
+
+// Error implements error.
+func (u *undecoded) Error() string {
+	return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", u.gvk.Kind, u.gvk.Version, u.gvk.Kind, u.cause)
+}
+
+// Status implements APIStatus.
+func (u *undecoded) Status() metav1.Status { return apierrors.NewBadRequest(u.Error()).ErrStatus }
 
 // formerly are versions that clients still send of a kind, and that have its shape: kubectl
 // evicts in the one that it was built with.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -51,29 +52,13 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 		policy := metav1.DeletionPropagation(text)
 		o.PropagationPolicy = &policy
 	}
-	if text := q.query.Get("orphanDependents"); text != "" {
-		orphan := isTrue(text)
-		o.OrphanDependents = &orphan
+	if len(q.query["orphanDependents"]) > 0 {
+		o.OrphanDependents = maybe(q.query, "orphanDependents")
 	}
 	if values := q.query["dryRun"]; len(values) > 0 {
 		o.DryRun = values
 	}
-	return o, checkDeleteOptions(o)
-}
-
-func checkDeleteOptions(o *metav1.DeleteOptions) error {
-	if o.PropagationPolicy != nil {
-		if o.OrphanDependents != nil {
-			return apierrors.NewBadRequest("orphanDependents and deletionPropagation cannot be both set")
-		}
-		switch *o.PropagationPolicy {
-		case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
-		default:
-			return apierrors.NewBadRequest(fmt.Sprintf("invalid propagationPolicy %q, one of Foreground, Background, Orphan is known", *o.PropagationPolicy))
-		}
-	}
-	_, err := dryRun(o.DryRun)
-	return err
+	return o, badOptions("DeleteOptions", validation.ValidateDeleteOptions(o))
 }
 
 // delete removes an object, or begins to.
@@ -104,6 +89,7 @@ func (s *Server) delete(q *request) error {
 var returnsDeleted = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
 	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true, "csidrivers": true,
+	"volumeattributesclasses": true, "deviceclasses": true, "devicetaintrules": true, "resourceclaims": true, "resourceclaimtemplates": true, "resourceslices": true,
 }
 
 // remove deletes the object at a key as far as it can be now: at once, or by marking it
@@ -259,6 +245,9 @@ func heldBy(finalizers []string, o *metav1.DeleteOptions) []string {
 
 // deleteCollection deletes the selected objects.
 func (s *Server) deleteCollection(q *request) error {
+	if err := q.listOptions(false); err != nil {
+		return err
+	}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err

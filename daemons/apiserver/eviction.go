@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -41,7 +42,7 @@ func (s *Server) evict(q *request) error {
 	if values := q.query["dryRun"]; len(values) > 0 {
 		o.DryRun = values
 	}
-	if err := checkDeleteOptions(o); err != nil {
+	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return err
 	}
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {

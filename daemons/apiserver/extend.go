@@ -253,14 +253,17 @@ func (s *Server) judge(ctx context.Context, d *apiextensionsv1.CustomResourceDef
 	w := &write{s: s, q: q, manager: manager, subresource: "status"}
 	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
-		if !ok || now.ResourceVersion != d.ResourceVersion {
+		switch {
+		case !ok:
+			return nil, apierrors.NewNotFound(definitions.GroupResource(), d.Name)
+		case now.ResourceVersion != d.ResourceVersion:
 			return live, nil // what was judged is the past
 		}
 		next := now.DeepCopy()
 		next.Status = status
 		return next, nil
 	})
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the status of the definition %s: %w", d.Name, err)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,10 +64,8 @@ func (s *Server) fail(q *request, err error) {
 		q.w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 	}
 	q.w.Header().Set("X-Content-Type-Options", "nosniff")
-	media := wire.Media{}
-	if strings.Contains(q.http.Header.Get("Accept"), "protobuf") && q.media.Format == wire.Protobuf {
-		media.Format = wire.Protobuf
-	}
+	// Errors come in the encoding that was asked for, and in no other shape than their own.
+	media := wire.Media{Format: q.media.Format, Pretty: q.media.Pretty}
 	if err := media.WriteObject(q.w, int(st.Code), statusKind, &st); err != nil {
 		s.log.Debug("an error could not be told", "path", q.Path, "err", err)
 	}

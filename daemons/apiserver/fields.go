@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
 
@@ -31,6 +33,7 @@ type fieldManagers struct {
 
 type managed struct {
 	kind        *kinds.Kind
+	alias       *kinds.Alias
 	subresource string
 }
 
@@ -43,25 +46,27 @@ func (f *fieldManagers) init(s *Server) {
 // warm reads the types' schemas, which the first write would otherwise wait for.
 func (f *fieldManagers) warm() { f.converter() }
 
-func (f *fieldManagers) of(k *kinds.Kind, subresource string) (*managedfields.FieldManager, error) {
+func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := managed{k, subresource}
+	key := managed{s.Kind, s.Alias, subresource}
 	if m := f.managers[key]; m != nil {
 		return m, nil
 	}
-	m, err := f.make(k, subresource)
+	m, err := f.make(s, subresource)
 	if err != nil {
-		return nil, fmt.Errorf("keep account of the fields of %s: %w", k.GVK.Kind, err)
+		return nil, fmt.Errorf("keep account of the fields of %s: %w", s.GVK.Kind, err)
 	}
 	f.managers[key] = m
 	return m, nil
 }
 
-func (f *fieldManagers) make(k *kinds.Kind, subresource string) (*managedfields.FieldManager, error) {
+func (f *fieldManagers) make(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
+	k := s.Kind
 	if k.Untyped == nil && k.GVK.Group != apiextensionsv1.GroupName {
-		return managedfields.NewDefaultFieldManager(f.converter(), f.s.scheme, defaulter{k}, f.s.scheme,
-			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+		// Fields are owned under the version that a client writes in.
+		return managedfields.NewDefaultFieldManager(f.converter(), spoken{f.s.scheme, k}, defaulter{k}, f.s.scheme,
+			s.Version(), k.GVK.GroupVersion(), subresource, resets(k, s.Version().GroupVersion(), subresource))
 	}
 	// client-go does not know these: how their fields merge is told by what we tell clients.
 	models, err := openapi.Models(k)
@@ -74,11 +79,11 @@ func (f *fieldManagers) make(k *kinds.Kind, subresource string) (*managedfields.
 	}
 	if k.Untyped == nil {
 		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
-			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
 	}
 	family := members{k.Untyped.Family}
 	return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
-		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, subresource))
+		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
 }
 
 // forget lets the managers of a kind that is not served any more go.
@@ -91,7 +96,7 @@ func (f *fieldManagers) forget(k *kinds.Kind) {
 }
 
 // resets says what a write does not change whatever is sent, and so does not own.
-func resets(k *kinds.Kind, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+func resets(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	if k.Status == nil {
 		return nil
 	}
@@ -100,7 +105,7 @@ func resets(k *kinds.Kind, subresource string) map[fieldpath.APIVersion]fieldpat
 		field = "spec"
 	}
 	filter := fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(field)))
-	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(k.GVK.GroupVersion().String()): filter}
+	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(gv.String()): filter}
 	if k.Untyped != nil {
 		for _, v := range k.Untyped.Family.Versions {
 			filters[fieldpath.APIVersion(v.GVK.GroupVersion().String())] = filter
@@ -120,27 +125,27 @@ func (d defaulter) Default(obj runtime.Object) {
 }
 
 // update returns obj with the fields in which it differs from live managed by manager.
-func (f *fieldManagers) update(k *kinds.Kind, subresource string, live, obj runtime.Object, manager string) (runtime.Object, error) {
-	m, err := f.of(k, subresource)
+func (f *fieldManagers) update(s wire.Served, subresource string, live, obj runtime.Object, manager string) (runtime.Object, error) {
+	m, err := f.of(s, subresource)
 	if err != nil {
 		return nil, err
 	}
 	// The field manager takes the account out of what it is given, and changes nothing below.
 	live = shallow(live)
 	for _, o := range []runtime.Object{live, obj} {
-		o.GetObjectKind().SetGroupVersionKind(k.GVK)
+		o.GetObjectKind().SetGroupVersionKind(s.GVK)
 	}
 	return m.UpdateNoErrors(live, obj, manager), nil
 }
 
 // apply merges what a manager declares into live.
-func (f *fieldManagers) apply(k *kinds.Kind, subresource string, live, declared runtime.Object, manager string, force bool) (runtime.Object, error) {
-	m, err := f.of(k, subresource)
+func (f *fieldManagers) apply(s wire.Served, subresource string, live, declared runtime.Object, manager string, force bool) (runtime.Object, error) {
+	m, err := f.of(s, subresource)
 	if err != nil {
 		return nil, err
 	}
 	live = live.DeepCopyObject()
-	live.GetObjectKind().SetGroupVersionKind(k.GVK)
+	live.GetObjectKind().SetGroupVersionKind(s.GVK)
 	obj, err := m.Apply(live, declared, manager, force)
 	if err != nil {
 		if _, known := err.(apierrors.APIStatus); !known {

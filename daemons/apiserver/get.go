@@ -131,8 +131,5 @@ func gone(err error, asked, oldest int64) error {
 	if !errors.Is(err, cache.ErrExpired) {
 		return err
 	}
-	if oldest == 0 {
-		return apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.")
-	}
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", asked, oldest))
 }

@@ -93,7 +93,7 @@ func (s *Server) kubeletStream(q *request) error {
 func forKubelet(query url.Values) url.Values {
 	out := url.Values{"command": query["command"]}
 	for ours, theirs := range kubeletParameters {
-		if isTrue(query.Get(ours)) {
+		if truth(query, ours) {
 			out.Set(theirs, "1")
 		}
 	}

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -146,6 +147,10 @@ type token struct {
 
 const tokenVersion = "meta.k8s.io/v1"
 
+// anew is the revision of a token that goes on in what there is now: it is given to those
+// whose list has expired, and who had rather have the rest as it is than begin again.
+const anew = -1
+
 func (t token) String() string {
 	data, err := json.Marshal(t)
 	if err != nil {
@@ -160,14 +165,28 @@ func parseToken(text string) (token, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &t)
 	}
-	if err != nil || t.Version != tokenVersion || t.Revision <= 0 {
+	if err != nil || t.Version != tokenVersion || t.Revision == 0 || t.Revision < anew {
 		return t, apierrors.NewBadRequest("continue key is not valid")
 	}
 	return t, nil
 }
 
+// expired refuses a token whose state has been forgotten, with one that goes on anew.
+func expired(t token) error {
+	t.Revision = anew
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
+		"the time the first chunk was returned and now may show up in the list.")
+	err.ErrStatus.ListMeta.Continue = t.String()
+	return err
+}
+
 // list answers with the selected objects, streamed from a snapshot that nobody changes.
 func (s *Server) list(q *request) error {
+	if err := q.listOptions(false); err != nil {
+		return err
+	}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err
@@ -215,9 +234,6 @@ func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64,
 	version, match, next := q.query.Get("resourceVersion"), q.query.Get("resourceVersionMatch"), q.query.Get("continue")
 	ctx := q.http.Context()
 	if next != "" {
-		if match != "" {
-			return nil, 0, "", apierrors.NewBadRequest("resourceVersionMatch is forbidden for continue")
-		}
 		if version != "" && version != "0" {
 			return nil, 0, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
@@ -225,26 +241,27 @@ func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64,
 		if err != nil {
 			return nil, 0, "", err
 		}
-		snapshot, err := s.exactly(q, t.Revision)
-		return snapshot, t.Revision, t.Start, gone(err, t.Revision, 0)
-	}
-	switch metav1.ResourceVersionMatch(match) {
-	case metav1.ResourceVersionMatchExact:
-		if version == "" || version == "0" {
-			return nil, 0, "", apierrors.NewBadRequest(`resourceVersionMatch "Exact" needs a resourceVersion above 0`)
+		if t.Revision == anew {
+			reached, err := s.fresh(ctx, "")
+			if err != nil {
+				return nil, 0, "", err
+			}
+			snapshot := q.cache.Snapshot()
+			return snapshot, max(reached, snapshot.Revision), t.Start, nil
 		}
+		snapshot, err := s.exactly(q, t.Revision)
+		if errors.Is(err, cache.ErrExpired) {
+			err = expired(t)
+		}
+		return snapshot, t.Revision, t.Start, err
+	}
+	if metav1.ResourceVersionMatch(match) == metav1.ResourceVersionMatchExact {
 		exact, err := parseVersion(version)
 		if err != nil {
 			return nil, 0, "", err
 		}
 		snapshot, err := s.exactly(q, exact)
 		return snapshot, exact, "", gone(err, exact, q.cache.Revision())
-	case "", metav1.ResourceVersionMatchNotOlderThan:
-		if match != "" && version == "" {
-			return nil, 0, "", apierrors.NewBadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
-		}
-	default:
-		return nil, 0, "", apierrors.NewBadRequest(fmt.Sprintf("resourceVersionMatch %q is not supported", match))
 	}
 	reached, err := s.fresh(ctx, version)
 	if err != nil {

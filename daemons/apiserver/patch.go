@@ -1,11 +1,10 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"strconv"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,9 +23,9 @@ import (
 const maxOperations = 10000
 
 // patchTypes are what a patch may be, as Accept-Patch tells.
-const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
 
-const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
 
 func unknownPatch(q *request, known string) error {
 	q.w.Header().Set("Accept-Patch", known)
@@ -38,13 +37,9 @@ func unknownPatch(q *request, known string) error {
 
 // readPatch reads the body of a patch, which is YAML where it says so.
 func readPatch(q *request) (types.PatchType, []byte, []error, error) {
-	kind, _, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
-	if err != nil {
-		kind = ""
-	}
-	patchType := types.PatchType(kind)
+	patchType := q.patchType()
 	switch patchType {
-	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType:
+	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType, types.ApplyCBORPatchType:
 	case types.StrategicMergePatchType:
 		// How lists merge is told by Go types, which kinds of definitions do not have.
 		if q.served.Untyped != nil && q.Subresource != "scale" {
@@ -58,8 +53,12 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
 	}
 	var doubts []error
-	if patchType == types.ApplyPatchType {
+	switch patchType {
+	case types.ApplyPatchType:
 		data, doubts, err = fromYAML(data)
+	case types.ApplyCBORPatchType:
+		patchType = types.ApplyPatchType
+		data, err = fromCBOR(data)
 	}
 	return patchType, data, doubts, err
 }
@@ -82,10 +81,7 @@ func (s *Server) patch(q *request) error {
 		return w.patched(live, patchType, data)
 	}
 	if patchType == types.ApplyPatchType {
-		force, err := applyOptions(q)
-		if err != nil {
-			return err
-		}
+		force := truth(q.query, "force")
 		declared, err := s.declared(q, data, doubts)
 		if err != nil {
 			return err
@@ -113,7 +109,7 @@ func (s *Server) patch(q *request) error {
 				}
 			}
 			w.applied = true
-			return s.fields.apply(q.served.Kind, q.Subresource, live, declared.DeepCopy(), q.query.Get("fieldManager"), force)
+			return s.fields.apply(q.served, q.Subresource, live, declared.DeepCopy(), q.query.Get("fieldManager"), force)
 		}
 	}
 	e, err := w.modify(q.http.Context(), next)
@@ -125,19 +121,6 @@ func (s *Server) patch(q *request) error {
 		code = http.StatusCreated
 	}
 	return writeEntry(q, code, e)
-}
-
-func applyOptions(q *request) (force bool, err error) {
-	if q.query.Get("fieldManager") == "" {
-		return false, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "",
-			field.ErrorList{field.Required(field.NewPath("fieldManager"), "is required for apply patch")})
-	}
-	if text := q.query.Get("force"); text != "" {
-		if force, err = strconv.ParseBool(text); err != nil {
-			return false, apierrors.NewBadRequest(fmt.Sprintf("invalid force %q", text))
-		}
-	}
-	return force, nil
 }
 
 // declared reads the body of an apply, checking its fields strictly.
@@ -154,18 +137,9 @@ func (s *Server) declared(q *request, data []byte, doubts []error) (*unstructure
 	if err := s.fromJSON(q, data, q.served.Version(), typed, doubts); err != nil {
 		return nil, err
 	}
-	switch {
-	case q.served.Untyped != nil:
+	if q.served.Untyped != nil {
 		// What is declared is as it was sent: defaults are nobody's.
 		u.SetGroupVersionKind(q.served.GVK)
-	case q.served.Alias != nil:
-		hub, err := q.served.Hub(typed)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		if u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(hub); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
 	}
 	if len(u.GetManagedFields()) > 0 {
 		return nil, apierrors.NewBadRequest("metadata.managedFields must be nil")
@@ -180,13 +154,17 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 	if err != nil {
 		return nil, fmt.Errorf("encode the %s to patch: %w", q.served.GVK.Kind, err)
 	}
+	doubts, err := patchDoubts(q, patch, patchType)
+	if err != nil {
+		return nil, err
+	}
 	after, err := applyPatch(before, patch, patchType, q.served.Empty())
 	if err != nil {
 		return nil, err
 	}
 	obj := q.served.Empty()
-	if err := w.s.fromJSON(q, after, q.served.Version(), obj, nil); err != nil {
-		return nil, err
+	if err := w.s.fromJSON(q, after, q.served.Version(), obj, doubts); err != nil {
+		return nil, invalidPatch(after, err)
 	}
 	hub, err := q.served.Hub(obj)
 	if err != nil {
@@ -204,6 +182,44 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 		return nil, err
 	}
 	return hub, place(q, sent)
+}
+
+// patchDoubts returns what a strict reader would refuse in a patch itself.
+func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
+	if q.query.Get("fieldValidation") == metav1.FieldValidationIgnore {
+		return nil, nil
+	}
+	if patchType != types.JSONPatchType {
+		var v map[string]any
+		if doubts, err = kjson.UnmarshalStrict(patch, &v); err != nil {
+			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		return doubts, err
+	}
+	var operations []struct {
+		Op    string `json:"op"`
+		From  string `json:"from,omitempty"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	if doubts, err = kjson.UnmarshalStrict(patch, &operations); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	for i, doubt := range doubts {
+		doubts[i] = fmt.Errorf("json patch %w", doubt)
+	}
+	return doubts, nil
+}
+
+// invalidPatch tells of a patch that makes of an object what is none.
+func invalidPatch(after []byte, err error) error {
+	var bad *undecoded
+	if !errors.As(err, &bad) {
+		return err
+	}
+	const shown = 1 << 10
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
+		field.Invalid(field.NewPath("patch"), string(after[:min(len(after), shown)]), bad.cause.Error())})
 }
 
 // applyPatch returns the JSON of a document as a patch makes it. typed is an empty

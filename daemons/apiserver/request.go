@@ -135,11 +135,10 @@ func (q *request) verb() {
 	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
 	switch q.http.Method {
 	case http.MethodGet, http.MethodHead:
-		watch := q.query.Get("watch")
 		switch {
 		case q.Name != "":
 			q.Verb = "get"
-		case watch == "1" || watch == "true":
+		case truth(q.query, "watch"):
 			q.Verb = "watch"
 		default:
 			q.Verb = "list"

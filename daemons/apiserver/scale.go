@@ -142,9 +142,6 @@ func (s *Server) patchedScale(q *request) (func(*autoscalingv1.Scale) (*autoscal
 		return nil, err
 	}
 	if patchType == types.ApplyPatchType {
-		if _, err := applyOptions(q); err != nil {
-			return nil, err
-		}
 		patchType = types.MergePatchType
 	}
 	return func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {

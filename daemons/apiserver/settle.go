@@ -152,9 +152,16 @@ func (w *write) validate() error {
 	}
 	path := field.NewPath("metadata")
 	var errs field.ErrorList
+	var otherwise func(obj, old runtime.Object) field.ErrorList
+	if w.q.served.Alias != nil {
+		otherwise = w.q.served.Alias.Checks
+	}
 	if w.old == nil {
 		errs = validation.ValidateObjectMetaAccessor(m, k.Namespaced, names, path)
-		if k.Validate != nil {
+		switch {
+		case otherwise != nil:
+			errs = append(errs, otherwise(w.obj, nil)...)
+		case k.Validate != nil:
 			errs = append(errs, k.Validate(w.obj)...)
 		}
 	} else {
@@ -174,6 +181,8 @@ func (w *write) validate() error {
 			if w.q.Subresource == "ephemeralcontainers" && k.Validate != nil {
 				errs = append(append(errs, k.Validate(w.obj)...), ephemeralContainersStay(w.obj, w.old)...)
 			}
+		case otherwise != nil:
+			errs = append(errs, otherwise(w.obj, w.old)...)
 		case k.ValidateUpdate != nil:
 			errs = append(errs, k.ValidateUpdate(w.obj, w.old)...)
 		case k.Validate != nil:
@@ -223,7 +232,7 @@ func (w *write) own() error {
 	if live == nil {
 		live = w.q.served.New()
 	}
-	obj, err := w.s.fields.update(w.q.served.Kind, w.q.Subresource, live, w.obj, w.manager)
+	obj, err := w.s.fields.update(w.q.served, w.q.Subresource, live, w.obj, w.manager)
 	if err != nil {
 		return err
 	}

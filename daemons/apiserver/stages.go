@@ -226,8 +226,10 @@ func (s *Server) negotiate(q *request) error {
 		return nil // the answer's type is not ours to choose
 	}
 	media, err := wire.Negotiate(q.http, q.served.Untyped == nil || q.Subresource == "scale")
-	q.media = media
-	return err
+	if q.media = media; err != nil {
+		return err
+	}
+	return q.tableOptions()
 }
 
 // answer hands the request to who answers it.

@@ -36,22 +36,22 @@ type watcher struct {
 // watch answers with events until the client goes, time is up or the log has run away
 // from it.
 func (s *Server) watch(q *request) error {
+	if err := q.listOptions(true); err != nil {
+		return err
+	}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err
 	}
 	w := &watcher{
 		q: q, sel: sel, rows: rowsOf(q), control: http.NewResponseController(q.w),
-		bookmarks: isTrue(q.query.Get("allowWatchBookmarks")),
+		bookmarks: truth(q.query, "allowWatchBookmarks"),
 	}
 	timeout, err := watchTimeout(q)
 	if err != nil {
 		return err
 	}
-	initial, err := initialEvents(q)
-	if err != nil {
-		return err
-	}
+	initial := initialEvents(q)
 	version := q.query.Get("resourceVersion")
 	start, err := s.watchFrom(q, version, initial)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) watch(q *request) error {
 	q.w.Header().Set("Content-Type", q.media.WatchContentType())
 	q.w.WriteHeader(http.StatusOK)
 	if snapshot != nil {
-		if err := w.begin(snapshot, start, isTrue(q.query.Get("sendInitialEvents"))); err != nil {
+		if err := w.begin(snapshot, start, truth(q.query, "sendInitialEvents")); err != nil {
 			return nil
 		}
 	}
@@ -104,18 +104,12 @@ func (s *Server) watchFrom(q *request, version string, initial bool) (int64, err
 }
 
 // initialEvents says whether the watch begins with what there is.
-func initialEvents(q *request) (bool, error) {
-	send, version, match := q.query.Get("sendInitialEvents"), q.query.Get("resourceVersion"), q.query.Get("resourceVersionMatch")
-	if send == "" {
-		if match != "" {
-			return false, apierrors.NewBadRequest("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-		}
-		return version == "" || version == "0", nil
+func initialEvents(q *request) bool {
+	if len(q.query["sendInitialEvents"]) > 0 {
+		return truth(q.query, "sendInitialEvents")
 	}
-	if match != string(metav1.ResourceVersionMatchNotOlderThan) {
-		return false, apierrors.NewBadRequest("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-	}
-	return isTrue(send), nil
+	version := q.query.Get("resourceVersion")
+	return version == "" || version == "0"
 }
 
 func watchTimeout(q *request) (time.Duration, error) {
@@ -129,8 +123,6 @@ func watchTimeout(q *request) (time.Duration, error) {
 	// Spread, so that watches that began together do not end together.
 	return 30*time.Minute + rand.N(30*time.Minute), nil
 }
-
-func isTrue(text string) bool { return text == "true" || text == "1" }
 
 // topic is the narrowest log that has all events of a selection.
 func (sel *selection) topic(q *request) cache.Topic {

@@ -61,7 +61,7 @@ func (s *Server) translate(q *request, target *url.URL, transport http.RoundTrip
 func (s *Server) translated(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
 	ctx, cancel := context.WithCancel(q.http.Context())
 	defer cancel()
-	in, out, bad, tty := isTrue(q.query.Get("stdin")), isTrue(q.query.Get("stdout")), isTrue(q.query.Get("stderr")), isTrue(q.query.Get("tty"))
+	in, out, bad, tty := truth(q.query, "stdin"), truth(q.query, "stdout"), truth(q.query, "stderr"), truth(q.query, "tty")
 	channels := make([]wsstream.ChannelType, 5)
 	channels[protocol.StreamStdIn] = channelIf(in, wsstream.ReadChannel)
 	channels[protocol.StreamStdOut] = channelIf(out, wsstream.WriteChannel)

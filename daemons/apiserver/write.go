@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -74,13 +72,10 @@ const part = "part"
 // newWrite reads the options that writes have.
 func (s *Server) newWrite(q *request) (*write, error) {
 	w := &write{s: s, q: q, manager: q.query.Get("fieldManager")}
-	var err error
-	if w.dryRun, err = dryRun(q.query["dryRun"]); err != nil {
+	if err := q.writeOptions(); err != nil {
 		return nil, err
 	}
-	if len(w.manager) > 128 || strings.ContainsFunc(w.manager, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return nil, apierrors.NewBadRequest("invalid fieldManager: at most 128 printable characters")
-	}
+	w.dryRun = len(q.query["dryRun"]) > 0
 	if w.manager == "" {
 		w.manager, _, _ = strings.Cut(q.http.UserAgent(), "/")
 		if w.manager = w.manager[:min(len(w.manager), 128)]; w.manager == "" {
@@ -97,15 +92,6 @@ func (s *Server) newWrite(q *request) (*write, error) {
 		w.subresource = part
 	}
 	return w, nil
-}
-
-func dryRun(values []string) (bool, error) {
-	for _, v := range values {
-		if v != metav1.DryRunAll {
-			return false, apierrors.NewBadRequest(fmt.Sprintf("invalid dryRun %q, only All is known", v))
-		}
-	}
-	return len(values) > 0, nil
 }
 
 func (w *write) through(stages []func(*write) error) error {

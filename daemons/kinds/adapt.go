@@ -69,19 +69,3 @@ func columns(names ...string) []metav1.TableColumnDefinition {
 	}
 	return out
 }
-
-// describe holds what some columns' headings do not say by themselves.
-var describe = map[string]string{
-	"Age":        "Time since the object was created.",
-	"Name":       "Name is unique within a namespace, or in the cluster for kinds without one.",
-	"Ready":      "How many of the parts are ready to serve, of how many.",
-	"Status":     "The state in one word.",
-	"Restarts":   "How often containers were restarted, and when last.",
-	"Up-to-date": "How many pods follow the current template.",
-	"Available":  "How many pods have been ready for the minimum time.",
-	"Desired":    "How many pods there should be.",
-	"Current":    "How many pods there are.",
-	"Containers": "Names of the containers in the template.",
-	"Images":     "Images of the containers in the template.",
-	"Selector":   "Label selector of the pods.",
-}

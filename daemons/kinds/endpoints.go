@@ -23,7 +23,8 @@ func endpoints() *Kind {
 				}
 			}
 		}),
-		Columns: columns("Endpoints", "Age"),
+		Validate: checks(validateEndpoints),
+		Columns:  columns("Endpoints", "Age"),
 		Row: row(func(e *corev1.Endpoints) []any {
 			return []any{endpointAddresses(e), age(e.CreationTimestamp)}
 		}),
@@ -89,6 +90,8 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 				errs = append(errs, validation.IsFullyQualifiedDomainName(at.Index(j), a)...)
 			case ip == nil || (ip.To4() != nil) != (s.AddressType == discoveryv1.AddressTypeIPv4):
 				errs = append(errs, field.Invalid(at.Index(j), a, "must be an "+string(s.AddressType)+" address"))
+			default:
+				errs = append(errs, endpointIP(a, at.Index(j))...)
 			}
 		}
 	}

@@ -6,10 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func events() *Kind {
@@ -22,6 +20,7 @@ func events() *Kind {
 			New: made[eventsv1.Event](), NewList: made[eventsv1.EventList](),
 			FromHub: func(o runtime.Object) (runtime.Object, error) { return newEvent(o.(*corev1.Event)), nil },
 			ToHub:   func(o runtime.Object) (runtime.Object, error) { return coreEvent(o.(*eventsv1.Event)), nil },
+			Checks:  checkEvent,
 		}},
 		Validate: checks(validateEvent),
 		Fields:   selectable(eventFields),
@@ -54,18 +53,6 @@ func coreEvent(e *eventsv1.Event) *corev1.Event {
 		out.Series = &corev1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
 	}
 	return out
-}
-
-// validateEvent demands that an event is in the namespace of what it is about, and
-// in default when that is in none.
-func validateEvent(e *corev1.Event) field.ErrorList {
-	path := field.NewPath("involvedObject", "namespace")
-	about := e.InvolvedObject.Namespace
-	if about == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem ||
-		about != "" && about != e.Namespace {
-		return field.ErrorList{field.Invalid(path, about, "does not match event.namespace")}
-	}
-	return nil
 }
 
 func eventFields(e *corev1.Event) fields.Set {

@@ -1,9 +1,11 @@
 package kinds
 
 import (
+	"net"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	pathsegment "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -65,6 +67,9 @@ func validateIngress(in *networkingv1.Ingress) field.ErrorList {
 	for i, r := range in.Spec.Rules {
 		at := path.Child("rules").Index(i)
 		if host := r.Host; host != "" {
+			if net.ParseIP(host) != nil {
+				errs = append(errs, field.Invalid(at.Child("host"), host, "must be a DNS name, not an IP address"))
+			}
 			if strings.HasPrefix(host, "*.") {
 				errs = append(errs, invalid(at.Child("host"), host, validation.IsWildcardDNS1123Subdomain(host))...)
 			} else {
@@ -149,8 +154,9 @@ func ingressClasses() *Kind {
 				setDefault(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 			}
 		}),
+		Validate: checks(validateIngressClass),
 		ValidateUpdate: compares(func(c, old *networkingv1.IngressClass) field.ErrorList {
-			return immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+			return append(validateIngressClass(c), immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
 		}),
 		Columns: columns("Controller", "Parameters", "Age"),
 		Row: row(func(c *networkingv1.IngressClass) []any {
@@ -165,4 +171,44 @@ func ingressClasses() *Kind {
 			return []any{c.Spec.Controller, parameters, age(c.CreationTimestamp)}
 		}),
 	}
+}
+
+func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
+	const longest = 250
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if len(c.Spec.Controller) > longest {
+		errs = append(errs, field.TooLong(path.Child("controller"), "", longest))
+	}
+	errs = append(errs, validation.IsDomainPrefixedPath(path.Child("controller"), c.Spec.Controller)...)
+	p := c.Spec.Parameters
+	if p == nil {
+		return errs
+	}
+	at := path.Child("parameters")
+	if group := value(p.APIGroup); group != "" {
+		errs = append(errs, dns1123Subdomain(group, at.Child("apiGroup"))...)
+	}
+	for _, part := range []struct{ name, text string }{{"kind", p.Kind}, {"name", p.Name}} {
+		if part.text == "" {
+			errs = append(errs, field.Required(at.Child(part.name), part.name+" is required"))
+			continue
+		}
+		errs = append(errs, invalid(at.Child(part.name), part.text, pathsegment.IsValidPathSegmentName(part.text))...)
+	}
+	scopes := []string{networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace}
+	namespace := value(p.Namespace)
+	switch scope := value(p.Scope); {
+	case scope == "":
+		errs = append(errs, field.Required(at.Child("scope"), ""))
+	case !oneOf(scope, scopes):
+		errs = append(errs, notSupported(at.Child("scope"), scope, scopes))
+	case scope == networkingv1.IngressClassParametersReferenceScopeNamespace && p.Namespace == nil:
+		errs = append(errs, field.Required(at.Child("namespace"), "`parameters.scope` is set to 'Namespace'"))
+	case scope == networkingv1.IngressClassParametersReferenceScopeNamespace:
+		errs = append(errs, dns1123Label(namespace, at.Child("namespace"))...)
+	case namespace != "":
+		errs = append(errs, field.Forbidden(at.Child("namespace"), "`parameters.scope` is set to 'Cluster'"))
+	}
+	return errs
 }

@@ -93,6 +93,7 @@ func prepareJob(j *batchv1.Job) {
 	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] == "" {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
+	defaultJob(j) // the job has its pods' labels when it has none
 }
 
 func jobRow(j *batchv1.Job) []any {

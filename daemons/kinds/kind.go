@@ -110,6 +110,10 @@ type Alias struct {
 	FromHub  func(hub runtime.Object) (runtime.Object, error) // hub is of the kind's GVK
 	ToHub    func(obj runtime.Object) (runtime.Object, error)
 	Resource string // empty: the kind's
+
+	// Checks, if set, are this version's, in place of Validate and ValidateUpdate: it is given
+	// objects of the kind's own version, and nil for old when there is none.
+	Checks func(obj, old runtime.Object) field.ErrorList
 }
 
 // Status is how a kind's status subresource behaves.

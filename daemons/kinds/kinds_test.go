@@ -88,6 +88,11 @@ func TestEveryKindIsWholeAndKnown(t *testing.T) {
 				}
 			}
 		}
+		for _, c := range k.Columns {
+			if c.Description == "" {
+				t.Errorf("%s: column %s is not described", id, c.Name)
+			}
+		}
 		if cells := k.Row(obj); len(cells) != len(k.Columns) {
 			t.Errorf("%s: %d cells in %d columns", id, len(cells), len(k.Columns))
 		} else {

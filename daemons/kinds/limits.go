@@ -49,32 +49,6 @@ func defaultLimit(l *corev1.LimitRangeItem) {
 	fill(&l.DefaultRequest, l.Min)
 }
 
-func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
-	var errs field.ErrorList
-	seen := map[corev1.LimitType]bool{}
-	for i, limit := range l.Spec.Limits {
-		at := field.NewPath("spec", "limits").Index(i)
-		if limit.Type == "" {
-			errs = append(errs, field.Required(at.Child("type"), ""))
-		} else if seen[limit.Type] {
-			errs = append(errs, field.Duplicate(at.Child("type"), limit.Type))
-		}
-		seen[limit.Type] = true
-		ordered := func(low, high corev1.ResourceList, lowName, highName, path string) {
-			for name, a := range low {
-				if b, ok := high[name]; ok && a.Cmp(b) > 0 {
-					errs = append(errs, field.Invalid(at.Child(path).Key(string(name)), a.String(),
-						fmt.Sprintf("%s value %s is greater than %s value %s", lowName, a.String(), highName, b.String())))
-				}
-			}
-		}
-		ordered(limit.Min, limit.Max, "min", "max", "min")
-		ordered(limit.DefaultRequest, limit.Default, "default request", "default limit", "defaultRequest")
-		ordered(limit.Default, limit.Max, "default", "max", "default")
-	}
-	return errs
-}
-
 func resourceQuotas() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
@@ -82,15 +56,10 @@ func resourceQuotas() *Kind {
 		New: made[corev1.ResourceQuota](), NewList: made[corev1.ResourceQuotaList](),
 		PrepareCreate: does(func(q *corev1.ResourceQuota) { q.Status = corev1.ResourceQuotaStatus{} }),
 		PrepareUpdate: updates(func(q, old *corev1.ResourceQuota) { q.Status = old.Status }),
-		Validate: checks(func(q *corev1.ResourceQuota) field.ErrorList {
-			var errs field.ErrorList
-			for name, amount := range q.Spec.Hard {
-				errs = append(errs, notNegative(amount.MilliValue(), field.NewPath("spec", "hard").Key(string(name)))...)
-			}
-			return errs
-		}),
+		Validate:      checks(validateQuota),
 		ValidateUpdate: compares(func(q, old *corev1.ResourceQuota) field.ErrorList {
-			return immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))
+			errs := append(validateQuota(q), immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))...)
+			return append(errs, immutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector"))...)
 		}),
 		Columns: columns("Request", "Limit", "Age"),
 		Row:     row(quotaRow),

@@ -28,7 +28,7 @@ func All() []*Kind {
 		endpointSlices(), ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs(),
 
 		// storage
-		storageClasses(), csiDrivers(), csiNodes(), volumeAttachments(), csiStorageCapacities(),
+		storageClasses(), volumeAttributesClasses(), csiDrivers(), csiNodes(), volumeAttachments(), csiStorageCapacities(),
 
 		// the rest
 		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), customResourceDefinitions(),

@@ -191,13 +191,29 @@ func serviceCIDRs() *Kind {
 			}
 			return errs
 		}),
-		ValidateUpdate: compares(func(c, old *networkingv1.ServiceCIDR) field.ErrorList {
-			return immutable(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
-		}),
-		Columns: columns("CIDRs", "Age"),
+		ValidateUpdate: compares(validateServiceCIDRUpdate),
+		Columns:        columns("CIDRs", "Age"),
 		Row: row(func(c *networkingv1.ServiceCIDR) []any {
 			return []any{strings.Join(c.Spec.CIDRs, ","), age(c.CreationTimestamp)}
 		}),
 		Status: status(func(to, from *networkingv1.ServiceCIDR) { to.Status = *from.Status.DeepCopy() }),
 	}
+}
+
+// validateServiceCIDRUpdate lets a second range, of the other family, join the one that there is; nothing
+// that there is changes.
+func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList {
+	path := field.NewPath("spec", "cidrs")
+	is, was := c.Spec.CIDRs, old.Spec.CIDRs
+	switch {
+	case len(was) == 1 && len(is) == 2:
+		return immutable(is[0], was[0], path.Index(0))
+	case len(is) != len(was):
+		return field.ErrorList{field.Invalid(path, is, immutableText)}
+	}
+	var errs field.ErrorList
+	for i := range is {
+		errs = append(errs, immutable(is[i], was[i], path.Index(i))...)
+	}
+	return errs
 }

@@ -18,6 +18,13 @@ func nodes() *Kind {
 		Resource: "nodes", Singular: "node", ShortNames: []string{"no"}, StorageKey: "minions",
 		New: made[corev1.Node](), NewList: made[corev1.NodeList](),
 		Default: does(func(n *corev1.Node) {
+			// The one range and the list of them say the same; old clients know the one alone.
+			switch cidr, all := n.Spec.PodCIDR, n.Spec.PodCIDRs; {
+			case cidr == "" && len(all) > 0:
+				n.Spec.PodCIDR = all[0]
+			case cidr != "" && (len(all) == 0 || all[0] != cidr):
+				n.Spec.PodCIDRs = []string{cidr}
+			}
 			if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 				n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 			}

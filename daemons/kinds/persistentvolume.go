@@ -1,7 +1,9 @@
 package kinds
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -67,8 +69,10 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
 	}
 	var errs field.ErrorList
-	for i, m := range modes {
-		errs = append(errs, supported(m, allAccessModes, path.Index(i))...)
+	for _, m := range modes {
+		if !oneOf(m, allAccessModes) {
+			errs = append(errs, notSupported(path, m, allAccessModes))
+		}
 	}
 	if len(modes) > 1 && slices.Contains(modes, corev1.ReadWriteOncePod) {
 		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
@@ -89,9 +93,7 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("capacity").Key(string(name)), q.String(), "must be greater than zero"))
 		}
 	}
-	if (v.Spec.PersistentVolumeSource == corev1.PersistentVolumeSource{}) {
-		errs = append(errs, field.Required(path, "must specify a volume type"))
-	}
+	errs = append(errs, oneSource(reflect.ValueOf(v.Spec.PersistentVolumeSource), path)...)
 	if v.Spec.HostPath != nil && v.Spec.HostPath.Path == "" {
 		errs = append(errs, field.Required(path.Child("hostPath", "path"), ""))
 	}
@@ -109,6 +111,26 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	return append(errs, supported(v.Spec.PersistentVolumeReclaimPolicy, []corev1.PersistentVolumeReclaimPolicy{
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain,
 	}, path.Child("persistentVolumeReclaimPolicy"))...)
+}
+
+// oneSource demands exactly one of the kinds of volumes that a structure has a field each for.
+func oneSource(sources reflect.Value, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	found := false
+	for i := range sources.NumField() {
+		if sources.Field(i).IsNil() {
+			continue
+		}
+		if found {
+			name, _, _ := strings.Cut(sources.Type().Field(i).Tag.Get("json"), ",")
+			errs = append(errs, field.Forbidden(path.Child(name), "may not specify more than 1 volume type"))
+		}
+		found = true
+	}
+	if !found {
+		errs = append(errs, field.Required(path, "must specify a volume type"))
+	}
+	return errs
 }
 
 func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {

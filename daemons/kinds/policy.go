@@ -1,14 +1,16 @@
 package kinds
 
 import (
+	"slices"
+	"strings"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"strings"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -124,13 +126,29 @@ func runtimeClasses() *Kind {
 		GVK:      nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
 		Resource: "runtimeclasses", Singular: "runtimeclass",
 		New: made[nodev1.RuntimeClass](), NewList: made[nodev1.RuntimeClassList](),
-		Validate: checks(func(c *nodev1.RuntimeClass) field.ErrorList {
-			return dns1123Label(c.Handler, field.NewPath("handler"))
-		}),
+		Validate: checks(validateRuntimeClass),
 		ValidateUpdate: compares(func(c, old *nodev1.RuntimeClass) field.ErrorList {
-			return immutable(c.Handler, old.Handler, field.NewPath("handler"))
+			return append(validateRuntimeClass(c), immutable(c.Handler, old.Handler, field.NewPath("handler"))...)
 		}),
 		Columns: columns("Handler", "Age"),
 		Row:     row(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler, age(c.CreationTimestamp)} }),
 	}
+}
+
+func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
+	errs := dns1123Label(c.Handler, field.NewPath("handler"))
+	if c.Overhead != nil {
+		errs = append(errs, quantities(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
+	}
+	if s := c.Scheduling; s != nil {
+		path := field.NewPath("scheduling")
+		errs = append(errs, metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
+		for i, t := range s.Tolerations {
+			if slices.ContainsFunc(s.Tolerations[:i], func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, other) }) {
+				errs = append(errs, field.Duplicate(path.Child("tolerations").Index(i), t))
+			}
+		}
+	}
+	return errs
 }

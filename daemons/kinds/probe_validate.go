@@ -90,16 +90,7 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 		name string
 		list corev1.ResourceList
 	}{{"limits", r.Limits}, {"requests", r.Requests}} {
-		for name, q := range side.list {
-			where := at.Child(side.name).Key(string(name))
-			errs = append(errs, resourceName(name, where)...)
-			if q.Sign() < 0 {
-				errs = append(errs, field.Invalid(where, q.String(), notNegativeText))
-			}
-			if !slices.Contains(standardResources, name) && q.MilliValue()%1000 != 0 {
-				errs = append(errs, field.Invalid(where, q.String(), "must be an integer"))
-			}
-		}
+		errs = append(errs, quantities(side.list, at.Child(side.name))...)
 	}
 	for name, request := range r.Requests {
 		limit, ok := r.Limits[name]
@@ -111,6 +102,22 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 			errs = append(errs, field.Invalid(where, request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
 		case !ok && (extended(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)):
 			errs = append(errs, field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"))
+		}
+	}
+	return errs
+}
+
+// quantities checks how much of which resources a container or a pod has.
+func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, q := range list {
+		where := at.Key(string(name))
+		errs = append(errs, resourceName(name, where)...)
+		if q.Sign() < 0 {
+			errs = append(errs, field.Invalid(where, q.String(), notNegativeText))
+		}
+		if !slices.Contains(standardResources, name) && q.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(where, q.String(), "must be an integer"))
 		}
 	}
 	return errs

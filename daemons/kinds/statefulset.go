@@ -62,9 +62,13 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := notNegative(int64(value(s.Spec.Replicas)), path.Child("replicas"))
 	errs = append(errs, notNegative(int64(s.Spec.MinReadySeconds), path.Child("minReadySeconds"))...)
-	errs = append(errs, supported(s.Spec.PodManagementPolicy, []appsv1.PodManagementPolicyType{
-		appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement,
-	}, path.Child("podManagementPolicy"))...)
+	switch policy := s.Spec.PodManagementPolicy; policy {
+	case "":
+		errs = append(errs, field.Required(path.Child("podManagementPolicy"), ""))
+	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
+	default:
+		errs = append(errs, field.Invalid(path.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"))
+	}
 	update := path.Child("updateStrategy")
 	switch strategy := s.Spec.UpdateStrategy; strategy.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:

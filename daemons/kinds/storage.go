@@ -1,10 +1,14 @@
 package kinds
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -35,12 +39,9 @@ func storageClasses() *Kind {
 }
 
 func validateStorageClass(c *storagev1.StorageClass) field.ErrorList {
-	var errs field.ErrorList
-	if c.Provisioner == "" {
-		errs = append(errs, field.Required(field.NewPath("provisioner"), ""))
-	} else {
-		errs = append(errs, invalid(field.NewPath("provisioner"), c.Provisioner, validation.IsQualifiedName(strings.ToLower(c.Provisioner)))...)
-	}
+	errs := provisioner(c.Provisioner, field.NewPath("provisioner"))
+	errs = append(errs, classParameters(c.Parameters, field.NewPath("parameters"))...)
+	errs = append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 	errs = append(errs, supported(value(c.ReclaimPolicy), []corev1.PersistentVolumeReclaimPolicy{
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain,
 	}, field.NewPath("reclaimPolicy"))...)
@@ -63,87 +64,86 @@ func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList 
 	return append(errs, immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-func csiDrivers() *Kind {
+// provisioner checks the name of what makes or changes volumes.
+func provisioner(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return invalid(path, name, validation.IsQualifiedName(strings.ToLower(name)))
+}
+
+// classParameters checks what a class tells its driver: at most 512 parameters of 256 KiB together.
+func classParameters(parameters map[string]string, path *field.Path) field.ErrorList {
+	const most, size = 512, 256 << 10
+	if len(parameters) > most {
+		return field.ErrorList{field.TooLong(path, "", most)}
+	}
+	var errs field.ErrorList
+	total := 0
+	for k, v := range parameters {
+		if k == "" {
+			errs = append(errs, field.Invalid(path, k, "field can not be empty."))
+		}
+		total += len(k) + len(v)
+	}
+	if total > size {
+		errs = append(errs, field.TooLong(path, "", size))
+	}
+	return errs
+}
+
+// validateTopologies checks the terms of places where volumes may be: each key once in a term, each
+// value once for a key, no term twice.
+func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var seen []map[string]sets.Set[string]
+	for i, t := range terms {
+		keys := map[string]sets.Set[string]{}
+		for j, e := range t.MatchLabelExpressions {
+			at := path.Index(i).Child("matchLabelExpressions").Index(j)
+			if len(e.Values) == 0 {
+				errs = append(errs, field.Required(at.Child("values"), ""))
+			}
+			values := sets.New[string]()
+			for k, v := range e.Values {
+				if values.Has(v) {
+					errs = append(errs, field.Duplicate(at.Child("values").Index(k), v))
+				}
+				values.Insert(v)
+			}
+			errs = append(errs, metavalidation.ValidateLabelName(e.Key, at.Child("key"))...)
+			if _, twice := keys[e.Key]; twice {
+				errs = append(errs, field.Duplicate(at.Child("key"), e.Key))
+			}
+			keys[e.Key] = values
+		}
+		if slices.ContainsFunc(seen, func(other map[string]sets.Set[string]) bool { return equality.Semantic.DeepEqual(other, keys) }) {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("matchLabelExpressions"), ""))
+		}
+		seen = append(seen, keys)
+	}
+	return errs
+}
+
+func volumeAttributesClasses() *Kind {
 	return &Kind{
-		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
-		Resource: "csidrivers", Singular: "csidriver",
-		New: made[storagev1.CSIDriver](), NewList: made[storagev1.CSIDriverList](),
-		Default: does(func(d *storagev1.CSIDriver) {
-			setDefault(&d.Spec.AttachRequired, true)
-			setDefault(&d.Spec.PodInfoOnMount, false)
-			setDefault(&d.Spec.StorageCapacity, false)
-			setDefault(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
-			setDefault(&d.Spec.RequiresRepublish, false)
-			setDefault(&d.Spec.SELinuxMount, false)
-			if len(d.Spec.VolumeLifecycleModes) == 0 {
-				d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
-			}
+		GVK:      storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"),
+		Resource: "volumeattributesclasses", Singular: "volumeattributesclass", ShortNames: []string{"vac"},
+		New: made[storagev1.VolumeAttributesClass](), NewList: made[storagev1.VolumeAttributesClassList](),
+		Validate: checks(validateAttributesClass),
+		ValidateUpdate: compares(func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+			errs := append(validateAttributesClass(c), immutable(c.DriverName, old.DriverName, field.NewPath("driverName"))...)
+			return append(errs, immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
 		}),
-		Columns: columns("AttachRequired:boolean", "PodInfoOnMount:boolean", "StorageCapacity:boolean", "TokenRequests", "RequiresRepublish:boolean", "Modes", "Age"),
-		Row: row(func(d *storagev1.CSIDriver) []any {
-			modes, tokens := []string{}, []string{}
-			for _, m := range d.Spec.VolumeLifecycleModes {
-				modes = append(modes, string(m))
-			}
-			for _, t := range d.Spec.TokenRequests {
-				tokens = append(tokens, t.Audience)
-			}
-			requests := "<unset>"
-			if len(tokens) > 0 {
-				requests = strings.Join(tokens, ",")
-			}
-			return []any{
-				value(d.Spec.AttachRequired), value(d.Spec.PodInfoOnMount), value(d.Spec.StorageCapacity), requests,
-				value(d.Spec.RequiresRepublish), strings.Join(modes, ","), age(d.CreationTimestamp),
-			}
-		}),
+		Columns: columns("DriverName", "Age"),
+		Row:     row(func(c *storagev1.VolumeAttributesClass) []any { return []any{c.DriverName, age(c.CreationTimestamp)} }),
 	}
 }
 
-func csiNodes() *Kind {
-	return &Kind{
-		GVK:      storagev1.SchemeGroupVersion.WithKind("CSINode"),
-		Resource: "csinodes", Singular: "csinode",
-		New: made[storagev1.CSINode](), NewList: made[storagev1.CSINodeList](),
-		Columns: columns("Drivers:integer", "Age"),
-		Row:     row(func(n *storagev1.CSINode) []any { return []any{int64(len(n.Spec.Drivers)), age(n.CreationTimestamp)} }),
+func validateAttributesClass(c *storagev1.VolumeAttributesClass) field.ErrorList {
+	errs := provisioner(c.DriverName, field.NewPath("driverName"))
+	if len(c.Parameters) == 0 {
+		return append(errs, field.Required(field.NewPath("parameters"), "must contain at least one key/value pair"))
 	}
-}
-
-func volumeAttachments() *Kind {
-	return &Kind{
-		GVK:      storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
-		Resource: "volumeattachments", Singular: "volumeattachment",
-		New: made[storagev1.VolumeAttachment](), NewList: made[storagev1.VolumeAttachmentList](),
-		PrepareCreate: does(func(a *storagev1.VolumeAttachment) { a.Status = storagev1.VolumeAttachmentStatus{} }),
-		PrepareUpdate: updates(func(a, old *storagev1.VolumeAttachment) { a.Status = old.Status }),
-		ValidateUpdate: compares(func(a, old *storagev1.VolumeAttachment) field.ErrorList {
-			return immutable(a.Spec, old.Spec, field.NewPath("spec"))
-		}),
-		Columns: columns("Attacher", "PV", "Node", "Attached:boolean", "Age"),
-		Row: row(func(a *storagev1.VolumeAttachment) []any {
-			return []any{a.Spec.Attacher, value(a.Spec.Source.PersistentVolumeName), a.Spec.NodeName, a.Status.Attached, age(a.CreationTimestamp)}
-		}),
-		Status: status(func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() }),
-	}
-}
-
-func csiStorageCapacities() *Kind {
-	return &Kind{
-		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
-		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Namespaced: true,
-		New: made[storagev1.CSIStorageCapacity](), NewList: made[storagev1.CSIStorageCapacityList](),
-		ValidateUpdate: compares(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-			return append(immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology")),
-				immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
-		}),
-		Columns: columns("StorageClassName", "Capacity"),
-		Row: row(func(c *storagev1.CSIStorageCapacity) []any {
-			capacity := "<unset>"
-			if c.Capacity != nil {
-				capacity = c.Capacity.String()
-			}
-			return []any{c.StorageClassName, capacity}
-		}),
-	}
+	return append(errs, classParameters(c.Parameters, field.NewPath("parameters"))...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -13,10 +14,19 @@ import (
 
 // WatchContentType is the header of a stream of watch events.
 func (m Media) WatchContentType() string {
-	if m.Format == Protobuf {
+	switch m.Format {
+	case Protobuf:
 		return m.ContentType() + ";stream=watch"
+	case CBOR:
+		return runtime.ContentTypeCBORSequence
 	}
 	return m.ContentType()
+}
+
+// plain is the media of a stream whose events are JSON first.
+func (m Media) plain() Media {
+	m.Format = JSON
+	return m
 }
 
 // AppendEvent appends a watch event about an entry. headings says whether a table
@@ -28,6 +38,13 @@ func (m Media) AppendEvent(to []byte, t watch.EventType, s Served, e *cache.Entr
 			return to, err
 		}
 		return appendFrame(to, t, object)
+	}
+	if m.Format == CBOR {
+		event, err := m.plain().AppendEvent(nil, t, s, e, rows, headings)
+		if err != nil {
+			return to, err
+		}
+		return appendCBOR(to, event)
 	}
 	to = append(to, `{"type":"`...)
 	to = append(to, t...)
@@ -46,12 +63,23 @@ func (m Media) AppendStatus(to []byte, status metav1.Status) ([]byte, error) {
 		}
 		return appendFrame(to, watch.Error, appendEnvelope(nil, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, raw))
 	}
-	return append(appendValue(append(to, `{"type":"ERROR","object":`...), status), "}\n"...), nil
+	event := append(appendValue([]byte(`{"type":"ERROR","object":`), status), "}\n"...)
+	if m.Format == CBOR {
+		return appendCBOR(to, event)
+	}
+	return append(to, event...), nil
 }
 
 // AppendBookmark appends an event that says how far the watch has come. initial marks
 // the end of the objects that there were at its start.
 func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool) ([]byte, error) {
+	if m.Format == CBOR {
+		event, err := m.plain().AppendBookmark(nil, s, revision, initial)
+		if err != nil {
+			return to, err
+		}
+		return appendCBOR(to, event)
+	}
 	meta := metav1.ObjectMeta{ResourceVersion: revision}
 	if initial {
 		meta.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}

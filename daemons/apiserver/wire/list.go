@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/apiserver/cache"
 )
@@ -32,7 +31,7 @@ func (m Media) WriteList(w http.ResponseWriter, r *http.Request, s Served, l Lis
 	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
-	if m.Format == YAML || m.Pretty {
+	if m.Format == YAML || m.Format == CBOR || m.Pretty {
 		return m.writeWhole(w, s, l)
 	}
 	w.Header().Set("Content-Type", m.ContentType())
@@ -82,15 +81,6 @@ func (m Media) writeWhole(w http.ResponseWriter, s Served, l List) error {
 		return err
 	}
 	if err := out.Flush(); err != nil {
-		return err
-	}
-	if m.Format == YAML {
-		data, err := yaml.JSONToYAML([]byte(text.String()))
-		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
-		}
-		w.Header().Set("Content-Type", m.ContentType())
-		_, err = w.Write(data)
 		return err
 	}
 	return m.send(w, http.StatusOK, []byte(text.String()))

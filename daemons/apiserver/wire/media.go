@@ -22,6 +22,7 @@ const (
 	JSON Format = iota
 	YAML
 	Protobuf
+	CBOR
 )
 
 // Media is what a client gets: an encoding and a shape.
@@ -33,7 +34,7 @@ type Media struct {
 }
 
 // types are the content types by format.
-var types = [...]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf}
+var types = [...]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR}
 
 // ContentType is the answer's header.
 func (m Media) ContentType() string { return types[m.Format] }
@@ -70,6 +71,8 @@ func (m Media) offer(kind string, params map[string]string) (Media, bool) {
 		m.Format = YAML
 	case runtime.ContentTypeProtobuf:
 		m.Format = Protobuf
+	case runtime.ContentTypeCBOR:
+		m.Format = CBOR
 	default:
 		return m, false
 	}

@@ -108,6 +108,12 @@ func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
 			return fmt.Errorf("write YAML: %w", err)
 		}
 		data = text
+	case m.Format == CBOR:
+		text, err := appendCBOR(nil, data)
+		if err != nil {
+			return err
+		}
+		data = text
 	case m.Format == JSON && m.Pretty:
 		var out bytes.Buffer
 		if err := json.Indent(&out, data, "", "  "); err == nil {

@@ -1,0 +1,91 @@
+package apiserver
+
+import (
+	"mime"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	listvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What a query may say is checked as the options that it stands for: a refusal names them as
+// its kind, with a cause for each field.
+
+// truth reads a parameter as the API reads booleans: it is false when it is not there, or says
+// so; anything else is true, also nothing at all.
+func truth(query url.Values, name string) bool {
+	values := query[name]
+	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
+}
+
+// maybe is truth where it matters whether a parameter is there.
+func maybe(query url.Values, name string) *bool {
+	if len(query[name]) == 0 {
+		return nil
+	}
+	v := truth(query, name)
+	return &v
+}
+
+// badOptions refuses options of a kind.
+func badOptions(kind string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+}
+
+// writeOptions checks what the query of a write says.
+func (q *request) writeOptions() error {
+	manager, dry, fields := q.query.Get("fieldManager"), q.query["dryRun"], q.query.Get("fieldValidation")
+	switch q.Verb {
+	case "create":
+		return badOptions("CreateOptions", validation.ValidateCreateOptions(&metav1.CreateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields}))
+	case "update":
+		return badOptions("UpdateOptions", validation.ValidateUpdateOptions(&metav1.UpdateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields}))
+	case "patch":
+		o := &metav1.PatchOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields, Force: maybe(q.query, "force")}
+		return badOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
+	}
+	return nil
+}
+
+// patchType is what the body of a patch says that it is.
+func (q *request) patchType() types.PatchType {
+	kind, _, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return types.PatchType(kind)
+}
+
+// listOptions checks what the query of a list or a watch says of the versions that it wants.
+func (q *request) listOptions(watch bool) error {
+	if len(q.query) == 0 {
+		return nil
+	}
+	o := &internalversion.ListOptions{
+		Watch: watch, ResourceVersion: q.query.Get("resourceVersion"), Continue: q.query.Get("continue"),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(q.query.Get("resourceVersionMatch")), SendInitialEvents: maybe(q.query, "sendInitialEvents"),
+	}
+	return badOptions("ListOptions", listvalidation.ValidateListOptions(o, true))
+}
+
+// tableOptions checks what the query says of a table's rows.
+func (q *request) tableOptions() error {
+	if q.media.As != "Table" || len(q.query["includeObject"]) == 0 {
+		return nil
+	}
+	errs := validation.ValidateTableOptions(&metav1.TableOptions{IncludeObject: rowsOf(q)})
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewBadRequest("Unable to convert to Table as requested: " + errs[0].Error())
+}

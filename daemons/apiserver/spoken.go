@@ -1,0 +1,75 @@
+package apiserver
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
+)
+
+// spoken converts objects between the versions that a kind is served in, for who keeps account
+// of their fields.
+type spoken struct {
+	scheme *runtime.Scheme
+	kind   *kinds.Kind
+}
+
+// in returns the kind as it is served in a version.
+func (v spoken) in(gvk schema.GroupVersionKind) (wire.Served, bool) {
+	if gvk == v.kind.GVK {
+		return wire.Served{Kind: v.kind}, true
+	}
+	for i := range v.kind.Aliases {
+		if v.kind.Aliases[i].GVK == gvk {
+			return wire.Served{Kind: v.kind, Alias: &v.kind.Aliases[i]}, true
+		}
+	}
+	return wire.Served{}, false
+}
+
+// Convert implements runtime.ObjectConvertor.
+func (v spoken) Convert(in, out, context any) error { return v.scheme.Convert(in, out, context) }
+
+// ConvertToVersion implements runtime.ObjectConvertor.
+func (v spoken) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
+	from, ok := v.in(in.GetObjectKind().GroupVersionKind())
+	if !ok || len(v.kind.Aliases) == 0 {
+		return v.scheme.ConvertToVersion(in, to)
+	}
+	all := []schema.GroupVersionKind{v.kind.GVK}
+	for _, a := range v.kind.Aliases {
+		all = append(all, a.GVK)
+	}
+	wanted, ok := to.KindForGroupVersionKinds(all)
+	if !ok {
+		return nil, fmt.Errorf("a %s cannot be converted to %s", v.kind.GVK.Kind, to.Identifier())
+	}
+	target, ok := v.in(wanted)
+	if !ok {
+		return nil, fmt.Errorf("a %s is not served as %s", v.kind.GVK.Kind, wanted)
+	}
+	if u, ok := in.(*unstructured.Unstructured); ok {
+		typed := from.Empty()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
+			return nil, fmt.Errorf("read a %s: %w", from.Version(), err)
+		}
+		in = typed
+	}
+	if from.Version() == target.Version() {
+		return in, nil
+	}
+	hub, err := from.Hub(in)
+	if err != nil {
+		return nil, err
+	}
+	return target.View(hub)
+}
+
+// ConvertFieldLabel implements runtime.ObjectConvertor.
+func (v spoken) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}

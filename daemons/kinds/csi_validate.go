@@ -1,0 +1,143 @@
+package kinds
+
+import (
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// driverName checks a name of a driver of storage or of devices: a DNS name of at most 63 characters, in either case.
+func driverName(name string, path *field.Path) field.ErrorList {
+	const longest = 63
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	if len(name) > longest {
+		errs = append(errs, field.TooLong(path, name, longest))
+	}
+	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+}
+
+func validateCSIDriver(d *storagev1.CSIDriver) field.ErrorList {
+	path, s := field.NewPath("spec"), &d.Spec
+	errs := driverName(d.Name, field.NewPath("metadata", "name"))
+	errs = append(errs, supported(value(s.FSGroupPolicy), []storagev1.FSGroupPolicy{
+		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy,
+	}, path.Child("fsGroupPolicy"))...)
+	for _, m := range s.VolumeLifecycleModes {
+		errs = append(errs, supported(m, []storagev1.VolumeLifecycleMode{
+			storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent,
+		}, path.Child("volumeLifecycleModes"))...)
+	}
+	const shortest, longest = 10 * 60, 1 << 32
+	audiences := map[string]bool{}
+	for i, r := range s.TokenRequests {
+		at := path.Child("tokenRequests").Index(i)
+		if audiences[r.Audience] {
+			errs = append(errs, field.Duplicate(at.Child("audience"), r.Audience))
+		}
+		audiences[r.Audience] = true
+		switch seconds := r.ExpirationSeconds; {
+		case seconds == nil:
+		case *seconds < shortest:
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *seconds, "may not specify a duration less than 10 minutes"))
+		case *seconds > longest:
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *seconds, "may not specify a duration larger than 2^32 seconds"))
+		}
+	}
+	if p := s.NodeAllocatableUpdatePeriodSeconds; p != nil && *p < 10 {
+		errs = append(errs, field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *p, "must be greater than or equal to 10 seconds"))
+	}
+	return errs
+}
+
+func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := append(validateCSIDriver(d), immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachRequired"))...)
+	return append(errs, immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
+}
+
+func validateCSINode(n *storagev1.CSINode) field.ErrorList {
+	const longest = 192 // of a driver's name for the node
+	var errs field.ErrorList
+	drivers := map[string]bool{}
+	for i, d := range n.Spec.Drivers {
+		at := field.NewPath("spec", "drivers").Index(i)
+		errs = append(errs, driverName(d.Name, at.Child("name"))...)
+		if drivers[d.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
+		}
+		drivers[d.Name] = true
+		switch {
+		case d.NodeID == "":
+			errs = append(errs, field.Required(at.Child("nodeID"), ""))
+		case len(d.NodeID) > longest:
+			errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, "must be 192 characters or less"))
+		}
+		if a := d.Allocatable; a != nil && a.Count != nil && *a.Count < 0 {
+			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *a.Count, notNegativeText))
+		}
+		keys := map[string]bool{}
+		for _, key := range d.TopologyKeys {
+			if keys[key] {
+				errs = append(errs, field.Duplicate(at.Child("topologyKeys"), key))
+			}
+			keys[key] = true
+			errs = append(errs, invalid(at.Child("topologyKeys"), key, validation.IsQualifiedName(key))...)
+		}
+	}
+	return errs
+}
+
+// validateCSINodeUpdate lets drivers come and go, and say anew how many volumes there may be; what else they
+// said stays.
+func validateCSINodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
+	errs := validateCSINode(n)
+	for i, d := range n.Spec.Drivers {
+		for _, was := range old.Spec.Drivers {
+			if d.Name != was.Name {
+				continue
+			}
+			d, was = *d.DeepCopy(), *was.DeepCopy()
+			d.Allocatable, was.Allocatable = nil, nil
+			if !equality.Semantic.DeepEqual(d, was) {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers").Index(i), d, immutableText))
+			}
+		}
+	}
+	return errs
+}
+
+func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := driverName(a.Spec.Attacher, path.Child("attacher"))
+	source, name := path.Child("source"), a.Spec.Source.PersistentVolumeName
+	switch inline := a.Spec.Source.InlineVolumeSpec; {
+	case inline == nil && name == nil:
+		errs = append(errs, field.Required(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	case inline != nil && name != nil:
+		errs = append(errs, field.Forbidden(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	case name != nil && *name == "":
+		errs = append(errs, field.Required(source.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"))
+	}
+	return append(errs, dns1123Subdomain(a.Spec.NodeName, path.Child("nodeName"))...)
+}
+
+func validateStorageCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
+	errs := dns1123Subdomain(c.StorageClassName, field.NewPath("storageClassName"))
+	if c.NodeTopology != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(c.NodeTopology, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("nodeTopology"))...)
+	}
+	for name, q := range map[string]*resource.Quantity{"capacity": c.Capacity, "maximumVolumeSize": c.MaximumVolumeSize} {
+		if q != nil && q.Sign() < 0 {
+			errs = append(errs, field.Invalid(field.NewPath(name), q.String(), notNegativeText))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,77 @@
+package kinds
+
+import (
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func validateEndpoints(e *corev1.Endpoints) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range e.Subsets {
+		at := field.NewPath("subsets").Index(i)
+		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for _, side := range []struct {
+			name string
+			list []corev1.EndpointAddress
+		}{{"addresses", s.Addresses}, {"notReadyAddresses", s.NotReadyAddresses}} {
+			for j, a := range side.list {
+				errs = append(errs, validateEndpointAddress(a, at.Child(side.name).Index(j))...)
+			}
+		}
+		for j, p := range s.Ports {
+			where := at.Child("ports").Index(j)
+			switch {
+			case p.Name == "" && len(s.Ports) > 1:
+				errs = append(errs, field.Required(where.Child("name"), ""))
+			case p.Name != "":
+				errs = append(errs, dns1123Label(p.Name, where.Child("name"))...)
+			}
+			errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
+			errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
+			if p.AppProtocol != nil {
+				errs = append(errs, invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+			}
+		}
+	}
+	return errs
+}
+
+func validateEndpointAddress(a corev1.EndpointAddress, at *field.Path) field.ErrorList {
+	errs := endpointIP(a.IP, at.Child("ip"))
+	if a.Hostname != "" {
+		errs = append(errs, dns1123Label(a.Hostname, at.Child("hostname"))...)
+	}
+	if a.NodeName != nil {
+		errs = append(errs, dns1123Subdomain(*a.NodeName, at.Child("nodeName"))...)
+	}
+	return errs
+}
+
+// endpointIP refuses addresses that traffic must not be led to: those of the machine itself, and those that
+// mean something on the link.
+func endpointIP(text string, at *field.Path) field.ErrorList {
+	ip, err := netip.ParseAddr(text)
+	if err != nil || ip.Zone() != "" || strings.HasPrefix(text, "::ffff:") {
+		return field.ErrorList{field.Invalid(at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)").WithOrigin("format=ip-sloppy")}
+	}
+	for _, bad := range []struct {
+		is   bool
+		text string
+	}{
+		{ip.IsUnspecified(), "may not be unspecified (0.0.0.0 or ::)"},
+		{ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"},
+		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
+		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
+	} {
+		if bad.is {
+			return field.ErrorList{field.Invalid(at, text, bad.text)}
+		}
+	}
+	return nil
+}

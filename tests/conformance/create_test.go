@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hasGeneration says whether objects of a kind count the changes of what is wanted.
+func hasGeneration(o object) bool { return at(o, "metadata.generation") != nil }
+
+func creates(t *testing.T, s *subject) {
+	o, _ := s.new()
+	// What the server settles is not taken from the client.
+	o = with(with(with(o, "metadata.uid", "00000000-0000-0000-0000-000000000000"), "metadata.creationTimestamp", "2001-01-01T00:00:00Z"), "metadata.generation", 77)
+	a := s.must(t, 201, post(s.collection()+"?fieldManager=somebody", o))
+	if a.text("apiVersion") != s.Version || a.text("kind") != s.Kind || a.text("metadata.name") != name(o) {
+		t.Errorf("it is %s %s %s", a.text("apiVersion"), a.text("kind"), a.text("metadata.name"))
+	}
+	if s.Namespaced != (a.text("metadata.namespace") != "") {
+		t.Errorf("namespace %q", a.text("metadata.namespace"))
+	}
+	if id := a.text("metadata.uid"); !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(id) || strings.HasPrefix(id, "00000000-0000-0000") {
+		t.Errorf("uid %q", id)
+	}
+	if !regexp.MustCompile(`^[1-9][0-9]*$`).MatchString(a.text("metadata.resourceVersion")) {
+		t.Errorf("resource version %q", a.text("metadata.resourceVersion"))
+	}
+	made, err := time.Parse(time.RFC3339, a.text("metadata.creationTimestamp"))
+	if err != nil || time.Since(made).Abs() > time.Minute {
+		t.Errorf("made at %q", a.text("metadata.creationTimestamp"))
+	}
+	if g := a.at("metadata.generation"); g != nil && g != 1.0 {
+		t.Errorf("generation %v", g)
+	}
+	if a.text("metadata.managedFields.0.manager") != "somebody" || a.text("metadata.managedFields.0.operation") != "Update" ||
+		a.text("metadata.managedFields.0.apiVersion") != s.Version || a.text("metadata.managedFields.0.fieldsType") != "FieldsV1" {
+		t.Errorf("managed fields: %v", a.at("metadata.managedFields"))
+	}
+	if a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("content type %q", a.header.Get("Content-Type"))
+	}
+}
+
+func createsOnce(t *testing.T, s *subject) {
+	o, _ := s.new()
+	s.must(t, 201, post(s.collection(), o))
+	a := s.refused(t, post(s.collection(), o), 409, "AlreadyExists", s.qualified()+` "`+name(o)+`" already exists`)
+	if a.text("details.name") != name(o) || a.text("details.kind") != s.Resource || a.text("details.group") != s.group() {
+		t.Errorf("details %v", a.at("details"))
+	}
+	o, _ = s.new()
+	if a := s.do(t, post(s.collection(), with(o, "metadata.resourceVersion", "1"))); a.code < 400 || !strings.Contains(a.text("message"), "resourceVersion should not be set on objects to be created") {
+		t.Errorf("with a resource version: %d %s", a.code, a.raw)
+	}
+}
+
+func refusesNames(t *testing.T, s *subject) {
+	o, _ := s.new()
+	bad := s.Names
+	if bad == nil {
+		bad = map[string]string{"A_B": "must consist of"}
+	}
+	for name, why := range bad {
+		a := s.refused(t, post(s.collection(), with(o, "metadata.name", name)), 422, "Invalid", why)
+		if cause := causeOf(a, "metadata.name"); cause == nil {
+			t.Errorf("causes: %v", a.at("details.causes"))
+		}
+		if a.text("details.name") != name || a.text("details.kind") != s.Kind || a.text("details.group") != s.storedGroup() {
+			t.Errorf("details of what is invalid name its kind: %v", a.at("details"))
+		}
+	}
+	nameless := with(o, "metadata.name", "")
+	a := s.refused(t, post(s.collection(), nameless), 422, "Invalid", "name or generateName is required")
+	if cause := causeOf(a, "metadata.name"); cause == nil || cause["reason"] != "FieldValueRequired" {
+		t.Errorf("causes: %v", a.at("details.causes"))
+	}
+}
+
+// causeOf returns the cause of a refusal about a field.
+func causeOf(a answer, field string) object {
+	causes, _ := a.at("details.causes").([]any)
+	for _, c := range causes {
+		if cause, ok := c.(object); ok && cause["field"] == field {
+			return cause
+		}
+	}
+	return nil
+}
+
+func generatesNames(t *testing.T, s *subject) {
+	if s.Name != "" {
+		return // these names mean something
+	}
+	o, _ := s.new()
+	o = with(with(o, "metadata.name", ""), "metadata.generateName", "made-")
+	a := s.must(t, 201, post(s.collection(), o))
+	if !regexp.MustCompile(`^made-[a-z0-9]{5}$`).MatchString(a.text("metadata.name")) || a.text("metadata.generateName") != "made-" {
+		t.Errorf("made %v", a.at("metadata"))
+	}
+	if s.Kind == "CronJob" {
+		return // names are shorter, so that those of jobs fit
+	}
+	long := with(o, "metadata.generateName", strings.Repeat("x", 60))
+	if a := s.must(t, 201, post(s.collection(), long)); len(a.text("metadata.name")) != 63 {
+		t.Errorf("a long base makes the name %q", a.text("metadata.name"))
+	}
+}
+
+func refusesMetadata(t *testing.T, s *subject) {
+	o, _ := s.new()
+	owner := object{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
+	for _, c := range []struct {
+		path          string
+		value         any
+		field, reason string
+		message       string
+	}{
+		{"metadata.labels", object{"a/b/c": "d"}, "metadata.labels", "FieldValueInvalid", "must consist of alphanumeric characters"},
+		{"metadata.labels", object{"a": "b c"}, "metadata.labels", "FieldValueInvalid", "a valid label must be an empty string or consist of"},
+		{"metadata.annotations", object{"a b": "c"}, "metadata.annotations", "FieldValueInvalid", "name part must consist of"},
+		{"metadata.annotations", object{"a": strings.Repeat("x", 256<<10+1)}, "metadata.annotations", "FieldValueTooLong", "may not be more than 262144 bytes"},
+		{"metadata.finalizers", []any{"a b"}, "metadata.finalizers", "FieldValueInvalid", "must consist of"},
+		{"metadata.ownerReferences", []any{with(owner, "uid", "")}, "metadata.ownerReferences.uid", "FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "name", "")}, "metadata.ownerReferences.name", "FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "kind", "")}, "metadata.ownerReferences.kind", "FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "apiVersion", "")}, "metadata.ownerReferences.apiVersion", "FieldValueRequired", "must not be empty"},
+		{"metadata.ownerReferences", []any{with(owner, "controller", true), with(with(owner, "controller", true), "uid", "c")}, "metadata.ownerReferences", "FieldValueInvalid", "Only one reference can have Controller set to true"},
+	} {
+		a := s.refused(t, post(s.collection(), with(o, c.path, c.value)), 422, "Invalid", c.message)
+		found := false
+		causes, _ := a.at("details.causes").([]any)
+		for _, one := range causes {
+			cause, _ := one.(object)
+			field, _ := cause["field"].(string)
+			field = regexp.MustCompile(`\[\d+\]`).ReplaceAllString(field, "")
+			found = found || field == c.field && cause["reason"] == c.reason
+		}
+		if !found {
+			t.Errorf("%s: causes %v, want one of %s, %s", c.path, causes, c.field, c.reason)
+		}
+	}
+	if s.Namespaced {
+		s.refused(t, post(s.collection(), with(o, "metadata.namespace", "elsewhere")), 400, "BadRequest",
+			"the namespace of the provided object does not match the namespace sent on the request")
+		s.refused(t, post(s.in("nowhere"), with(s.named("nowhere", name(o)), "metadata.namespace", "nowhere")), 404, "NotFound", `namespaces "nowhere" not found`)
+		s.refused(t, post(s.everywhere(), o), 405, "MethodNotAllowed", "")
+	}
+}
+
+func refusesValues(t *testing.T, s *subject) {
+	for _, r := range s.Refuse {
+		o, _ := s.new()
+		a := s.refused(t, post(s.collection(), with(o, r.Path, s.filled(r.Value, s.ns))), 422, "Invalid", r.Message)
+		mustCause(t, a, r)
+		if want := s.Kind; a.code == 422 && (a.text("details.kind") != want || a.text("details.name") != name(o) ||
+			!strings.Contains(a.text("message"), ` "`+name(o)+`" is invalid: `)) {
+			t.Errorf("%s: %v %s", r.Path, a.at("details"), a.text("message"))
+		}
+	}
+}
+
+func mustCause(t *testing.T, a answer, r refusal) {
+	t.Helper()
+	if a.code != 422 {
+		return
+	}
+	cause := causeOf(a, r.Field)
+	if cause == nil || cause["reason"] != r.Reason {
+		t.Errorf("%s: causes %v, want one of %s, %s", r.Path, a.at("details.causes"), r.Field, r.Reason)
+	}
+}
+
+func triesCreate(t *testing.T, s *subject) {
+	o, path := s.new()
+	a := s.must(t, 201, post(s.collection()+"?dryRun=All", o))
+	if a.text("metadata.uid") == "" || a.text("metadata.creationTimestamp") == "" {
+		t.Errorf("tried: %s", a.raw)
+	}
+	s.refused(t, get("%s", path), 404, "NotFound", "not found")
+	bad := s.refused(t, post(s.collection()+"?dryRun=Some", o), 422, "Invalid", `dryRun: Unsupported value: ["Some"]: supported values: "All"`)
+	if bad.text("details.kind") != "CreateOptions" || bad.text("details.group") != "meta.k8s.io" {
+		t.Errorf("details %v", bad.at("details"))
+	}
+}
+
+func validatesFields(t *testing.T, s *subject) {
+	unknown := func() object {
+		o, _ := s.new()
+		return with(with(o, "nobodyKnows", 1), "metadata.neither", "x")
+	}
+	if a := s.must(t, 201, post(s.collection()+"?fieldValidation=Ignore", unknown())); len(a.header.Values("Warning")) > 0 || a.at("nobodyKnows") != nil {
+		t.Errorf("ignored: %v %s", a.header.Values("Warning"), a.raw)
+	}
+	for _, query := range []string{"?fieldValidation=Warn", ""} {
+		a := s.must(t, 201, post(s.collection()+query, unknown()))
+		warnings := strings.Join(a.header.Values("Warning"), "\n")
+		for _, want := range []string{`299 - "unknown field \"nobodyKnows\""`, `299 - "unknown field \"metadata.neither\""`} {
+			if !strings.Contains(warnings, want) {
+				t.Errorf("warnings\n%s\nwant %s", warnings, want)
+			}
+		}
+	}
+	a := s.refused(t, post(s.collection()+"?fieldValidation=Strict", unknown()), 400, "BadRequest", `strict decoding error: unknown field "metadata.neither", unknown field "nobodyKnows"`)
+	if !strings.Contains(a.text("message"), s.Kind+` in version "`) || !strings.Contains(a.text("message"), "cannot be handled as a "+s.Kind) {
+		t.Errorf("message %q", a.text("message"))
+	}
+	o, _ := s.new()
+	twice := strings.Replace(string(encode(o)), `"metadata":{`, `"metadata":{"name":"first",`, 1)
+	s.refused(t, post(s.collection()+"?fieldValidation=Strict", twice), 400, "BadRequest", `duplicate field "metadata.name"`)
+	s.refused(t, post(s.collection()+"?fieldValidation=Wild", o), 422, "Invalid", `fieldValidation: Unsupported value: "Wild": supported values: "", "Ignore", "Strict", "Warn"`)
+}
+
+func refusesBodies(t *testing.T, s *subject) {
+	o, _ := s.new()
+	other := with(o, "kind", "Other")
+	s.refused(t, post(s.collection(), other), 400, "BadRequest", "")
+	s.refused(t, post(s.collection(), with(o, "apiVersion", "other/v7")), 400, "BadRequest", "")
+	s.refused(t, post(s.collection(), "{"), 400, "BadRequest", "")
+	s.refused(t, post(s.collection(), `{"metadata":7}`), 400, "BadRequest", "")
+	s.refused(t, post(s.collection(), "[]"), 400, "BadRequest", "")
+	a := s.refused(t, call{method: "POST", path: s.collection(), body: encode(o), contentType: "text/csv"}, 415, "UnsupportedMediaType",
+		"the body of the request was in an unknown format - accepted media types include:")
+	if !strings.Contains(a.text("message"), "application/json") || !strings.Contains(a.text("message"), "application/yaml") {
+		t.Errorf("message %q", a.text("message"))
+	}
+	s.refused(t, post(s.collection(), o).as("text/csv"), 406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+	long := strings.Repeat("m", 129)
+	s.refused(t, post(s.collection()+"?fieldManager="+long, o), 422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+}

@@ -1,0 +1,186 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// elsewhere are stable kinds that are not served yet. One that is must leave this list.
+var elsewhere = map[string]bool{
+	"certificates.k8s.io/v1/ClusterTrustBundle":                        true,
+	"certificates.k8s.io/v1/PodCertificateRequest":                     true,
+	"resource.k8s.io/v1/DeviceClass":                                   true,
+	"resource.k8s.io/v1/ResourceClaim":                                 true,
+	"resource.k8s.io/v1/ResourceClaimTemplate":                         true,
+	"resource.k8s.io/v1/ResourceSlice":                                 true,
+	"resource.k8s.io/v1/DeviceTaintRule":                               true,
+	"storagemigration.k8s.io/v1/StorageVersionMigration":               true,
+	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration":   true,
+	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":     true,
+	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy":        true,
+	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": true,
+	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":          true,
+	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding":   true,
+	"flowcontrol.apiserver.k8s.io/v1/FlowSchema":                       true,
+	"flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration":       true,
+}
+
+// partsOf are types of stable groups that are no kinds of their own: what a subresource
+// takes, what lists hold, options, and what is told to webhooks.
+var partsOf = []string{
+	"Scale", "Eviction", "TokenRequest", "Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList", "WatchEvent", "List",
+	"SerializedReference", "RangeAllocation", "AdmissionReview", "ImageReview", "ConversionReview",
+	"APIGroupDiscovery", "APIGroupDiscoveryList",
+}
+
+// S12: what Kubernetes' own types call stable is in the samples, and so is tested.
+func TestTheListOfStableKindsIsWhole(t *testing.T) {
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := map[string]bool{}
+	for _, s := range samples(t) {
+		listed[s.String()] = true
+	}
+	for gvk := range known.AllKnownTypes() {
+		id := gvk.GroupVersion().String() + "/" + gvk.Kind
+		stable := gvk.Version == "v1" || gvk.Version == "v2"
+		if !stable || strings.HasSuffix(gvk.Kind, "Options") || slices.Contains(partsOf, gvk.Kind) || gvk.Group == "imagepolicy.k8s.io" {
+			continue
+		}
+		if item, ok := strings.CutSuffix(id, "List"); ok && known.Recognizes(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))) && (listed[item] || elsewhere[item]) {
+			continue
+		}
+		if !listed[id] && !elsewhere[id] {
+			t.Errorf("%s is stable and has no sample", id)
+		}
+	}
+}
+
+// S12
+func TestDiscoveryListsEveryStableKind(t *testing.T) {
+	c := shared(t)
+	resources := map[string]object{} // by group version and name
+	for _, gv := range groupVersions(t, c) {
+		path := "/apis/" + gv
+		if gv == "v1" {
+			path = "/api/v1"
+		}
+		list := c.must(t, 200, get("%s", path))
+		if list.text("kind") != "APIResourceList" || list.text("groupVersion") != gv {
+			t.Errorf("%s: %.200s", path, list.raw)
+		}
+		all, _ := list.at("resources").([]any)
+		for _, r := range all {
+			resource, _ := r.(object)
+			id, _ := resource["name"].(string)
+			resources[gv+" "+id] = resource
+		}
+	}
+	tested := map[string]bool{}
+	for _, s := range samples(t) {
+		r := resources[s.Version+" "+s.Resource]
+		if elsewhere[s.String()] && r != nil {
+			t.Errorf("%s is served: it leaves the list of those that are not", s)
+		}
+		if elsewhere[s.String()] {
+			continue
+		}
+		if r == nil {
+			t.Errorf("%s is not served", s)
+			continue
+		}
+		tested[s.Version+" "+s.Resource] = true
+		want := object{"name": s.Resource, "singularName": strings.ToLower(s.Kind), "namespaced": s.Namespaced, "kind": s.Kind}
+		for field, v := range want {
+			if r[field] != v {
+				t.Errorf("%s: %s is %v, want %v", s, field, r[field], v)
+			}
+		}
+		verbs := everyVerb
+		if len(s.Verbs) > 0 {
+			verbs = s.Verbs
+		}
+		sameSet(t, s.String()+" verbs", texts(r["verbs"]), verbs)
+		sameSet(t, s.String()+" short names", texts(r["shortNames"]), s.Short)
+		sameSet(t, s.String()+" categories", texts(r["categories"]), s.Categories)
+		subs := slices.Clone(s.Subresources)
+		if s.Status != nil {
+			subs = append(subs, "status")
+		}
+		if s.Kind == "Pod" {
+			subs = append(subs, "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize")
+		}
+		if s.Kind == "Service" || s.Kind == "Node" {
+			subs = append(subs, "proxy")
+		}
+		var have []string
+		for id := range resources {
+			if sub, ok := strings.CutPrefix(id, s.Version+" "+s.Resource+"/"); ok {
+				have = append(have, sub)
+				tested[id] = true
+			}
+		}
+		sameSet(t, s.String()+" subresources", have, subs)
+	}
+	for id := range resources {
+		if !tested[id] {
+			t.Errorf("%s is served and has no sample", id)
+		}
+	}
+}
+
+func groupVersions(t testing.TB, c *client) []string {
+	t.Helper()
+	core := c.must(t, 200, get("/api"))
+	if core.text("kind") != "APIVersions" || !slices.Equal(texts(core.at("versions")), []string{"v1"}) {
+		t.Errorf("/api: %s", core.raw)
+	}
+	out := []string{"v1"}
+	groups := c.must(t, 200, get("/apis"))
+	if groups.text("kind") != "APIGroupList" {
+		t.Errorf("/apis: %.200s", groups.raw)
+	}
+	list, _ := groups.at("groups").([]any)
+	for _, g := range list {
+		id, _ := at(g, "name").(string)
+		one := c.must(t, 200, get("/apis/%s", id))
+		if one.text("kind") != "APIGroup" || one.text("preferredVersion.groupVersion") != at(g, "preferredVersion.groupVersion") {
+			t.Errorf("/apis/%s: %s", id, one.raw)
+		}
+		versions, _ := at(g, "versions").([]any)
+		for _, v := range versions {
+			gv, _ := at(v, "groupVersion").(string)
+			out = append(out, gv)
+		}
+	}
+	return out
+}
+
+func texts(v any) []string {
+	list, _ := v.([]any)
+	var out []string
+	for _, item := range list {
+		text, _ := item.(string)
+		out = append(out, text)
+	}
+	return out
+}
+
+func sameSet(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Clone(got), slices.Clone(want)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}

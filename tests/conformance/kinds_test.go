@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// subject is a kind under test, with a namespace that nothing else uses.
+type subject struct {
+	*sample
+	*client
+	ns string
+}
+
+// collection is the path of the subject's objects.
+func (s *subject) collection() string { return s.in(s.ns) }
+
+func (s *subject) new() (o object, path string) {
+	o, name := s.make(s.ns)
+	return o, s.collection() + "/" + name
+}
+
+// created makes an object that has a label of its own.
+func (s *subject) created(t testing.TB) (o object, path string) {
+	t.Helper()
+	o, path = s.new()
+	o = s.must(t, 201, post(s.collection(), o)).obj
+	return s.settled(t, o, path), path
+}
+
+// settled waits for what the server itself does to a new object.
+func (s *subject) settled(t testing.TB, o object, path string) object {
+	t.Helper()
+	if s.Kind != "CustomResourceDefinition" {
+		return o
+	}
+	eventually(t, func() error {
+		o = s.must(t, 200, get("%s", path)).obj
+		list, _ := at(o, "status.conditions").([]any)
+		for _, c := range list {
+			if at(c, "type") == any("Established") && at(c, "status") == any("True") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not established: %v", path, o["status"])
+	})
+	return o
+}
+
+// group makes some objects that share a label, and returns the label's selector.
+func (s *subject) some(t testing.TB, n int) (label string, names []string) {
+	t.Helper()
+	label = fmt.Sprintf("group-%d", numbers.Add(1))
+	for range n {
+		o, _ := s.new()
+		made := s.must(t, 201, post(s.collection(), with(o, "metadata.labels", object{"conformance": label})))
+		names = append(names, made.text("metadata.name"))
+		s.settled(t, made.obj, s.collection()+"/"+made.text("metadata.name"))
+	}
+	slices.Sort(names)
+	return "conformance=" + label, names
+}
+
+func name(o object) string { s, _ := at(o, "metadata.name").(string); return s }
+
+func version(o object) string { s, _ := at(o, "metadata.resourceVersion").(string); return s }
+
+func uid(o object) string { s, _ := at(o, "metadata.uid").(string); return s }
+
+// behaviours are what every stored kind does. Each is given a verb that it is about, and is
+// not asked of kinds that do not serve it.
+var behaviours = []struct {
+	name, verb string
+	test       func(*testing.T, *subject)
+}{
+	{"create answers with what the server settled", "create", creates},
+	{"create refuses what is there", "create", createsOnce},
+	{"create refuses bad names", "create", refusesNames},
+	{"create makes names", "create", generatesNames},
+	{"create refuses bad metadata", "create", refusesMetadata},
+	{"create refuses what is wrong in words", "create", refusesValues},
+	{"create is tried without a trace", "create", triesCreate},
+	{"create tells of unknown fields", "create", validatesFields},
+	{"create refuses what is no such object", "create", refusesBodies},
+	{"get answers with the object", "get", gets},
+	{"get answers in every media type", "get", getsAs},
+	{"list selects", "list", lists},
+	{"list comes in pages", "list", listsPages},
+	{"list answers in every media type", "list", listsAs},
+	{"watch tells of every change", "watch", watches},
+	{"watch begins with what there is", "watch", watchesInitially},
+	{"watch answers in every media type", "watch", watchesAs},
+	{"update replaces", "update", updates},
+	{"update refuses what is stale or elsewhere", "update", refusesUpdates},
+	{"update refuses what is wrong in words", "update", refusesUpdatedValues},
+	{"patch changes in four ways", "patch", patches},
+	{"patch refuses", "patch", refusesPatches},
+	{"apply shares fields between managers", "patch", applies},
+	{"status is apart", "update", statuses},
+	{"delete removes", "delete", deletes},
+	{"delete heeds conditions", "delete", deletesConditionally},
+	{"delete waits for finalizers", "delete", deletesFinally},
+	{"deletecollection removes what is selected", "deletecollection", deletesMany},
+	{"methods that are not there are refused", "get", refusesMethods},
+	{"protobuf and CBOR carry everything", "create", encodes},
+}
+
+// S11, S12: every kind does what all kinds do.
+func TestEveryKindBehaves(t *testing.T) {
+	c := shared(t)
+	for _, s := range samples(t) {
+		if s.Answered || elsewhere[s.String()] {
+			continue
+		}
+		t.Run(strings.ReplaceAll(s.String(), "/", "."), func(t *testing.T) {
+			t.Parallel()
+			on := &subject{sample: s, client: c, ns: strings.ToLower(s.Kind) + fmt.Sprint(numbers.Add(1))}
+			c.namespace(t, on.ns)
+			for _, b := range behaviours {
+				if s.serves(b.verb) {
+					t.Run(b.name, func(t *testing.T) { b.test(t, on) })
+				}
+			}
+		})
+	}
+}

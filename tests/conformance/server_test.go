@@ -1,0 +1,185 @@
+// Package conformance holds the API server to the documentation of the Kubernetes API: every
+// kind that discovery lists, every verb, every refusal, in the words that clients read. One
+// server, put together as the daemon puts it together, answers all tests over HTTPS; nothing
+// of it is reached but by requests. Its store is a real etcd in this process, since that is what clients have
+// below them; -store=memory runs the same over the store in memory, which package storetest holds to the same
+// contract. What runs above the API server (controllers, kubelets) is not here: no test
+// waits for it.
+package conformance
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd"
+	"clusterctl/daemons/store/memory"
+	"clusterctl/daemons/store/storetest"
+)
+
+var storeName = flag.String("store", "etcd", "what the server keeps its objects in: etcd or memory")
+
+// server is an API server that runs until the test ends.
+type server struct {
+	url  string
+	ca   certs.Pair
+	stop func()
+}
+
+// openStore opens the store that the flag names.
+func openStore(t testing.TB) store.Store {
+	t.Helper()
+	if *storeName == "memory" {
+		s := memory.New()
+		t.Cleanup(s.Close)
+		return s
+	}
+	s, err := etcd.Open(etcd.Config{Endpoints: []string{storetest.Etcd(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // the test has seen what it wanted
+	return s
+}
+
+// serve starts a server over a store.
+func serve(t testing.TB, s store.Store) *server {
+	t.Helper()
+	dir, now := t.TempDir(), time.Now()
+	ca, err := certs.NewCA("kubernetes", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := certs.Issue(ca, certs.APIServer("cluster.local", "10.96.0.1", nil), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cfg := config.DefaultAPIServer()
+	cfg.SecurePort, cfg.AdvertiseAddress = 0, "10.1.2.3"
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = file("server.crt", leaf.Cert), file("server.key", leaf.Key)
+	cfg.ClientCAFile = file("ca.crt", ca.Cert)
+	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
+	cfg.ServiceAccountSigningKeyFile = file("sa.key", private)
+	cfg.ServiceAccountKeyFiles = []string{file("sa.pub", public)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- apiserver.Serve(ctx, cfg, s, ln, env) }()
+	out := &server{url: "https://" + ln.Addr().String(), ca: ca}
+	stopped := false
+	out.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(out.stop)
+	eventually(t, func() error { return env.Health.Err(true) })
+	return out
+}
+
+// as returns a client with a certificate.
+func (s *server) as(t testing.TB, who certs.Request) *client {
+	t.Helper()
+	who.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	pair, err := certs.Issue(s.ca, who, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.with(t, own)
+}
+
+// with returns a client with certificates, or none.
+func (s *server) with(t testing.TB, own ...tls.Certificate) *client {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(s.ca.Cert) {
+		t.Fatal("the CA has no certificate")
+	}
+	transport := &http.Transport{
+		TLSClientConfig:    &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS13},
+		ForceAttemptHTTP2:  true,
+		DisableCompression: true, // what was compressed is seen
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &client{url: s.url, http: &http.Client{Transport: transport, Timeout: time.Minute}}
+}
+
+// eventually returns when a condition has no error any more.
+func eventually(t testing.TB, condition func() error) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain: %v", err)
+		}
+	}
+}
+
+// shared is a server that all tests of the suite use, each in namespaces of its own.
+func shared(t *testing.T) *client {
+	t.Helper()
+	s := serve(t, openStore(t))
+	return s.as(t, certs.Admin())
+}
+
+// namespace makes a namespace with the service account that pods get.
+func (c *client) namespace(t testing.TB, name string) {
+	t.Helper()
+	c.must(t, http.StatusCreated, post("/api/v1/namespaces", object{"metadata": object{"name": name}}))
+	c.must(t, http.StatusCreated, post(fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts", name), object{"metadata": object{"name": "default"}}))
+}
+
+// TestMain runs many tests at once: what they do most is wait for answers.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}

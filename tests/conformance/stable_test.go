@@ -1,0 +1,208 @@
+package conformance
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/certs"
+)
+
+// sample is a stable kind: how discovery shows it, and objects of it.
+type sample struct {
+	Version      string   `json:"version"` // as in apiVersion
+	Kind         string   `json:"kind"`
+	Resource     string   `json:"resource"`
+	Namespaced   bool     `json:"namespaced"`
+	Short        []string `json:"short"`
+	Categories   []string `json:"categories"`
+	Verbs        []string `json:"verbs"`        // empty: all
+	Subresources []string `json:"subresources"` // besides status, which those with a Status have
+	Answered     bool     `json:"answered"`     // and not stored
+	Name         string   `json:"name"`         // address, or a format with a number; empty: any name
+
+	Object       object            `json:"object"`
+	Change       value             `json:"change"`
+	Status       *value            `json:"status"`
+	Names        map[string]string `json:"names"` // that are refused, and why
+	Refuse       []refusal         `json:"refuse"`
+	RefuseUpdate []refusal         `json:"refuseUpdate"`
+
+	fill *strings.Replacer
+}
+
+// value is something at a path.
+type value struct {
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+	// Refused is set for a status that only the server itself may set.
+	Refused bool `json:"refused"`
+}
+
+// refusal is a value that is not allowed, and how that is told.
+type refusal struct {
+	value
+	Field   string `json:"field"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+var everyVerb = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+// samples reads the list of stable kinds.
+func samples(t testing.TB) []*sample {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	fill := fillers(t)
+	var all []*sample
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var some []*sample
+		if err := yaml.UnmarshalStrict(data, &some); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, s := range some {
+			s.fill = fill
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
+// fillers are what samples name and cannot write down: keys and certificates.
+func fillers(t testing.TB) *strings.Replacer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := certs.NewCA("anchor", 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := certs.Issue(ca, certs.Admin(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inJSON := func(text []byte) string { return strings.ReplaceAll(string(text), "\n", `\n`) }
+	return strings.NewReplacer(
+		"$REQUEST", base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
+		"$STUB", base64.StdEncoding.EncodeToString(stub), "$AUTHORITY", inJSON(ca.Cert), "$LEAF", inJSON(leaf.Cert))
+}
+
+func (s *sample) String() string { return s.Version + "/" + s.Kind }
+
+func (s *sample) group() string {
+	group, _, found := strings.Cut(s.Version, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+// storedGroup is the group that is told of invalid objects: events are the core's whichever
+// way they come.
+func (s *sample) storedGroup() string {
+	if s.Kind == "Event" {
+		return ""
+	}
+	return s.group()
+}
+
+// qualified is the resource as messages name it.
+func (s *sample) qualified() string {
+	if s.group() == "" {
+		return s.Resource
+	}
+	return s.Resource + "." + s.group()
+}
+
+func (s *sample) serves(verb string) bool {
+	return len(s.Verbs) == 0 || slices.Contains(s.Verbs, verb)
+}
+
+// root is the path of the kind's group version.
+func (s *sample) root() string {
+	if s.group() == "" {
+		return "/api/" + s.Version
+	}
+	return "/apis/" + s.Version
+}
+
+// everywhere is the path of all objects of the kind.
+func (s *sample) everywhere() string { return s.root() + "/" + s.Resource }
+
+// in is the path of the objects in a namespace, if the kind has any.
+func (s *sample) in(namespace string) string {
+	if !s.Namespaced {
+		return s.everywhere()
+	}
+	return s.root() + "/namespaces/" + namespace + "/" + s.Resource
+}
+
+var numbers atomic.Int64
+
+// make returns a new object with a name of its own.
+func (s *sample) make(namespace string) (o object, name string) {
+	n := numbers.Add(1)
+	switch s.Name {
+	case "":
+		name = fmt.Sprintf("x%d", n)
+	case "address":
+		name = fmt.Sprintf("192.168.%d.%d", n>>8&0xff, n&0xff)
+	default:
+		name = fmt.Sprintf(s.Name, n)
+	}
+	return s.named(namespace, name), name
+}
+
+func (s *sample) named(namespace, name string) object {
+	text := s.fill.Replace(string(encode(s.Object)))
+	_, group, _ := strings.Cut(name, ".")
+	text = strings.NewReplacer("$NAMESPACE", namespace, "$GROUP", group).Replace(text)
+	o := object{}
+	if text != "null" {
+		o = cloneText(text)
+	}
+	o["apiVersion"], o["kind"] = s.Version, s.Kind
+	o = with(o, "metadata.name", name)
+	if s.Namespaced {
+		o = with(o, "metadata.namespace", namespace)
+	}
+	return o
+}
+
+// filled returns a value of the sample with what it names filled in.
+func (s *sample) filled(v any, namespace string) any {
+	text := string(encode(object{"v": v}))
+	text = strings.NewReplacer("$NAMESPACE", namespace).Replace(s.fill.Replace(text))
+	return cloneText(text)["v"]
+}
