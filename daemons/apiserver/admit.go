@@ -152,11 +152,9 @@ func (w *write) Options() runtime.Object {
 		o.TypeMeta = about("DeleteOptions")
 		return o
 	case w.q.Verb == "patch":
-		o := &metav1.PatchOptions{TypeMeta: about("PatchOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
-		if text := w.q.query.Get("force"); text != "" {
-			o.Force = new(isTrue(text))
+		return &metav1.PatchOptions{
+			TypeMeta: about("PatchOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation, Force: maybe(w.q.query, "force"),
 		}
-		return o
 	case w.operation == "CREATE":
 		return &metav1.CreateOptions{TypeMeta: about("CreateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
 	}

@@ -21,7 +21,7 @@ func (s *Server) connect(q *request) error {
 }
 
 func connectOptions(q *request) (kind string, options runtime.Object) {
-	asks := func(name string) bool { return isTrue(q.query.Get(name)) }
+	asks := func(name string) bool { return truth(q.query, name) }
 	switch q.Subresource {
 	case "exec":
 		return "PodExecOptions", &corev1.PodExecOptions{

@@ -116,5 +116,6 @@ var describe = map[string]string{
 	"Volume":                "Volume that the claim is bound to.",
 	"VolumeAttributesClass": "Class of the volume's attributes.",
 	"VolumeBindingMode":     "When volumes are made and bound.",
+	"Webhooks":              "How many webhooks there are.",
 	"VolumeMode":            "Whether the volume is a file system or a device.",
 }

@@ -20,8 +20,6 @@ var elsewhere = map[string]bool{
 	"resource.k8s.io/v1/ResourceSlice":                                 true,
 	"resource.k8s.io/v1/DeviceTaintRule":                               true,
 	"storagemigration.k8s.io/v1/StorageVersionMigration":               true,
-	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration":   true,
-	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":     true,
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy":        true,
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": true,
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":          true,
