@@ -127,6 +127,11 @@ chaos-full: build test-tools ## Every daemon killed and stopped in turn, no majo
 	$(SUDO) bash -c 'trap "$(BIN)/chaos -name chaos-full down" EXIT; set -e; c="$(BIN)/chaos -name chaos-full"; $$c up; \
 		$$c again -each kill; $$c again -each stop; $$c again -faults "power c1,c2 for 40s; cut n1 for 30s"; $$c rollout; $$c moving'
 
+.PHONY: chaos-api
+chaos-api: binaries ## Break three API servers and their store at random for ten minutes, drawn by SEED, with histories checked
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/chaos
+	$(BIN)/chaos api $(if $(SEED),-seed $(SEED)) -minutes 10
+
 .PHONY: bench
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 	$(SUDO) $(BIN)/marks

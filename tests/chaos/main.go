@@ -6,6 +6,7 @@
 //	go run ./tests/chaos rollout                    # 50 Deployments while leaders are killed
 //	go run ./tests/chaos moving                     # a zone cut off, then all nodes
 //	go run ./tests/chaos down
+//	go run ./tests/chaos api -seed 7 -minutes 10    # the store and API servers alone, as processes of this machine
 //
 // The same seed gives the same list of faults. It ends with a verdict, and with status 1 when
 // something was found.
@@ -33,6 +34,7 @@ const usage = `Usage: chaos [-name NAME] COMMAND
   run [-seed N] [-minutes M] [-faults LIST | -each kill|stop]   bring a lab up, break it at random or as listed, say what was found, take it down
   up                                          bring a lab up and leave it
   again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
+  api [-seed N] [-minutes M]                  three members of the store and three API servers on this machine, without a lab
   rollout                                     50 Deployments on a lab that is up, while the scheduler's and the controllers' leaders are killed every 5 s
   moving [-usual]                             a zone's only node is cut off until its pods have moved, then all nodes, whose pods must stay;
                                               with the tolerations that pods usually have it takes six minutes each
@@ -84,6 +86,12 @@ func verb(ctx context.Context, name string, args []string) error {
 			return err
 		}
 		return enter(ctx, name, "inside", append([]string{"-seed", fmt.Sprint(o.seed)}, args...)...)
+	case "api":
+		o, err := parse(verb, args)
+		if err != nil {
+			return err
+		}
+		return breakPlane(ctx, o)
 	case "rollout":
 		return enter(ctx, name, "rolling")
 	case "rolling":

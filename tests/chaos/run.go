@@ -62,31 +62,19 @@ func inside(ctx context.Context, name string, o options) error {
 	if err := r.recovered(ctx, 3*time.Minute); err != nil {
 		return fmt.Errorf("the cluster is not well before anything was done to it: %w", err)
 	}
-	history := &History{start: time.Now()}
 	observer := &Observer{api: all, lab: c.Lab, well: r.well}
-	clients, stop := context.WithCancel(ctx)
-	defer stop()
-	watching, stopWatching := context.WithCancel(ctx)
-	defer stopWatching()
-	var writers, watchers sync.WaitGroup
-	var watches []*Watcher
-	for i, set := range [][]string{{"c1"}, {"c2"}, {"c3"}, {"c1", "c2", "c3"}, {"c2", "c3", "c1"}, {"c3", "c1", "c2"}} {
-		own, err := api(c, set...)
-		if err != nil {
-			return err
+	clients, err := begin(ctx, func(servers ...int) (kubernetes.Interface, error) {
+		var names []string
+		for _, i := range servers {
+			names = append(names, places.Control[i])
 		}
-		writers.Go(func() { history.Client(clients, i, len(set) > 1, own) })
-		if i < 4 {
-			view, err := api(c, set...)
-			if err != nil {
-				return err
-			}
-			w := &Watcher{name: fmt.Sprint(set), api: view, end: make(chan ending, 1)}
-			watches = append(watches, w)
-			watchers.Go(func() { _ = w.Run(watching) })
-		}
+		return api(c, names...)
+	})
+	if err != nil {
+		return err
 	}
-	writers.Go(func() { observer.Run(clients) })
+	defer clients.stop()
+	clients.working.Go(func() { observer.Run(clients.work) })
 	if err := startTraffic(ctx, c); err != nil {
 		return err
 	}
@@ -101,76 +89,16 @@ func inside(ctx context.Context, name string, o options) error {
 	if err != nil {
 		r.find("the clients of the workload could not be asked: " + err.Error())
 	}
-	stop()
-	writers.Wait()
-	end, err := finish(final, all)
-	if err != nil {
-		r.find("the end could not be written and listed: " + err.Error())
-	}
-	for _, w := range watches {
-		w.end <- end
-	}
-	seen := make(chan struct{})
-	go func() { watchers.Wait(); close(seen) }()
-	select {
-	case <-seen:
-	case <-final.Done():
-		stopWatching()
-		<-seen
-	}
-	r.findings = append(r.findings, observer.findings...)
-	var views []check.Watch
-	relists := 0
-	for _, w := range watches {
-		views = append(views, w.views...)
-		relists += len(w.views) - 1
-		fmt.Printf("watcher %s: %d views, resumed %d times, longest without a watch %s\n", w.name, len(w.views), w.resumed-1, w.away.Round(time.Millisecond))
-	}
-	r.findings = append(r.findings, check.Watches(views, history.Acknowledged())...)
+	relists, found := clients.end(final, all)
+	r.findings = append(append(r.findings, observer.findings...), found...)
 	r.findings = append(r.findings, check.Traffic(failures, r.windows)...)
 	requests := 0
 	for name, n := range made {
 		requests += n
 		r.findings = append(r.findings, check.Silence(name, n, max(0, span-r.away[name]), every)...)
 	}
-	r.findings = append(r.findings, check.Linearizable(history.operations, 5*time.Minute)...)
-	return r.verdict(o, history, observer, requests, len(failures), relists)
-}
-
-// finish makes a last object, whose event says to every watcher that this was all, and
-// lists what there is then.
-func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
-	last, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
-	if err != nil {
-		return ending{}, err
-	}
-	end, err := list(ctx, api)
-	end.revision = revision(last)
-	return end, err
-}
-
-// verdict says what was done and found.
-func (r *runner) verdict(o options, h *History, observer *Observer, requests, failures, relists int) error {
-	unknown := 0
-	for _, op := range h.operations {
-		if op.Outcome == check.Unknown {
-			unknown++
-		}
-	}
-	fmt.Printf("chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all servers %s, at %s); %d requests, of which %d failed while their machines were broken or otherwise; %d looks; %d watches begun again\n",
-		o.seed, r.done, len(h.operations), unknown, h.slowest.Round(time.Millisecond), h.start.Add(h.slowestAt).UTC().Format("15:04:05"), requests, failures, observer.looks, relists)
-	if len(r.findings) == 0 {
-		fmt.Println("chaos: nothing was found")
-		return nil
-	}
-	for i, f := range r.findings {
-		if i == 50 {
-			fmt.Printf("FOUND … and %d more\n", len(r.findings)-i)
-			break
-		}
-		fmt.Println("FOUND", f)
-	}
-	return errFound
+	fmt.Printf("chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n", requests, len(failures), observer.looks)
+	return verdict(o.seed, r.done, clients.history, relists, r.findings)
 }
 
 // runner does faults, one after the other, and knows what they excuse.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/plane"
 )
 
 func main() {
@@ -77,7 +78,7 @@ func serve(ctx context.Context) error {
 	}
 	return alone(ctx, filepath.Join(root, "bin"), 1, []func(*bench, context.Context) error{
 		func(b *bench, ctx context.Context) error {
-			fmt.Printf("KUBECONFIG=%s API=%d ETCD=%d\n", b.path("kubeconfig"), b.api.Process.Pid, b.etcd.Process.Pid)
+			fmt.Printf("KUBECONFIG=%s API=%d ETCD=%d\n", b.Kubeconfig(), b.API[0].PID(), b.Etcd[0].PID())
 			<-ctx.Done()
 			return nil
 		},
@@ -89,19 +90,19 @@ func alone(ctx context.Context, bin string, scale int, work []func(*bench, conte
 	if err != nil {
 		return err
 	}
-	s, err := start(ctx, bin, dir)
+	p, err := plane.New(ctx, plane.Options{Bin: bin, Dir: dir})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closeErr := s.close(); err == nil {
+		if closeErr := p.Close(); err == nil {
 			err = closeErr
 		}
 	}()
-	if err := s.startAPI(ctx); err != nil {
+	b := &bench{Plane: p, scale: scale}
+	if err := b.restart(ctx); err != nil {
 		return err
 	}
-	b := &bench{servers: s, scale: scale}
 	for _, f := range work {
 		if err := f(b, ctx); err != nil {
 			return err
@@ -111,13 +112,16 @@ func alone(ctx context.Context, bin string, scale int, work []func(*bench, conte
 	return nil
 }
 
-func (b *bench) stop(context.Context) error { return b.stopAPI() }
+func (b *bench) stop(context.Context) error { return b.API[0].End() }
 
 func (b *bench) restart(ctx context.Context) error {
-	if err := b.stopAPI(); err != nil {
+	if err := b.API[0].End(); err != nil {
 		return err
 	}
-	return b.startAPI(ctx)
+	if err := b.API[0].Start(ctx); err != nil {
+		return err
+	}
+	return b.Ready(ctx, 0)
 }
 
 func (b *bench) startEmpty(ctx context.Context) error {

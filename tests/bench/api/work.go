@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"clusterctl/tests/plane"
 )
 
 // figure is one line of the table.
@@ -46,20 +48,20 @@ type line struct {
 
 // bench runs kubebench and adds what it found to the table.
 type bench struct {
-	*servers
+	*plane.Plane
 	scale   int // divides the amounts; 1 is the full measurement
 	figures []figure
 }
 
 func (b *bench) kubebench(ctx context.Context, args ...string) (line, error) {
-	pids := fmt.Sprintf("etcd=%d", b.etcd.Process.Pid)
-	if b.api != nil {
-		pids += fmt.Sprintf(",api=%d", b.api.Process.Pid)
+	pids := fmt.Sprintf("etcd=%d", b.Etcd[0].PID())
+	if pid := b.API[0].PID(); pid != 0 {
+		pids += fmt.Sprintf(",api=%d", pid)
 	}
 	// Before "--", which ends kubebench's own flags.
-	args = append([]string{args[0], "--kubeconfig", b.path("kubeconfig"), "--proc", pids}, args[1:]...)
+	args = append([]string{args[0], "--kubeconfig", b.Kubeconfig(), "--proc", pids}, args[1:]...)
 	fmt.Fprintln(os.Stderr, "kubebench", strings.Join(args[5:], " "), args[0])
-	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "kubebench"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, "kubebench"), args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -235,7 +237,7 @@ func (b *bench) rest(ctx context.Context) error {
 
 // starts measures from exec to /readyz, best read as the median of its runs.
 func (b *bench) starts(ctx context.Context, name string, upstream, mark float64) error {
-	l, err := b.kubebench(ctx, append([]string{"startup", "--runs", "5", "--"}, b.apiCommand()...)...)
+	l, err := b.kubebench(ctx, append([]string{"startup", "--runs", "5", "--"}, b.API[0].Command()...)...)
 	if err != nil {
 		return err
 	}
@@ -245,7 +247,7 @@ func (b *bench) starts(ctx context.Context, name string, upstream, mark float64)
 
 // storm measures what follows a restart under 2,000 informers.
 func (b *bench) storm(ctx context.Context) error {
-	before, err := b.ranges(ctx)
+	before, err := b.Ranges(ctx)
 	if err != nil {
 		return err
 	}
@@ -253,7 +255,7 @@ func (b *bench) storm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := b.ranges(ctx)
+	after, err := b.Ranges(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/tests/chaos/check"
+)
+
+// sets are the API servers that clients use: one alone, or all, beginning with each. The first four are watched by, too.
+var sets = [][]int{{0}, {1}, {2}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}
+
+// clients write and watch the same few objects by way of three API servers, and keep what they are told.
+type clients struct {
+	history *History
+	watches []*Watcher
+
+	work, watch       context.Context
+	stop, stopWatch   func()
+	working, watching sync.WaitGroup
+}
+
+// begin starts them. open makes a client of some of the servers.
+func begin(ctx context.Context, open func(servers ...int) (kubernetes.Interface, error)) (*clients, error) {
+	c := &clients{history: &History{start: time.Now()}}
+	c.work, c.stop = context.WithCancel(ctx)
+	c.watch, c.stopWatch = context.WithCancel(ctx)
+	for i, set := range sets {
+		own, err := open(set...)
+		if err != nil {
+			return nil, err
+		}
+		c.working.Go(func() { c.history.Client(c.work, i, len(set) > 1, own) })
+		if i < 4 {
+			view, err := open(set...)
+			if err != nil {
+				return nil, err
+			}
+			w := &Watcher{name: fmt.Sprint(set), api: view, end: make(chan ending, 1)}
+			c.watches = append(c.watches, w)
+			c.watching.Go(func() { _ = w.Run(c.watch) })
+		}
+	}
+	return c, nil
+}
+
+// end stops them, and returns how often watchers had to list anew and what was found in all that they were told.
+func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists int, findings []string) {
+	c.stop()
+	c.working.Wait()
+	defer c.stopWatch()
+	end, err := finish(ctx, all)
+	if err != nil {
+		findings = append(findings, "the end could not be written and listed: "+err.Error())
+		c.stopWatch()
+	}
+	for _, w := range c.watches {
+		w.end <- end
+	}
+	seen := make(chan struct{})
+	go func() { c.watching.Wait(); close(seen) }()
+	select {
+	case <-seen:
+	case <-ctx.Done():
+		c.stopWatch()
+		<-seen
+	}
+	var views []check.Watch
+	for _, w := range c.watches {
+		views = append(views, w.views...)
+		relists += len(w.views) - 1
+		fmt.Printf("watcher of %s: %d views, resumed %d times, longest without a watch %s\n", w.name, len(w.views), w.resumed-1, w.away.Round(time.Millisecond))
+	}
+	findings = append(findings, check.Watches(views, c.history.Acknowledged())...)
+	return relists, append(findings, check.Linearizable(c.history.operations, 5*time.Minute)...)
+}
+
+// finish makes a last object, whose event says to every watcher that this was all, and
+// lists what there is then.
+func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
+	last, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return ending{}, err
+	}
+	end, err := list(ctx, api)
+	end.revision = revision(last)
+	return end, err
+}
+
+// verdict says what was done and found.
+func verdict(seed uint64, faults int, h *History, relists int, findings []string) error {
+	unknown := 0
+	for _, op := range h.operations {
+		if op.Outcome == check.Unknown {
+			unknown++
+		}
+	}
+	fmt.Printf("chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all servers %s, until %s); %d watches begun again\n",
+		seed, faults, len(h.operations), unknown, h.slowest.Round(time.Millisecond), h.start.Add(h.slowestAt).UTC().Format("15:04:05"), relists)
+	if len(findings) == 0 {
+		fmt.Println("chaos: nothing was found")
+		return nil
+	}
+	for i, f := range findings {
+		if i == 50 {
+			fmt.Printf("FOUND … and %d more\n", len(findings)-i)
+			break
+		}
+		fmt.Println("FOUND", f)
+	}
+	return errFound
+}

@@ -1,0 +1,231 @@
+// Package plane is a control plane's store and API servers as processes of this machine, over mutual TLS on loopback,
+// as on control-plane machines: fsync on, Node and RBAC authorization, every default plugin. What is done to them is
+// their user's business.
+package plane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+)
+
+// Options says what there is to be.
+type Options struct {
+	Bin     string // where clusterctl and etcd are
+	Dir     string // for their files; it is removed by Close
+	Members int    // of the store; 0 means 1
+	Servers int    // API servers; 0 means 1
+}
+
+// Plane is a store and API servers. The store runs from the beginning.
+type Plane struct {
+	Options
+	Etcd []*Process
+	API  []*Process
+
+	ports []int    // of the API servers
+	urls  []string // of the members
+	ca    *x509.CertPool
+	own   tls.Certificate // towards etcd, as the API servers have it
+	admin *http.Client
+}
+
+// New writes certificates, starts the store, and leaves the API servers to its caller.
+func New(ctx context.Context, o Options) (*Plane, error) {
+	p := &Plane{Options: o}
+	p.Members, p.Servers = max(p.Members, 1), max(p.Servers, 1)
+	for range p.Servers {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		p.ports = append(p.ports, port)
+	}
+	if err := p.writeFiles(); err != nil {
+		return nil, err
+	}
+	if err := p.plan(); err != nil {
+		return nil, err
+	}
+	for _, member := range p.Etcd {
+		if err := member.Start(ctx); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, nil
+}
+
+func (p *Plane) path(name string) string { return filepath.Join(p.Dir, name) }
+
+// Kubeconfig is the path of the administrator's, who reaches the first API server by it.
+func (p *Plane) Kubeconfig() string { return p.path("kubeconfig") }
+
+// Addresses are the API servers' hosts and ports.
+func (p *Plane) Addresses() []string {
+	var list []string
+	for _, port := range p.ports {
+		list = append(list, fmt.Sprintf("127.0.0.1:%d", port))
+	}
+	return list
+}
+
+func (p *Plane) writeFiles() error {
+	now := time.Now()
+	ca, err := certs.NewCA(certs.CommonNames[certs.ClusterCA], 0, now)
+	if err != nil {
+		return err
+	}
+	etcdCA, err := certs.NewCA(certs.CommonNames[certs.EtcdCA], 0, now)
+	if err != nil {
+		return err
+	}
+	private, public, err := certs.NewKey()
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{"ca.crt": ca.Cert, "etcd-ca.crt": etcdCA.Cert, "sa.key": private, "sa.pub": public}
+	pairs := map[string]certs.Pair{}
+	for name, leaf := range map[string]struct {
+		ca      certs.Pair
+		request certs.Request
+	}{
+		"apiserver":             {ca, certs.APIServer("cluster.local", "10.96.0.1", nil)},
+		"apiserver-etcd-client": {etcdCA, certs.APIServerEtcdClient()},
+		"etcd":                  {etcdCA, certs.EtcdPeer("plane", nil)},
+		"admin":                 {ca, certs.SuperAdmin()},
+	} {
+		pair, err := certs.Issue(leaf.ca, leaf.request, now)
+		if err != nil {
+			return err
+		}
+		pairs[name], files[name+".crt"], files[name+".key"] = pair, pair.Cert, pair.Key
+	}
+	if files["kubeconfig"], err = certs.Kubeconfig("plane", "https://"+p.Addresses()[0], "admin", ca.Cert, pairs["admin"]); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(p.path(name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	p.ca = x509.NewCertPool()
+	p.ca.AppendCertsFromPEM(etcdCA.Cert)
+	if p.own, err = tls.X509KeyPair(pairs["apiserver-etcd-client"].Cert, pairs["apiserver-etcd-client"].Key); err != nil {
+		return err
+	}
+	admin, err := tls.X509KeyPair(pairs["admin"].Cert, pairs["admin"].Key)
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.Cert)
+	p.admin = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{admin}}}}
+	return nil
+}
+
+// plan makes the processes, of which none runs yet.
+func (p *Plane) plan() error {
+	var peers, initial []string
+	for i := range p.Members {
+		client, err := freePort()
+		if err != nil {
+			return err
+		}
+		peer, err := freePort()
+		if err != nil {
+			return err
+		}
+		p.urls = append(p.urls, fmt.Sprintf("https://127.0.0.1:%d", client))
+		peers = append(peers, fmt.Sprintf("https://127.0.0.1:%d", peer))
+		initial = append(initial, fmt.Sprintf("m%d=%s", i, peers[i]))
+	}
+	for i := range p.Members {
+		cfg := config.Etcd{
+			Name: fmt.Sprintf("m%d", i), DataDir: p.path(fmt.Sprintf("etcd-%d", i)), QuotaBackendBytes: 8 << 30,
+			ListenClientURLs: p.urls[i : i+1], AdvertiseClientURLs: p.urls[i : i+1],
+			ListenPeerURLs: peers[i : i+1], InitialAdvertisePeerURLs: peers[i : i+1],
+			InitialCluster: strings.Join(initial, ","), InitialClusterState: "new",
+			CertFile: p.path("etcd.crt"), KeyFile: p.path("etcd.key"), TrustedCAFile: p.path("etcd-ca.crt"), ClientCertAuth: true,
+			PeerCertFile: p.path("etcd.crt"), PeerKeyFile: p.path("etcd.key"), PeerTrustedCAFile: p.path("etcd-ca.crt"), PeerClientCertAuth: true,
+		}
+		p.Etcd = append(p.Etcd, &Process{log: p.path(fmt.Sprintf("etcd-%d.log", i)),
+			command: append([]string{filepath.Join(p.Bin, "etcd")}, config.Args(&cfg, &config.Etcd{})...)})
+	}
+	for i := range p.Servers {
+		cfg, defaults := config.DefaultAPIServer(), config.DefaultAPIServer()
+		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", "127.0.0.1", p.ports[i]
+		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path("apiserver.crt"), p.path("apiserver.key"), p.path("ca.crt")
+		own := i % p.Members // first, as on a machine that has both
+		cfg.EtcdServers = append(append([]string{}, p.urls[own:]...), p.urls[:own]...)
+		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path("etcd-ca.crt"), p.path("apiserver-etcd-client.crt"), p.path("apiserver-etcd-client.key")
+		cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{p.path("sa.pub")}, p.path("sa.key")
+		p.API = append(p.API, &Process{log: p.path(fmt.Sprintf("apiserver-%d.log", i)),
+			command: append([]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"}, config.Args(&cfg, &defaults)...)})
+	}
+	return nil
+}
+
+// Ready waits until an API server is.
+func (p *Plane) Ready(ctx context.Context, server int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := p.get(ctx, server, "/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("API server %d is not ready: %w", server, err)
+		}
+	}
+}
+
+func (p *Plane) get(ctx context.Context, server int, path string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.Addresses()[server]+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := p.admin.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
+// Close ends all processes and removes their files.
+func (p *Plane) Close() error {
+	var errs []error
+	for _, process := range append(append([]*Process{}, p.API...), p.Etcd...) {
+		errs = append(errs, process.End())
+	}
+	return errors.Join(append(errs, os.RemoveAll(p.Dir))...)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,70 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Process is one that can be ended and started again.
+type Process struct {
+	command []string
+	log     string
+	cmd     *exec.Cmd
+}
+
+// Command is its command line.
+func (p *Process) Command() []string { return p.command }
+
+// PID is its process's, 0 when there is none.
+func (p *Process) PID() int {
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Start starts it. It ends with this process, and when ctx does.
+func (p *Process) Start(ctx context.Context) error {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.command[0], err)
+	}
+	p.cmd = cmd
+	return nil
+}
+
+// Kill ends it as a crash does.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+
+// End asks it to end, and waits until it has. One that does not run has ended.
+func (p *Process) End() error { return p.end(syscall.SIGTERM) }
+
+func (p *Process) end(signal syscall.Signal) error {
+	if p.cmd == nil {
+		return nil
+	}
+	err := p.cmd.Process.Signal(signal)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	_ = p.cmd.Wait() // that it was ended is not news
+	p.cmd = nil
+	return err
+}
+
+// Pause stops it as it is, and Resume lets it go on.
+func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
