@@ -123,9 +123,9 @@ chaos: build test-tools ## Break a cluster of six machines at random for MINUTES
 	$(SUDO) $(BIN)/chaos run $(if $(SEED),-seed $(SEED)) -minutes $(MINUTES)
 
 .PHONY: chaos-full
-chaos-full: build test-tools ## Every daemon killed and stopped in turn, no majority, a node cut off, leaders killed in a rollout, zones cut off
+chaos-full: build test-tools ## Every daemon killed and stopped in turn, no majority, certificates run out, a member lost, leaders killed in a rollout, zones cut off
 	$(SUDO) bash -c 'trap "$(BIN)/chaos -name chaos-full down" EXIT; set -e; c="$(BIN)/chaos -name chaos-full"; $$c up; \
-		$$c again -each kill; $$c again -each stop; $$c again -faults "power c1,c2 for 40s; cut n1 for 30s"; $$c rollout; $$c moving'
+		$$c again -each kill; $$c again -each stop; $$c again -faults "power c1,c2 for 40s; expire n1 kubelet for 40s; lose c1 for 5s"; $$c minority; $$c rollout; $$c moving -usual'
 
 .PHONY: chaos-api
 chaos-api: binaries ## Break three API servers and their store at random for ten minutes, drawn by SEED, with histories checked

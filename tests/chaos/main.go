@@ -36,6 +36,7 @@ const usage = `Usage: chaos [-name NAME] COMMAND
   again [-seed N] [-minutes M] [-faults LIST] as run, on a lab that is up, which stays
   api [-seed N] [-minutes M]                  three members of the store and three API servers on this machine, without a lab
   rollout                                     50 Deployments on a lab that is up, while the scheduler's and the controllers' leaders are killed every 5 s
+  minority                                    what one of three control-plane machines says while the others are off
   moving [-usual]                             a zone's only node is cut off until its pods have moved, then all nodes, whose pods must stay;
                                               with the tolerations that pods usually have it takes six minutes each
   FAULT MACHINE[,…] [UNIT] [DURATION]         one fault on a lab that is up: kill, stop, power, cut, slow, fill, leader, expire, lose
@@ -96,6 +97,10 @@ func verb(ctx context.Context, name string, args []string) error {
 		return enter(ctx, name, "rolling")
 	case "rolling":
 		return rollout(ctx, name)
+	case "minority":
+		return enter(ctx, name, "alone")
+	case "alone":
+		return minority(ctx, name)
 	case "moving":
 		return enter(ctx, name, "cutting", args...)
 	case "cutting":

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/tests/chaos/fault"
+	"clusterctl/tests/cluster"
+)
+
+// minority takes the power of two of three control-plane machines and looks at what the third says: writes and
+// reads that must be current end with an error that tells why, and it is not ready; reads of any age are answered. Afterwards writes go on.
+func minority(ctx context.Context, name string) error {
+	c, err := cluster.Open(name)
+	if err != nil {
+		return err
+	}
+	last := places.Control[len(places.Control)-1]
+	own, err := api(c, last)
+	if err != nil {
+		return err
+	}
+	look := make(chan error, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := (fault.Fault{Kind: fault.Power, Machines: places.Control[:2], For: 45 * time.Second}).Run(ctx, c.Lab, mend(c)); err != nil {
+			look <- err
+		}
+	}()
+	maps := own.CoreV1().ConfigMaps(namespace)
+	ask := func(what func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		return what(ctx)
+	}
+	write := func(ctx context.Context) error {
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "minority-"}}, metav1.CreateOptions{})
+		return err
+	}
+	fails := func(ctx context.Context) error {
+		return cluster.Eventually(ctx, 30*time.Second, func(context.Context) error {
+			if err := ask(write); err == nil || !strings.Contains(err.Error(), "etcd has no leader") {
+				return fmt.Errorf("a write was answered with %v", err)
+			}
+			return nil
+		})
+	}
+	err = fails(ctx)
+	if err == nil {
+		err = ask(write)
+		fmt.Printf("%s a write says: %v\n", stamp(), err)
+		if !apierrors.IsTimeout(err) {
+			return fmt.Errorf("a write ends with %q, not as timed out", apierrors.ReasonForError(err))
+		}
+		err = nil
+	}
+	for what, read := range map[string]func(ctx context.Context) error{
+		"get": func(ctx context.Context) error {
+			_, err := maps.Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			return err
+		},
+		"list": func(ctx context.Context) error { _, err := maps.List(ctx, metav1.ListOptions{}); return err },
+	} {
+		if readErr := ask(read); readErr == nil {
+			err = errors.Join(err, fmt.Errorf("a %s that must be current was answered", what))
+		} else {
+			fmt.Printf("%s a %s says: %v\n", stamp(), what, readErr)
+		}
+	}
+	if anyErr := ask(func(ctx context.Context) error {
+		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		return err
+	}); anyErr != nil {
+		err = errors.Join(err, fmt.Errorf("a list of any age: %w", anyErr))
+	}
+	if text, readyErr := own.Discovery().RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx); readyErr == nil {
+		err = errors.Join(err, errors.New("it says that it is ready"))
+	} else {
+		for _, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "[-]") {
+				fmt.Printf("%s readyz says: %s\n", stamp(), line)
+			}
+		}
+	}
+	<-over
+	select {
+	case powerErr := <-look:
+		err = errors.Join(err, powerErr)
+	default:
+	}
+	back := cluster.Eventually(ctx, limit, func(context.Context) error { return ask(write) })
+	if back == nil {
+		fmt.Printf("%s with a majority back, writes go on\n", stamp())
+	}
+	return errors.Join(err, back)
+}
