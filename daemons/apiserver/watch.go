@@ -31,6 +31,7 @@ type watcher struct {
 	control   *http.ResponseController
 	buf       []byte
 	sent      bool // whether an event has gone out: a table's first one has the columns
+	following
 }
 
 // watch answers with events until the client goes, time is up or the log has run away
@@ -168,85 +169,24 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 	return err
 }
 
-// follow sends events as they come.
-func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration) {
-	end := time.NewTimer(timeout)
-	defer end.Stop()
-	bookmark := time.NewTicker(bookmarkEvery)
-	defer bookmark.Stop()
-	for {
-		reached := s.cache.Reached()
-		events, wake, err := cursor.Next()
-		if err != nil {
-			w.expire(reached)
-			return
-		}
-		if len(events) > 0 {
-			if w.send(events) != nil {
-				return
-			}
-			continue
-		}
-		select {
-		case <-wake:
-		case <-bookmark.C:
-			// Nothing was waiting when reached was read: the watch is that far.
-			if w.bookmarks {
-				w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(reached, 10), false)
-				if err != nil || w.flush() != nil {
-					return
-				}
-			}
-		case <-end.C:
-			return
-		case <-w.q.http.Context().Done():
-			return
-		case <-s.shutdown:
-			return
-		}
-	}
-}
-
 // converts says whether events may have to be converted.
 func (w *watcher) converts() bool {
 	return w.q.served.Untyped != nil && len(w.q.served.Untyped.Family.Versions) > 1
 }
 
-func (w *watcher) send(events []*cache.Event) error {
-	converts := w.converts()
-	for _, e := range events {
-		if converts {
-			var err error
-			if e, err = e.In(w.q.http.Context(), w.q.served.Kind); err != nil {
-				w.fail(err)
-				return err
-			}
-		}
-		before, after := w.sel.matches(e.Prev), w.sel.matches(e.Entry)
-		var err error
-		switch {
-		case before && after:
-			err = w.append(watch.Modified, e.Entry)
-		case after:
-			err = w.append(watch.Added, e.Entry)
-		case before:
-			err = w.append(watch.Deleted, e.Left())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return w.flush()
-}
-
 func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
 	var err error
-	w.buf, err = w.q.media.AppendEvent(w.buf, t, w.q.served, e, w.rows, !w.sent)
-	w.sent = true
-	if err == nil && len(w.buf) > chunk {
+	if w.buf, err = w.encode(w.buf, t, e); err == nil && len(w.buf) > chunk {
 		err = w.write()
 	}
 	return err
+}
+
+// encode appends an event.
+func (w *watcher) encode(to []byte, t watch.EventType, e *cache.Entry) ([]byte, error) {
+	to, err := w.q.media.AppendEvent(to, t, w.q.served, e, w.rows, !w.sent)
+	w.sent = true
+	return to, err
 }
 
 func (w *watcher) write() error {
@@ -262,23 +202,16 @@ func (w *watcher) flush() error {
 			return err
 		}
 	}
-	if cap(w.buf) > 4*chunk {
-		w.buf = nil
-	}
+	w.buf = nil
 	if err := w.control.Flush(); err != nil {
 		return err
 	}
-	// An HTTP/2 stream ends at its deadline even when nothing is being written.
+	// The end of the stream is written, too, however long that takes to come.
 	_ = w.control.SetWriteDeadline(time.Time{}) // not every connection has deadlines
 	return nil
 }
 
-// expire tells the client to list again.
-func (w *watcher) expire(reached int64) {
-	w.fail(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d", reached)))
-}
-
-// fail ends the watch with an error.
+// fail ends the beginning of a watch with an error.
 func (w *watcher) fail(why error) {
 	var err error
 	w.buf, err = w.q.media.AppendStatus(w.buf, status(why))

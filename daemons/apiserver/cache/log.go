@@ -38,6 +38,9 @@ type eventLog struct {
 	events []*Event
 	wake   chan struct{} // closed at the next append
 	ended  bool
+
+	ringing sync.Mutex
+	bells   []*Cursor // who wants to hear of appends, in no order
 }
 
 func newEventLog(floor int64) *eventLog {
@@ -48,6 +51,20 @@ func newEventLog(floor int64) *eventLog {
 // newer than floor; a size of MaxInt32 leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap;
 // readers keep what they hold, since no element is ever overwritten.
 func (l *eventLog) append(events []*Event, size int, floor int64) {
+	l.add(events, size, floor)
+	l.ring()
+}
+
+// ring calls everybody who wants to hear of a change.
+func (l *eventLog) ring() {
+	l.ringing.Lock()
+	defer l.ringing.Unlock()
+	for _, c := range l.bells {
+		c.bell()
+	}
+}
+
+func (l *eventLog) add(events []*Event, size int, floor int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, events...)
@@ -75,10 +92,14 @@ func (l *eventLog) append(events []*Event, size int, floor int64) {
 // end tells all cursors that the log will not continue.
 func (l *eventLog) end() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
+	first := !l.ended
+	if first {
 		l.ended = true
 		close(l.wake)
+	}
+	l.mu.Unlock()
+	if first {
+		l.ring()
 	}
 }
 
@@ -105,6 +126,20 @@ type Cursor struct {
 	log   *eventLog
 	next  uint64
 	close func()
+
+	bell func()
+	at   int // place in the log's bells
+}
+
+// Ring has bell called, now and whenever Next may have something else to say, until the
+// cursor is closed. It must not wait; calls of it may come late.
+func (c *Cursor) Ring(bell func()) {
+	l := c.log
+	l.ringing.Lock()
+	c.bell, c.at = bell, len(l.bells)
+	l.bells = append(l.bells, c)
+	l.ringing.Unlock()
+	bell()
 }
 
 // Next returns the events since the last call and, when there are none, a channel
@@ -123,6 +158,14 @@ func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
 
 // Close lets the cursor's log go if nobody else reads it.
 func (c *Cursor) Close() {
+	if l := c.log; c.bell != nil {
+		l.ringing.Lock()
+		last := len(l.bells) - 1
+		l.bells[last].at = c.at
+		l.bells[c.at], l.bells[last] = l.bells[last], nil
+		l.bells = l.bells[:last]
+		l.ringing.Unlock()
+	}
 	if c.close != nil {
 		c.close()
 	}

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bytes"
 	"net"
 	"sync"
 )
@@ -22,8 +23,7 @@ type gatherer struct {
 	net.Conn
 
 	mu   sync.Mutex
-	hold bool
-	held []byte
+	held *bytes.Buffer // nil: nothing is held back
 }
 
 // mostHeld is how much is written at once.
@@ -33,34 +33,39 @@ const mostHeld = 256 << 10
 func (g *gatherer) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.hold {
+	if g.held == nil {
 		return g.Conn.Write(p)
 	}
-	g.held = append(g.held, p...)
-	if len(g.held) < mostHeld {
+	g.held.Write(p)
+	if g.held.Len() < mostHeld {
 		return len(p), nil
 	}
 	return len(p), g.release()
 }
 
 func (g *gatherer) release() error {
-	_, err := g.Conn.Write(g.held)
-	g.held = g.held[:0]
+	_, err := g.Conn.Write(g.held.Bytes())
+	g.held.Reset()
 	return err
 }
 
+// buffers are shared: connections are many, and those that write at one time few.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // together calls write and writes what that has written as one.
 func (g *gatherer) together(write func() error) error {
+	held := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(held)
 	g.mu.Lock()
-	g.hold = true
+	g.held = held
 	g.mu.Unlock()
 	err := write()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.hold = false
-	if err == nil && len(g.held) > 0 {
+	if err == nil && held.Len() > 0 {
 		err = g.release()
 	}
-	g.held = nil // most answers are small
+	held.Reset()
+	g.held = nil
 	return err
 }

@@ -13,8 +13,9 @@ import (
 // time writes: who adds something while another is writing leaves it to that one.
 type outgoing struct {
 	buf      []byte
-	spare    []byte // to be buf while that is written
-	scratch  []byte // for blocks of headers
+	spare    []byte    // to be buf while that is written
+	scratch  []byte    // for blocks of headers
+	deadline time.Time // of writing; belongs to who writes
 	flushing bool
 	idle     sync.Cond // signalled when flushing ends
 	tail     uint32    // stream of the data frame at the end of buf, which can be made longer; 0: none
@@ -179,8 +180,12 @@ func (c *Conn) send() {
 }
 
 func (c *Conn) write(buf []byte) error {
-	if err := c.nc.SetWriteDeadline(time.Now().Add(stuck)); err != nil {
-		return err
+	// To set a deadline costs as much as a small record: one serves for many.
+	if now := time.Now(); c.out.deadline.Sub(now) < stuck-stuck/4 {
+		c.out.deadline = now.Add(stuck)
+		if err := c.nc.SetWriteDeadline(c.out.deadline); err != nil {
+			return err
+		}
 	}
 	write := func() error {
 		_, err := c.nc.Write(buf)
