@@ -101,6 +101,16 @@ STORE ?= etcd
 conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/conformance -args -store=$(STORE)
 
+TIME ?= 10m
+
+# One target at a time: each uses all cores. What is found is kept beside the test, in testdata/fuzz, and is tried by every go test.
+.PHONY: fuzz
+fuzz: ## Feed everything that reads bytes from outside for TIME each; FUZZ chooses by name
+	@grep -rno '^func Fuzz[A-Za-z]*$(FUZZ)[A-Za-z]*' --include=*_test.go . | sed -E 's|^\./(.*)/[^/]*:[0-9]*:func (.*)|\1 \2|' | sort -u | while read dir name; do \
+		echo "== $$name of $$dir for $(TIME)"; \
+		go test $(MODFLAGS) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(TIME) ./$$dir || exit 1; \
+	done
+
 POINTS ?= 40
 
 # Without a SEED each draws its own and prints it.

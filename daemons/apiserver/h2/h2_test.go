@@ -22,7 +22,7 @@ import (
 )
 
 // serve serves h until the test ends, and returns where and how to connect.
-func serve(t *testing.T, own *h2.Server, h http.HandlerFunc) (address string, config *tls.Config, server *http.Server) {
+func serve(t testing.TB, own *h2.Server, h http.HandlerFunc) (address string, config *tls.Config, server *http.Server) {
 	t.Helper()
 	ca, err := certs.NewCA("localhost", 0, time.Now())
 	if err != nil {

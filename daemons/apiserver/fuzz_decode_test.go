@@ -1,0 +1,264 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
+)
+
+// typed are the kinds whose objects are read into Go types.
+var typed = kinds.All()
+
+// ask returns a request about a kind.
+func ask(k *kinds.Kind, query url.Values, contentType string) *request {
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	if contentType != "" {
+		r.Header["Content-Type"] = []string{contentType}
+	}
+	q := &request{http: r, w: httptest.NewRecorder(), query: query, served: wire.Served{Kind: k}}
+	q.Verb = "create"
+	return q
+}
+
+// mustBeTheClients fails when an error is not one of the client's.
+func mustBeTheClients(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) || known.Status().Code < 400 || known.Status().Code >= 500 {
+		t.Errorf("what a client sent is answered with %v", err)
+	}
+}
+
+// live does to an object everything that a write does by itself.
+func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
+	t.Helper()
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	old := obj.DeepCopyObject()
+	if k.PrepareCreate != nil {
+		k.PrepareCreate(obj)
+	}
+	if k.Validate != nil {
+		k.Validate(obj)
+	}
+	if k.PrepareUpdate != nil {
+		k.PrepareUpdate(obj, old)
+	}
+	if k.ValidateUpdate != nil {
+		k.ValidateUpdate(obj, old)
+	}
+	if k.Status != nil {
+		k.Status.Copy(obj, old)
+		if k.Status.Validate != nil {
+			k.Status.Validate(obj, old)
+		}
+	}
+	if k.Warnings != nil {
+		k.Warnings(obj)
+	}
+	if k.Fields != nil {
+		k.Fields(obj)
+	}
+	if k.Scale != nil {
+		k.Scale.Get(obj)
+	}
+	if k.Row != nil {
+		k.Row(obj)
+	}
+	for i := range k.Aliases {
+		view, err := k.Aliases[i].FromHub(obj)
+		if err != nil {
+			continue
+		}
+		if _, err := k.Aliases[i].ToHub(view); err != nil {
+			continue
+		}
+		if k.Aliases[i].Checks != nil {
+			k.Aliases[i].Checks(obj, nil)
+			k.Aliases[i].Checks(obj, old)
+		}
+	}
+	m, err := meta.Accessor(obj)
+	if k.Virtual || err != nil {
+		return
+	}
+	m.SetUID("a") // what is stored has one
+	data, err := cache.Encode(k, obj)
+	if err != nil {
+		return // a time or a quantity that has no JSON is refused before it is stored
+	}
+	e, err := cache.NewEntry(k, "a/b", data, 1, nil)
+	if err != nil {
+		t.Errorf("what was encoded cannot be read again: %v", err)
+		return
+	}
+	media := wire.Media{}
+	for _, f := range []wire.Format{wire.JSON, wire.Protobuf, wire.CBOR} {
+		media.Format = f
+		if err := media.WriteEntry(httptest.NewRecorder(), http.StatusOK, wire.Served{Kind: k}, e, metav1.IncludeObject); err != nil {
+			t.Logf("not sent: %v", err)
+		}
+	}
+}
+
+// fuzzDecoder feeds a decoder and all that comes after it, of any kind.
+func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
+	for i := range typed {
+		f.Add(uint8(i), []byte(`{"metadata":{"name":"a"},"spec":{}}`))
+	}
+	for _, s := range samples {
+		for i, k := range typed {
+			if k.GVK.Kind == "Pod" || k.GVK.Kind == "Deployment" {
+				f.Add(uint8(i), s)
+			}
+		}
+	}
+	s := &Server{}
+	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
+		k := typed[int(kind)%len(typed)]
+		q := ask(k, url.Values{}, contentType)
+		q.http.Body = http.NoBody
+		var err error
+		obj := k.New()
+		switch contentType {
+		case runtime.ContentTypeProtobuf:
+			err = fromProtobuf(data, k.GVK, obj)
+		case runtime.ContentTypeYAML:
+			var doubts []error
+			if data, doubts, err = fromYAML(data); err == nil {
+				err = s.fromJSON(q, data, k.GVK, obj, doubts)
+			}
+		case runtime.ContentTypeCBOR:
+			if data, err = fromCBOR(data); err == nil {
+				err = s.fromJSON(q, data, k.GVK, obj, nil)
+			}
+		default:
+			err = s.fromJSON(q, data, k.GVK, obj, nil)
+		}
+		mustBeTheClients(t, err)
+		if err == nil {
+			live(t, k, obj)
+		}
+	})
+}
+
+const fuzzPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"a":"b"},"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"b","uid":"c"}]},"spec":{"containers":[{"name":"c","image":"i","ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1"}}}],"volumes":[{"name":"v","emptyDir":{}}],"tolerations":[{"key":"a"}]}}`
+
+func FuzzDecodeJSON(f *testing.F) { fuzzDecoder(f, runtime.ContentTypeJSON, []byte(fuzzPod)) }
+
+func FuzzDecodeYAML(f *testing.F) {
+	fuzzDecoder(f, runtime.ContentTypeYAML, []byte("metadata: {name: a}\nspec:\n  containers:\n  - &x {name: c, image: i}\n"))
+}
+
+func FuzzDecodeCBOR(f *testing.F) {
+	fuzzDecoder(f, runtime.ContentTypeCBOR, []byte("\xd9\xd9\xf7\xa1\x44spec\xa0"), []byte("\xa2\x44kind\x43Pod\x48metadata\xa1\x44name\x41a"))
+}
+
+func FuzzDecodeProtobuf(f *testing.F) {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal([]byte(fuzzPod), pod); err != nil {
+		f.Fatal(err)
+	}
+	raw, err := pod.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	whole, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Raw: raw}).Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	fuzzDecoder(f, runtime.ContentTypeProtobuf, append([]byte("k8s\x00"), whole...), []byte("k8s\x00"))
+}
+
+// FuzzPatch changes a pod by patches of three kinds.
+func FuzzPatch(f *testing.F) {
+	f.Add(uint8(0), []byte(`[{"op":"add","path":"/metadata/labels/c","value":"d"},{"op":"move","from":"/spec","path":"/status"}]`))
+	f.Add(uint8(1), []byte(`{"metadata":{"labels":null},"spec":{"containers":[]}}`))
+	f.Add(uint8(2), []byte(`{"spec":{"containers":[{"name":"c","$patch":"delete"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"}],"$retainKeys":["containers"]}}`))
+	f.Add(uint8(2), []byte(`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"$patch":"replace"}`))
+	types := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
+	var pods *kinds.Kind
+	for _, k := range typed {
+		if k.GVK.Kind == "Pod" {
+			pods = k
+		}
+	}
+	s := &Server{}
+	f.Fuzz(func(t *testing.T, kind uint8, patch []byte) {
+		q := ask(pods, url.Values{}, "")
+		patchType := types[int(kind)%len(types)]
+		doubts, err := patchDoubts(q, patch, patchType)
+		mustBeTheClients(t, err)
+		if err != nil {
+			return
+		}
+		after, err := applyPatch([]byte(fuzzPod), patch, patchType, &corev1.Pod{})
+		mustBeTheClients(t, err)
+		if err != nil {
+			return
+		}
+		pod := &corev1.Pod{}
+		err = s.fromJSON(q, after, pods.GVK, pod, doubts)
+		mustBeTheClients(t, err)
+		if err == nil {
+			live(t, pods, pod)
+		}
+	})
+}
+
+// FuzzQuery reads what a query and headers may say.
+func FuzzQuery(f *testing.F) {
+	f.Add("a in (b,c),!d,e!=f,g>1", "metadata.name=a,spec.nodeName!=b", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhL2IifQ", "application/json;as=Table;v=v1;g=meta.k8s.io, */*;q=0.1", "application/apply-patch+yaml; charset=utf-8", "Exact")
+	f.Add("a,b=", "status.phase!=Running", "x", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "", "NotOlderThan")
+	f.Fuzz(func(t *testing.T, labelSelector, fieldSelector, next, accept, contentType, match string) {
+		k := typed[0]
+		q := ask(k, url.Values{"continue": {next}, "resourceVersionMatch": {match}, "resourceVersion": {next}, "dryRun": {match}, "fieldManager": {next}, "limit": {match}}, contentType)
+		q.LabelSelector, q.FieldSelector = labelSelector, fieldSelector
+		q.http.Header["Accept"] = []string{accept}
+		sel, err := selectionOf(q)
+		mustBeTheClients(t, err)
+		if err == nil {
+			e, err := cache.NewEntry(k, "a/b", []byte(strings.Replace(fuzzPod, `"name":"a"`, `"name":"b","namespace":"a"`, 1)), 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sel.matches(e)
+		}
+		if tok, err := parseToken(next); err == nil {
+			if again, err := parseToken(tok.String()); err != nil || again != tok {
+				t.Errorf("a token %+v becomes %+v (%v)", tok, again, err)
+			}
+		} else {
+			mustBeTheClients(t, err)
+		}
+		_, err = wire.Negotiate(q.http, true)
+		mustBeTheClients(t, err)
+		mustBeTheClients(t, q.listOptions(true))
+		mustBeTheClients(t, q.listOptions(false))
+		for _, verb := range []string{"create", "update", "patch"} {
+			q.Verb = verb
+			mustBeTheClients(t, q.writeOptions())
+		}
+		_, err = parseVersion(next)
+		mustBeTheClients(t, err)
+	})
+}

@@ -1,0 +1,84 @@
+package h2_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"clusterctl/daemons/apiserver/h2"
+)
+
+// FuzzFrames sends a connection whatever comes after a greeting.
+func FuzzFrames(f *testing.F) {
+	frames := func(write func(*http2.Framer, []byte)) []byte {
+		var block, out bytes.Buffer
+		enc := hpack.NewEncoder(&block)
+		for _, h := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
+			if err := enc.WriteField(h); err != nil {
+				f.Fatal(err)
+			}
+		}
+		write(http2.NewFramer(&out, nil), block.Bytes())
+		return out.Bytes()
+	}
+	check := func(err error) {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add(frames(func(w *http2.Framer, block []byte) {
+		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true}))
+		check(w.WriteData(1, true, []byte("body")))
+		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
+	}))
+	f.Add(frames(func(w *http2.Framer, block []byte) {
+		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block[:2]}))
+		check(w.WriteContinuation(3, true, block[2:]))
+		check(w.WriteWindowUpdate(0, 1<<30))
+		check(w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}))
+		check(w.WriteGoAway(0, http2.ErrCodeNo, nil))
+	}))
+	f.Add(frames(func(w *http2.Framer, _ []byte) { check(w.WritePing(false, [8]byte{1})) }))
+	address, config, _ := serve(f, &h2.Server{Log: slog.New(slog.DiscardHandler)}, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprintln(w, n, err)
+	})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		conn, err := tls.Dial("tcp", address, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		framer := http2.NewFramer(conn, conn)
+		if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+			t.Fatal(err)
+		}
+		if err := framer.WriteSettings(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(data); err != nil {
+			return // refused in the middle
+		}
+		if err := framer.WritePing(false, [8]byte{7}); err != nil {
+			return
+		}
+		// It answers, or ends the connection: it does not hang.
+		_ = conn.CloseWrite() // the other side may have ended it
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			if timeout, ok := err.(interface{ Timeout() bool }); ok && timeout.Timeout() {
+				t.Error("the connection hangs")
+			}
+		}
+	})
+}
