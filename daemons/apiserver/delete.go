@@ -288,7 +288,7 @@ func (w *write) release(txn *store.Txn) {
 
 // writeDeleted answers with the list of what was deleted.
 func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, revision int64) error {
-	if err := cache.Convert(q.http.Context(), deleted, q.served.Kind); err != nil {
+	if err := q.convert(deleted); err != nil {
 		return err
 	}
 	l := wire.List{Entries: deleted, Rows: rowsOf(q)}

@@ -29,11 +29,11 @@ func (s *Server) get(q *request) error {
 
 // writeEntry answers with an object in the version that the client speaks.
 func writeEntry(q *request, code int, e *cache.Entry) error {
-	e, err := e.In(q.http.Context(), q.served.Kind)
-	if err != nil {
+	one := []*cache.Entry{e}
+	if err := q.convert(one); err != nil {
 		return err
 	}
-	return q.media.WriteEntry(q.w, code, q.served, e, rowsOf(q))
+	return q.media.WriteEntry(q.w, code, q.served, one[0], rowsOf(q))
 }
 
 // rowsOf says how much of the object a table's rows carry.

@@ -214,7 +214,7 @@ func (s *Server) list(q *request) error {
 		return true
 	})
 	if err == nil {
-		err = cache.Convert(q.http.Context(), l.Entries, q.served.Kind)
+		err = q.convert(l.Entries)
 	}
 	if err != nil {
 		return err

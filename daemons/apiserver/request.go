@@ -163,6 +163,21 @@ func (q *request) verb() {
 	}
 }
 
+// convert puts entries in the version that the client speaks into their places. Metadata
+// is the same in all of them: whoever wants no more, as the garbage collector, does not
+// depend on a webhook.
+func (q *request) convert(entries []*cache.Entry) error {
+	if !q.converts() {
+		return nil
+	}
+	return cache.Convert(q.http.Context(), entries, q.served.Kind)
+}
+
+// converts says whether what is stored may be in another version than the client wants.
+func (q *request) converts() bool {
+	return q.served.Untyped != nil && len(q.served.Untyped.Family.Versions) > 1 && q.media.As != "PartialObjectMetadata" && q.media.As != "PartialObjectMetadataList"
+}
+
 // kind is the version of the kind that is stored.
 func (q *request) kind() *kinds.Kind {
 	if q.served.Untyped != nil {

@@ -141,7 +141,7 @@ func (sel *selection) topic(q *request) cache.Topic {
 // begin sends what there is.
 func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) error {
 	var there []*cache.Entry
-	converts := w.converts()
+	converts := w.q.converts()
 	var err error
 	selected := w.sel.in(w.q, snapshot, "", func(e *cache.Entry) bool {
 		if converts {
@@ -152,7 +152,7 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 		return err == nil
 	})
 	if selected == nil {
-		selected = cache.Convert(w.q.http.Context(), there, w.q.served.Kind)
+		selected = w.q.convert(there)
 	}
 	if selected != nil {
 		w.fail(selected)
@@ -170,9 +170,7 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 }
 
 // converts says whether events may have to be converted.
-func (w *watcher) converts() bool {
-	return w.q.served.Untyped != nil && len(w.q.served.Untyped.Family.Versions) > 1
-}
+func (w *watcher) converts() bool { return w.q.converts() || w.sel.versioned(w.q) }
 
 func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
 	var err error

@@ -32,6 +32,9 @@ var (
 	untyped *dynamic.DynamicClient
 	config  *rest.Config
 	process *exec.Cmd
+
+	kubeconfig string // path of the cluster's
+	programs   string // folder of what is tested
 )
 
 func TestMain(m *testing.M) {
@@ -53,6 +56,7 @@ func main(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	programs = filepath.Dir(binary)
 	stop, err := start(binary, dir)
 	if err != nil {
 		return 1, err
@@ -122,7 +126,8 @@ func start(binary, dir string) (stop func() error, err error) {
 	return nil, fmt.Errorf("the cluster did not start:\n%s", text)
 }
 
-func connect(kubeconfig string) (err error) {
+func connect(path string) (err error) {
+	kubeconfig = path
 	if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 		return err
 	}

@@ -87,12 +87,19 @@ func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerRefer
 	if err != nil {
 		return false, false, false, nil
 	}
+	kind := gv.WithKind(ref.Kind).GroupKind()
 	g.mu.Lock()
-	resource, known := g.byKind[gv.WithKind(ref.Kind).GroupKind()]
-	namespaced := g.scoped[gv.WithKind(ref.Kind).GroupKind()]
+	resource, known := g.byKind[kind]
+	namespaced := g.scoped[kind]
+	if !known {
+		if g.missed[kind] == nil {
+			g.missed[kind] = map[types.UID]bool{}
+		}
+		g.missed[kind][o.uid] = true
+	}
 	g.mu.Unlock()
 	if !known {
-		// A kind that is not served now may be served again: keep what it owns.
+		// A kind that is not served now may be served again: what it owns is kept until then.
 		return false, false, true, nil
 	}
 	var client metadata.ResourceInterface = g.Metadata.Resource(resource)

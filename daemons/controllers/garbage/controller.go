@@ -29,7 +29,10 @@ type controller struct {
 	mu      sync.Mutex
 	watched map[schema.GroupVersionResource]*watched
 	byKind  map[schema.GroupKind]schema.GroupVersionResource
-	scoped  map[schema.GroupKind]bool // namespaced
+	scoped  map[schema.GroupKind]bool               // namespaced
+	missed  map[schema.GroupKind]map[types.UID]bool // objects whose owners are of a kind that is not known
+
+	look chan struct{} // says that kinds may have come or gone
 }
 
 type watched struct {
@@ -37,13 +40,21 @@ type watched struct {
 	stop     context.CancelFunc
 }
 
-// discoverEvery is how often kinds that came or went are looked for.
-const discoverEvery = 30 * time.Second
+// discoverEvery is how often kinds that came or went are looked for, besides when
+// definitions change: these are gathered for a moment.
+const (
+	discoverEvery = 30 * time.Second
+	discoverAfter = 300 * time.Millisecond
+)
+
+// definitions is the resource whose objects make kinds come and go.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	g := &controller{Context: c, graph: newGraph(), watched: map[schema.GroupVersionResource]*watched{},
-		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{}}
+		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
+		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
 	g.Loop = loop.Loop{Name: "garbage", Log: c.Log, Workers: 10, Sync: func(ctx context.Context, uid string) error {
 		return g.sync(ctx, types.UID(uid))
 	}}
@@ -69,6 +80,12 @@ func (g *controller) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+			case <-g.look:
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(discoverAfter):
+				}
 			}
 		}
 	})
@@ -111,8 +128,12 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 				continue
 			}
 			wanted[resource] = true
-			g.byKind[gv.WithKind(r.Kind).GroupKind()] = resource
-			g.scoped[gv.WithKind(r.Kind).GroupKind()] = r.Namespaced
+			kind := gv.WithKind(r.Kind).GroupKind()
+			g.byKind[kind], g.scoped[kind] = resource, r.Namespaced
+			for uid := range g.missed[kind] {
+				g.Queue().Add(string(uid))
+			}
+			delete(g.missed, kind)
 			if g.watched[resource] == nil {
 				g.watch(ctx, resource, r.Kind, wg)
 			}
@@ -146,6 +167,12 @@ func (g *controller) watch(ctx context.Context, resource schema.GroupVersionReso
 }
 
 func (g *controller) changed(resource schema.GroupVersionResource, kind string, old, obj any) {
+	if resource.GroupResource() == definitions {
+		select {
+		case g.look <- struct{}{}:
+		default: // it will be looked anyway
+		}
+	}
 	if obj == nil {
 		m, err := meta.Accessor(old)
 		if err != nil {

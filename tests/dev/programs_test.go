@@ -1,0 +1,65 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// program returns the path of a program that drives the cluster: from the bundle that
+// was built, or built now from a package in a folder.
+func program(t *testing.T, name, folder, pkg string) string {
+	t.Helper()
+	path := filepath.Join(programs, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path = filepath.Join(t.TempDir(), name)
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, pkg)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return path
+}
+
+// runs runs a program to its end and returns what it prints.
+func runs(t *testing.T, path string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	home := filepath.Join(os.TempDir(), "clusterctl-dev-test-home")
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %w\n%s", filepath.Base(path), strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// background runs a program until the test ends, which shows what it said if it failed.
+func background(t *testing.T, path string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH")}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt) // it may have ended
+		forced := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer forced.Stop()
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Logf("%s: %v\n%s", filepath.Base(path), err, said.String())
+		}
+	})
+}
