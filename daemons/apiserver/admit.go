@@ -131,7 +131,7 @@ func (w *write) scaleAdmission() (*api.Admission, error) {
 }
 
 // Annotate implements api.Origin.
-func (w *write) Annotate(key, value string) { w.q.annotate(key, value) }
+func (w *write) Annotate(key, value string) { w.q.trail.annotate(key, value) }
 
 // Options implements api.Origin.
 func (w *write) Options() runtime.Object {

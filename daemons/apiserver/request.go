@@ -31,8 +31,7 @@ type request struct {
 	warnings map[string]bool
 	trail    *trail // for the audit log; nil: nothing is kept
 
-	presented   bool              // whether webhooks and policies were asked already, about what was sent
-	annotations map[string]string // of the audit event
+	presented bool // whether webhooks and policies were asked already, about what was sent
 }
 
 // long says whether the request lasts as long as it likes: a watch or a stream.
@@ -66,14 +65,6 @@ func (q *request) warn(text string) {
 	q.warnings[text] = true
 	text = strings.NewReplacer("\n", " ", `\`, `\\`, `"`, `\"`).Replace(text)
 	q.w.Header().Add("Warning", `299 - "`+text+`"`)
-}
-
-// annotate adds an annotation to the audit event of the request.
-func (q *request) annotate(key, value string) {
-	if q.annotations == nil {
-		q.annotations = map[string]string{}
-	}
-	q.annotations[key] = value
 }
 
 // read says what a request asks for. Paths are /api/v1/… and /apis/GROUP/VERSION/…,
