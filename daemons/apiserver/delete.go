@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -108,7 +109,7 @@ func (s *Server) remove(ctx context.Context, q *request, key string, o *metav1.D
 		if err == nil && !lost && (fresh || e.Revision != live.Revision || gone) {
 			return e, gone, nil
 		}
-		if err != nil && fresh && !lost {
+		if err != nil && (fresh && !lost || errors.As(err, new(*uncertain))) {
 			return nil, false, err
 		}
 		again, readErr := s.stored(ctx, q, key)

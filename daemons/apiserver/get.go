@@ -114,11 +114,11 @@ func tooLarge(asked, reached int64) error {
 
 // unavailable says of a store that does not answer what clients understand.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, new(apierrors.APIStatus)) {
-		return err
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) || errors.As(err, new(apierrors.APIStatus)) {
+		return err // as it is told, too
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return apierrors.NewTimeoutError("the store did not answer in time", 1)
+		return apierrors.NewTimeoutError("the store did not answer in time", 0)
 	}
 	if errors.Is(err, store.ErrTooLarge) {
 		return apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")

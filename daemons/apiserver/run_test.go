@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -191,5 +194,51 @@ func TestADaemonIsNotRefusedBeforeTheRolesAreThere(t *testing.T) {
 	close(g.open)
 	if err := <-answer; err != nil {
 		t.Error(err)
+	}
+}
+
+// deaf does what it is told, and once does not hear that it was done.
+type deaf struct {
+	store.Store
+	now atomic.Bool
+}
+
+func (d *deaf) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+	r, err := d.Store.Commit(ctx, t)
+	if err == nil && d.now.CompareAndSwap(true, false) {
+		return store.Result{}, store.ErrUnavailable
+	}
+	return r, err
+}
+
+// What the store was told and nothing is known of is neither tried again nor judged by what is found then: that is what it wrote.
+func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
+	inner := memory.New()
+	t.Cleanup(inner.Close)
+	d := &deaf{Store: inner}
+	maps := kubernetes.NewForConfigOrDie(serve(t, d).as(certs.Admin())).CoreV1().ConfigMaps("default")
+	ctx := context.Background()
+	m, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Data = map[string]string{"k": "v"}
+	for name, write := range map[string]func() error{
+		"update": func() error { _, err := maps.Update(ctx, m, metav1.UpdateOptions{}); return err },
+		"create": func() error {
+			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
+			return err
+		},
+		"delete": func() error { return maps.Delete(ctx, "c", metav1.DeleteOptions{}) },
+	} {
+		if name == "delete" {
+			if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.now.Store(true)
+		if err := write(); !apierrors.IsTimeout(err) {
+			t.Errorf("%s: %v, want that it timed out", name, err)
+		}
 	}
 }

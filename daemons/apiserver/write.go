@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -199,7 +200,7 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
 	r, err := w.s.o.Store.Commit(ctx, txn)
 	if err != nil {
-		return nil, false, unavailable(err)
+		return nil, false, &uncertain{unavailable(err)}
 	}
 	if !r.Done {
 		if r.Current[0] == nil {
@@ -212,6 +213,13 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 	}
 	return e, false, err
 }
+
+// uncertain is that a write was handed to the store, and that it is not known whether it was done. It must not be judged
+// again by what the store has: that may be what it wrote itself.
+type uncertain struct{ err error }
+
+func (u *uncertain) Error() string { return u.err.Error() }
+func (u *uncertain) Unwrap() error { return u.err }
 
 // stored reads an object from the store itself.
 func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
@@ -244,7 +252,7 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 				return e, nil
 			}
 			// Nothing to change: good if what the cache has is still what is stored.
-		case err != nil && fresh:
+		case err != nil && (fresh || errors.As(err, new(*uncertain))):
 			return nil, err
 		}
 		// What was refused, or seemed needless, is judged again by what the store has.
@@ -316,7 +324,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	}
 	r, err := w.s.o.Store.Commit(ctx, txn)
 	if err != nil {
-		return nil, false, unavailable(err)
+		return nil, false, &uncertain{unavailable(err)}
 	}
 	if !r.Done {
 		return nil, true, nil

@@ -85,7 +85,7 @@ func inside(ctx context.Context, name string, o options) error {
 	// What there is to see at the end.
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
-	failures, made, err := endTraffic(final, c.Lab)
+	failures, made, err := endTraffic(final, c)
 	if err != nil {
 		r.find("the clients of the workload could not be asked: " + err.Error())
 	}
@@ -93,9 +93,10 @@ func inside(ctx context.Context, name string, o options) error {
 	r.findings = append(append(r.findings, observer.findings...), found...)
 	r.findings = append(r.findings, check.Traffic(failures, r.windows)...)
 	requests := 0
-	for name, n := range made {
+	for client, n := range made {
 		requests += n
-		r.findings = append(r.findings, check.Silence(name, n, max(0, span-r.away[name]), every)...)
+		machine, _, _ := strings.Cut(client, "'")
+		r.findings = append(r.findings, check.Silence(client, n, max(0, span-r.away[machine]), every)...)
 	}
 	fmt.Printf("chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n", requests, len(failures), observer.looks)
 	return verdict(o.seed, r.done, clients.history, relists, r.findings)
@@ -156,6 +157,7 @@ func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) 
 		}
 		fmt.Printf("%s %s\n", stamp(), f)
 		from := time.Now()
+		before := r.containers()
 		r.touch(f, time.Time{})
 		if err := f.Run(ctx, r.cluster.Lab, mend(r.cluster)); err != nil {
 			r.find(err.Error())
@@ -167,6 +169,14 @@ func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) 
 			r.find(fmt.Sprintf("%s after %s the cluster is not well: %v", limit, f, err))
 		}
 		r.touch(f, time.Now())
+		if f.Kind != fault.Power && f.Kind != fault.Lose {
+			after := r.containers()
+			for id, where := range before {
+				if after[id] == "" {
+					r.find(fmt.Sprintf("after %s container %s %s no longer runs", f, id, where))
+				}
+			}
+		}
 		fmt.Printf("%s   over; well again after %.1f s\n", stamp(), time.Since(over).Seconds())
 		for _, m := range f.Machines {
 			if f.Severs() {
@@ -177,6 +187,19 @@ func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) 
 			}
 		}
 	}
+}
+
+// containers are those of the workload that run, and where.
+func (r *runner) containers() map[string]string {
+	found := map[string]string{}
+	for _, name := range places.Nodes {
+		for uid, ids := range running(r.cluster.Lab.Machine(name)) {
+			for _, id := range ids {
+				found[id] = fmt.Sprintf("of pod %s on %s", uid, name)
+			}
+		}
+	}
+	return found
 }
 
 // runs says whether the containers that a pod's status names are those that its machine runs.

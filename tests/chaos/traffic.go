@@ -12,7 +12,6 @@ import (
 
 	"clusterctl/tests/chaos/check"
 	"clusterctl/tests/cluster"
-	"clusterctl/tests/lab/machines"
 )
 
 // every is how often a client of the workload makes a request.
@@ -29,7 +28,7 @@ Restart=always
 WantedBy=multi-user.target
 `
 
-// startTraffic starts a client of the workload's Service on every node; it comes back by itself after a power cut.
+// startTraffic starts two clients of the workload's Service on every node, one of the machine's and one in a pod; they come back by themselves after a power cut.
 func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	service, err := cluster.Output(c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"))
 	if err != nil {
@@ -37,6 +36,9 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	}
 	program, err := os.ReadFile(filepath.Join(c.Bundle, "test-web"))
 	if err != nil {
+		return err
+	}
+	if err := startPods(ctx, c, service); err != nil {
 		return err
 	}
 	for _, name := range places.Nodes {
@@ -56,36 +58,70 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
+const probePods = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"probe","namespace":"shop"},"spec":{
+  "selector":{"matchLabels":{"app":"probe"}},"template":{"metadata":{"labels":{"app":"probe"}},"spec":{
+    "terminationGracePeriodSeconds":0,"tolerations":[{"operator":"Exists"}],
+    "containers":[{"name":"probe","image":%q,"command":["web","-probe","http://%s/","-every","%s"]}]}}}}`
+
+func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
+	image, err := cluster.Output(c.Kube(ctx, "get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
+	if err != nil {
+		return err
+	}
+	apply := c.Kube(ctx, "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(fmt.Sprintf(probePods, image, service, every))
+	if _, err := cluster.Output(apply); err != nil {
+		return err
+	}
+	_, err = cluster.Output(c.Kube(ctx, "rollout", "status", "-n", "shop", "daemonset/probe", "--timeout=60s"))
+	return err
+}
+
+// podLogs prints what the pods' clients printed, without the runtime's marks before each line.
+const podLogs = `find /var/log/pods -path '*/shop_probe-*' -name '*.log*' | sort | xargs -r cat | sed 's/^[^{]*//'`
+
 // endTraffic stops the clients and returns what failed and how many requests each made.
-func endTraffic(ctx context.Context, lab *machines.Lab) ([]check.Failure, map[string]int, error) {
+func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[string]int, error) {
 	var failures []check.Failure
 	made := map[string]int{}
 	for _, name := range places.Nodes {
-		out, err := lab.Machine(name).Run(ctx, "systemctl disable --now -q chaos-probe; cat /var/log/chaos-probe")
-		if err != nil {
-			return nil, nil, err
+		for client, line := range map[string]string{
+			name:            "systemctl disable --now -q chaos-probe; cat /var/log/chaos-probe",
+			name + "'s pod": podLogs,
+		} {
+			out, err := c.Lab.Machine(name).Run(ctx, line)
+			if err != nil {
+				return nil, nil, err
+			}
+			failed, n := requests(client, out)
+			failures, made[client] = append(failures, failed...), n
 		}
-		ended, last := 0, 0 // of processes before, and of the present one
-		lines := bufio.NewScanner(strings.NewReader(out))
-		for lines.Scan() {
-			var line struct {
-				check.Failure
-				Made int `json:"made"`
-			}
-			if json.Unmarshal(lines.Bytes(), &line) != nil {
-				continue // a power cut's last line
-			}
-			if line.Error != "" {
-				line.Client = name
-				failures = append(failures, line.Failure)
-				continue
-			}
-			if line.Made < last {
-				ended += last
-			}
-			last = line.Made
-		}
-		made[name] = ended + last
 	}
-	return failures, made, nil
+	_, err := cluster.Output(c.Kube(ctx, "delete", "-n", "shop", "daemonset/probe"))
+	return failures, made, err
+}
+
+// requests reads what a client printed: its failures, and how many requests it made.
+func requests(client, printed string) (failures []check.Failure, made int) {
+	ended, last := 0, 0 // of processes before, and of the present one
+	lines := bufio.NewScanner(strings.NewReader(printed))
+	for lines.Scan() {
+		var line struct {
+			check.Failure
+			Made int `json:"made"`
+		}
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue // a power cut's last line
+		}
+		if line.Error != "" {
+			line.Client = client
+			failures = append(failures, line.Failure)
+			continue
+		}
+		if line.Made < last {
+			ended += last
+		}
+		last = line.Made
+	}
+	return failures, ended + last
 }
