@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/store"
 )
@@ -88,6 +89,7 @@ type recorder struct {
 	code      int
 	size      int64
 	onRelease func()
+	turn      flow.Ticket    // until it is given back
 	onHeader  func(code int) // called before an answer begins
 	also      io.Writer      // gets what is answered as well
 }
@@ -124,6 +126,8 @@ func (r *recorder) Write(data []byte) (int, error) {
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *recorder) release() {
+	r.turn.Leave()
+	r.turn = flow.Ticket{}
 	if r.onRelease != nil {
 		r.onRelease()
 		r.onRelease = nil

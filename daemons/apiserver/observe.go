@@ -41,7 +41,7 @@ func newObserved(s *Server) (*observed, error) {
 		s.o.Env.Metrics.Register(o.translated), s.o.Env.Metrics.Register(o.tunnelled),
 		s.o.Env.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests", Help: "Requests being worked on.",
-		}, func() float64 { return float64(len(s.inFlight)) })),
+		}, s.busy)),
 		s.o.Env.Metrics.Register(collect{objects, s}),
 	)
 	return o, err

@@ -11,6 +11,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/audit"
+	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -75,6 +76,9 @@ type Options struct {
 	// Auditor keeps what is asked; nil keeps nothing. Who runs the server runs it, too, and
 	// ends it last.
 	Auditor *audit.Auditor
+
+	// Flow shares the server's capacity out. With nil, MaxInFlight bounds it.
+	Flow *flow.Controller
 
 	// Tasks run for as long as the server does. One that returns an error ends it.
 	Tasks []func(ctx context.Context, s *Server) error

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -116,7 +117,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
 		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
-		Bootstrap: append(authz.Defaults(), admission.SystemPriorityClasses()...),
+		Bootstrap: slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg)),
 	})
 	if err != nil {
 		return nil, err
@@ -137,8 +138,15 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
+	share, err := newFlow(cfg, server, env)
+	if err != nil {
+		return nil, err
+	}
 	server.Wire(func(o *Options) {
 		o.Auditor = auditor
+		if o.Flow = share; share != nil {
+			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) })
+		}
 		o.Authenticators = []api.Authenticator{who}
 		o.Authorizers = []api.Authorizer{may}
 		o.Mutators, o.Validators = mutators, validators

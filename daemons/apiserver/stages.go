@@ -19,10 +19,10 @@ import (
 // answers it or fails. Writes go through stages of their own after that, see write.go.
 func (s *Server) stages() []func(*request) error {
 	return []func(*request) error{
-		s.admitInFlight,
 		s.identify,
 		s.audit,
 		s.impersonate,
+		s.takeTurn,
 		s.authorize,
 		s.arrive,
 		s.negotiate,
@@ -40,6 +40,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.o.Now()
 	defer s.observed.done(q, rec, start)
 	defer s.audited(q, rec)
+	defer rec.release()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -75,26 +76,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	rec.release()
 }
 
 // errAnswered ends the stages of a request that has its answer.
 var errAnswered = errors.New("answered")
-
-// admitInFlight bounds how many requests are worked on at once. Watches and streams
-// are not counted, and health is always answered.
-func (s *Server) admitInFlight(q *request) error {
-	if q.long() || isHealth(q.Path) {
-		return nil
-	}
-	select {
-	case s.inFlight <- struct{}{}:
-		q.w.(*recorder).onRelease = func() { <-s.inFlight }
-		return nil
-	default:
-		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again later", 1)
-	}
-}
 
 // identify finds out who asks.
 func (s *Server) identify(q *request) error {

@@ -78,6 +78,7 @@ func (s *Server) watch(q *request) error {
 	if w.flush() != nil {
 		return nil
 	}
+	q.w.(*recorder).release() // others' turn: from here on it only waits
 	w.follow(s, cursor, timeout)
 	return nil
 }

@@ -77,6 +77,9 @@ type APIServer struct {
 	AnonymousAuth                bool          `flag:"anonymous-auth" help:"let requests without credentials be system:anonymous (health paths only)"`
 	ServiceClusterIPRange        []string      `flag:"service-cluster-ip-range" help:"networks of service addresses"`
 	ServiceNodePortRange         string        `flag:"service-node-port-range" help:"range of node ports"`
+	EnablePriorityAndFairness    bool          `flag:"enable-priority-and-fairness" help:"share the server's capacity out as FlowSchemas and PriorityLevelConfigurations say"`
+	MaxRequestsInflight          int           `flag:"max-requests-inflight" help:"requests that only read and are worked on at once; with priority and fairness, both are added up"`
+	MaxMutatingRequestsInflight  int           `flag:"max-mutating-requests-inflight" help:"requests that change something and are worked on at once"`
 	RequestTimeout               time.Duration `flag:"request-timeout" help:"how long a request other than a watch may take"`
 	EventTTL                     time.Duration `flag:"event-ttl" help:"how long events are kept"`
 	Profiling                    bool          `flag:"profiling" help:"serve /debug/pprof to administrators"`
@@ -91,6 +94,7 @@ func DefaultAPIServer() APIServer {
 		AuditWebhookBatchBufferSize: 10000, AuditWebhookBatchMaxSize: 400, AuditWebhookBatchMaxWait: 30 * time.Second, AuditWebhookInitialBackoff: 10 * time.Second,
 		AnonymousAuth: true, Profiling: false,
 		ServiceClusterIPRange: []string{"10.96.0.0/12"}, ServiceNodePortRange: "30000-32767",
+		EnablePriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingRequestsInflight: 200,
 		RequestTimeout: time.Minute, EventTTL: time.Hour,
 	}
 }

@@ -32,6 +32,7 @@ func All() []*Kind {
 
 		// the rest
 		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), customResourceDefinitions(),
+		flowSchemas(), priorityLevelConfigurations(),
 		mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
 	}
 	for _, k := range all {

@@ -28,11 +28,6 @@ type clusterBlock struct {
 	Roll         *rollBlock       `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
 }
 
-type apiBlock struct {
-	Endpoint string `hcl:"endpoint,optional" doc:"host:port that kubeconfigs name and certificates hold. An IP address that no machine has is a virtual address: one machine of the control plane holds it at a time, and another takes it within seconds. A name, or an address with virtual = false, is a load balancer's that you bring. Nothing of the cluster itself depends on it." default:"the first control-plane machine"`
-	Virtual  *bool  `hcl:"virtual,optional" doc:"Whether the control plane itself holds the endpoint's address." default:"true for an IP address that no machine has"`
-}
-
 type etcdBlock struct {
 	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines"`
 	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"How often the store is to be saved. It is checked and kept, but this release takes no snapshots yet."`
@@ -88,6 +83,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		c.Endpoint = net.JoinHostPort(host, port)
 		diags = append(diags, decodeVirtual(b, host, port, raw.API.Virtual, c)...)
 	}
+	diags = append(diags, decodeAPI(b, raw.API, c)...)
 	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
 	diags = append(diags, decodeEncryption(b, raw.Encryption, c)...)
 	diags = append(diags, decodeAudit(b, raw.Audit, c)...)

@@ -27,6 +27,7 @@ type Cluster struct {
 	VirtualAddress netip.Addr
 	// ControlPlaneForm is how the control plane's programs run: FormSystemd or FormStaticPods.
 	ControlPlaneForm string
+	API              API
 	Etcd             Etcd
 	Encryption       Encryption
 	Audit            Audit
@@ -57,6 +58,12 @@ const ControlPlaneNode = "node-role.kubernetes.io/control-plane"
 type Source struct {
 	File string
 	Line int
+}
+
+// API says how API servers answer.
+type API struct {
+	MaxRequests int // that only read, at once; zero means the API server's default
+	MaxMutating int
 }
 
 // Etcd is what the cluster block says of the store.

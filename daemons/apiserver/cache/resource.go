@@ -159,6 +159,20 @@ func (r *Resource) Revision() int64 { return r.snapshot.Load().Revision }
 // Len is the number of objects.
 func (r *Resource) Len() int { return r.snapshot.Load().tree.Len() }
 
+// sample is how many objects their average size is taken of.
+const sample = 16
+
+// Estimate says how many objects there are, and how large one is about, in bytes.
+func (r *Resource) Estimate() (count, average int) {
+	s := r.snapshot.Load()
+	seen, size := 0, 0
+	s.tree.Ascend(func(e *Entry) bool {
+		seen, size = seen+1, size+len(e.JSON)
+		return seen < sample
+	})
+	return s.tree.Len(), size / max(seen, 1)
+}
+
 // Snapshot is everything there was of a kind at a revision. It does not change.
 type Snapshot struct {
 	Revision int64 // of the last change before; the state holds until the next one

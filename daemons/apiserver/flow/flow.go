@@ -1,0 +1,333 @@
+// Package flow shares the API server's capacity out: FlowSchemas say to which priority level
+// a request belongs, and a level has seats of its own, lends those that it does not use, and
+// has requests wait in fair queues when it has none left. What a request costs, the API server
+// says: most take one seat, lists more. What they all together answer with from memory is
+// bounded, too.
+package flow
+
+import (
+	"context"
+
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/run"
+)
+
+// Config is what a controller is made of.
+type Config struct {
+	Objects api.Objects   // required: where FlowSchemas and PriorityLevelConfigurations are
+	Seats   int           // of all levels
+	Bytes   int64         // of lists that are being answered
+	Wait    time.Duration // how long a request may wait
+	Env     run.Env       // required
+}
+
+// Controller decides when requests go on.
+type Controller struct {
+	Config
+	counts *counts
+
+	schemas  atomic.Pointer[[]*Schema] // by precedence; the last one takes everything
+	revision [2]int64                  // of the objects that they were made of
+
+	mu     sync.Mutex
+	levels map[string]*level
+	order  []*level
+	// reserved is what all levels use, or may claim at any time: the sum of max(used, least).
+	reserved int
+	bytes    int64
+	waiting  int
+}
+
+// Work is what a request costs.
+type Work struct {
+	Seats int
+	Bytes int64 // of a list
+}
+
+// Ticket is a request's seats. The zero Ticket has none.
+type Ticket struct {
+	c    *Controller
+	l    *level
+	work Work
+}
+
+var (
+	schemasGR = schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}
+	levelsGR  = schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}
+)
+
+// New returns a controller with the objects that every cluster has, until Run finds others.
+func New(c Config) (*Controller, error) {
+	f := &Controller{Config: c, levels: map[string]*level{}, revision: [2]int64{-1, -1}}
+	var err error
+	if f.counts, err = newCounts(f); err != nil {
+		return nil, fmt.Errorf("register the metrics of priority and fairness: %w", err)
+	}
+	f.look()
+	return f, nil
+}
+
+// lookEvery is how often it is looked whether the objects have changed.
+const lookEvery = 250 * time.Millisecond
+
+// Run follows the objects until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			c.look()
+		}
+	}
+}
+
+// look takes in the objects if they have changed. The ones that must be there are there even
+// if somebody has removed them.
+func (c *Controller) look() {
+	revision := [2]int64{c.Objects.Revision(schemasGR), c.Objects.Revision(levelsGR)}
+	if revision == c.revision {
+		return
+	}
+	c.revision = revision
+	schemas, levels := map[string]*flowcontrolv1.FlowSchema{}, map[string]*flowcontrolv1.PriorityLevelConfiguration{}
+	for _, o := range c.Objects.List(schemasGR, "") {
+		if s, ok := o.(*flowcontrolv1.FlowSchema); ok {
+			schemas[s.Name] = s
+		}
+	}
+	for _, o := range c.Objects.List(levelsGR, "") {
+		if l, ok := o.(*flowcontrolv1.PriorityLevelConfiguration); ok {
+			levels[l.Name] = l
+		}
+	}
+	mandatory, suggested := bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas
+	if len(schemas) > 0 {
+		suggested = nil
+	}
+	for _, s := range slices.Concat(mandatory, suggested) {
+		if schemas[s.Name] == nil {
+			schemas[s.Name] = s
+		}
+	}
+	mandatoryLevels, suggestedLevels := bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations
+	if len(levels) > 0 {
+		suggestedLevels = nil
+	}
+	for _, l := range slices.Concat(mandatoryLevels, suggestedLevels) {
+		if levels[l.Name] == nil {
+			levels[l.Name] = l
+		}
+	}
+	c.take(schemas, levels)
+}
+
+func (c *Controller) take(schemas map[string]*flowcontrolv1.FlowSchema, levels map[string]*flowcontrolv1.PriorityLevelConfiguration) {
+	shares := int32(0)
+	for _, l := range levels {
+		if l.Spec.Limited != nil && l.Spec.Limited.NominalConcurrencyShares != nil {
+			shares += *l.Spec.Limited.NominalConcurrencyShares
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, o := range levels {
+		if c.levels[name] == nil {
+			c.levels[name] = &level{name: name}
+		}
+		c.levels[name].settle(o, c.Seats, shares)
+	}
+	for name, l := range c.levels {
+		if levels[name] == nil && l.used == 0 && l.waiting == 0 {
+			delete(c.levels, name)
+		} else if levels[name] == nil {
+			l.nominal, l.least = 0, 0 // those that it still has come to their end
+			c.revision[0] = -1        // and then it is looked again
+		}
+	}
+	c.order, c.reserved = nil, 0
+	for _, l := range c.levels {
+		if !l.exempt {
+			c.order = append(c.order, l)
+			c.reserved += max(l.used, l.least)
+		}
+	}
+	slices.SortFunc(c.order, func(a, b *level) int { return strings.Compare(a.name, b.name) })
+	var list []*Schema
+	for _, o := range schemas {
+		if name := o.Spec.PriorityLevelConfiguration.Name; levels[name] != nil { // otherwise it dangles
+			list = append(list, compile(o, c.levels[name]))
+		}
+	}
+	slices.SortFunc(list, func(a, b *Schema) int {
+		if a.precedence != b.precedence {
+			return int(a.precedence) - int(b.precedence)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	c.schemas.Store(&list)
+	c.dispatch()
+}
+
+// Classify finds the first schema that matches.
+func (c *Controller) Classify(u *api.User, r *api.Request) *Schema {
+	list := *c.schemas.Load()
+	for _, s := range list {
+		if s.matches(u, r) {
+			return s
+		}
+	}
+	return list[len(list)-1]
+}
+
+// Enter returns with the request's seats, at once where there are some. It returns an error
+// that says to try again later when there are none in time.
+func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.Request, work Work) (Ticket, error) {
+	l := s.level
+	c.mu.Lock()
+	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.most))
+	if l.waiting == 0 && c.fits(l, work) {
+		c.give(l, work)
+		c.mu.Unlock()
+		return Ticket{c, l, work}, nil
+	}
+	w := &waiter{work: work, granted: make(chan struct{})}
+	queued := l.enqueue(w, hash(s.Name, s.flowOf(u, r)))
+	if queued {
+		c.waiting++
+		c.dispatch() // others' waiters may be what it seemed to wait for
+	}
+	reason := "queue-full"
+	if l.queuing == nil {
+		reason = "concurrency-limit"
+	}
+	c.mu.Unlock()
+	if !queued {
+		return Ticket{}, c.refuse(s, reason)
+	}
+	return c.await(ctx, s, w)
+}
+
+func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, error) {
+	began := time.Now()
+	timer := time.NewTimer(c.Wait)
+	defer timer.Stop()
+	reason := "time-out"
+	select {
+	case <-w.granted:
+	case <-timer.C:
+	case <-ctx.Done():
+		reason = "cancelled"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.waited.WithLabelValues(s.level.name, s.Name, fmt.Sprint(w.done)).Observe(time.Since(began).Seconds())
+	if w.done {
+		return Ticket{c, s.level, w.work}, nil
+	}
+	s.level.remove(w)
+	c.waiting--
+	return Ticket{}, c.refuse(s, reason)
+}
+
+// refuse is the error for a request that does not get a seat.
+func (c *Controller) refuse(s *Schema, reason string) error {
+	c.counts.rejected.WithLabelValues(s.level.name, s.Name, reason).Inc()
+	return apierrors.NewTooManyRequests("too many requests, please try again later", 1)
+}
+
+// Leave gives the seats back.
+func (t Ticket) Leave() {
+	if t.c == nil {
+		return
+	}
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	t.c.use(t.l, -t.work.Seats)
+	t.c.bytes -= t.work.Bytes
+	if t.c.waiting > 0 {
+		t.c.dispatch()
+	}
+}
+
+// Used is how many seats are taken.
+func (c *Controller) Used() (seats int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.order {
+		seats += l.used
+	}
+	return seats
+}
+
+// fits says whether a level may use so many more seats: of its own that it never lends, or
+// of those that nobody else uses or may claim.
+func (c *Controller) fits(l *level, work Work) bool {
+	used := l.used + work.Seats
+	if work.Bytes > c.room() {
+		return false
+	}
+	return used <= l.least || used <= l.most && c.reserved-max(l.used, l.least)+max(used, l.least) <= c.Seats
+}
+
+// room is how many bytes a list may have: any number when it is the only one.
+func (c *Controller) room() int64 {
+	if c.bytes == 0 {
+		return math.MaxInt64
+	}
+	return max(c.Bytes-c.bytes, 0)
+}
+
+func (c *Controller) give(l *level, work Work) {
+	c.use(l, work.Seats)
+	c.bytes += work.Bytes
+}
+
+// use changes how many seats a level uses.
+func (c *Controller) use(l *level, by int) {
+	if !l.exempt {
+		c.reserved -= max(l.used, l.least)
+		c.reserved += max(l.used+by, l.least)
+	}
+	l.used += by
+}
+
+// dispatch lets waiters go on, of the levels that use least of what is theirs first.
+func (c *Controller) dispatch() {
+	for c.waiting > 0 {
+		var best *level
+		var first *waiter
+		for _, l := range c.order {
+			if l.waiting == 0 {
+				continue
+			}
+			w := l.next(c.room())
+			if w != nil && c.fits(l, w.work) && (best == nil || l.used*best.nominal < best.used*l.nominal) {
+				best, first = l, w
+			}
+		}
+		if best == nil {
+			return
+		}
+		best.started(first)
+		c.waiting--
+		c.give(best, first.work)
+		first.done = true
+		close(first.granted)
+	}
+}

@@ -1,0 +1,393 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/run"
+)
+
+// objects are what is stored.
+type objects struct {
+	mu       sync.Mutex
+	list     map[schema.GroupResource][]runtime.Object
+	revision int64
+}
+
+func (o *objects) Get(schema.GroupResource, string, string) (runtime.Object, bool) { return nil, false }
+
+func (o *objects) List(gr schema.GroupResource, _ string) []runtime.Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.list[gr]
+}
+
+func (o *objects) Revision(schema.GroupResource) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.revision
+}
+
+func (o *objects) set(schemas, levels []runtime.Object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list = map[schema.GroupResource][]runtime.Object{schemasGR: schemas, levelsGR: levels}
+	o.revision++
+}
+
+func controller(t testing.TB, o *objects, seats int) *Controller {
+	t.Helper()
+	c, err := New(Config{Objects: o, Seats: seats, Bytes: 1000, Wait: 10 * time.Second, Env: run.NewEnv(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func of(verb, group, name, namespace string) api.Request {
+	return api.Request{Verb: verb, Resource: true, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Namespace: namespace}
+}
+
+func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
+	c := controller(t, &objects{}, 600)
+	authenticated := func(name string, groups ...string) api.User {
+		return api.User{Name: name, Groups: append(groups, api.GroupAuthenticated)}
+	}
+	kubelet := authenticated("system:node:a", api.GroupNodes)
+	for name, k := range map[string]struct {
+		user   api.User
+		r      api.Request
+		schema string
+		level  string
+	}{
+		"an administrator":         {authenticated("admin", api.GroupMasters), of("list", "", "pods", ""), "exempt", "exempt"},
+		"a probe":                  {api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}, api.Request{Verb: "get", Path: "/readyz"}, "probes", "exempt"},
+		"a node's heartbeat":       {kubelet, of("update", "coordination.k8s.io", "leases", "kube-node-lease"), "system-node-high", "node-high"},
+		"a node's other requests":  {kubelet, of("list", "", "pods", ""), "system-nodes", "system"},
+		"a leader's lease":         {authenticated("system:kube-scheduler"), of("update", "coordination.k8s.io", "leases", "kube-system"), "system-leader-election", "leader-election"},
+		"the scheduler":            {authenticated("system:kube-scheduler"), of("create", "", "pods", "shop"), "kube-scheduler", "workload-high"},
+		"an account of the system": {authenticated("system:serviceaccount:kube-system:x", "system:serviceaccounts"), of("get", "", "pods", "shop"), "kube-system-service-accounts", "workload-high"},
+		"another account":          {authenticated("system:serviceaccount:shop:x", "system:serviceaccounts"), of("get", "", "pods", "shop"), "service-accounts", "workload-low"},
+		"a person":                 {authenticated("ann"), of("get", "", "pods", "shop"), "global-default", "global-default"},
+		"nobody":                   {api.User{Name: "none"}, of("get", "", "pods", "shop"), "catch-all", "catch-all"},
+	} {
+		if s := c.Classify(&k.user, &k.r); s.Name != k.schema || s.level.name != k.level {
+			t.Errorf("%s: schema %s of level %s, want %s of %s", name, s.Name, s.level.name, k.schema, k.level)
+		}
+	}
+}
+
+// custom has levels, each with a schema of users that are named as the level.
+func custom(levels ...*flowcontrolv1.PriorityLevelConfiguration) *objects {
+	o := &objects{}
+	var schemas, list []runtime.Object
+	for i, l := range levels {
+		list = append(list, l)
+		schemas = append(schemas, &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: "s"},
+			Spec: flowcontrolv1.FlowSchemaSpec{
+				MatchingPrecedence: int32(100 + i), PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: l.Name},
+				DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByNamespaceType},
+				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+					Subjects:      []flowcontrolv1.Subject{{Kind: "User", User: &flowcontrolv1.UserSubject{Name: l.Name}}},
+					ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, ClusterScope: true, Namespaces: []string{"*"}}},
+				}},
+			},
+		})
+	}
+	o.set(schemas, list)
+	return o
+}
+
+func limited(name string, shares, lendable int32, borrowing *int32, queuing *flowcontrolv1.QueuingConfiguration) *flowcontrolv1.PriorityLevelConfiguration {
+	l := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "l"}}
+	l.Spec.Type = flowcontrolv1.PriorityLevelEnablementLimited
+	l.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &shares, LendablePercent: &lendable, BorrowingLimitPercent: borrowing}
+	l.Spec.Limited.LimitResponse.Type = flowcontrolv1.LimitResponseTypeReject
+	if queuing != nil {
+		l.Spec.Limited.LimitResponse = flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue, Queuing: queuing}
+	}
+	return l
+}
+
+// enter asks as a user in a namespace.
+func enter(ctx context.Context, c *Controller, user, namespace string, work Work) (Ticket, error) {
+	u, r := api.User{Name: user}, of("get", "", "pods", namespace)
+	return c.Enter(ctx, c.Classify(&u, &r), &u, &r, work)
+}
+
+func must(t *testing.T, c *Controller, user string, n int) (tickets []Ticket) {
+	t.Helper()
+	for range n {
+		ticket, err := enter(t.Context(), c, user, "", Work{Seats: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tickets = append(tickets, ticket)
+	}
+	return tickets
+}
+
+func refused(t *testing.T, c *Controller, user string) {
+	t.Helper()
+	if _, err := enter(t.Context(), c, user, "", Work{Seats: 1}); !apierrors.IsTooManyRequests(err) {
+		t.Fatalf("%s gets a further seat: %v", user, err)
+	}
+}
+
+// Seats: 100 for 45 + 45 + catch-all's 5 shares: 48, 48 and 6.
+func TestALevelBorrowsWhatOthersLendAndKeepsWhatItDoesNotLend(t *testing.T) {
+	c := controller(t, custom(limited("a", 45, 50, nil, nil), limited("b", 45, 0, nil, nil)), 100)
+	borrowed := must(t, c, "b", 70) // its 48, and of a's 48 those 24 that it lends, less what rounding took
+	refused(t, c, "b")
+	own := must(t, c, "a", 24) // never lent
+	refused(t, c, "a")
+	for _, ticket := range borrowed[:10] {
+		ticket.Leave()
+	}
+	must(t, c, "a", 10)
+	refused(t, c, "a")
+	for _, ticket := range own {
+		ticket.Leave()
+	}
+	must(t, c, "a", 24)
+	refused(t, c, "a")
+}
+
+func TestABoundOnBorrowingHolds(t *testing.T) {
+	ten := int32(25)
+	c := controller(t, custom(limited("a", 45, 100, nil, nil), limited("b", 45, 0, &ten, nil)), 100)
+	must(t, c, "b", 60) // 48 and a quarter more
+	refused(t, c, "b")
+}
+
+func TestWideRequestsTakeMoreSeatsAndNeverMoreThanThereAre(t *testing.T) {
+	none := int32(0)
+	c := controller(t, custom(limited("a", 5, 0, &none, nil)), 20) // of 20, with catch-all's 5 shares: 10
+	wide, err := enter(t.Context(), c, "a", "", Work{Seats: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, c, "a", 2)
+	refused(t, c, "a")
+	wide.Leave()
+	must(t, c, "a", 8)
+	if _, err := enter(t.Context(), controller(t, custom(limited("a", 5, 0, &none, nil)), 20), "a", "", Work{Seats: 1000}); err != nil {
+		t.Errorf("a request that wants more seats than there are never goes on: %v", err)
+	}
+}
+
+func queues(n, hand, length int32) *flowcontrolv1.QueuingConfiguration {
+	return &flowcontrolv1.QueuingConfiguration{Queues: n, HandSize: hand, QueueLengthLimit: length}
+}
+
+// waitFor waits until so many requests wait.
+func waitFor(t *testing.T, c *Controller, n int) {
+	t.Helper()
+	for began := time.Now(); ; {
+		c.mu.Lock()
+		have := c.waiting
+		c.mu.Unlock()
+		if have == n {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%d requests wait, want %d", have, n)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func TestAFlowThatFillsItsQueuesLeavesOthersTheirTurn(t *testing.T) {
+	none := int32(0)
+	c := controller(t, custom(limited("a", 1, 0, &none, queues(64, 4, 1000))), 6) // one seat
+	first := must(t, c, "a", 1)
+	var mu sync.Mutex
+	var order []string
+	var wg sync.WaitGroup
+	ask := func(namespace string) {
+		wg.Go(func() {
+			ticket, err := enter(t.Context(), c, "a", namespace, Work{Seats: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, namespace)
+			mu.Unlock()
+			ticket.Leave()
+		})
+	}
+	for range 400 {
+		ask("elephant")
+	}
+	waitFor(t, c, 400)
+	for range 4 {
+		ask("mouse")
+	}
+	waitFor(t, c, 404)
+	first[0].Leave()
+	wg.Wait()
+	if last := slices.Index(slices.Collect(func(yield func(string) bool) {
+		for i := len(order) - 1; i >= 0 && yield(order[i]); i-- {
+		}
+	}), "mouse"); last < 300 {
+		t.Errorf("a flow with 4 requests waits for %d of the 400 of another", 400-last)
+	}
+}
+
+func TestAFullQueueAndALongWaitAreRefused(t *testing.T) {
+	none := int32(0)
+	c := controller(t, custom(limited("a", 1, 0, &none, queues(1, 1, 2))), 6)
+	held := must(t, c, "a", 1)
+	c.Wait = 20 * time.Millisecond
+	var wg sync.WaitGroup
+	var late atomic.Int32
+	for range 2 {
+		wg.Go(func() {
+			if _, err := enter(t.Context(), c, "a", "", Work{Seats: 1}); apierrors.IsTooManyRequests(err) {
+				late.Add(1)
+			}
+		})
+	}
+	waitFor(t, c, 2)
+	refused(t, c, "a")
+	wg.Wait()
+	if late.Load() != 2 {
+		t.Errorf("%d of 2 that waited too long were refused", late.Load())
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := enter(gone, c, "a", "", Work{Seats: 1}); err == nil {
+		t.Error("a request whose client has gone got a seat")
+	}
+	held[0].Leave()
+	must(t, c, "a", 1)
+}
+
+func TestListsWaitForMemoryAndOthersPassThem(t *testing.T) {
+	c := controller(t, custom(limited("a", 50, 0, nil, queues(4, 1, 10))), 100)
+	big, err := enter(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000}) // more than there is: alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticket, err := enter(t.Context(), c, "a", "y", Work{Seats: 1, Bytes: 600})
+		if err != nil {
+			t.Error(err)
+		}
+		ticket.Leave()
+	})
+	waitFor(t, c, 1)
+	for i := range 8 { // also those of its own queue's flows that are others'
+		if ticket, err := enter(t.Context(), c, "a", fmt.Sprint(i), Work{Seats: 1}); err != nil {
+			t.Error(err)
+		} else {
+			defer ticket.Leave()
+		}
+		if i == 0 {
+			big.Leave()
+		}
+	}
+	wg.Wait()
+}
+
+func TestNewObjectsAreTakenInWhileRequestsRun(t *testing.T) {
+	none := int32(0)
+	o := custom(limited("a", 5, 0, &none, queues(1, 1, 10)))
+	c := controller(t, o, 20)
+	held := must(t, c, "a", 10)
+	var wg sync.WaitGroup
+	wg.Go(func() { must(t, c, "a", 1) })
+	waitFor(t, c, 1)
+	more := custom(limited("a", 15, 0, &none, queues(1, 1, 10)))
+	o.set(more.list[schemasGR], more.list[levelsGR])
+	c.look()
+	wg.Wait() // 15 seats now
+	o.set(nil, nil)
+	c.look()
+	u, r := api.User{Name: "a", Groups: []string{api.GroupAuthenticated}}, of("get", "", "pods", "")
+	if s := c.Classify(&u, &r); s.Name != "global-default" {
+		t.Errorf("without objects %s holds", s.Name)
+	}
+	for _, ticket := range held {
+		ticket.Leave()
+	}
+}
+
+// However requests come and go, no more seats are taken than there are, and none is lost.
+func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
+	c := controller(t, custom(limited("a", 20, 50, nil, queues(8, 2, 1000)), limited("b", 10, 20, nil, queues(8, 2, 1000))), 20)
+	var wg sync.WaitGroup
+	var used, most atomic.Int64
+	for i := range 16 {
+		wg.Go(func() {
+			for n := range 300 {
+				ticket, err := enter(t.Context(), c, []string{"a", "b"}[i%2], fmt.Sprint(n%7), Work{Seats: 1 + n%3})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				now := used.Add(int64(ticket.work.Seats))
+				most.Store(max(most.Load(), now))
+				used.Add(-int64(ticket.work.Seats))
+				ticket.Leave()
+			}
+		})
+	}
+	wg.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	least := 0
+	for _, l := range c.order {
+		if l.used != 0 || l.waiting != 0 {
+			t.Errorf("level %s ends with %d seats taken and %d waiting", l.name, l.used, l.waiting)
+		}
+		least += l.least
+	}
+	if c.reserved != least || c.waiting != 0 || most.Load() > 20+int64(len(c.order)) {
+		t.Errorf("%d seats of 20 were taken; %d reserved, want %d; %d waiting", most.Load(), c.reserved, least, c.waiting)
+	}
+}
+
+func TestAHandHasDifferentQueues(t *testing.T) {
+	for flow := range uint64(1000) {
+		hand := deal(flow*0x9E3779B97F4A7C15, 64, 8)
+		slices.Sort(hand)
+		if len(slices.Compact(hand)) != 8 || hand[0] < 0 || hand[7] > 63 {
+			t.Fatalf("flow %d got %v", flow, hand)
+		}
+	}
+}
+
+// The way of a request that need not wait.
+func BenchmarkUncontended(b *testing.B) {
+	c := controller(b, &objects{}, 600)
+	u := api.User{Name: "ann", Groups: []string{"devs", "system:authenticated"}}
+	r := of("get", "", "pods", "shop")
+	header := map[string][]string{}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := c.Classify(&u, &r)
+		s.SetHeaders(header)
+		ticket, err := c.Enter(b.Context(), s, &u, &r, Work{Seats: 1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticket.Leave()
+	}
+}

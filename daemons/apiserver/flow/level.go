@@ -1,0 +1,162 @@
+package flow
+
+import (
+	"hash/maphash"
+	"math"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+)
+
+// level is a priority level: its seats, and who waits for one. Everything in it is
+// guarded by the controller's mu, but for what never changes.
+type level struct {
+	name   string
+	uid    string
+	exempt bool
+
+	nominal int // seats that are the level's own
+	least   int // of these, those that are never lent
+	most    int // seats with what it may borrow
+	used    int
+
+	queuing *flowcontrolv1.QueuingConfiguration // nil: nobody waits
+	queues  []queue                             // made when first needed
+	waiting int
+	clock   float64 // virtual time: what has been started
+}
+
+// queue is who waits, in order, of the flows that were dealt this queue.
+type queue struct {
+	waiters []*waiter
+	seats   int     // that its waiters want
+	start   float64 // virtual time at which its next waiter's turn is
+}
+
+// waiter is a request that waits.
+type waiter struct {
+	work    Work
+	queue   *queue
+	granted chan struct{} // closed when it may go on
+	done    bool          // granted
+}
+
+// settle takes in a configuration. shares is the sum of all levels' shares.
+func (l *level) settle(o *flowcontrolv1.PriorityLevelConfiguration, seats int, shares int32) {
+	l.uid, l.exempt = string(o.UID), o.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
+	l.nominal, l.least, l.most, l.queuing = 0, 0, math.MaxInt, nil
+	limited := o.Spec.Limited
+	if l.exempt || limited == nil {
+		return
+	}
+	own := int32(30)
+	if limited.NominalConcurrencyShares != nil {
+		own = *limited.NominalConcurrencyShares
+	}
+	l.nominal = int(math.Ceil(float64(seats) * float64(own) / float64(max(shares, 1))))
+	l.least = l.nominal
+	if p := limited.LendablePercent; p != nil {
+		l.least = l.nominal - int(math.Round(float64(l.nominal)*float64(*p)/100))
+	}
+	if p := limited.BorrowingLimitPercent; p != nil {
+		l.most = l.nominal + int(math.Round(float64(l.nominal)*float64(*p)/100))
+	}
+	if limited.LimitResponse.Type == flowcontrolv1.LimitResponseTypeQueue && limited.LimitResponse.Queuing != nil {
+		l.queuing = limited.LimitResponse.Queuing
+		if len(l.queues) != int(l.queuing.Queues) && l.waiting == 0 {
+			l.queues = nil
+		}
+	}
+}
+
+// enqueue has w wait in the shortest of the queues that its flow was dealt, false when
+// they are full.
+func (l *level) enqueue(w *waiter, flow uint64) bool {
+	if l.queuing == nil {
+		return false
+	}
+	if l.queues == nil {
+		l.queues = make([]queue, l.queuing.Queues)
+	}
+	var best *queue
+	for _, i := range deal(flow, len(l.queues), int(l.queuing.HandSize)) {
+		if q := &l.queues[i]; best == nil || q.seats < best.seats || q.seats == best.seats && q.start < best.start {
+			best = q
+		}
+	}
+	if len(best.waiters) >= int(l.queuing.QueueLengthLimit) {
+		return false
+	}
+	if len(best.waiters) == 0 {
+		best.start = max(best.start, l.clock) // an idle flow saves up nothing
+	}
+	w.queue = best
+	best.waiters = append(best.waiters, w)
+	best.seats += w.work.Seats
+	l.waiting++
+	return true
+}
+
+// next is the waiter whose turn it is: of the queue that has been given least. Lists for
+// which there is no memory let others pass.
+func (l *level) next(bytes int64) *waiter {
+	var best *queue
+	for i := range l.queues {
+		if q := &l.queues[i]; len(q.waiters) > 0 && q.waiters[0].work.Bytes <= bytes && (best == nil || q.start < best.start) {
+			best = q
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best.waiters[0]
+}
+
+// started takes the first waiter of its queue out, since it has its seats.
+func (l *level) started(w *waiter) {
+	l.clock = max(l.clock, w.queue.start)
+	w.queue.start += float64(w.work.Seats)
+	l.remove(w)
+}
+
+func (l *level) remove(w *waiter) {
+	q := w.queue
+	for i := range q.waiters {
+		if q.waiters[i] == w {
+			q.waiters = append(q.waiters[:i:i], q.waiters[i+1:]...)
+			q.seats -= w.work.Seats
+			l.waiting--
+			return
+		}
+	}
+}
+
+var seed = maphash.MakeSeed()
+
+func hash(schema, flow string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.WriteString(schema) // never fails
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(flow)
+	return h.Sum64()
+}
+
+// deal gives a flow some of n queues, by its hash: two flows rarely have the same ones, so a
+// flow that fills its queues leaves others some of theirs.
+func deal(flow uint64, n, hand int) []int {
+	hand = min(hand, n)
+	cards := make([]int, 0, hand)
+	for i := range hand {
+		card := int(flow % uint64(n-i))
+		flow = flow / uint64(n-i)
+		// The card is one of those that are left.
+		at := 0
+		for ; at < len(cards) && card >= cards[at]; at++ {
+			card++
+		}
+		cards = append(cards, 0)
+		copy(cards[at+1:], cards[at:])
+		cards[at] = card
+	}
+	return cards
+}

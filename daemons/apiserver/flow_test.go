@@ -1,0 +1,112 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/store/memory"
+)
+
+// asked sends a request and returns the answer's status and header.
+func asked(t *testing.T, cfg *rest.Config, path string) (int, http.Header) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Get(cfg.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	return r.StatusCode, r.Header
+}
+
+// S12: a request that gets no seat is told to come again later, and by which objects that was decided.
+func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s)
+	ctx := context.Background()
+	admin, ann := c.as(certs.Admin()), c.as(certs.Request{CommonName: "ann"})
+	flows := kubernetes.NewForConfigOrDie(admin).FlowcontrolV1()
+	for resource, want := range map[string]int{"flowschemas": 11, "prioritylevelconfigurations": 8} {
+		wait(t, func() error {
+			_, header := asked(t, admin, "/apis/flowcontrol.apiserver.k8s.io/v1/"+resource)
+			if header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" || header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" {
+				return fmt.Errorf("the answer says nothing of its classification: %v", header)
+			}
+			return nil
+		})
+		n := 0
+		if resource == "flowschemas" {
+			list, err := flows.FlowSchemas().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = len(list.Items)
+		} else {
+			list, err := flows.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = len(list.Items)
+		}
+		if n < want {
+			t.Errorf("a new cluster has %d %s, want %d", n, resource, want)
+		}
+	}
+	none := int32(0)
+	level, err := flows.PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "never"},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+			NominalConcurrencyShares: &none, BorrowingLimitPercent: &none, LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := flows.FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: "ann"},
+		Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 50, PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "never"},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects:         []flowcontrolv1.Subject{{Kind: "User", User: &flowcontrolv1.UserSubject{Name: "ann"}}},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}},
+			}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, func() error {
+		code, header := asked(t, ann, "/api")
+		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) || header.Get("X-Kubernetes-PF-PriorityLevel-UID") != string(level.UID) {
+			return fmt.Errorf("%d %v", code, header)
+		}
+		return nil
+	})
+	if code, _ := asked(t, admin, "/api"); code != http.StatusOK {
+		t.Errorf("others get %d", code)
+	}
+	if err := flows.FlowSchemas().Delete(ctx, "ann", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, func() error {
+		if code, _ := asked(t, ann, "/api"); code != http.StatusOK {
+			return fmt.Errorf("%d", code)
+		}
+		return nil
+	})
+	_, err = flows.FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 1}}, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "only the schema named 'exempt'") || !strings.Contains(err.Error(), "must reference a priority level") {
+		t.Errorf("a schema that cannot be meant: %v", err)
+	}
+}
