@@ -20,7 +20,7 @@ func All() []*Kind {
 		jobs(), cronJobs(), horizontalPodAutoscalers(),
 
 		// who may do what
-		roles(), roleBindings(), clusterRoles(), clusterRoleBindings(), certificateSigningRequests(),
+		roles(), roleBindings(), clusterRoles(), clusterRoleBindings(), certificateSigningRequests(), clusterTrustBundles(), podCertificateRequests(),
 		tokenReviews(), selfSubjectReviews(), subjectAccessReviews(), localSubjectAccessReviews(),
 		selfSubjectAccessReviews(), selfSubjectRulesReviews(),
 
@@ -30,8 +30,11 @@ func All() []*Kind {
 		// storage
 		storageClasses(), volumeAttributesClasses(), csiDrivers(), csiNodes(), volumeAttachments(), csiStorageCapacities(),
 
+		// devices
+		deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices(), deviceTaintRules(),
+
 		// the rest
-		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), customResourceDefinitions(),
+		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), storageVersionMigrations(), customResourceDefinitions(),
 		flowSchemas(), priorityLevelConfigurations(),
 		mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
 	}

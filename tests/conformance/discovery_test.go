@@ -12,14 +12,6 @@ import (
 
 // elsewhere are stable kinds that are not served yet. One that is must leave this list.
 var elsewhere = map[string]bool{
-	"certificates.k8s.io/v1/ClusterTrustBundle":                        true,
-	"certificates.k8s.io/v1/PodCertificateRequest":                     true,
-	"resource.k8s.io/v1/DeviceClass":                                   true,
-	"resource.k8s.io/v1/ResourceClaim":                                 true,
-	"resource.k8s.io/v1/ResourceClaimTemplate":                         true,
-	"resource.k8s.io/v1/ResourceSlice":                                 true,
-	"resource.k8s.io/v1/DeviceTaintRule":                               true,
-	"storagemigration.k8s.io/v1/StorageVersionMigration":               true,
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy":        true,
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": true,
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":          true,

@@ -1,0 +1,104 @@
+package kinds
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxTrustBundle is how much PEM a bundle may be.
+const maxTrustBundle = 1 << 20
+
+func clusterTrustBundles() *Kind {
+	return &Kind{
+		GVK:      certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
+		Resource: "clustertrustbundles", Singular: "clustertrustbundle",
+		New: made[certificatesv1.ClusterTrustBundle](), NewList: made[certificatesv1.ClusterTrustBundleList](),
+		// A signer's bundles are named after it, with colons for slashes.
+		NameErrors: func(name string, prefix bool) []string {
+			signer, rest, found := cutLast(name, ":")
+			if !found {
+				return dns1123SubdomainName(name, prefix)
+			}
+			var errs []string
+			for part := range strings.SplitSeq(signer, ":") {
+				errs = append(errs, dns1123SubdomainName(part, false)...)
+			}
+			return append(errs, dns1123SubdomainName(rest, prefix)...)
+		},
+		Validate: checks(validateTrustBundle),
+		ValidateUpdate: compares(func(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
+			return append(validateTrustBundle(b), immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+		}),
+		Fields: selectable(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
+			return fields.Set{"spec.signerName": b.Spec.SignerName}
+		}),
+		Columns: columns("SignerName", "Age"),
+		Row: row(func(b *certificatesv1.ClusterTrustBundle) []any {
+			return []any{orNone(b.Spec.SignerName), age(b.CreationTimestamp)}
+		}),
+	}
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func validateTrustBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	path, name := field.NewPath("metadata", "name"), b.Name
+	var errs field.ErrorList
+	if signer := b.Spec.SignerName; signer == "" {
+		if strings.Contains(name, ":") {
+			errs = append(errs, field.Invalid(path, name, "ClusterTrustBundle without signer name must not have \":\" in its name"))
+		}
+	} else {
+		errs = append(errs, signerName(signer, field.NewPath("spec", "signerName"))...)
+		if want := strings.ReplaceAll(signer, "/", ":") + ":"; !strings.HasPrefix(name, want) {
+			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, want)))
+		}
+	}
+	return append(errs, trustAnchors(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
+}
+
+// trustAnchors demands certificates of authorities in PEM, each once.
+func trustAnchors(text string, path *field.Path) field.ErrorList {
+	const omitted = "<value omitted>"
+	if len(text) > maxTrustBundle {
+		return field.ErrorList{field.TooLong(path, "", maxTrustBundle)}
+	}
+	var errs field.ErrorList
+	seen, n := map[string]int{}, 0
+	for rest := []byte(text); ; n++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		switch cert, err := x509.ParseCertificate(block.Bytes); {
+		case block.Type != "CERTIFICATE":
+			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d has bad block type: %v", n, block.Type)))
+		case len(block.Headers) > 0:
+			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d has PEM block headers", n)))
+		case err != nil:
+			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d does not parse as X.509", n)))
+		case !cert.IsCA:
+			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d does not have the CA bit set", n)))
+		default:
+			if first, twice := seen[string(block.Bytes)]; twice {
+				errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d is a duplicate of entry %d", n, first)))
+			}
+			seen[string(block.Bytes)] = n
+		}
+	}
+	if n == 0 {
+		errs = append(errs, field.Invalid(path, omitted, "at least one trust anchor must be provided"))
+	}
+	return errs
+}

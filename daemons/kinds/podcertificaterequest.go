@@ -1,0 +1,192 @@
+package kinds
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// How long certificates of pods may be asked for, in seconds.
+const (
+	shortestPodCertificate = 3600
+	longestPodCertificate  = 91 * 86400
+	usualPodCertificate    = 86400
+)
+
+func podCertificateRequests() *Kind {
+	return &Kind{
+		GVK:      certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
+		Resource: "podcertificaterequests", Singular: "podcertificaterequest", Namespaced: true,
+		New: made[certificatesv1.PodCertificateRequest](), NewList: made[certificatesv1.PodCertificateRequestList](),
+		Default: does(func(r *certificatesv1.PodCertificateRequest) {
+			setDefault(&r.Spec.MaxExpirationSeconds, usualPodCertificate)
+		}),
+		PrepareCreate: does(func(r *certificatesv1.PodCertificateRequest) {
+			r.Status = certificatesv1.PodCertificateRequestStatus{}
+		}),
+		PrepareUpdate: updates(func(r, old *certificatesv1.PodCertificateRequest) { r.Status = old.Status }),
+		Validate:      checks(validatePodCertificateRequest),
+		ValidateUpdate: compares(func(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
+			return immutable(r.Spec, old.Spec, field.NewPath("spec"))
+		}),
+		Fields: selectable(func(r *certificatesv1.PodCertificateRequest) fields.Set {
+			return fields.Set{"spec.signerName": r.Spec.SignerName, "spec.podName": r.Spec.PodName, "spec.nodeName": string(r.Spec.NodeName)}
+		}),
+		IndexedFields: []string{"spec.nodeName"},
+		Columns:       columns("Pod", "Node", "SignerName", "State", "Age"),
+		Row: row(func(r *certificatesv1.PodCertificateRequest) []any {
+			state := "Pending"
+			for _, c := range r.Status.Conditions {
+				if slices.Contains(podCertificateEnds, c.Type) {
+					state = c.Type
+				}
+			}
+			return []any{r.Spec.PodName, string(r.Spec.NodeName), r.Spec.SignerName, state, age(r.CreationTimestamp)}
+		}),
+		Status: &Status{
+			Copy:     updates(func(to, from *certificatesv1.PodCertificateRequest) { to.Status = *from.Status.DeepCopy() }),
+			Validate: compares(validatePodCertificateStatus),
+		},
+	}
+}
+
+// podCertificateEnds are the conditions of which a request has one at most, for good.
+var podCertificateEnds = []string{
+	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed, certificatesv1.PodCertificateRequestConditionTypeIssued,
+}
+
+// signerName demands a domain and a path, as example.com/signer.
+func signerName(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	domain, rest, ok := strings.Cut(name, "/")
+	if !ok || rest == "" {
+		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	errs := dns1123Subdomain(domain, path)
+	for part := range strings.SplitSeq(rest, "/") {
+		errs = append(errs, dns1123Subdomain(part, path)...)
+	}
+	return errs
+}
+
+func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {
+	path, s := field.NewPath("spec"), &r.Spec
+	errs := signerName(s.SignerName, path.Child("signerName"))
+	for _, f := range []struct{ name, text string }{{"podName", s.PodName}, {"serviceAccountName", s.ServiceAccountName}, {"nodeName", string(s.NodeName)}} {
+		errs = append(errs, dns1123Subdomain(f.text, path.Child(f.name))...)
+	}
+	for _, f := range []struct{ name, text string }{{"podUID", string(s.PodUID)}, {"serviceAccountUID", string(s.ServiceAccountUID)}, {"nodeUID", string(s.NodeUID)}} {
+		switch {
+		case f.text == "":
+			errs = append(errs, field.Invalid(path.Child(f.name), f.text, "must not be empty"))
+		case len(f.text) > 128:
+			errs = append(errs, field.TooLong(path.Child(f.name), f.text, 128))
+		}
+	}
+	longest := int32(longestPodCertificate)
+	if strings.HasPrefix(s.SignerName, "kubernetes.io/") {
+		longest = usualPodCertificate
+	}
+	switch seconds := s.MaxExpirationSeconds; {
+	case seconds == nil:
+		errs = append(errs, field.Required(path.Child("maxExpirationSeconds"), "must be set"))
+	case *seconds < shortestPodCertificate || *seconds > longest:
+		errs = append(errs, field.Invalid(path.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf("must be in the range [%d, %d]", shortestPodCertificate, longest)))
+	}
+	if request, err := x509.ParseCertificateRequest(s.StubPKCS10Request); err != nil {
+		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be a valid PKCS#10 request: "+err.Error()))
+	} else if err := request.CheckSignature(); err != nil {
+		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be signed by the key that it carries: "+err.Error()))
+	}
+	for key := range s.UnverifiedUserAnnotations {
+		at := path.Child("unverifiedUserAnnotations").Key(key)
+		if !strings.Contains(key, "/") {
+			errs = append(errs, field.Invalid(at, key, "must be domain-prefixed"))
+		}
+		errs = append(errs, invalid(at, key, validation.IsQualifiedName(strings.ToLower(key)))...)
+	}
+	return errs
+}
+
+func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
+	path, is, was := field.NewPath("status"), &r.Status, &old.Status
+	errs := metavalidation.ValidateConditions(is.Conditions, path.Child("conditions"))
+	end := ""
+	for i, c := range is.Conditions {
+		at := path.Child("conditions").Index(i)
+		switch {
+		case !slices.Contains(podCertificateEnds, c.Type):
+			continue
+		case end != "":
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\""))
+		}
+		end = c.Type
+		if c.Status != metav1.ConditionTrue {
+			errs = append(errs, notSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
+		}
+	}
+	for _, c := range was.Conditions {
+		if slices.Contains(podCertificateEnds, c.Type) && end != c.Type {
+			errs = append(errs, field.Invalid(path.Child("conditions"), end, "a request that was "+strings.ToLower(c.Type)+" stays so"))
+		}
+	}
+	for _, f := range []struct {
+		name    string
+		is, was any
+		set     bool
+	}{
+		{"certificateChain", is.CertificateChain, was.CertificateChain, was.CertificateChain != ""}, {"notBefore", is.NotBefore, was.NotBefore, was.NotBefore != nil},
+		{"beginRefreshAt", is.BeginRefreshAt, was.BeginRefreshAt, was.BeginRefreshAt != nil}, {"notAfter", is.NotAfter, was.NotAfter, was.NotAfter != nil},
+	} {
+		if f.set {
+			errs = append(errs, immutable(f.is, f.was, path.Child(f.name))...)
+		}
+	}
+	if end != certificatesv1.PodCertificateRequestConditionTypeIssued {
+		if is.CertificateChain != "" {
+			errs = append(errs, field.Invalid(path.Child("certificateChain"), "<value omitted>", "must be empty unless the request is issued"))
+		}
+		return errs
+	}
+	return append(errs, issuedChain(is, path)...)
+}
+
+// issuedChain demands certificates in PEM, the first of which is valid when the status says.
+func issuedChain(s *certificatesv1.PodCertificateRequestStatus, path *field.Path) field.ErrorList {
+	at := path.Child("certificateChain")
+	block, rest := pem.Decode([]byte(s.CertificateChain))
+	if block == nil || block.Type != "CERTIFICATE" {
+		return field.ErrorList{field.Invalid(at, "<value omitted>", "must begin with a certificate in PEM")}
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, "<value omitted>", "the first certificate does not parse as X.509: "+err.Error())}
+	}
+	var errs field.ErrorList
+	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
+			errs = append(errs, field.Invalid(at, "<value omitted>", "must be certificates in PEM"))
+		}
+	}
+	if s.NotBefore == nil || !s.NotBefore.Time.Equal(leaf.NotBefore) {
+		errs = append(errs, field.Invalid(path.Child("notBefore"), s.NotBefore, "must be set to the NotBefore time of the leaf certificate"))
+	}
+	if s.NotAfter == nil || !s.NotAfter.Time.Equal(leaf.NotAfter) {
+		errs = append(errs, field.Invalid(path.Child("notAfter"), s.NotAfter, "must be set to the NotAfter time of the leaf certificate"))
+	}
+	if refresh := s.BeginRefreshAt; refresh == nil || refresh.Time.Before(leaf.NotBefore) || refresh.Time.After(leaf.NotAfter) {
+		errs = append(errs, field.Invalid(path.Child("beginRefreshAt"), refresh, "must be set, between notBefore and notAfter"))
+	}
+	return errs
+}

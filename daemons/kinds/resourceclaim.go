@@ -1,0 +1,105 @@
+package kinds
+
+import (
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func resourceClaims() *Kind {
+	return &Kind{
+		GVK:      resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"),
+		Resource: "resourceclaims", Singular: "resourceclaim", Namespaced: true,
+		New: made[resourcev1.ResourceClaim](), NewList: made[resourcev1.ResourceClaimList](),
+		Default: does(func(c *resourcev1.ResourceClaim) {
+			defaultDeviceClaim(&c.Spec.Devices)
+			if c.Status.Allocation != nil {
+				for i := range c.Status.Allocation.Devices.Results {
+					defaultTolerations(c.Status.Allocation.Devices.Results[i].Tolerations)
+				}
+			}
+		}),
+		PrepareCreate: does(func(c *resourcev1.ResourceClaim) { c.Status = resourcev1.ResourceClaimStatus{} }),
+		PrepareUpdate: updates(func(c, old *resourcev1.ResourceClaim) { c.Status = old.Status }),
+		Validate: checks(func(c *resourcev1.ResourceClaim) field.ErrorList {
+			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
+		}),
+		ValidateUpdate: compares(func(c, old *resourcev1.ResourceClaim) field.ErrorList {
+			return immutable(c.Spec, old.Spec, field.NewPath("spec"))
+		}),
+		Columns: columns("State", "Age"),
+		Row:     row(func(c *resourcev1.ResourceClaim) []any { return []any{claimState(c), age(c.CreationTimestamp)} }),
+		Status: &Status{
+			Copy:     updates(func(to, from *resourcev1.ResourceClaim) { to.Status = *from.Status.DeepCopy() }),
+			Validate: compares(validateClaimStatus),
+		},
+	}
+}
+
+// claimState says how far a claim is: several words, where several things hold.
+func claimState(c *resourcev1.ResourceClaim) string {
+	var words []string
+	if c.DeletionTimestamp != nil {
+		words = append(words, "deleted")
+	}
+	if c.Status.Allocation == nil {
+		if c.DeletionTimestamp == nil {
+			words = append(words, "pending")
+		}
+	} else {
+		words = append(words, "allocated")
+		if len(c.Status.ReservedFor) > 0 {
+			words = append(words, "reserved")
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+func resourceClaimTemplates() *Kind {
+	return &Kind{
+		GVK:      resourcev1.SchemeGroupVersion.WithKind("ResourceClaimTemplate"),
+		Resource: "resourceclaimtemplates", Singular: "resourceclaimtemplate", Namespaced: true,
+		New: made[resourcev1.ResourceClaimTemplate](), NewList: made[resourcev1.ResourceClaimTemplateList](),
+		Default: does(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
+		Validate: checks(func(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			path, m := field.NewPath("spec", "metadata"), &t.Spec.ObjectMeta
+			errs := metavalidation.ValidateLabels(m.Labels, path.Child("labels"))
+			errs = append(errs, apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations"))...)
+			return append(errs, validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))...)
+		}),
+		ValidateUpdate: compares(func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return immutable(t.Spec, old.Spec, field.NewPath("spec"))
+		}),
+		Columns: columns("Age"),
+		Row:     row(func(t *resourcev1.ResourceClaimTemplate) []any { return []any{age(t.CreationTimestamp)} }),
+	}
+}
+
+func defaultDeviceClaim(c *resourcev1.DeviceClaim) {
+	mode := func(m *resourcev1.DeviceAllocationMode, count *int64) {
+		setEmpty(m, resourcev1.DeviceAllocationModeExactCount)
+		if *m == resourcev1.DeviceAllocationModeExactCount {
+			setEmpty(count, 1)
+		}
+	}
+	for i := range c.Requests {
+		if r := c.Requests[i].Exactly; r != nil {
+			mode(&r.AllocationMode, &r.Count)
+			defaultTolerations(r.Tolerations)
+		}
+		for j := range c.Requests[i].FirstAvailable {
+			r := &c.Requests[i].FirstAvailable[j]
+			mode(&r.AllocationMode, &r.Count)
+			defaultTolerations(r.Tolerations)
+		}
+	}
+}
+
+func defaultTolerations(list []resourcev1.DeviceToleration) {
+	for i := range list {
+		setEmpty(&list[i].Operator, resourcev1.DeviceTolerationOpEqual)
+	}
+}

@@ -1,0 +1,130 @@
+package kinds
+
+import (
+	"fmt"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func resourceSlices() *Kind {
+	return &Kind{
+		GVK:      resourcev1.SchemeGroupVersion.WithKind("ResourceSlice"),
+		Resource: "resourceslices", Singular: "resourceslice", HasGeneration: true,
+		New: made[resourcev1.ResourceSlice](), NewList: made[resourcev1.ResourceSliceList](),
+		Default: does(func(s *resourcev1.ResourceSlice) {
+			for i := range s.Spec.Devices {
+				for j := range s.Spec.Devices[i].Taints {
+					stampTaint(&s.Spec.Devices[i].Taints[j])
+				}
+			}
+		}),
+		Validate: checks(validateResourceSlice),
+		ValidateUpdate: compares(func(s, old *resourcev1.ResourceSlice) field.ErrorList {
+			path := field.NewPath("spec")
+			errs := append(validateResourceSlice(s), immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))...)
+			errs = append(errs, immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
+			return append(errs, immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+		}),
+		Fields: selectable(func(s *resourcev1.ResourceSlice) fields.Set {
+			return fields.Set{
+				resourcev1.ResourceSliceSelectorNodeName: value(s.Spec.NodeName), resourcev1.ResourceSliceSelectorDriver: s.Spec.Driver,
+				resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
+			}
+		}),
+		IndexedFields: []string{resourcev1.ResourceSliceSelectorNodeName},
+		Columns:       columns("Node", "Driver", "Pool", "Age"),
+		Row: row(func(s *resourcev1.ResourceSlice) []any {
+			return []any{value(s.Spec.NodeName), s.Spec.Driver, s.Spec.Pool.Name, age(s.CreationTimestamp)}
+		}),
+	}
+}
+
+func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
+	path, spec := field.NewPath("spec"), &s.Spec
+	errs := driverName(spec.Driver, path.Child("driver"))
+	errs = append(errs, poolName(spec.Pool.Name, path.Child("pool", "name"))...)
+	if spec.Pool.ResourceSliceCount <= 0 {
+		errs = append(errs, field.Invalid(path.Child("pool", "resourceSliceCount"), spec.Pool.ResourceSliceCount, "must be greater than zero"))
+	}
+	errs = append(errs, notNegative(spec.Pool.Generation, path.Child("pool", "generation"))...)
+	errs = append(errs, validateSliceNodes(spec, path)...)
+	if len(spec.Devices) > 0 && len(spec.SharedCounters) > 0 {
+		errs = append(errs, field.Invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
+	}
+	errs = append(errs, validateCounterSets(spec.SharedCounters, path.Child("sharedCounters"))...)
+	most, names := resourcev1.ResourceSliceMaxDevices, sets.New[string]()
+	for i := range spec.Devices {
+		d, at := &spec.Devices[i], path.Child("devices").Index(i)
+		if len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 {
+			most = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
+		}
+		if names.Has(d.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
+		}
+		names.Insert(d.Name)
+		errs = append(errs, validateDevice(d, value(spec.PerDeviceNodeSelection), at)...)
+	}
+	errs = append(errs, tooMany(len(spec.Devices), most, path.Child("devices"))...)
+	if name := spec.PartitionTypeAttribute; name != nil {
+		errs = append(errs, fullyQualified(*name, path.Child("partitionTypeAttribute"))...)
+	}
+	return append(errs, validateSkipped(spec.SkipNodeOperations, path.Child("skipNodeOperations"))...)
+}
+
+// validateSliceNodes demands one way of saying which nodes reach the devices.
+func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var ways []string
+	if spec.NodeName != nil {
+		ways = append(ways, "`nodeName`")
+		if *spec.NodeName == "" {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), "", "must be either unset or set to a non-empty string"))
+		} else {
+			errs = append(errs, dns1123Subdomain(*spec.NodeName, path.Child("nodeName"))...)
+		}
+	}
+	if spec.NodeSelector != nil {
+		ways = append(ways, "`nodeSelector`")
+		errs = append(errs, oneNodeTerm(spec.NodeSelector, path.Child("nodeSelector"))...)
+	}
+	for _, flag := range []struct {
+		name string
+		set  *bool
+	}{{"allNodes", spec.AllNodes}, {"perDeviceNodeSelection", spec.PerDeviceNodeSelection}} {
+		if flag.set == nil {
+			continue
+		}
+		ways = append(ways, "`"+flag.name+"`")
+		if !*flag.set {
+			errs = append(errs, field.Invalid(path.Child(flag.name), false, "must be either unset or set to true"))
+		}
+	}
+	const one = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+	switch len(ways) {
+	case 0:
+		errs = append(errs, field.Required(path, one))
+	case 1:
+	default:
+		errs = append(errs, field.Invalid(path, fmt.Sprint(ways), one+", but multiple fields are set"))
+	}
+	return errs
+}
+
+func validateSkipped(list []resourcev1.SkipNodeOperation, path *field.Path) field.ErrorList {
+	const prepare, unprepare, all = resourcev1.SkipNodeOperationNodePrepareResources, resourcev1.SkipNodeOperationNodeUnprepareResources, resourcev1.SkipNodeOperationAll
+	var errs field.ErrorList
+	for i, op := range list {
+		if slices.Contains(list[:i], op) {
+			errs = append(errs, field.Duplicate(path.Index(i), op))
+		}
+		errs = append(errs, supported(op, []resourcev1.SkipNodeOperation{all, prepare, unprepare}, path.Index(i))...)
+	}
+	if slices.Contains(list, prepare) && !slices.Contains(list, unprepare) && !slices.Contains(list, all) {
+		errs = append(errs, field.Invalid(path, list, "\"NodePrepareResources\" cannot be specified unless \"NodeUnprepareResources\" is also listed"))
+	}
+	return errs
+}
