@@ -16,8 +16,6 @@ var elsewhere = map[string]bool{
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": true,
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":          true,
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding":   true,
-	"flowcontrol.apiserver.k8s.io/v1/FlowSchema":                       true,
-	"flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration":       true,
 }
 
 // partsOf are types of stable groups that are no kinds of their own: what a subresource
