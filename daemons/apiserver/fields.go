@@ -1,14 +1,17 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +19,8 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/managed"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
@@ -27,11 +32,14 @@ type fieldManagers struct {
 	s         *Server
 	converter func() managedfields.TypeConverter
 
+	keys func() managed.Keys
+	memo managed.Memo
+
 	mu       sync.Mutex
-	managers map[managed]*managedfields.FieldManager
+	managers map[accounted]*managedfields.FieldManager
 }
 
-type managed struct {
+type accounted struct {
 	kind        *kinds.Kind
 	alias       *kinds.Alias
 	subresource string
@@ -39,17 +47,27 @@ type managed struct {
 
 func (f *fieldManagers) init(s *Server) {
 	f.s = s
-	f.managers = map[managed]*managedfields.FieldManager{}
+	f.managers = map[accounted]*managedfields.FieldManager{}
 	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(s.scheme) })
+	f.keys = sync.OnceValue(f.listKeys)
 }
 
 // warm reads the types' schemas, which the first write would otherwise wait for.
-func (f *fieldManagers) warm() { f.converter() }
+func (f *fieldManagers) warm() { f.keys() }
+
+// listKeys are the names by which the items of lists are told apart, in any kind.
+func (f *fieldManagers) listKeys() managed.Keys {
+	typed, err := f.converter().ObjectToTyped(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}})
+	if err != nil {
+		return nil // then there are no schemas, and no managers either
+	}
+	return managed.KeysOf(typed.Schema())
+}
 
 func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := managed{s.Kind, s.Alias, subresource}
+	key := accounted{s.Kind, s.Alias, subresource}
 	if m := f.managers[key]; m != nil {
 		return m, nil
 	}
@@ -90,7 +108,7 @@ func (f *fieldManagers) make(s wire.Served, subresource string) (*managedfields.
 func (f *fieldManagers) forget(k *kinds.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.managers, func(key managed, _ *managedfields.FieldManager) bool {
+	maps.DeleteFunc(f.managers, func(key accounted, _ *managedfields.FieldManager) bool {
 		return key.kind.Untyped != nil && key.kind.Untyped.Family == k.Untyped.Family
 	})
 }
@@ -124,18 +142,69 @@ func (d defaulter) Default(obj runtime.Object) {
 	}
 }
 
-// update returns obj with the fields in which it differs from live managed by manager.
-func (f *fieldManagers) update(s wire.Served, subresource string, live, obj runtime.Object, manager string) (runtime.Object, error) {
+// update returns obj with the fields in which it differs from live managed by manager. before is the entry of
+// live, nil if there is none.
+func (f *fieldManagers) update(s wire.Served, subresource string, before *cache.Entry, live, obj runtime.Object, manager string) (runtime.Object, error) {
 	m, err := f.of(s, subresource)
 	if err != nil {
 		return nil, err
+	}
+	key, account, remembered := f.remember(s, subresource, before, live, obj, manager)
+	if remembered {
+		if after, ok := f.memo.Get(key, account, f.s.o.Now()); ok {
+			acc, err := meta.Accessor(obj)
+			if err == nil {
+				acc.SetManagedFields(after)
+			}
+			return obj, err
+		}
 	}
 	// The field manager takes the account out of what it is given, and changes nothing below.
 	live = shallow(live)
 	for _, o := range []runtime.Object{live, obj} {
 		o.GetObjectKind().SetGroupVersionKind(s.GVK)
 	}
-	return m.UpdateNoErrors(live, obj, manager), nil
+	out := m.UpdateNoErrors(live, obj, manager)
+	if acc, err := meta.Accessor(out); err == nil && remembered {
+		f.memo.Put(key, account, acc.GetManagedFields())
+	}
+	return out, nil
+}
+
+// worthRemembering is the size up to which objects are compared with those written before.
+const worthRemembering = 32 << 10
+
+// remember returns a write's key and the account that it changes; false if its outcome is not to be remembered.
+func (f *fieldManagers) remember(s wire.Served, subresource string, before *cache.Entry, live, obj runtime.Object, manager string) (key managed.Key, account []metav1.ManagedFieldsEntry, ok bool) {
+	if s.Alias != nil || s.Untyped != nil || s.GVK.Group == apiextensionsv1.GroupName || len(f.keys()) == 0 {
+		return key, nil, false
+	}
+	was, wasErr := meta.Accessor(live)
+	is, isErr := meta.Accessor(obj)
+	if wasErr != nil || isErr != nil {
+		return key, nil, false
+	}
+	w := managed.Write{Keys: f.keys(), Kind: s.GVK.String(), Subresource: subresource, Manager: manager, Before: was.GetManagedFields()}
+	sent := is.GetManagedFields()
+	if sent != nil && !managed.Same(sent, w.Before) {
+		return key, nil, false // the account itself is being changed
+	}
+	if sent != nil && subresource == "" {
+		w.Before = sent // with the times that were sent
+	}
+	if before != nil {
+		if w.Live = before.JSON; len(w.Live) > worthRemembering {
+			return key, nil, false
+		}
+	}
+	is.SetManagedFields(nil)
+	defer is.SetManagedFields(sent)
+	var err error
+	if w.Next, err = json.Marshal(obj); err != nil || len(w.Next) > 2*worthRemembering {
+		return key, nil, false
+	}
+	key, ok = w.Key()
+	return key, w.Before, ok
 }
 
 // apply merges what a manager declares into live.

@@ -232,7 +232,7 @@ func (w *write) own() error {
 	if live == nil {
 		live = w.q.served.New()
 	}
-	obj, err := w.s.fields.update(w.q.served, w.q.Subresource, live, w.obj, w.manager)
+	obj, err := w.s.fields.update(w.q.served, w.q.Subresource, w.seen, live, w.obj, w.manager)
 	if err != nil {
 		return err
 	}

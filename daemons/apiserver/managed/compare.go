@@ -1,0 +1,342 @@
+package managed
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"sync"
+)
+
+// comparison says in what two objects are alike, and writes that down as a key.
+type comparison struct {
+	key        []byte
+	live, next tree
+	at         map[uint64]int // places of live's leaves
+	seen       []bool
+}
+
+var comparisons = sync.Pool{New: func() any { return &comparison{at: map[uint64]int{}} }}
+
+func (c *comparison) reset() { c.key = c.key[:0] }
+
+func (c *comparison) text(s string) { c.key = append(append(c.key, s...), 0) }
+
+// compare adds the shapes of both objects, and for every value whether it is new, gone, the same or another.
+func (c *comparison) compare(keys map[string]bool, live, next []byte) bool {
+	c.live.reset()
+	c.next.reset()
+	c.live.keys, c.next.keys = keys, keys
+	if len(live) > 0 && !c.live.read(live) || !c.next.read(next) {
+		return false
+	}
+	c.key = append(append(c.key, c.live.shape...), 0)
+	if bytes.Equal(c.live.shape, c.next.shape) {
+		c.key = append(c.key, '=')
+	} else {
+		c.key = append(c.key, c.next.shape...)
+	}
+	c.key = append(c.key, 0)
+	if len(live) == 0 {
+		return true
+	}
+	return c.values()
+}
+
+func (c *comparison) values() bool {
+	before := c.live.leaves
+	c.seen = append(c.seen[:0], make([]bool, len(before))...)
+	indexed, at := false, 0
+	for _, leaf := range c.next.leaves {
+		found := at
+		if at >= len(before) || before[at].path != leaf.path {
+			if !indexed {
+				clear(c.at)
+				for i := range before {
+					c.at[before[i].path] = i
+				}
+				indexed = true
+			}
+			var ok bool
+			if found, ok = c.at[leaf.path]; !ok {
+				c.lone('+', leaf)
+				continue
+			}
+		}
+		if c.seen[found] {
+			return false // two of one path: which belong together cannot be told
+		}
+		at, c.seen[found] = found+1, true
+		if bytes.Equal(before[found].value, leaf.value) {
+			c.key = append(c.key, '=')
+		} else {
+			c.key = append(c.key, '!')
+		}
+	}
+	for i, leaf := range before {
+		if !c.seen[i] {
+			c.lone('-', leaf)
+		}
+	}
+	return true
+}
+
+// lone adds a value that only one of the objects has. Within a list, the other may have the
+// same item with other keys: then its value matters.
+func (c *comparison) lone(sign byte, leaf leaf) {
+	c.key = append(c.key, sign)
+	for shift := 0; shift < 64; shift += 8 {
+		c.key = append(c.key, byte(leaf.path>>shift))
+	}
+	if leaf.listed {
+		c.key = append(append(c.key, leaf.value...), 0)
+	}
+}
+
+// tree is what there is in an object: its shape (names, kinds of values, and the values by which the items of lists
+// are told apart) and all other values with their paths.
+type tree struct {
+	keys   map[string]bool // names, quoted, of values that tell items apart
+	data   []byte
+	pos    int
+	shape  []byte
+	leaves []leaf
+	depth  int
+}
+
+type leaf struct {
+	path   uint64
+	value  []byte
+	listed bool // whether it is somewhere in a list
+}
+
+// seed makes paths unlike from one process to the next.
+var seed = maphash.MakeSeed()
+
+func (t *tree) reset() { t.shape, t.leaves = t.shape[:0], t.leaves[:0] }
+
+// mostDepth bounds recursion; what is deeper is not remembered.
+const mostDepth = 64
+
+func (t *tree) read(data []byte) bool {
+	t.data, t.pos, t.depth = data, 0, 0
+	return t.object(1, place{root: true}) && t.pos == len(data)
+}
+
+// place is where a value is.
+type place struct {
+	root, metadata bool
+	listed         bool // in a list, at any depth
+	item           bool // directly in an object that is an item of a list
+	tells          bool // tells an item apart, or is one itself
+}
+
+func step(path, by uint64) uint64 {
+	path ^= by + 0x9e3779b97f4a7c15 + path<<6 + path>>2
+	return path * 0xff51afd7ed558ccd
+}
+
+// value reads any value.
+func (t *tree) value(path uint64, in place) bool {
+	if t.pos >= len(t.data) {
+		return false
+	}
+	switch t.data[t.pos] {
+	case '{':
+		return t.object(path, in)
+	case '[':
+		return t.list(path)
+	}
+	start := t.pos
+	if !t.skipScalar() {
+		return false
+	}
+	text := t.data[start:t.pos]
+	t.shape = append(t.shape, kindOf(text[0]))
+	if in.tells {
+		t.shape = append(append(t.shape, text...), 0)
+		return true
+	}
+	t.leaves = append(t.leaves, leaf{path, text, in.listed})
+	return true
+}
+
+func kindOf(first byte) byte {
+	switch first {
+	case '"', 'n':
+		return first
+	case 't', 'f':
+		return 't'
+	}
+	return '0'
+}
+
+func (t *tree) object(path uint64, in place) bool {
+	if t.depth++; t.depth > mostDepth || !t.take('{') {
+		return false
+	}
+	t.shape = append(t.shape, '{')
+	for !t.take('}') {
+		start := t.pos
+		if !t.skipString() || !t.take(':') {
+			return false
+		}
+		name := t.data[start : t.pos-1]
+		if in.metadata && (string(name) == `"managedFields"` || string(name) == `"resourceVersion"`) {
+			if !t.skip() {
+				return false
+			}
+		} else {
+			t.shape = append(t.shape, name...)
+			below := place{metadata: in.root && string(name) == `"metadata"`, listed: in.listed, tells: in.item && t.keys[string(name)]}
+			if !t.value(step(path, maphash.Bytes(seed, name)), below) {
+				return false
+			}
+		}
+		if !t.take(',') && (t.pos >= len(t.data) || t.data[t.pos] != '}') {
+			return false
+		}
+	}
+	t.shape = append(t.shape, '}')
+	t.depth--
+	return true
+}
+
+func (t *tree) list(path uint64) bool {
+	start, shape, leaves := t.pos, len(t.shape), len(t.leaves)
+	if t.depth++; t.depth > mostDepth || !t.take('[') {
+		return false
+	}
+	t.shape = append(t.shape, '[')
+	var few [16]uint64
+	known := few[:0]
+	for i := uint64(0); !t.take(']'); i++ {
+		by := i
+		if t.pos < len(t.data) && t.data[t.pos] == '{' {
+			var ok bool
+			if by, ok = t.identity(); !ok {
+				return false
+			}
+			if slices.Contains(known, by) || len(known) > 256 {
+				// Items that cannot be told apart, or would take long to: everything in them matters.
+				t.pos, t.shape, t.leaves, t.depth = start, t.shape[:shape], t.leaves[:leaves], t.depth-1
+				if !t.skip() {
+					return false
+				}
+				t.shape = append(append(append(t.shape, '*'), t.data[start:t.pos]...), 0)
+				return true
+			}
+			known = append(known, by)
+		}
+		if !t.value(step(path, by), place{listed: true, item: true, tells: true}) {
+			return false
+		}
+		if !t.take(',') && (t.pos >= len(t.data) || t.data[t.pos] != ']') {
+			return false
+		}
+	}
+	t.shape = append(t.shape, ']')
+	t.depth--
+	return true
+}
+
+// identity digests the values by which the item that begins here is told apart.
+func (t *tree) identity() (uint64, bool) {
+	start := t.pos
+	defer func() { t.pos = start }()
+	var h maphash.Hash
+	h.SetSeed(seed)
+	t.pos++
+	for !t.take('}') {
+		from := t.pos
+		if !t.skipString() || !t.take(':') || t.pos >= len(t.data) {
+			return 0, false
+		}
+		tells := t.keys[string(t.data[from:t.pos-1])]
+		if !t.skip() {
+			return 0, false
+		}
+		if tells {
+			_, _ = h.Write(t.data[from:t.pos]) // it never fails
+			_ = h.WriteByte(0)
+		}
+		if !t.take(',') && (t.pos >= len(t.data) || t.data[t.pos] != '}') {
+			return 0, false
+		}
+	}
+	return h.Sum64(), true
+}
+
+func (t *tree) take(c byte) bool {
+	if t.pos < len(t.data) && t.data[t.pos] == c {
+		t.pos++
+		return true
+	}
+	return false
+}
+
+func (t *tree) skipString() bool {
+	if !t.take('"') {
+		return false
+	}
+	for t.pos < len(t.data) {
+		switch t.data[t.pos] {
+		case '\\':
+			t.pos++
+		case '"':
+			t.pos++
+			return true
+		}
+		t.pos++
+	}
+	return false
+}
+
+func (t *tree) skipScalar() bool {
+	if t.pos < len(t.data) && t.data[t.pos] == '"' {
+		return t.skipString()
+	}
+	start := t.pos
+	for t.pos < len(t.data) {
+		switch t.data[t.pos] {
+		case ',', '}', ']':
+			return t.pos > start
+		case ' ', '\t', '\r', '\n', ':', '{', '[', '"':
+			return false // it is not as we write it
+		}
+		t.pos++
+	}
+	return false
+}
+
+// skip passes over any value.
+func (t *tree) skip() bool {
+	depth := 0
+	for t.pos < len(t.data) {
+		switch t.data[t.pos] {
+		case '"':
+			if !t.skipString() {
+				return false
+			}
+		case '{', '[':
+			depth++
+			t.pos++
+		case '}', ']':
+			depth--
+			t.pos++
+		case ',', ':':
+			t.pos++
+			continue
+		default:
+			if !t.skipScalar() {
+				return false
+			}
+		}
+		if depth == 0 {
+			return true
+		}
+		if depth < 0 {
+			return false
+		}
+	}
+	return false
+}
