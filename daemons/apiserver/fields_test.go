@@ -111,12 +111,13 @@ func TestAnAccountFromMemoryIsTheOneThatWouldBeWorkedOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		live := runtime.Object(&corev1.Pod{})
 		var before *cache.Entry
-		for _, manager := range rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y"}), 1, 4).Draw(t, "managers") {
+		pool := []*corev1.Pod{drawPod(t), drawPod(t), drawPod(t)}
+		for _, manager := range rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y"}), 1, 12).Draw(t, "managers") {
 			subresource := ""
 			if before != nil {
 				subresource = rapid.SampledFrom([]string{"", "status"}).Draw(t, "subresource")
 			}
-			next := drawPod(t)
+			next := rapid.SampledFrom(pool).Draw(t, "next").DeepCopy()
 			if before != nil && rapid.Bool().Draw(t, "sends the account") {
 				next.ManagedFields = slices.Clone(live.(*corev1.Pod).ManagedFields)
 			}
