@@ -11,6 +11,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/audit"
+	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
@@ -37,7 +38,7 @@ type Options struct {
 	// allowed, without authenticators everybody is anonymous.
 	Authenticators []api.Authenticator
 	Authorizers    []api.Authorizer
-	Anonymous      bool // requests without credentials may ask for health and version
+	Anonymous      authn.Anonymous // which paths need no credentials
 
 	Mutators   []api.Mutator
 	Validators []api.Validator

@@ -113,7 +113,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		return nil, err
 	}
 	server, err := New(Options{
-		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix, Anonymous: cfg.AnonymousAuth,
+		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix,
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
 		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
@@ -151,11 +151,11 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		o.Authorizers = []api.Authorizer{may}
 		o.Mutators, o.Validators = mutators, validators
 		o.Reviews = map[schema.GroupResource]Review{}
-		var verifier review.Verifier
+		o.Anonymous = who.Anonymous
 		if tokens := who.Tokens(); tokens != nil {
-			verifier, o.Token, o.TokenKeys = tokens, admission.GuardTokens(server.Objects(), tokens.Issue), tokens
+			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), tokens.Issue), tokens
 		}
-		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), verifier) {
+		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), who) {
 			o.Reviews[gr] = handle
 		}
 	})

@@ -38,59 +38,64 @@ type Etcd struct {
 
 // APIServer configures kube-apiserver.
 type APIServer struct {
-	AdvertiseAddress             string        `flag:"advertise-address" help:"address at which the members of the cluster reach this server"`
-	BindAddress                  string        `flag:"bind-address" help:"address to serve on"`
-	SecurePort                   int           `flag:"secure-port" help:"port to serve on; 0 takes a free one"`
-	TLSCertFile                  string        `flag:"tls-cert-file" help:"server certificate"`
-	TLSPrivateKeyFile            string        `flag:"tls-private-key-file" help:"server key"`
-	ClientCAFile                 string        `flag:"client-ca-file" help:"CA of client certificates"`
-	ClientCRLFile                string        `flag:"client-crl-file" help:"revocation list of client certificates, signed by --client-ca-file; read again when it changes"`
-	EtcdServers                  []string      `flag:"etcd-servers" help:"URLs of the store's members"`
-	EtcdCAFile                   string        `flag:"etcd-cafile" help:"CA of the store"`
-	EtcdCertFile                 string        `flag:"etcd-certfile" help:"client certificate towards the store"`
-	EtcdKeyFile                  string        `flag:"etcd-keyfile" help:"client key towards the store"`
-	EtcdPrefix                   string        `flag:"etcd-prefix" help:"prefix of all keys"`
-	EncryptionProviderConfig     string        `flag:"encryption-provider-config" help:"EncryptionConfiguration: how resources are encrypted in the store; read again when it changes"`
-	KubeletCertificateAuthority  string        `flag:"kubelet-certificate-authority" help:"CA of kubelets' serving certificates"`
-	KubeletClientCertificate     string        `flag:"kubelet-client-certificate" help:"client certificate towards kubelets"`
-	KubeletClientKey             string        `flag:"kubelet-client-key" help:"client key towards kubelets"`
-	ServiceAccountIssuer         string        `flag:"service-account-issuer" help:"issuer of service-account tokens"`
-	ServiceAccountKeyFiles       []string      `flag:"service-account-key-file" help:"public keys that tokens are verified with"`
-	ServiceAccountSigningKeyFile string        `flag:"service-account-signing-key-file" help:"private key that tokens are signed with"`
-	APIAudiences                 []string      `flag:"api-audiences" help:"audiences of tokens for this server; the issuer when empty"`
-	RequestheaderClientCAFile    string        `flag:"requestheader-client-ca-file" help:"CA of front proxies"`
-	RequestheaderAllowedNames    []string      `flag:"requestheader-allowed-names" help:"common names of front proxies"`
-	ProxyClientCertFile          string        `flag:"proxy-client-cert-file" help:"client certificate towards aggregated servers"`
-	ProxyClientKeyFile           string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
-	AuthorizationMode            []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
-	EnableAdmissionPlugins       []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
-	AuditPolicyFile              string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
-	AuditLogPath                 string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
-	AuditLogMaxAge               int           `flag:"audit-log-maxage" help:"days that rotated audit logs are kept; 0: for ever"`
-	AuditLogMaxBackup            int           `flag:"audit-log-maxbackup" help:"rotated audit logs that are kept; 0: all"`
-	AuditLogMaxSize              int           `flag:"audit-log-maxsize" help:"size at which the audit log is rotated, megabytes; 0: 100"`
-	AuditWebhookConfigFile       string        `flag:"audit-webhook-config-file" help:"kubeconfig of a server that audit events are sent to"`
-	AuditWebhookBatchBufferSize  int           `flag:"audit-webhook-batch-buffer-size" help:"audit events that wait to be sent; further ones are lost and counted"`
-	AuditWebhookBatchMaxSize     int           `flag:"audit-webhook-batch-max-size" help:"audit events that are sent at once"`
-	AuditWebhookBatchMaxWait     time.Duration `flag:"audit-webhook-batch-max-wait" help:"how long audit events are gathered before they are sent"`
-	AuditWebhookInitialBackoff   time.Duration `flag:"audit-webhook-initial-backoff" help:"pause before audit events are sent again; it doubles"`
-	AnonymousAuth                bool          `flag:"anonymous-auth" help:"let requests without credentials be system:anonymous (health paths only)"`
-	ServiceClusterIPRange        []string      `flag:"service-cluster-ip-range" help:"networks of service addresses"`
-	ServiceNodePortRange         string        `flag:"service-node-port-range" help:"range of node ports"`
-	EnablePriorityAndFairness    bool          `flag:"enable-priority-and-fairness" help:"share the server's capacity out as FlowSchemas and PriorityLevelConfigurations say"`
-	MaxRequestsInflight          int           `flag:"max-requests-inflight" help:"requests that only read and are worked on at once; with priority and fairness, both are added up"`
-	MaxMutatingRequestsInflight  int           `flag:"max-mutating-requests-inflight" help:"requests that change something and are worked on at once"`
-	RequestTimeout               time.Duration `flag:"request-timeout" help:"how long a request other than a watch may take"`
-	EventTTL                     time.Duration `flag:"event-ttl" help:"how long events are kept"`
-	Profiling                    bool          `flag:"profiling" help:"serve /debug/pprof to administrators"`
+	AdvertiseAddress                     string        `flag:"advertise-address" help:"address at which the members of the cluster reach this server"`
+	BindAddress                          string        `flag:"bind-address" help:"address to serve on"`
+	SecurePort                           int           `flag:"secure-port" help:"port to serve on; 0 takes a free one"`
+	TLSCertFile                          string        `flag:"tls-cert-file" help:"server certificate"`
+	TLSPrivateKeyFile                    string        `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile                         string        `flag:"client-ca-file" help:"CA of client certificates"`
+	ClientCRLFile                        string        `flag:"client-crl-file" help:"revocation list of client certificates, signed by --client-ca-file; read again when it changes"`
+	EtcdServers                          []string      `flag:"etcd-servers" help:"URLs of the store's members"`
+	EtcdCAFile                           string        `flag:"etcd-cafile" help:"CA of the store"`
+	EtcdCertFile                         string        `flag:"etcd-certfile" help:"client certificate towards the store"`
+	EtcdKeyFile                          string        `flag:"etcd-keyfile" help:"client key towards the store"`
+	EtcdPrefix                           string        `flag:"etcd-prefix" help:"prefix of all keys"`
+	EncryptionProviderConfig             string        `flag:"encryption-provider-config" help:"EncryptionConfiguration: how resources are encrypted in the store; read again when it changes"`
+	KubeletCertificateAuthority          string        `flag:"kubelet-certificate-authority" help:"CA of kubelets' serving certificates"`
+	KubeletClientCertificate             string        `flag:"kubelet-client-certificate" help:"client certificate towards kubelets"`
+	KubeletClientKey                     string        `flag:"kubelet-client-key" help:"client key towards kubelets"`
+	ServiceAccountIssuer                 string        `flag:"service-account-issuer" help:"issuer of service-account tokens"`
+	ServiceAccountKeyFiles               []string      `flag:"service-account-key-file" help:"public keys that tokens are verified with"`
+	ServiceAccountSigningKeyFile         string        `flag:"service-account-signing-key-file" help:"private key that tokens are signed with"`
+	APIAudiences                         []string      `flag:"api-audiences" help:"audiences of tokens for this server; the issuer when empty"`
+	EnableBootstrapTokenAuth             bool          `flag:"enable-bootstrap-token-auth" help:"know the tokens of machines that join, which are secrets of kube-system"`
+	AuthenticationConfig                 string        `flag:"authentication-config" help:"AuthenticationConfiguration: further issuers of tokens, and what may be asked without credentials"`
+	AuthenticationTokenWebhookConfigFile string        `flag:"authentication-token-webhook-config-file" help:"kubeconfig of a server that is asked about tokens that nobody else knows"`
+	AuthenticationTokenWebhookCacheTTL   time.Duration `flag:"authentication-token-webhook-cache-ttl" help:"how long its answers hold"`
+	RequestheaderClientCAFile            string        `flag:"requestheader-client-ca-file" help:"CA of front proxies"`
+	RequestheaderAllowedNames            []string      `flag:"requestheader-allowed-names" help:"common names of front proxies"`
+	ProxyClientCertFile                  string        `flag:"proxy-client-cert-file" help:"client certificate towards aggregated servers"`
+	ProxyClientKeyFile                   string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
+	AuthorizationMode                    []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
+	EnableAdmissionPlugins               []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
+	AuditPolicyFile                      string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
+	AuditLogPath                         string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
+	AuditLogMaxAge                       int           `flag:"audit-log-maxage" help:"days that rotated audit logs are kept; 0: for ever"`
+	AuditLogMaxBackup                    int           `flag:"audit-log-maxbackup" help:"rotated audit logs that are kept; 0: all"`
+	AuditLogMaxSize                      int           `flag:"audit-log-maxsize" help:"size at which the audit log is rotated, megabytes; 0: 100"`
+	AuditWebhookConfigFile               string        `flag:"audit-webhook-config-file" help:"kubeconfig of a server that audit events are sent to"`
+	AuditWebhookBatchBufferSize          int           `flag:"audit-webhook-batch-buffer-size" help:"audit events that wait to be sent; further ones are lost and counted"`
+	AuditWebhookBatchMaxSize             int           `flag:"audit-webhook-batch-max-size" help:"audit events that are sent at once"`
+	AuditWebhookBatchMaxWait             time.Duration `flag:"audit-webhook-batch-max-wait" help:"how long audit events are gathered before they are sent"`
+	AuditWebhookInitialBackoff           time.Duration `flag:"audit-webhook-initial-backoff" help:"pause before audit events are sent again; it doubles"`
+	AnonymousAuth                        bool          `flag:"anonymous-auth" help:"let requests without credentials be system:anonymous (health paths only)"`
+	ServiceClusterIPRange                []string      `flag:"service-cluster-ip-range" help:"networks of service addresses"`
+	ServiceNodePortRange                 string        `flag:"service-node-port-range" help:"range of node ports"`
+	EnablePriorityAndFairness            bool          `flag:"enable-priority-and-fairness" help:"share the server's capacity out as FlowSchemas and PriorityLevelConfigurations say"`
+	MaxRequestsInflight                  int           `flag:"max-requests-inflight" help:"requests that only read and are worked on at once; with priority and fairness, both are added up"`
+	MaxMutatingRequestsInflight          int           `flag:"max-mutating-requests-inflight" help:"requests that change something and are worked on at once"`
+	RequestTimeout                       time.Duration `flag:"request-timeout" help:"how long a request other than a watch may take"`
+	EventTTL                             time.Duration `flag:"event-ttl" help:"how long events are kept"`
+	Profiling                            bool          `flag:"profiling" help:"serve /debug/pprof to administrators"`
 }
 
 // DefaultAPIServer returns the documented defaults.
 func DefaultAPIServer() APIServer {
 	return APIServer{
 		BindAddress: "0.0.0.0", SecurePort: 6443, EtcdPrefix: "/registry",
-		ServiceAccountIssuer:        "https://kubernetes.default.svc.cluster.local",
-		AuthorizationMode:           []string{"Node", "RBAC"},
+		ServiceAccountIssuer:     "https://kubernetes.default.svc.cluster.local",
+		AuthorizationMode:        []string{"Node", "RBAC"},
+		EnableBootstrapTokenAuth: true, AuthenticationTokenWebhookCacheTTL: 2 * time.Minute,
 		AuditWebhookBatchBufferSize: 10000, AuditWebhookBatchMaxSize: 400, AuditWebhookBatchMaxWait: 30 * time.Second, AuditWebhookInitialBackoff: 10 * time.Second,
 		AnonymousAuth: true, Profiling: false,
 		ServiceClusterIPRange: []string{"10.96.0.0/12"}, ServiceNodePortRange: "30000-32767",

@@ -1,10 +1,12 @@
-// Package authn tells who sent a request to the API server: client certificates,
-// service-account tokens, and front proxies that vouch for others. It issues
+// Package authn tells who sent a request to the API server: client certificates, front
+// proxies that vouch for others, and tokens, of service accounts, of machines that join, of
+// somebody else's issuers, and those that a webhook knows. It issues
 // service-account tokens, too, since whoever signs must know what will be believed.
 // What the user may do is package authz'.
 package authn
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,14 +15,17 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/remote"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 )
 
 // Authn is the API server's ways to know users.
 type Authn struct {
-	chain  []api.Authenticator
-	tokens *Tokens // nil: no service-account keys were given
+	chain     []api.Authenticator
+	bearer    *bearer
+	Anonymous Anonymous
+	tokens    *Tokens // nil: no service-account keys were given
 }
 
 // New reads the files that cfg names. A nil now means time.Now.
@@ -53,9 +58,55 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 			return nil, err
 		}
 		a.tokens = newTokens(keys, cfg.ServiceAccountIssuer, cfg.APIAudiences, objects, now)
-		a.chain = append(a.chain, &bearer{tokens: a.tokens})
 	}
-	return a, nil
+	return a, a.addTokens(cfg, objects, now)
+}
+
+// addTokens adds the ways to know users by tokens, this cluster's own first.
+func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() time.Time) error {
+	audiences := cfg.APIAudiences
+	if len(audiences) == 0 {
+		audiences = []string{cfg.ServiceAccountIssuer}
+	}
+	a.bearer = &bearer{}
+	if a.tokens != nil {
+		a.bearer.ways = append(a.bearer.ways, a.tokens)
+	}
+	if cfg.EnableBootstrapTokenAuth {
+		a.bearer.ways = append(a.bearer.ways, &bootstrap{objects, audiences, now})
+	}
+	a.Anonymous = newAnonymous(cfg.AnonymousAuth, nil)
+	if cfg.AuthenticationConfig != "" {
+		c, err := readConfiguration(cfg.AuthenticationConfig)
+		if err != nil {
+			return err
+		}
+		ways, err := externals(c, cfg.ServiceAccountIssuer, audiences, now)
+		if err != nil {
+			return fmt.Errorf("authentication configuration %s: %w", cfg.AuthenticationConfig, err)
+		}
+		a.bearer.ways = append(a.bearer.ways, ways...)
+		a.Anonymous = newAnonymous(cfg.AnonymousAuth, c)
+	}
+	if cfg.AuthenticationTokenWebhookConfigFile != "" {
+		server, err := remote.Open(cfg.AuthenticationTokenWebhookConfigFile, webhookTimeout)
+		if err != nil {
+			return err
+		}
+		a.bearer.ways = append(a.bearer.ways, &webhook{server: server, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now})
+	}
+	if len(a.bearer.ways) > 0 {
+		a.chain = append(a.chain, a.bearer)
+	}
+	return nil
+}
+
+// webhookTimeout bounds one question to the token webhook.
+const webhookTimeout = 10 * time.Second
+
+// Verify says whose token it is, and for which of the wanted audiences.
+func (a *Authn) Verify(ctx context.Context, token string, audiences []string) (api.User, []string, error) {
+	return a.bearer.verify(ctx, token, audiences)
 }
 
 // Tokens are the service-account tokens; nil when no keys were given.

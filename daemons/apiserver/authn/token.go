@@ -1,12 +1,11 @@
 package authn
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -88,22 +87,18 @@ func (t *Tokens) Verify(token string, wanted []string) (api.User, []string, erro
 	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: t.issuer, Time: t.now()}, jwt.DefaultLeeway); err != nil {
 		return api.User{}, nil, fmt.Errorf("%w: %v", errToken, err)
 	}
-	if len(wanted) == 0 {
-		wanted = t.audiences
-	}
-	var audiences []string
-	for _, a := range wanted {
-		if c.Audience.Contains(a) {
-			audiences = append(audiences, a)
-		}
-	}
-	if len(audiences) == 0 {
-		return api.User{}, nil, fmt.Errorf("%w: token audiences %q is invalid for the target audiences %q", errToken, []string(c.Audience), wanted)
+	audiences, err := audiencesOf(t.audiences, wanted, c.Audience)
+	if err != nil {
+		return api.User{}, nil, err
 	}
 	if err := t.bound(&c.Kubernetes); err != nil {
 		return api.User{}, nil, err
 	}
 	return c.user(), audiences, nil
+}
+
+func (t *Tokens) verify(_ context.Context, token string, wanted []string) (api.User, []string, error) {
+	return t.Verify(token, wanted)
 }
 
 // signed returns the claims of a token with a good signature.
@@ -200,24 +195,6 @@ func (c *claims) user() api.User {
 
 func accountName(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
-}
-
-// bearer knows users by the token in the Authorization header.
-type bearer struct{ tokens *Tokens }
-
-func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
-	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "bearer") || token == "" {
-		return api.User{}, false, nil
-	}
-	user, _, err := b.tokens.Verify(token, nil)
-	if err != nil {
-		return api.User{}, false, err
-	}
-	// A proxied request must not carry the caller's token further.
-	r.Header.Del("Authorization")
-	return user, true, nil
 }
 
 // ownAudiences are those that a token has when none are asked for.

@@ -23,7 +23,7 @@ func userInfo(u api.User) authenticationv1.UserInfo {
 }
 
 func tokenReview(tokens Verifier) Handler {
-	return func(_ context.Context, _ api.User, obj runtime.Object) (runtime.Object, error) {
+	return func(ctx context.Context, _ api.User, obj runtime.Object) (runtime.Object, error) {
 		r := obj.(*authenticationv1.TokenReview).DeepCopy()
 		if r.Namespace != "" {
 			return nil, apierrors.NewBadRequest("namespace is not allowed on this type")
@@ -35,7 +35,7 @@ func tokenReview(tokens Verifier) Handler {
 		if tokens == nil {
 			return r, nil
 		}
-		u, audiences, err := tokens.Verify(r.Spec.Token, r.Spec.Audiences)
+		u, audiences, err := tokens.Verify(ctx, r.Spec.Token, r.Spec.Audiences)
 		if err != nil {
 			r.Status.Error = err.Error()
 			return r, nil

@@ -20,7 +20,7 @@ type Handler = func(ctx context.Context, u api.User, obj runtime.Object) (runtim
 
 // Verifier tells whose token it is, and for which of the wanted audiences.
 type Verifier interface {
-	Verify(token string, audiences []string) (api.User, []string, error)
+	Verify(ctx context.Context, token string, audiences []string) (api.User, []string, error)
 }
 
 // Ruler lists what a user may do in a namespace.

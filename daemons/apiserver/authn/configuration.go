@@ -1,0 +1,85 @@
+package authn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+)
+
+// readConfiguration reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of
+// its versions.
+func readConfiguration(file string) (*apiserver.AuthenticationConfiguration, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the authentication configuration: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), text)
+	if err != nil {
+		return nil, fmt.Errorf("read the authentication configuration %s: %w", file, err)
+	}
+	c, ok := obj.(*apiserver.AuthenticationConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("read the authentication configuration %s: it is a %s", file, obj.GetObjectKind().GroupVersionKind().Kind)
+	}
+	return c, nil
+}
+
+// externals are the issuers that a configuration names.
+func externals(c *apiserver.AuthenticationConfiguration, own string, audiences []string, now func() time.Time) (ways []tokenWay, err error) {
+	if len(c.JWT) == 0 {
+		return nil, nil
+	}
+	compiler := authenticationcel.NewDefaultCompiler()
+	var errs []error
+	seen := map[string]bool{}
+	for _, j := range c.JWT {
+		e, err := newExternal(compiler, j, own, audiences, now)
+		if err == nil && seen[j.Issuer.URL] {
+			err = fmt.Errorf("issuer %s is named twice", j.Issuer.URL)
+		}
+		if seen[j.Issuer.URL] = true; err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ways = append(ways, e)
+	}
+	return ways, errors.Join(errs...)
+}
+
+// Anonymous says which paths need no credentials: those of health, unless an
+// AuthenticationConfiguration says others.
+type Anonymous struct {
+	Enabled bool
+	paths   []string
+	said    bool
+}
+
+func newAnonymous(enabled bool, c *apiserver.AuthenticationConfiguration) Anonymous {
+	if c == nil || c.Anonymous == nil {
+		return Anonymous{Enabled: enabled}
+	}
+	a := Anonymous{Enabled: c.Anonymous.Enabled, said: true}
+	for _, condition := range c.Anonymous.Conditions {
+		a.paths = append(a.paths, condition.Path)
+	}
+	return a
+}
+
+// May says whether somebody without credentials may ask for a path at all. usual says that
+// it is one of those that everybody may.
+func (a *Anonymous) May(path string, usual bool) bool {
+	if !a.said {
+		return a.Enabled && usual
+	}
+	return a.Enabled && (len(a.paths) == 0 || slices.Contains(a.paths, path))
+}

@@ -1,0 +1,97 @@
+package authn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+
+	"clusterctl/daemons/api"
+)
+
+// external knows users by the tokens of one issuer of somebody else's, as an
+// AuthenticationConfiguration says.
+type external struct {
+	cfg       apiserver.JWTAuthenticator
+	issuer    *issuer
+	mapping   mapping
+	audiences []string // of this server
+	now       func() time.Time
+}
+
+func newExternal(compiler authenticationcel.Compiler, cfg apiserver.JWTAuthenticator, own string, audiences []string, now func() time.Time) (*external, error) {
+	compiled, errs := validation.CompileAndValidateJWTAuthenticator(compiler, cfg, []string{own})
+	if err := errs.ToAggregate(); err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", cfg.Issuer.URL, err)
+	}
+	if cfg.Issuer.EgressSelectorType != "" {
+		return nil, fmt.Errorf("issuer %s: there are no egress selectors here: leave egressSelectorType out", cfg.Issuer.URL)
+	}
+	i, err := newIssuer(cfg.Issuer.URL, cfg.Issuer.DiscoveryURL, cfg.Issuer.CertificateAuthority, now)
+	if err != nil {
+		return nil, err
+	}
+	return &external{cfg: cfg, issuer: i, mapping: mapping{cfg, compiled}, audiences: audiences, now: now}, nil
+}
+
+// algorithms are those that an issuer's keys may sign with: none that shares a secret.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512,
+}
+
+func (e *external) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
+	parsed, err := jwt.ParseSigned(token, algorithms)
+	if err != nil || len(parsed.Headers) != 1 {
+		return api.User{}, nil, errForeign
+	}
+	var says jwt.Claims
+	if parsed.UnsafeClaimsWithoutVerification(&says) != nil || says.Issuer != e.cfg.Issuer.URL {
+		return api.User{}, nil, errForeign
+	}
+	keys, err := e.issuer.key(ctx, parsed.Headers[0].KeyID)
+	if err != nil {
+		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, err)
+	}
+	raw, err := signedBy(parsed, keys)
+	if err != nil {
+		return api.User{}, nil, err
+	}
+	if err := json.Unmarshal(raw, &says); err != nil {
+		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errToken, err)
+	}
+	now := e.now()
+	if says.Expiry == nil || !now.Before(says.Expiry.Time()) || says.NotBefore != nil && now.Add(jwt.DefaultLeeway).Before(says.NotBefore.Time()) {
+		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, errExpired)
+	}
+	if !slices.ContainsFunc(e.cfg.Issuer.Audiences, says.Audience.Contains) {
+		return api.User{}, nil, fmt.Errorf("%w: expected audience in %q got %q", errToken, e.cfg.Issuer.Audiences, []string(says.Audience))
+	}
+	claims := map[string]any{}
+	if err := json.Unmarshal(raw, &claims); err != nil {
+		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errToken, err)
+	}
+	user, err := e.mapping.user(ctx, claims)
+	if err != nil {
+		return api.User{}, nil, fmt.Errorf("%w: %w", errToken, err)
+	}
+	audiences, err := audiencesOf(e.audiences, wanted, e.audiences)
+	return user, audiences, err
+}
+
+// signedBy returns the claims if one of the keys has signed them.
+func signedBy(token *jwt.JSONWebToken, keys []jose.JSONWebKey) ([]byte, error) {
+	for _, k := range keys {
+		var raw json.RawMessage
+		if token.Claims(k.Public().Key, &raw) == nil {
+			return raw, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no key of its issuer has signed it", errToken)
+}

@@ -1,0 +1,91 @@
+package authn
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/remote"
+)
+
+// webhook asks another server whose tokens are. Its answers hold for a while.
+type webhook struct {
+	server    *remote.Server
+	audiences []string
+	ttl       time.Duration
+	now       func() time.Time
+
+	mu       sync.Mutex
+	answered map[[sha256.Size]byte]answer
+}
+
+type answer struct {
+	user      api.User
+	audiences []string
+	err       error
+	until     time.Time
+}
+
+const maxAnswers = 4096
+
+func (w *webhook) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
+	if len(wanted) == 0 {
+		wanted = w.audiences
+	}
+	digest := sha256.Sum256([]byte(token + "\x00" + strings.Join(wanted, "\x00")))
+	w.mu.Lock()
+	a, ok := w.answered[digest]
+	w.mu.Unlock()
+	if ok && w.now().Before(a.until) {
+		return a.user, a.audiences, a.err
+	}
+	review := &authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted},
+	}
+	if err := w.server.Ask(ctx, review); err != nil { // not remembered: the next one asks again
+		return api.User{}, nil, fmt.Errorf("ask the token webhook: %w", err)
+	}
+	a = judged(review, w.audiences, wanted)
+	a.until = w.now().Add(w.ttl)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.answered) >= maxAnswers || w.answered == nil {
+		w.answered = map[[sha256.Size]byte]answer{}
+	}
+	w.answered[digest] = a
+	return a.user, a.audiences, a.err
+}
+
+func judged(r *authenticationv1.TokenReview, own, wanted []string) (a answer) {
+	s := r.Status
+	if !s.Authenticated || s.User.Username == "" {
+		a.err = errToken
+		if s.Error != "" {
+			a.err = fmt.Errorf("%w: the token webhook says %s", errToken, s.Error)
+		}
+		return a
+	}
+	has := s.Audiences
+	if len(has) == 0 { // it knows nothing of audiences
+		has = own
+	}
+	if a.audiences, a.err = audiencesOf(own, wanted, has); a.err != nil {
+		return a
+	}
+	a.user = api.User{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups}
+	for k, v := range s.User.Extra {
+		if a.user.Extra == nil {
+			a.user.Extra = map[string][]string{}
+		}
+		a.user.Extra[strings.ToLower(k)] = v
+	}
+	return a
+}

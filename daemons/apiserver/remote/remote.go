@@ -1,0 +1,93 @@
+// Package remote asks other servers that have a say in who asks and who may: reviews are sent
+// to them and come back with an answer in their status. What is asked, and what follows, is
+// packages authn's and authz'.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Server is one that reviews are sent to.
+type Server struct {
+	url      string
+	client   *http.Client
+	attempts int
+}
+
+// Open reads a kubeconfig, whose cluster is the server and whose user the API server is to
+// it. timeout bounds one attempt.
+func Open(kubeconfig string, timeout time.Duration) (*Server, error) {
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read the webhook's configuration %s: %w", kubeconfig, err)
+	}
+	c.Timeout = timeout
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("set up the webhook of %s: %w", kubeconfig, err)
+	}
+	return &Server{url: c.Host, client: client, attempts: 3}, nil
+}
+
+// firstPause is before the second attempt; each further one is longer.
+const firstPause = 100 * time.Millisecond
+
+// largest is how long an answer may be.
+const largest = 3 << 20
+
+// Ask sends a review and reads the answer into it. What may help is tried again.
+func (s *Server) Ask(ctx context.Context, review any) error {
+	text, err := json.Marshal(review)
+	if err != nil {
+		return fmt.Errorf("encode a review: %w", err)
+	}
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		again, err := s.ask(ctx, text, review)
+		if err == nil || !again || attempt == s.attempts {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+		pause *= 3
+	}
+}
+
+func (s *Server) ask(ctx context.Context, text []byte, review any) (again bool, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(text))
+	if err != nil {
+		return false, fmt.Errorf("ask %s: %w", s.url, err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	answer, err := s.client.Do(r)
+	if err != nil {
+		return ctx.Err() == nil, fmt.Errorf("ask a webhook: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, largest))
+	if err != nil {
+		return true, fmt.Errorf("read the answer of %s: %w", s.url, err)
+	}
+	if answer.StatusCode/100 != 2 {
+		return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500, fmt.Errorf("ask %s: it answers %s", s.url, answer.Status)
+	}
+	if err := json.Unmarshal(body, review); err != nil {
+		return false, fmt.Errorf("read the answer of %s: %w", s.url, err)
+	}
+	return false, nil
+}
