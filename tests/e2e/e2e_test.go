@@ -67,7 +67,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"), "operator"); err != nil {
 		return c, err
 	}
 	return c, c.Apply(ctx, os.Stderr)
@@ -135,7 +135,7 @@ func scripts(t *testing.T, kubectl string, files ...string) {
 			env.Setenv("LAB", shared.Lab.Name)
 			env.Setenv("BUNDLE", shared.Bundle)
 			env.Setenv("TERM", "dumb")
-			if err := nameImage(env.WorkDir); err != nil {
+			if err := nameImage(env.WorkDir, name); err != nil {
 				return err
 			}
 			env.Defer(func() {
@@ -193,8 +193,9 @@ func scripts(t *testing.T, kubectl string, files ...string) {
 	})
 }
 
-// nameImage puts the reference of the image that the nodes have into a script's files.
-func nameImage(dir string) error {
+// nameImage puts the reference of the image that the nodes have, and the script's
+// namespace, into its files.
+func nameImage(dir, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	image, err := cluster.Output(shared.Kube(ctx, "get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
@@ -210,7 +211,7 @@ func nameImage(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "@IMAGE@", image)), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.NewReplacer("@IMAGE@", image, "@NS@", namespace).Replace(string(text))), 0o600); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -25,10 +27,13 @@ var applets = []string{"sh", "ls", "cat", "echo", "env", "hostname", "id", "nslo
 	"true", "false", "touch", "mkdir", "head", "dd", "mount", "df", "date", "kill", "stat", "grep", "seq", "vi", "rm"}
 
 // Write packs the image into an archive at path. The workload's program is test-web in
-// the bundle; the shell is a static busybox at /bin/busybox.
-func Write(bundle, path string) error {
-	binary := filepath.Join(bundle, "test-web")
-	layer, err := files(binary)
+// the bundle, further ones keep their names; the shell is a static busybox at /bin/busybox.
+func Write(bundle, path string, more ...string) error {
+	programs := map[string]string{"bin/web": filepath.Join(bundle, "test-web"), "bin/busybox": "/bin/busybox"}
+	for _, name := range more {
+		programs["bin/"+name] = filepath.Join(bundle, name)
+	}
+	layer, err := files(programs)
 	if err != nil {
 		return err
 	}
@@ -60,7 +65,7 @@ func Write(bundle, path string) error {
 	return tarball.WriteToFile(path, tag, image)
 }
 
-func files(web string) ([]byte, error) {
+func files(programs map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, dir := range []string{"bin/", "etc/", "tmp/", "root/"} {
@@ -72,7 +77,8 @@ func files(web string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	for name, source := range map[string]string{"bin/web": web, "bin/busybox": "/bin/busybox"} {
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		source := programs[name]
 		content, err := os.ReadFile(source)
 		if err != nil {
 			return nil, fmt.Errorf("pack the test image: %w", err)
