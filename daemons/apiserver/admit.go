@@ -8,18 +8,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/policy"
 	"clusterctl/daemons/apiserver/webhook"
 )
 
-// AskOutside puts writes to the webhooks that the cluster configures: last of those that
-// change objects, and of those that refuse before quotas, so that what is refused takes
-// nothing of these. It must be called before Run, and after the other plugins are there.
+// AskOutside puts writes to the policies and webhooks that the cluster configures: last of
+// those that change objects, and of those that refuse before quotas, so that what is
+// refused takes nothing of these. It must be called before Run, and after the other
+// plugins are there.
 func (s *Server) AskOutside(may api.Authorizer) {
-	o := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log}
-	s.o.Outside.Mutators = []api.Mutator{webhook.NewMutating(o)}
-	s.o.Outside.Validators = []api.Validator{webhook.NewValidating(o)}
+	hooks := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log}
+	policies := policy.Options{
+		Objects: s.Objects(), May: may, Params: params{s}, Log: s.log,
+		Interfaces: admission.NewObjectInterfacesFromScheme(s.scheme), Types: s.typesOf,
+	}
+	s.o.Outside.Mutators = []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)}
+	s.o.Outside.Validators = []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)}
 	s.o.Mutators = append(s.o.Mutators, s.o.Outside.Mutators...)
 	s.o.Validators = slices.Insert(s.o.Validators, max(0, len(s.o.Validators)-1), s.o.Outside.Validators...)
 }

@@ -35,8 +35,9 @@ type fieldManagers struct {
 	keys func() managed.Keys
 	memo managed.Memo
 
-	mu       sync.Mutex
-	managers map[accounted]*managedfields.FieldManager
+	mu        sync.Mutex
+	managers  map[accounted]*managedfields.FieldManager
+	described map[*kinds.Kind]managedfields.TypeConverter // of what client-go does not know
 }
 
 type accounted struct {
@@ -47,7 +48,7 @@ type accounted struct {
 
 func (f *fieldManagers) init(s *Server) {
 	f.s = s
-	f.managers = map[accounted]*managedfields.FieldManager{}
+	f.managers, f.described = map[accounted]*managedfields.FieldManager{}, map[*kinds.Kind]managedfields.TypeConverter{}
 	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(s.scheme) })
 	f.keys = sync.OnceValue(f.listKeys)
 }
@@ -81,28 +82,53 @@ func (f *fieldManagers) of(s wire.Served, subresource string) (*managedfields.Fi
 
 func (f *fieldManagers) make(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
 	k := s.Kind
-	if k.Untyped == nil && k.GVK.Group != apiextensionsv1.GroupName {
-		// Fields are owned under the version that a client writes in.
-		return managedfields.NewDefaultFieldManager(f.converter(), spoken{f.s.scheme, k}, defaulter{k}, f.s.scheme,
-			s.Version(), k.GVK.GroupVersion(), subresource, resets(k, s.Version().GroupVersion(), subresource))
+	converter, err := f.describe(k)
+	switch {
+	case err != nil:
+		return nil, err
+	case k.Untyped != nil:
+		family := members{k.Untyped.Family}
+		return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
+			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
+	case !clientsKnow(k):
+		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
+			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
+	}
+	// Fields are owned under the version that a client writes in.
+	return managedfields.NewDefaultFieldManager(converter, spoken{f.s.scheme, k}, defaulter{k}, f.s.scheme,
+		s.Version(), k.GVK.GroupVersion(), subresource, resets(k, s.Version().GroupVersion(), subresource))
+}
+
+// types tells how the fields of a kind merge.
+func (f *fieldManagers) types(k *kinds.Kind) (managedfields.TypeConverter, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.describe(k)
+}
+
+// describe is types while f is locked.
+func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, error) {
+	if k.Untyped == nil && clientsKnow(k) {
+		return f.converter(), nil
+	}
+	if known := f.described[k]; known != nil {
+		return known, nil
 	}
 	// client-go does not know these: how their fields merge is told by what we tell clients.
 	models, err := openapi.Models(k)
 	if err != nil {
 		return nil, err
 	}
-	converter, err := managedfields.NewTypeConverter(models, false)
+	made, err := managedfields.NewTypeConverter(models, false)
 	if err != nil {
 		return nil, err
 	}
-	if k.Untyped == nil {
-		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
-			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
-	}
-	family := members{k.Untyped.Family}
-	return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
-		k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
+	f.described[k] = made
+	return made, nil
 }
+
+// clientsKnow says whether client-go knows how a kind's fields merge.
+func clientsKnow(k *kinds.Kind) bool { return k.GVK.Group != apiextensionsv1.GroupName }
 
 // forget lets the managers of a kind that is not served any more go.
 func (f *fieldManagers) forget(k *kinds.Kind) {
@@ -110,6 +136,9 @@ func (f *fieldManagers) forget(k *kinds.Kind) {
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.managers, func(key accounted, _ *managedfields.FieldManager) bool {
 		return key.kind.Untyped != nil && key.kind.Untyped.Family == k.Untyped.Family
+	})
+	maps.DeleteFunc(f.described, func(key *kinds.Kind, _ managedfields.TypeConverter) bool {
+		return key.Untyped != nil && key.Untyped.Family == k.Untyped.Family
 	})
 }
 

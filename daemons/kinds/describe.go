@@ -125,5 +125,10 @@ var describe = map[string]string{
 	"QueueLengthLimit":         "How many requests may wait in a queue.",
 	"Queues":                   "How many queues there are.",
 	"Webhooks":                 "How many webhooks there are.",
+	"Validations":              "How many expressions must hold.",
+	"Mutations":                "How many changes are made.",
+	"ParamKind":                "The kind of the objects that parameters are taken from.",
+	"PolicyName":               "The policy that the binding puts into force.",
+	"ParamRef":                 "Which objects parameters are taken from.",
 	"VolumeMode":               "Whether the volume is a file system or a device.",
 }

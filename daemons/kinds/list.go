@@ -37,6 +37,7 @@ func All() []*Kind {
 		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), storageVersionMigrations(), customResourceDefinitions(),
 		flowSchemas(), priorityLevelConfigurations(),
 		mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
+		validatingAdmissionPolicies(), validatingAdmissionPolicyBindings(), mutatingAdmissionPolicies(), mutatingAdmissionPolicyBindings(),
 	}
 	for _, k := range all {
 		if validate := k.Validate; k.ValidateUpdate == nil && validate != nil {

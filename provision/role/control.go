@@ -122,7 +122,12 @@ func apiServer(b *builder) {
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
 	b.add(&step.Directory{Path: settings, Mode: 0o700})
 	reads := b.audit(&cfg)
-	reads = append(reads, b.answering(&cfg)...)
+	if n := b.Cluster.API.MaxRequests; n > 0 {
+		cfg.MaxRequestsInflight = n
+	}
+	if n := b.Cluster.API.MaxMutating; n > 0 {
+		cfg.MaxMutatingRequestsInflight = n
+	}
 	var writes []string
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}

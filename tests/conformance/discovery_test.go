@@ -11,12 +11,7 @@ import (
 )
 
 // elsewhere are stable kinds that are not served yet. One that is must leave this list.
-var elsewhere = map[string]bool{
-	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy":        true,
-	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": true,
-	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":          true,
-	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding":   true,
-}
+var elsewhere = map[string]bool{}
 
 // partsOf are types of stable groups that are no kinds of their own: what a subresource
 // takes, what lists hold, options, and what is told to webhooks.

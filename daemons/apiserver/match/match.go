@@ -31,10 +31,10 @@ type Criteria struct {
 func New(rules, exclude []Rule, policy *admissionregistrationv1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) (*Criteria, error) {
 	c := &Criteria{rules: rules, exclude: exclude, exact: policy != nil && *policy == admissionregistrationv1.Exact}
 	var err error
-	if c.namespaces, err = selector(namespaces); err != nil {
+	if c.namespaces, err = Selector(namespaces); err != nil {
 		return nil, fmt.Errorf("read the namespace selector: %w", err)
 	}
-	if c.objects, err = selector(objects); err != nil {
+	if c.objects, err = Selector(objects); err != nil {
 		return nil, fmt.Errorf("read the object selector: %w", err)
 	}
 	return c, nil
@@ -49,7 +49,8 @@ func Unnamed(rules []admissionregistrationv1.RuleWithOperations) []Rule {
 	return out
 }
 
-func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+// Selector reads a selector; nil selects everything.
+func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
 	}

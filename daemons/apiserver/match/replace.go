@@ -44,6 +44,22 @@ func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
 }
 
+// Typed returns an object in the type of another one of its kind.
+func Typed(obj, like runtime.Object) (runtime.Object, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if _, same := like.(*unstructured.Unstructured); !ok || same {
+		return obj, nil
+	}
+	to, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot be made anew", like)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to); err != nil {
+		return nil, fmt.Errorf("read what was made of a %T: %w", like, err)
+	}
+	return to, nil
+}
+
 // Same says whether two objects say the same.
 func Same(a, b runtime.Object) bool {
 	if a == nil || b == nil {

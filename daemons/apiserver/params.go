@@ -1,0 +1,99 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// params lets policies find the objects that they take parameters from.
+type params struct{ s *Server }
+
+func (p params) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
+	for _, served := range p.s.serving.Load().resources {
+		if served.Version() == gvk && !served.Virtual {
+			return served, true
+		}
+	}
+	return wire.Served{}, false
+}
+
+// Scope implements policy.Params.
+func (p params) Scope(gvk schema.GroupVersionKind) (namespaced, known bool) {
+	served, known := p.served(gvk)
+	return known && served.Namespaced, known
+}
+
+// Param implements policy.Params.
+func (p params) Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
+	found, err := p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) []*cache.Entry {
+		if served.Namespaced {
+			name = namespace + "/" + name
+		}
+		return []*cache.Entry{r.Get(name)}
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// Select implements policy.Params.
+func (p params) Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, s labels.Selector) ([]runtime.Object, error) {
+	return p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) []*cache.Entry {
+		var out []*cache.Entry
+		prefix := ""
+		if served.Namespaced && namespace != "" {
+			prefix = namespace + "/"
+		}
+		r.Snapshot().Ascend(prefix, "", func(e *cache.Entry) bool {
+			if s.Matches(e.Labels) {
+				out = append(out, e)
+			}
+			return true
+		})
+		return out
+	})
+}
+
+// find returns objects in the version that is meant.
+func (p params) find(ctx context.Context, gvk schema.GroupVersionKind, look func(wire.Served, *cache.Resource) []*cache.Entry) ([]runtime.Object, error) {
+	served, known := p.served(gvk)
+	if !known {
+		return nil, fmt.Errorf("%s is not served", gvk)
+	}
+	r := p.s.cache.Resource(served.GR())
+	if r == nil {
+		return nil, nil
+	}
+	entries := slices.DeleteFunc(look(served, r), func(e *cache.Entry) bool { return e == nil })
+	if err := cache.Convert(ctx, entries, served.Kind); err != nil {
+		return nil, err
+	}
+	var out []runtime.Object
+	for _, e := range entries {
+		obj, err := served.View(e.Object())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, obj)
+	}
+	return out, nil
+}
+
+// typesOf tells how the fields of the object of a write merge.
+func (s *Server) typesOf(a *api.Admission) (managedfields.TypeConverter, error) {
+	if w, ok := a.Versions.(*write); ok {
+		return s.fields.types(w.q.served.Kind)
+	}
+	return s.fields.converter(), nil
+}

@@ -1,0 +1,239 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	celtypes "github.com/google/cel-go/common/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/match"
+	"clusterctl/daemons/kinds/expression"
+)
+
+// validating is what a validating policy has beyond what all have, compiled.
+type validating struct {
+	spec        *admissionregistrationv1.ValidatingAdmissionPolicySpec
+	expressions plugincel.ConditionEvaluator
+	messages    plugincel.ConditionEvaluator
+	annotations plugincel.ConditionEvaluator
+}
+
+func (r *rule) compileValidating(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) error {
+	scope, err := expression.NewScope(spec.ParamKind != nil, false, false)
+	if err != nil {
+		return err
+	}
+	for _, v := range spec.Variables {
+		if err := scope.Declare(v.Name, v.Expression); err != nil {
+			return fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+	}
+	r.conditions = conditions(scope, spec.MatchConditions)
+	v := &validating{spec: spec}
+	var rules, messages, values []*expression.Text
+	for _, one := range spec.Validations {
+		rules = append(rules, &expression.Text{Expression: one.Expression, Types: expression.Boolean})
+		messages = append(messages, &expression.Text{Expression: one.MessageExpression, Types: expression.String})
+	}
+	for _, one := range spec.AuditAnnotations {
+		values = append(values, &expression.Text{Name: one.Key, Expression: one.ValueExpression, Types: expression.StringOrNull})
+	}
+	v.expressions, v.messages, v.annotations = scope.Evaluator(rules, true), scope.Evaluator(messages, false), scope.Evaluator(values, false)
+	r.validating = v
+	return nil
+}
+
+func conditions(scope *expression.Scope, list []admissionregistrationv1.MatchCondition) plugincel.ConditionEvaluator {
+	if len(list) == 0 {
+		return nil
+	}
+	var texts []*expression.Text
+	for _, c := range list {
+		texts = append(texts, &expression.Text{Name: c.Name, Expression: c.Expression, Types: expression.Boolean})
+	}
+	return scope.Evaluator(texts, true)
+}
+
+// Validating refuses what validating policies refuse, warns and notes it for audits as
+// bindings say.
+type Validating struct{ set }
+
+// NewValidating returns the plugin.
+func NewValidating(o Options) *Validating {
+	return &Validating{set{o: o,
+		policies: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"},
+		bindings: schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"},
+	}}
+}
+
+// failure is what a policy has against a write.
+type failure struct {
+	about
+	message string
+	reason  metav1.StatusReason
+	index   int
+}
+
+// noted is a failure in the annotation of an audit event.
+type noted struct {
+	Message string                                     `json:"message"`
+	Policy  string                                     `json:"policy"`
+	Binding string                                     `json:"binding"`
+	Index   int                                        `json:"expressionIndex"`
+	Actions []admissionregistrationv1.ValidationAction `json:"validationActions"`
+}
+
+// Validate asks all policies that are concerned; the first failure that a binding wants
+// to be refused is the answer.
+func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
+	rules := p.rules()
+	if len(rules) == 0 || match.Exempt(a) {
+		return nil
+	}
+	var failures []failure
+	annotations := map[string][]string{}
+	for _, r := range rules {
+		err := p.concerned(ctx, r, a, func(c about, err error) error {
+			more, err := p.judge(ctx, c, err, annotations)
+			for _, f := range more {
+				if f.message != "" {
+					failures = append(failures, f)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if a.Origin != nil {
+		for key, values := range annotations {
+			a.Origin.Annotate(key, strings.Join(values, ", "))
+		}
+	}
+	return p.tell(a, failures)
+}
+
+// judge returns what a policy has against a write.
+func (p *Validating) judge(ctx context.Context, c about, broken error, annotations map[string][]string) ([]failure, error) {
+	failed := func(err error) []failure {
+		if !c.fail {
+			p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
+			return nil
+		}
+		return []failure{{about: c, message: err.Error(), reason: metav1.StatusReasonInvalid}}
+	}
+	if broken != nil {
+		return failed(broken), ctx.Err()
+	}
+	if holds, err := p.holds(ctx, c); err != nil {
+		return failed(err), ctx.Err()
+	} else if !holds {
+		return nil, nil
+	}
+	v, bindings := c.validating, p.bindingsOf(c)
+	request := plugincel.CreateAdmissionRequest(c.seen.Attributes, metav1.GroupVersionResource(c.version.Resource), metav1.GroupVersionKind(c.version.Kind))
+	ns := plugincel.CreateNamespaceObject(c.namespace)
+	results, budget, err := v.expressions.ForInput(ctx, c.seen, request, bindings, ns, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		return failed(err), ctx.Err()
+	}
+	plain := plugincel.OptionalVariableBindings{VersionedParams: c.param}
+	messages, _, messagesFailed := v.messages.ForInput(ctx, c.seen, request, plain, ns, budget)
+	var failures []failure
+	for i, result := range results {
+		switch {
+		case result.Error != nil:
+			failures = append(failures, failed(result.Error)...)
+		case result.EvalResult == celtypes.True:
+		default:
+			f := failure{about: c, reason: metav1.StatusReasonInvalid, index: i}
+			one := v.spec.Validations[i]
+			if one.Reason != nil {
+				f.reason = *one.Reason
+			}
+			if messagesFailed == nil && messages[i].Error == nil && messages[i].EvalResult != nil {
+				if text, ok := messages[i].EvalResult.Value().(string); ok && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes {
+					f.message = oneLine(text)
+				}
+			}
+			if f.message == "" {
+				f.message = strings.TrimSpace(one.Message)
+			}
+			if f.message == "" {
+				f.message = "failed expression: " + strings.TrimSpace(one.Expression)
+			}
+			failures = append(failures, f)
+		}
+	}
+	values, _, err := v.annotations.ForInput(ctx, c.seen, request, plain, ns, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		return append(failures, failed(err)...), ctx.Err()
+	}
+	for i, value := range values {
+		if value.Error != nil {
+			failures = append(failures, failed(value.Error)...)
+			continue
+		}
+		if text, ok := value.EvalResult.Value().(string); ok && strings.TrimSpace(text) != "" {
+			key := c.name + "/" + v.spec.AuditAnnotations[i].Key
+			annotations[key] = append(annotations[key], strings.TrimSpace(text))
+		}
+	}
+	return failures, ctx.Err()
+}
+
+// tell does about failures what bindings want.
+func (p *Validating) tell(a *api.Admission, failures []failure) error {
+	var refused *failure
+	var notes []noted
+	for i, f := range failures {
+		if f.acts(admissionregistrationv1.Deny) && refused == nil {
+			refused = &failures[i]
+		}
+		if f.acts(admissionregistrationv1.Warn) && a.Warn != nil {
+			a.Warn(fmt.Sprintf("Validation failed for %s: %s", f.sayer("ValidatingAdmissionPolicy"), f.message))
+		}
+		if f.acts(admissionregistrationv1.Audit) && f.binding != nil {
+			notes = append(notes, noted{f.message, f.name, f.binding.name, f.index, f.binding.actions})
+		}
+	}
+	if len(notes) > 0 && a.Origin != nil {
+		if text, err := json.Marshal(notes); err == nil {
+			a.Origin.Annotate("validation.policy.admission.k8s.io/validation_failure", string(text))
+		}
+	}
+	if refused == nil {
+		return nil
+	}
+	return refusal(a, refused.sayer("ValidatingAdmissionPolicy")+" denied request: "+refused.message, refused.reason)
+}
+
+// refusal is an error of a policy, in upstream's words.
+func refusal(a *api.Admission, message string, reason metav1.StatusReason) error {
+	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, errors.New(message))
+	err.ErrStatus.Reason = reason
+	switch reason {
+	case metav1.StatusReasonForbidden:
+		err.ErrStatus.Code = http.StatusForbidden
+	case metav1.StatusReasonUnauthorized:
+		err.ErrStatus.Code = http.StatusUnauthorized
+	case metav1.StatusReasonRequestEntityTooLarge:
+		err.ErrStatus.Code = http.StatusRequestEntityTooLarge
+	default:
+		err.ErrStatus.Code = http.StatusUnprocessableEntity
+	}
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Message: message})
+	return err
+}
