@@ -42,6 +42,8 @@ type Options struct {
 
 	Mutators   []api.Mutator
 	Validators []api.Validator
+	// Quota is asked again about what it bounds, one write of a namespace at a time.
+	Quota Bounded
 	// Outside are those of them that ask others, webhooks and policies: they see all that
 	// is sent, also to subresources, and connections.
 	Outside struct {

@@ -149,7 +149,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		}
 		o.Authenticators = []api.Authenticator{who}
 		o.Authorizers = []api.Authorizer{may}
-		o.Mutators, o.Validators = mutators, validators
+		o.Mutators, o.Validators, o.Quota = mutators, validators, admission.NewQuota(server.Objects())
 		o.Reviews = map[schema.GroupResource]Review{}
 		o.Anonymous = who.Anonymous
 		if tokens := who.Tokens(); tokens != nil {

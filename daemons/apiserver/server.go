@@ -41,6 +41,7 @@ type Server struct {
 	observed  *observed
 	followed  followed
 	inFlight  chan struct{}
+	ledgers   turns // of quotas, by namespace
 
 	fields    fieldManagers
 	kubelets  transports

@@ -38,6 +38,8 @@ type write struct {
 	stored runtime.Object // obj in the version that is stored
 	data   []byte         // that, encoded
 	more   store.Txn      // what is claimed and released in the same transaction
+
+	charged func() // gives back the namespace's turn, which a quota has it take
 }
 
 // creation and change are the stages of writes, from top to bottom. The request has
@@ -53,6 +55,7 @@ var (
 		(*write).approve,
 		(*write).allocate,
 		(*write).encode,
+		(*write).charge,
 	}
 	change = []func(*write) error{
 		(*write).setDefaults,
@@ -64,6 +67,7 @@ var (
 		(*write).approve,
 		(*write).allocate,
 		(*write).encode,
+		(*write).charge,
 	}
 )
 
@@ -160,10 +164,13 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	// A generated name may be taken: a few more are tried.
 	for attempt := 0; ; attempt++ {
 		w.obj, w.more = obj.DeepCopyObject(), store.Txn{}
-		if err := w.through(creation); err != nil {
-			return nil, err
+		err := w.through(creation)
+		var e *cache.Entry
+		var taken bool
+		if err == nil {
+			e, taken, err = w.putNew(ctx)
 		}
-		e, taken, err := w.putNew(ctx)
+		w.discharge()
 		switch {
 		case err != nil:
 			return nil, err
@@ -277,6 +284,7 @@ func live0(e *cache.Entry) int64 {
 
 // attempt makes one try, from one stored state. lost says that the store holds another.
 func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtime.Object) (runtime.Object, error)) (e *cache.Entry, lost bool, err error) {
+	defer w.discharge()
 	w.live, w.seen, w.old, w.more, w.applied = live, nil, nil, store.Txn{}, false
 	if live != nil {
 		if w.seen, err = live.In(ctx, w.q.served.Kind); err != nil {

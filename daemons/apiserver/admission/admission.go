@@ -30,7 +30,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 			&runtimeClass{objects}, certificates,
 		}, []api.Validator{
 			ranges, accounts, nodes, security, priorities, certificates,
-			authz.NewEscalation(objects, may), &resourceQuota{objects},
+			authz.NewEscalation(objects, may), NewQuota(objects),
 		}, nil
 }
 

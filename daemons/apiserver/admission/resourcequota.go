@@ -8,41 +8,41 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"clusterctl/daemons/api"
 )
 
-// resourceQuota refuses what would take a namespace beyond its quotas. What is used is
-// counted from the objects themselves, so that a controller that lags does not
-// matter; writes at the same instant may together go beyond by what they bring.
-type resourceQuota struct{ objects api.Objects }
+// Quota refuses what would take a namespace beyond its quotas. What is used is counted from
+// the objects themselves, so that a controller that lags does not matter. That no two writes
+// at the same instant go beyond together is the API server's business: it asks again, one
+// write of a namespace at a time, about those that Bounds names.
+type Quota struct{ objects api.Objects }
+
+// NewQuota returns the plugin.
+func NewQuota(objects api.Objects) *Quota { return &Quota{objects} }
+
+// Bounds says whether a quota bounds what a write brings.
+func (p *Quota) Bounds(a *api.Admission) bool {
+	quotas, asked := p.about(a)
+	for _, q := range quotas {
+		for name := range q.Spec.Hard {
+			if more, ok := asked[name]; ok && more.Sign() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Validate compares what is there and what comes with what is allowed.
-func (p *resourceQuota) Validate(_ context.Context, a *api.Admission) error {
-	if a.Operation != "CREATE" || a.Subresource != "" || a.Namespace == "" {
-		return nil
-	}
-	quotas := p.objects.List(resourceQuotasGR, a.Namespace)
-	if len(quotas) == 0 {
-		return nil
-	}
-	slices.SortFunc(quotas, func(x, y runtime.Object) int {
-		return strings.Compare(x.(*corev1.ResourceQuota).Name, y.(*corev1.ResourceQuota).Name)
-	})
-	asked := usage(a.Resource.GroupResource().String(), a.Object)
-	for _, obj := range quotas {
-		q := obj.(*corev1.ResourceQuota)
-		if pod, ok := a.Object.(*corev1.Pod); ok {
-			if !scoped(q, pod) {
-				continue
-			}
+func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
+	quotas, asked := p.about(a)
+	for _, q := range quotas {
+		if pod, ok := a.Object.(*corev1.Pod); ok && a.Operation == "CREATE" {
 			if missing := missing(q, pod); len(missing) > 0 {
 				return forbidden(a, fmt.Errorf("failed quota: %s: must specify %s", q.Name, strings.Join(missing, "; ")))
 			}
-		} else if len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil {
-			continue // scopes are about pods
 		}
 		if err := p.fits(a, q, asked); err != nil {
 			return forbidden(a, err)
@@ -51,13 +51,44 @@ func (p *resourceQuota) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
+// about finds the quotas whose scopes a write is in, and what it brings: of a change, what
+// the object takes more than before.
+func (p *Quota) about(a *api.Admission) (quotas []*corev1.ResourceQuota, asked corev1.ResourceList) {
+	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize") && a.Old != nil
+	if a.Namespace == "" || a.Object == nil || !changed && (a.Operation != "CREATE" || a.Subresource != "") {
+		return nil, nil
+	}
+	list := p.objects.List(resourceQuotasGR, a.Namespace)
+	if len(list) == 0 {
+		return nil, nil
+	}
+	name := a.Resource.GroupResource().String()
+	if asked = usage(name, a.Object); changed {
+		for r, before := range usage(name, a.Old) {
+			if now, ok := asked[r]; ok {
+				now.Sub(before)
+				asked[r] = now
+			}
+		}
+	}
+	for _, obj := range list {
+		q := obj.(*corev1.ResourceQuota)
+		if pod, ok := a.Object.(*corev1.Pod); ok && !scoped(q, pod) || !ok && (len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil) {
+			continue // scopes are about pods
+		}
+		quotas = append(quotas, q)
+	}
+	slices.SortFunc(quotas, func(x, y *corev1.ResourceQuota) int { return strings.Compare(x.Name, y.Name) })
+	return quotas, asked
+}
+
 // fits says which of a quota's bounds would be passed.
-func (p *resourceQuota) fits(a *api.Admission, q *corev1.ResourceQuota, asked corev1.ResourceList) error {
+func (p *Quota) fits(a *api.Admission, q *corev1.ResourceQuota, asked corev1.ResourceList) error {
 	var used corev1.ResourceList
 	var requested, have, limited []string
 	for _, name := range sorted(q.Spec.Hard) {
 		more, ok := asked[name]
-		if !ok || more.IsZero() {
+		if !ok || more.Sign() <= 0 {
 			continue
 		}
 		if used == nil {
@@ -79,7 +110,7 @@ func (p *resourceQuota) fits(a *api.Admission, q *corev1.ResourceQuota, asked co
 		q.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
 }
 
-func (p *resourceQuota) used(a *api.Admission, q *corev1.ResourceQuota) corev1.ResourceList {
+func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota) corev1.ResourceList {
 	total := corev1.ResourceList{}
 	for _, obj := range p.objects.List(a.Resource.GroupResource(), a.Namespace) {
 		if pod, ok := obj.(*corev1.Pod); ok && (!scoped(q, pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
