@@ -5,6 +5,9 @@ package admission
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,13 +28,26 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
 	nodes, priorities, certificates := &nodeRestriction{objects}, &priority{objects}, &certificate{may}
+	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}}
+	for _, name := range cfg.EnableAdmissionPlugins {
+		switch {
+		case name == ownerReferencesName:
+			validators = append(validators, newOwnerReferences(objects, may))
+		case !slices.Contains(always, name):
+			return nil, nil, fmt.Errorf("there is no admission plugin %q: %s can be enabled, and always are %s", name, ownerReferencesName, strings.Join(always, ", "))
+		}
+	}
 	return []api.Mutator{
-			lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
-			&runtimeClass{objects}, certificates,
-		}, []api.Validator{
-			ranges, accounts, nodes, security, priorities, certificates,
-			authz.NewEscalation(objects, may), NewQuota(objects),
-		}, nil
+		lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
+		&defaultIngressClass{objects}, &runtimeClass{objects}, certificates,
+	}, append(validators, NewQuota(objects)), nil // the quota is last: what it counts is not refused by others
+}
+
+// always are the plugins that are always there, by upstream's names.
+var always = []string{
+	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass",
+	"PersistentVolumeClaimResize", "DefaultIngressClass", "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+	"NodeRestriction", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 
 // resource is what a plugin looks at, such as {"", "pods"}.
