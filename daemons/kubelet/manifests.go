@@ -186,13 +186,18 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 	if err := os.MkdirAll(k.file.StaticPodPath, 0o700); err != nil {
 		return fmt.Errorf("make the directory of static pods: %w", err)
 	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch the directory of static pods: %w", err)
-	}
-	defer watcher.Close()
-	if err := watcher.Add(k.file.StaticPodPath); err != nil {
-		return fmt.Errorf("watch the directory of static pods: %w", err)
+	var events <-chan fsnotify.Event
+	var failures <-chan error
+	var look <-chan time.Time
+	if watcher, err := notified(k.file.StaticPodPath); err == nil {
+		defer watcher.Close()
+		events, failures = watcher.Events, watcher.Errors
+	} else {
+		// A machine has few watches to give, and others may have taken them all: pods matter more than promptness.
+		k.env.Log.Warn("the directory of static pods is only read now and then", "every", readEvery, "error", err)
+		t := time.NewTicker(readEvery)
+		defer t.Stop()
+		look = t.C
 	}
 	// Editors write in several steps: the directory is read once they pause.
 	calm := time.NewTimer(0)
@@ -203,9 +208,11 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-watcher.Events:
+		case <-events:
 			calm.Reset(100 * time.Millisecond)
-		case err := <-watcher.Errors:
+		case <-look:
+			calm.Reset(0)
+		case err := <-failures:
 			k.env.Log.Warn("watch the directory of static pods", "error", err)
 			calm.Reset(time.Second)
 		case <-calm.C:
@@ -217,6 +224,21 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 			k.mirrors.sync(ctx, k.nodeRef())
 		}
 	}
+}
+
+// readEvery is how often the directory is read where it cannot be watched.
+const readEvery = 20 * time.Second
+
+// notified watches a directory.
+func notified(dir string) (*fsnotify.Watcher, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if err := watcher.Add(dir); err != nil {
+		return nil, errors.Join(err, watcher.Close())
+	}
+	return watcher, nil
 }
 
 // mirrors keeps a pod in the API for every static one, so that it can be seen there.
