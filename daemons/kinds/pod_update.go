@@ -17,7 +17,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	if len(pod.Spec.Containers) != len(old.Spec.Containers) || len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
 	}
-	var errs field.ErrorList
+	errs := mirrorKept(pod, old)
 	for i, c := range pod.Spec.Containers {
 		if c.Image == "" {
 			errs = append(errs, field.Required(path.Child("containers").Index(i).Child("image"), ""))
@@ -92,4 +92,18 @@ func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.Er
 		}
 	}
 	return validateTolerations(is, path)
+}
+
+// mirrorKept is that a pod stays a mirror of one on its node, or none: what it may be trusted with depends on it.
+func mirrorKept(pod, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
+	is, now := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	was, before := old.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case now && !before:
+		return field.ErrorList{field.Forbidden(path, "may not add mirror pod annotation")}
+	case is != was || before && !now:
+		return field.ErrorList{field.Forbidden(path, "may not remove or update mirror pod annotation")}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -18,9 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -33,7 +30,6 @@ import (
 
 const (
 	confName = "10-clusterctl.conflist"
-	callTime = 15 * time.Second
 	// recheck is how often the machine is looked at although neither the API nor the kernel tells anything new:
 	// the kernel says nothing of routes that a link took with it.
 	recheck = time.Minute
@@ -156,10 +152,10 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// matters reports whether an update of a node is news for routes or condition.
+// matters reports whether an update of a node is news for routes.
 func matters(was, is *corev1.Node) bool {
 	return !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.PodCIDR != is.Spec.PodCIDR ||
-		!slices.Equal(was.Status.Addresses, is.Status.Addresses) || available(was) != available(is)
+		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
 }
 
 func (d *daemon) poke() {
@@ -209,39 +205,10 @@ func (d *daemon) sync(ctx context.Context) error {
 	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
 		return err
 	}
-	if !available(self) {
-		if err := d.report(ctx); err != nil {
-			return err
-		}
+	if !d.done.Load() {
+		// That the node is ready says its kubelet, whose runtime has the configuration now.
 		d.env.Log.Info("pod network is there", "node", d.name, "pods", plan.PodCIDRs, "routes", len(plan.Routes))
 	}
 	d.done.Store(true)
-	return nil
-}
-
-func available(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeNetworkUnavailable {
-			return c.Status == corev1.ConditionFalse
-		}
-	}
-	return false
-}
-
-// report says on the Node that its network is there.
-func (d *daemon) report(ctx context.Context) error {
-	now := metav1.Now()
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
-		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated",
-		Message: "pod network and routes to the other nodes are set up", LastHeartbeatTime: now, LastTransitionTime: now,
-	}}}})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	if _, err := d.client.CoreV1().Nodes().Patch(ctx, d.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("report that the network of node %s is there: %w", d.name, err)
-	}
 	return nil
 }

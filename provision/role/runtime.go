@@ -53,6 +53,8 @@ func containerdV3(b *builder) string {
 	return lines(
 		"# written by clusterctl",
 		"version = 3",
+		// One whose CRI does not start ends, and is started again, where it would wait for ever to be of no use.
+		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
 		`disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]`,
 		"",
 		"[plugins.'io.containerd.cri.v1.images'.pinned_images]",
@@ -78,6 +80,7 @@ func containerdV2(b *builder) string {
 	return lines(
 		"# written by clusterctl",
 		"version = 2",
+		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
 		"",
 		`[plugins."io.containerd.grpc.v1.cri"]`,
 		fmt.Sprintf("sandbox_image = %q", bundle.PauseReference),

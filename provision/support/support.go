@@ -47,7 +47,7 @@ var commands = []struct {
 	{"disk.txt", []string{"df", "-h"}},
 	{"inodes.txt", []string{"df", "-i"}},
 	{"mounts.txt", []string{"cat", "/proc/mounts"}},
-	{"processes.txt", []string{"ps", "-eo", "pid,ppid,stat,lstart,rss,pcpu,args", "--sort=pid"}},
+	{"processes.txt", []string{"ps", "-eo", "pid,ppid,stat,lstart,rss,pcpu,unit,comm", "--sort=pid"}},
 	{"sockets.txt", []string{"ss", "-tulpn"}},
 	{"connections.txt", []string{"ss", "-tn", "state", "established"}},
 	{"addresses.txt", []string{"ip", "address"}},

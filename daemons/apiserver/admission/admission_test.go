@@ -169,8 +169,24 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		"masters certificate":   {write(root, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Request: mastersRequest(t)}}, nil), `use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`},
 		"approve without right": {write(node1, "UPDATE", "certificates.k8s.io:certificatesigningrequests/approval", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s"}}, &certificatesv1.CertificateSigningRequest{}), `user not permitted to approve requests with signerName "example.com/s"`},
 
-		"node makes a pod":          {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nil), `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},
-		"node mirrors elsewhere":    {write(node1, "CREATE", ":pods", "shop", "p", pod(mirrorOf("n2")), nil), `node "n1" can only create pods with spec.nodeName set to itself`},
+		"node makes a pod":       {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nil), `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},
+		"node mirrors elsewhere": {write(node1, "CREATE", ":pods", "shop", "p", pod(mirrorOf("n2")), nil), `node "n1" can only create pods with spec.nodeName set to itself`},
+		"node mirrors with a secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+			mirrorOf("n1")(p)
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "crown"}}}}}
+		}), nil), `a mirror pod may not reference secrets`},
+		"node mirrors with a pull secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+			mirrorOf("n1")(p)
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "crown"}}
+		}), nil), `a mirror pod may not reference secrets`},
+		"node mirrors with a config map": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+			mirrorOf("n1")(p)
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "x"}}}}
+		}), nil), `node "n1" can not create pods that reference configmaps`},
+		"mirror with a pull secret": {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
+			mirrorOf("n1")(p)
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "crown"}}
+		}), nil), `a mirror pod may not reference secrets`},
 		"node mirrors":              {write(node1, "CREATE", ":pods", "shop", "p", pod(mirrorOf("n1")), nil), ""},
 		"node deletes":              {write(node1, "DELETE", ":pods", "shop", "mine", nil, nil), ""},
 		"node deletes another's":    {write(node1, "DELETE", ":pods", "shop", "theirs", nil, nil), `pods "theirs" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself`},

@@ -110,15 +110,11 @@ func mirrorPod(node string, a *api.Admission) error {
 			return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
 		}
 	}
+	for resource := range authz.References(pod) {
+		return fmt.Errorf("node %q can not create pods that reference %s", node, resource)
+	}
 	for _, v := range pod.Spec.Volumes {
-		switch {
-		case v.Secret != nil:
-			return fmt.Errorf("node %q can not create pods that reference secrets", node)
-		case v.ConfigMap != nil:
-			return fmt.Errorf("node %q can not create pods that reference configmaps", node)
-		case v.PersistentVolumeClaim != nil:
-			return fmt.Errorf("node %q can not create pods that reference persistentvolumeclaims", node)
-		case v.Projected != nil:
+		if v.Projected != nil {
 			return fmt.Errorf("node %q can not create pods that reference projected volumes", node)
 		}
 	}

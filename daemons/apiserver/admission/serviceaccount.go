@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/authz"
 )
 
 // serviceAccount gives every pod an account, and the account's token, the cluster's CA
@@ -72,10 +73,12 @@ func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return forbidden(a, fmt.Errorf("a mirror pod may not reference service accounts"))
 	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Secret != nil {
+	for resource := range authz.References(pod) {
+		if resource == "secrets" {
 			return forbidden(a, fmt.Errorf("a mirror pod may not reference secrets"))
 		}
+	}
+	for _, v := range pod.Spec.Volumes {
 		if v.Projected != nil {
 			for _, s := range v.Projected.Sources {
 				if s.ServiceAccountToken != nil {

@@ -38,11 +38,9 @@ func clusterRoles() []rbacv1.ClusterRole {
 		clusterRole("system:node-proxier", with(
 			rule("", "services endpoints", "list watch"), rule("", "nodes", read),
 			rule("discovery.k8s.io", "endpointslices", "list watch"), rule("networking.k8s.io", "servicecidrs", "list watch"))...),
-		// The pod network's daemon says on its node that the network is up.
-		clusterRole("system:kube-network", with(
-			rule("", "nodes", read), rule("", "nodes/status", "get patch update"),
-			rule("", "pods namespaces", read), rule("networking.k8s.io", "networkpolicies", read))...),
-		clusterRole("system:kube-dns", rule("", "services endpoints namespaces pods", read), rule("discovery.k8s.io", "endpointslices", read)),
+		// The pod network's and DNS's identities are the same on every machine: what they may do, each of them may.
+		clusterRole("system:kube-network", rule("", "nodes", read)),
+		clusterRole("system:kube-dns", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read)),
 		clusterRole("system:coredns", rule("", "endpoints services pods namespaces", "list watch"), rule("discovery.k8s.io", "endpointslices", "list watch")),
 
 		clusterRole("system:kube-scheduler", with(

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"iter"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,84 +66,100 @@ func (n *Node) linked(node, resource, namespace, name string) bool {
 	return false
 }
 
-// refers says whether a pod needs the object in its namespace.
+// refers says whether a pod needs the object in its namespace. A mirror pod needs none: its manifest is on the machine, and a
+// kubelet writes what it likes into the mirror.
 func refers(pod *corev1.Pod, resource, name string) bool {
-	switch resource {
-	case "serviceaccounts":
-		return pod.Spec.ServiceAccountName == name
-	case "secrets":
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	for r, n := range References(pod) {
+		if r == resource && n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// References are the objects of a pod's namespace that it needs: their resources and names.
+func References(pod *corev1.Pod) iter.Seq2[string, string] {
+	return func(yield func(resource, name string) bool) {
+		if pod.Spec.ServiceAccountName != "" && !yield("serviceaccounts", pod.Spec.ServiceAccountName) {
+			return
+		}
 		for _, s := range pod.Spec.ImagePullSecrets {
-			if s.Name == name {
-				return true
+			if !yield("secrets", s.Name) {
+				return
+			}
+		}
+		for i := range pod.Spec.Volumes {
+			if !volumeReferences(pod, &pod.Spec.Volumes[i], yield) {
+				return
+			}
+		}
+		for i := range pod.Spec.InitContainers {
+			if !environmentReferences(pod.Spec.InitContainers[i].Env, pod.Spec.InitContainers[i].EnvFrom, yield) {
+				return
+			}
+		}
+		for i := range pod.Spec.Containers {
+			if !environmentReferences(pod.Spec.Containers[i].Env, pod.Spec.Containers[i].EnvFrom, yield) {
+				return
+			}
+		}
+		for i := range pod.Spec.EphemeralContainers {
+			if !environmentReferences(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom, yield) {
+				return
+			}
+		}
+		for _, claim := range pod.Spec.ResourceClaims {
+			if claim.ResourceClaimName != nil && !yield("resourceclaims", *claim.ResourceClaimName) {
+				return
+			}
+			if claim.ResourceClaimTemplateName != nil && !yield("resourceclaimtemplates", *claim.ResourceClaimTemplateName) {
+				return
 			}
 		}
 	}
-	for i := range pod.Spec.Volumes {
-		if volumeRefers(pod, &pod.Spec.Volumes[i], resource, name) {
-			return true
-		}
-	}
-	if resource == "persistentvolumeclaims" {
-		return false
-	}
-	for i := range pod.Spec.InitContainers {
-		if environmentRefers(pod.Spec.InitContainers[i].Env, pod.Spec.InitContainers[i].EnvFrom, resource, name) {
-			return true
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if environmentRefers(pod.Spec.Containers[i].Env, pod.Spec.Containers[i].EnvFrom, resource, name) {
-			return true
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		if environmentRefers(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom, resource, name) {
-			return true
-		}
-	}
-	return false
 }
 
-func volumeRefers(pod *corev1.Pod, v *corev1.Volume, resource, name string) bool {
-	switch resource {
-	case "persistentvolumeclaims":
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == name ||
-			v.Ephemeral != nil && pod.Name+"-"+v.Name == name
-	case "secrets":
-		if v.Secret != nil && v.Secret.SecretName == name || v.CSI != nil && v.CSI.NodePublishSecretRef != nil && v.CSI.NodePublishSecretRef.Name == name {
-			return true
-		}
-	case "configmaps":
-		if v.ConfigMap != nil && v.ConfigMap.Name == name {
-			return true
-		}
-	}
-	if v.Projected == nil {
-		return false
-	}
-	for _, s := range v.Projected.Sources {
-		if resource == "secrets" && s.Secret != nil && s.Secret.Name == name || resource == "configmaps" && s.ConfigMap != nil && s.ConfigMap.Name == name {
-			return true
+func volumeReferences(pod *corev1.Pod, v *corev1.Volume, yield func(resource, name string) bool) bool {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return yield("persistentvolumeclaims", v.PersistentVolumeClaim.ClaimName)
+	case v.Ephemeral != nil:
+		return yield("persistentvolumeclaims", pod.Name+"-"+v.Name)
+	case v.Secret != nil:
+		return yield("secrets", v.Secret.SecretName)
+	case v.ConfigMap != nil:
+		return yield("configmaps", v.ConfigMap.Name)
+	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
+		return yield("secrets", v.CSI.NodePublishSecretRef.Name)
+	case v.Projected != nil:
+		for _, s := range v.Projected.Sources {
+			if s.Secret != nil && !yield("secrets", s.Secret.Name) || s.ConfigMap != nil && !yield("configmaps", s.ConfigMap.Name) {
+				return false
+			}
 		}
 	}
-	return false
+	return true
 }
 
-func environmentRefers(env []corev1.EnvVar, from []corev1.EnvFromSource, resource, name string) bool {
+func environmentReferences(env []corev1.EnvVar, from []corev1.EnvFromSource, yield func(resource, name string) bool) bool {
 	for _, e := range env {
 		if e.ValueFrom == nil {
 			continue
 		}
-		if resource == "secrets" && e.ValueFrom.SecretKeyRef != nil && e.ValueFrom.SecretKeyRef.Name == name ||
-			resource == "configmaps" && e.ValueFrom.ConfigMapKeyRef != nil && e.ValueFrom.ConfigMapKeyRef.Name == name {
-			return true
+		if ref := e.ValueFrom.SecretKeyRef; ref != nil && !yield("secrets", ref.Name) {
+			return false
+		}
+		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil && !yield("configmaps", ref.Name) {
+			return false
 		}
 	}
 	for _, f := range from {
-		if resource == "secrets" && f.SecretRef != nil && f.SecretRef.Name == name ||
-			resource == "configmaps" && f.ConfigMapRef != nil && f.ConfigMapRef.Name == name {
-			return true
+		if f.SecretRef != nil && !yield("secrets", f.SecretRef.Name) || f.ConfigMapRef != nil && !yield("configmaps", f.ConfigMapRef.Name) {
+			return false
 		}
 	}
-	return false
+	return true
 }
