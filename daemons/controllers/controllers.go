@@ -25,6 +25,7 @@ import (
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/certificate"
+	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/daemonset"
 	"clusterctl/daemons/controllers/deployment"
 	"clusterctl/daemons/controllers/disruption"
@@ -62,6 +63,7 @@ var all = []struct {
 	{"podgc", podgc.New},
 	{"garbage", garbage.New},
 	{"certificate", certificate.New},
+	{"clusterrole-aggregation", clusterrole.New},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.

@@ -1,0 +1,105 @@
+// Package clusterrole writes into aggregated cluster roles the rules of those that they select, so that whoever reads
+// a role sees what it allows. Who may do what does not wait for it: the API server works the rules out itself.
+package clusterrole
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	roles rbaclisters.ClusterRoleLister
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	roles := c.Informers.Rbac().V1().ClusterRoles()
+	r := &controller{Context: c, roles: roles.Lister()}
+	r.Loop = loop.Loop{Name: "clusterrole-aggregation", Log: c.Log, Sync: r.sync, Synced: []cache.InformerSynced{roles.Informer().HasSynced}}
+	loop.On(roles.Informer(), func(any) { r.wake() })
+	return r
+}
+
+// wake looks at all aggregated roles: any role may be selected, or have been, by any of them.
+func (r *controller) wake() {
+	all, err := r.roles.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, role := range all {
+		if role.AggregationRule != nil {
+			r.Queue().Add(role.Name)
+		}
+	}
+}
+
+func (r *controller) sync(ctx context.Context, name string) error {
+	role, err := r.roles.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if role.AggregationRule == nil || role.DeletionTimestamp != nil {
+		return nil
+	}
+	all, err := r.roles.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	rules, err := gather(role, all)
+	if err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(rules, role.Rules) {
+		return nil
+	}
+	updated := role.DeepCopy()
+	updated.Rules = rules
+	if _, err := r.Client.RbacV1().ClusterRoles().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the rules of aggregated cluster role %s: %w", name, err)
+	}
+	return nil
+}
+
+// gather returns the rules of the roles that one selects, in the order of its selectors and their names, each once.
+func gather(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b *rbacv1.ClusterRole) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	var rules []rbacv1.PolicyRule
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil {
+			return nil, fmt.Errorf("read selector %d of aggregated cluster role %s: %w", i, role.Name, err)
+		}
+		for _, other := range sorted {
+			if other.Name == role.Name || !selector.Matches(labels.Set(other.Labels)) {
+				continue
+			}
+			for _, rule := range other.Rules {
+				if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
+					rules = append(rules, *rule.DeepCopy())
+				}
+			}
+		}
+	}
+	return rules, nil
+}
