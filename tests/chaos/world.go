@@ -77,6 +77,10 @@ func (o *Observer) look(ctx context.Context) (check.World, error) {
 	if err != nil {
 		return w, err
 	}
+	daemonSets, err := o.api.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return w, err
+	}
 	nodes, err := o.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return w, err
@@ -88,6 +92,9 @@ func (o *Observer) look(ctx context.Context) (check.World, error) {
 	for _, s := range sets.Items {
 		w.Dependents = append(w.Dependents, s.ObjectMeta)
 		w.Owners[string(s.UID)] = s.CreationTimestamp
+	}
+	for _, d := range daemonSets.Items {
+		w.Owners[string(d.UID)] = d.CreationTimestamp
 	}
 	for _, d := range deployments.Items {
 		w.Owners[string(d.UID)] = d.CreationTimestamp
