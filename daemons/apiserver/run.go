@@ -126,7 +126,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	may, err := authz.New(cfg.AuthorizationMode, server.Objects())
+	may, err := authorizers(cfg, server)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +161,14 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	})
 	server.AskOutside(may)
 	return server, nil
+}
+
+// authorizers are the ones that cfg names: by a file, or by their modes.
+func authorizers(cfg config.APIServer, s *Server) (api.Authorizer, error) {
+	if cfg.AuthorizationConfig != "" {
+		return authz.Configured(cfg.AuthorizationConfig, s.Objects(), time.Now)
+	}
+	return authz.New(cfg.AuthorizationMode, s.Objects())
 }
 
 // advertised is the address at which the cluster reaches this server: as said, or the

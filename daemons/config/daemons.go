@@ -67,6 +67,7 @@ type APIServer struct {
 	ProxyClientCertFile                  string        `flag:"proxy-client-cert-file" help:"client certificate towards aggregated servers"`
 	ProxyClientKeyFile                   string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
 	AuthorizationMode                    []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
+	AuthorizationConfig                  string        `flag:"authorization-config" help:"AuthorizationConfiguration: authorizers in order, webhooks among them; takes the place of --authorization-mode"`
 	EnableAdmissionPlugins               []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
 	AuditPolicyFile                      string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
 	AuditLogPath                         string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`

@@ -2,6 +2,8 @@ package block
 
 import (
 	"github.com/hashicorp/hcl/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"clusterctl/hcl/config"
 )
@@ -11,6 +13,11 @@ type apiBlock struct {
 	Virtual     *bool  `hcl:"virtual,optional" doc:"Whether the control plane itself holds the endpoint's address." default:"true for an IP address that no machine has"`
 	MaxRequests *int   `hcl:"max_requests_inflight,optional" doc:"Requests that only read and that an API server works on at once. With max_mutating_requests_inflight they are the seats that FlowSchemas and PriorityLevelConfigurations share out; further requests wait." default:"400"`
 	MaxMutating *int   `hcl:"max_mutating_requests_inflight,optional" doc:"Requests that change something and that an API server works on at once." default:"200"`
+
+	Authentication       string `hcl:"authentication,optional" doc:"An AuthenticationConfiguration of apiserver.config.k8s.io, as in file(\"authentication.yaml\"): other issuers of tokens (OIDC) and how their claims become users, and what may be asked without credentials." default:"this cluster's own tokens; health and version without credentials"`
+	TokenWebhook         string `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
+	Authorization        string `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
+	AuthorizationWebhook string `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
 }
 
 // decodeAPI reads how API servers answer. Where they are reached is decoded before.
@@ -19,6 +26,19 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 		raw = &apiBlock{}
 	}
 	c.API = config.API{MaxRequests: deref(raw.MaxRequests, 400), MaxMutating: deref(raw.MaxMutating, 200)}
+	c.API.Authentication, c.API.TokenWebhook, c.API.Authorization, c.API.AuthorizationWebhook = raw.Authentication, raw.TokenWebhook, raw.Authorization, raw.AuthorizationWebhook
+	for name, of := range map[string]struct{ text, kind string }{
+		"authentication": {raw.Authentication, "AuthenticationConfiguration"}, "authorization": {raw.Authorization, "AuthorizationConfiguration"},
+		"token_webhook": {raw.TokenWebhook, "Config"}, "authorization_webhook": {raw.AuthorizationWebhook, "Config"},
+	} {
+		var is metav1.TypeMeta
+		if of.text == "" {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(of.text), &is); err != nil || is.Kind != of.kind {
+			diags = append(diags, fail(nested(b, "api", name), "Invalid "+of.kind, "%s must be a YAML document of kind %s: read one with file(\"PATH\").", name, of.kind))
+		}
+	}
 	for name, n := range map[string]int{"max_requests_inflight": c.API.MaxRequests, "max_mutating_requests_inflight": c.API.MaxMutating} {
 		if n < 1 {
 			diags = append(diags, fail(nested(b, "api", name), "Invalid number of requests", "%s must be at least 1.", name))

@@ -64,6 +64,11 @@ type Source struct {
 type API struct {
 	MaxRequests int // that only read, at once; zero means the API server's default
 	MaxMutating int
+
+	Authentication       string // an AuthenticationConfiguration, YAML; empty means none
+	TokenWebhook         string // a kubeconfig; empty means none
+	Authorization        string // an AuthorizationConfiguration; empty means Node and RBAC
+	AuthorizationWebhook string // the kubeconfig that it names
 }
 
 // Etcd is what the cluster block says of the store.

@@ -122,12 +122,7 @@ func apiServer(b *builder) {
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
 	b.add(&step.Directory{Path: settings, Mode: 0o700})
 	reads := b.audit(&cfg)
-	if n := b.Cluster.API.MaxRequests; n > 0 {
-		cfg.MaxRequestsInflight = n
-	}
-	if n := b.Cluster.API.MaxMutating; n > 0 {
-		cfg.MaxMutatingRequestsInflight = n
-	}
+	reads = append(reads, b.answering(&cfg)...)
 	var writes []string
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}

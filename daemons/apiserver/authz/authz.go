@@ -1,6 +1,6 @@
 // Package authz decides whether a user may do what a request asks: by roles and
-// bindings (RBAC), for kubelets by what their own pods refer to, and for the group
-// system:masters by membership alone. It holds the roles that every cluster begins
+// bindings (RBAC), for kubelets by what their own pods refer to, for the group
+// system:masters by membership alone, and by webhooks where a configuration names some. It holds the roles that every cluster begins
 // with, too. Who the user is, package authn has found out.
 package authz
 
@@ -19,21 +19,28 @@ func New(modes []string, objects api.Objects) (api.Authorizer, error) {
 		modes = []string{"Node", "RBAC"}
 	}
 	chain := Chain{masters{}}
-	for _, mode := range modes {
-		switch mode {
-		case "Node":
-			chain = append(chain, NewNode(objects))
-		case "RBAC":
-			chain = append(chain, NewRBAC(objects))
-		case "AlwaysAllow":
-			chain = append(chain, always(api.Allow))
-		case "AlwaysDeny":
-			chain = append(chain, always(api.Deny))
-		default:
-			return nil, fmt.Errorf("authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny", mode)
+	for _, name := range modes {
+		own, err := mode(name, objects)
+		if err != nil {
+			return nil, err
 		}
+		chain = append(chain, own)
 	}
 	return chain, nil
+}
+
+func mode(name string, objects api.Objects) (api.Authorizer, error) {
+	switch name {
+	case "Node":
+		return NewNode(objects), nil
+	case "RBAC":
+		return NewRBAC(objects), nil
+	case "AlwaysAllow":
+		return always(api.Allow), nil
+	case "AlwaysDeny":
+		return always(api.Deny), nil
+	}
+	return nil, fmt.Errorf("authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny; webhooks are named by --authorization-config", name)
 }
 
 // Chain asks each authorizer in turn until one has an opinion.

@@ -1,0 +1,137 @@
+package authz
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/remote"
+)
+
+// webhook asks another server who may what, where its conditions match. Answers hold for a while.
+type webhook struct {
+	name      string
+	server    *remote.Server
+	matcher   *authorizationcel.CELMatcher // nil: it is asked about everything
+	timeout   time.Duration                // of a question, with all attempts
+	allowed   time.Duration                // how long an answer holds
+	refused   time.Duration
+	otherwise api.Decision // when it does not answer
+	now       func() time.Time
+
+	mu       sync.Mutex
+	answered map[[sha256.Size]byte]answer
+}
+
+type answer struct {
+	decision api.Decision
+	reason   string
+	until    time.Time
+}
+
+const maxAnswers = 8192
+
+func newWebhook(name string, c *apiserver.WebhookConfiguration, matcher *authorizationcel.CELMatcher, now func() time.Time) (*webhook, error) {
+	if c.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile || c.ConnectionInfo.KubeConfigFile == nil {
+		return nil, fmt.Errorf("authorizer %s: connectionInfo must be of type %s", name, apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile)
+	}
+	server, err := remote.Open(*c.ConnectionInfo.KubeConfigFile, c.Timeout.Duration)
+	if err != nil {
+		return nil, fmt.Errorf("authorizer %s: %w", name, err)
+	}
+	w := &webhook{name: name, server: server, matcher: matcher, timeout: c.Timeout.Duration, now: now}
+	if c.CacheAuthorizedRequests {
+		w.allowed = c.AuthorizedTTL.Duration
+	}
+	if c.CacheUnauthorizedRequests {
+		w.refused = c.UnauthorizedTTL.Duration
+	}
+	if c.FailurePolicy == apiserver.FailurePolicyDeny {
+		w.otherwise = api.Deny
+	}
+	return w, nil
+}
+
+// Authorize asks, unless the answer is known.
+func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	review := reviewOf(u, r)
+	if w.matcher != nil {
+		matches, err := w.matcher.Eval(ctx, review)
+		if err != nil {
+			return w.otherwise, "", fmt.Errorf("authorizer %s: %w", w.name, err)
+		}
+		if !matches {
+			return api.NoOpinion, "", nil
+		}
+	}
+	text, err := json.Marshal(review.Spec)
+	if err != nil {
+		return w.otherwise, "", fmt.Errorf("authorizer %s: %w", w.name, err)
+	}
+	digest := sha256.Sum256(text)
+	w.mu.Lock()
+	a, known := w.answered[digest]
+	w.mu.Unlock()
+	if known && w.now().Before(a.until) {
+		return a.decision, a.reason, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	if err := w.server.Ask(ctx, review); err != nil {
+		return w.otherwise, "", fmt.Errorf("authorizer %s: %w", w.name, err)
+	}
+	if review.Status.Allowed && review.Status.Denied {
+		return api.Deny, review.Status.Reason, fmt.Errorf("authorizer %s: its answer both allows and denies", w.name)
+	}
+	a = answer{reason: review.Status.Reason, until: w.now().Add(w.refused)}
+	switch {
+	case review.Status.Allowed:
+		a.decision, a.until = api.Allow, w.now().Add(w.allowed)
+	case review.Status.Denied:
+		a.decision = api.Deny
+	}
+	w.remember(digest, a)
+	return a.decision, a.reason, nil
+}
+
+func (w *webhook) remember(digest [sha256.Size]byte, a answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.answered) >= maxAnswers || w.answered == nil {
+		w.answered = map[[sha256.Size]byte]answer{}
+	}
+	w.answered[digest] = a
+}
+
+// reviewOf is the question. Selectors are left out: who may do something to a selection alone
+// is not said to may it.
+func reviewOf(u api.User, r api.Request) *authorizationv1.SubjectAccessReview {
+	review := &authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
+		Spec:     authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups},
+	}
+	for k, v := range u.Extra {
+		if review.Spec.Extra == nil {
+			review.Spec.Extra = map[string]authorizationv1.ExtraValue{}
+		}
+		review.Spec.Extra[k] = v
+	}
+	if r.Resource {
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Namespace: r.Namespace, Verb: r.Verb, Group: r.Group, Version: r.Version,
+			Resource: r.GroupVersionResource.Resource, Subresource: r.Subresource, Name: r.Name,
+		}
+	} else {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Path, Verb: r.Verb}
+	}
+	return review
+}

@@ -1,0 +1,141 @@
+package authz
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/apifake"
+)
+
+func put(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestWebhooksDecideWhereTheirConditionsMatch(t *testing.T) {
+	var asked atomic.Int32
+	var broken atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if broken.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		var review authorizationv1.SubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		switch review.Spec.User {
+		case "ann":
+			review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "a friend"}
+		case "eve":
+			review.Status = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no friend"}
+		}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	defer server.Close()
+	kubeconfig := put(t, "hook.conf", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL))
+	now := time.Now()
+	may, err := Configured(put(t, "authorization.yaml", `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: secrets
+  webhook:
+    timeout: 3s
+    authorizedTTL: 1m
+    unauthorizedTTL: 1m
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: `+kubeconfig+`}
+    matchConditions:
+    - expression: has(request.resourceAttributes) && request.resourceAttributes.resource == 'secrets'
+    - expression: "!('system:nodes' in request.groups)"
+- {type: Node, name: node}
+- {type: RBAC, name: rbac}
+`), apifake.New(), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := func(name string) api.Request {
+		r := api.Request{Verb: "get", Resource: true, Namespace: "shop", Name: name}
+		r.GroupVersionResource.Resource, r.GroupVersionResource.Version = "secrets", "v1"
+		return r
+	}
+	pods := secret("")
+	pods.GroupVersionResource.Resource = "pods"
+	ask := func(user string, r api.Request, groups ...string) (api.Decision, string, error) {
+		return may.Authorize(context.Background(), api.User{Name: user, Groups: groups}, r)
+	}
+	for range 3 {
+		if d, reason, err := ask("ann", secret("a")); d != api.Allow || reason != "a friend" || err != nil {
+			t.Fatalf("%v %q %v", d, reason, err)
+		}
+		if d, reason, _ := ask("eve", secret("a")); d != api.Deny || reason != "no friend" {
+			t.Fatalf("%v %q", d, reason)
+		}
+		if d, _, _ := ask("bob", secret("a")); d != api.NoOpinion {
+			t.Fatal(d)
+		}
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("it was asked %d times, want 3", n)
+	}
+	for _, c := range []struct {
+		user  string
+		r     api.Request
+		group string
+		want  api.Decision
+	}{{"ann", pods, "x", api.NoOpinion}, {"ann", secret("a"), "system:nodes", api.NoOpinion}, {"eve", secret("a"), api.GroupMasters, api.Allow}, {"eve", api.Request{Verb: "get", Path: "/x"}, "x", api.NoOpinion}} {
+		if d, _, err := ask(c.user, c.r, c.group); d != c.want || err != nil {
+			t.Errorf("%s of %s: %v %v, want %v", c.user, c.group, d, err, c.want)
+		}
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("it was asked although its conditions do not match")
+	}
+	broken.Store(true)
+	if d, _, err := ask("ann", secret("b")); d != api.Deny || err == nil {
+		t.Errorf("when it does not answer: %v %v, want the failure policy", d, err)
+	}
+	if d, _, _ := ask("ann", secret("a")); d != api.Allow {
+		t.Errorf("an answer that holds is forgotten")
+	}
+	now = now.Add(time.Minute)
+	if d, _, _ := ask("ann", secret("a")); d != api.Deny {
+		t.Errorf("an answer holds for ever")
+	}
+}
+
+func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
+	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n"
+	for text, want := range map[string]string{
+		head: "at least one authorization mode must be defined",
+		head + "authorizers: [{type: RBAC, name: a}, {type: RBAC, name: b}]": "Duplicate value",
+		head + "authorizers: [{type: ABAC, name: a}]":                        "Unsupported value",
+		head + "authorizers: [{type: Webhook, name: a}]":                     "Required value",
+		head + "authorizer: []":                                              "unknown field",
+	} {
+		if _, err := Configured(put(t, "a.yaml", text), apifake.New(), time.Now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
