@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"sync/atomic"
-	"unique"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -93,6 +91,9 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 		}
 	}
 	decoded := obj != nil
+	if !decoded && e.shallow() {
+		return e, nil
+	}
 	if !decoded {
 		var err error
 		if obj, k, err = decode(k, data); err != nil {
@@ -104,7 +105,7 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata of the %s %s: %w", k.GVK.Kind, key, err)
 	}
-	if m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded {
+	if m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded || e.labelled() != nil {
 		// Written by somebody else: laid out anew, so that the splice has its place.
 		if e.JSON, err = Encode(k, obj); err != nil {
 			return nil, err
@@ -113,18 +114,12 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 		if !e.locate() {
 			return nil, fmt.Errorf("the %s %s has no metadata", k.GVK.Kind, key)
 		}
+		if err := e.labelled(); err != nil {
+			return nil, err
+		}
 	}
-	e.Labels = intern(m.GetLabels())
 	if k.Fields != nil {
-		set := k.Fields(obj)
-		names := make([]string, 0, len(set))
-		for name := range set {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			e.values = append(e.values, name, unique.Make(set[name]).Value())
-		}
+		e.index(k.Fields(obj))
 	}
 	m.SetResourceVersion(version(revision))
 	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
@@ -170,18 +165,6 @@ func encodeUntyped(u *unstructured.Unstructured) ([]byte, error) {
 		data = append(data, ',')
 	}
 	return append(data, tail[1:]...), nil
-}
-
-// intern lets equal labels share their memory.
-func intern(set map[string]string) labels.Set {
-	if len(set) == 0 {
-		return nil
-	}
-	shared := make(labels.Set, len(set))
-	for k, v := range set {
-		shared[unique.Make(k).Value()] = unique.Make(v).Value()
-	}
-	return shared
 }
 
 // decode reads an object. One that was stored in another version stays in that where

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+
+	"clusterctl/daemons/apiserver/scan"
 )
 
 // comparison says in what two objects are alike, and writes that down as a key.
@@ -95,9 +97,8 @@ func (c *comparison) lone(sign byte, leaf leaf) {
 // tree is what there is in an object: its shape (names, kinds of values, and the values by which the items of lists
 // are told apart) and all other values with their paths.
 type tree struct {
+	scan.Scanner
 	keys   map[string]bool // names, quoted, of values that tell items apart
-	data   []byte
-	pos    int
 	shape  []byte
 	leaves []leaf
 	depth  int
@@ -118,8 +119,8 @@ func (t *tree) reset() { t.shape, t.leaves = t.shape[:0], t.leaves[:0] }
 const mostDepth = 64
 
 func (t *tree) read(data []byte) bool {
-	t.data, t.pos, t.depth = data, 0, 0
-	return t.object(1, place{root: true}) && t.pos == len(data)
+	t.Data, t.Pos, t.depth = data, 0, 0
+	return t.object(1, place{root: true}) && t.Pos == len(data)
 }
 
 // place is where a value is.
@@ -137,20 +138,17 @@ func step(path, by uint64) uint64 {
 
 // value reads any value.
 func (t *tree) value(path uint64, in place) bool {
-	if t.pos >= len(t.data) {
-		return false
-	}
-	switch t.data[t.pos] {
+	switch t.Peek() {
 	case '{':
 		return t.object(path, in)
 	case '[':
 		return t.list(path)
 	}
-	start := t.pos
-	if !t.skipScalar() {
+	start := t.Pos
+	if !t.Scalar() {
 		return false
 	}
-	text := t.data[start:t.pos]
+	text := t.Data[start:t.Pos]
 	t.shape = append(t.shape, kindOf(text[0]))
 	if in.tells {
 		t.shape = append(append(t.shape, text...), 0)
@@ -171,18 +169,17 @@ func kindOf(first byte) byte {
 }
 
 func (t *tree) object(path uint64, in place) bool {
-	if t.depth++; t.depth > mostDepth || !t.take('{') {
+	if t.depth++; t.depth > mostDepth || !t.Take('{') {
 		return false
 	}
 	t.shape = append(t.shape, '{')
-	for !t.take('}') {
-		start := t.pos
-		if !t.skipString() || !t.take(':') {
+	for !t.Take('}') {
+		name, ok := t.Name()
+		if !ok {
 			return false
 		}
-		name := t.data[start : t.pos-1]
 		if in.metadata && (string(name) == `"managedFields"` || string(name) == `"resourceVersion"`) {
-			if !t.skip() {
+			if !t.Value() {
 				return false
 			}
 		} else {
@@ -192,7 +189,7 @@ func (t *tree) object(path uint64, in place) bool {
 				return false
 			}
 		}
-		if !t.take(',') && (t.pos >= len(t.data) || t.data[t.pos] != '}') {
+		if !t.Next('}') {
 			return false
 		}
 	}
@@ -202,27 +199,27 @@ func (t *tree) object(path uint64, in place) bool {
 }
 
 func (t *tree) list(path uint64) bool {
-	start, shape, leaves := t.pos, len(t.shape), len(t.leaves)
-	if t.depth++; t.depth > mostDepth || !t.take('[') {
+	start, shape, leaves := t.Pos, len(t.shape), len(t.leaves)
+	if t.depth++; t.depth > mostDepth || !t.Take('[') {
 		return false
 	}
 	t.shape = append(t.shape, '[')
 	var few [16]uint64
 	known := few[:0]
-	for i := uint64(0); !t.take(']'); i++ {
+	for i := uint64(0); !t.Take(']'); i++ {
 		by := i
-		if t.pos < len(t.data) && t.data[t.pos] == '{' {
+		if t.Peek() == '{' {
 			var ok bool
 			if by, ok = t.identity(); !ok {
 				return false
 			}
 			if slices.Contains(known, by) || len(known) > 256 {
 				// Items that cannot be told apart, or would take long to: everything in them matters.
-				t.pos, t.shape, t.leaves, t.depth = start, t.shape[:shape], t.leaves[:leaves], t.depth-1
-				if !t.skip() {
+				t.Pos, t.shape, t.leaves, t.depth = start, t.shape[:shape], t.leaves[:leaves], t.depth-1
+				if !t.Value() {
 					return false
 				}
-				t.shape = append(append(append(t.shape, '*'), t.data[start:t.pos]...), 0)
+				t.shape = append(append(append(t.shape, '*'), t.Data[start:t.Pos]...), 0)
 				return true
 			}
 			known = append(known, by)
@@ -230,7 +227,7 @@ func (t *tree) list(path uint64) bool {
 		if !t.value(step(path, by), place{listed: true, item: true, tells: true}) {
 			return false
 		}
-		if !t.take(',') && (t.pos >= len(t.data) || t.data[t.pos] != ']') {
+		if !t.Next(']') {
 			return false
 		}
 	}
@@ -241,102 +238,28 @@ func (t *tree) list(path uint64) bool {
 
 // identity digests the values by which the item that begins here is told apart.
 func (t *tree) identity() (uint64, bool) {
-	start := t.pos
-	defer func() { t.pos = start }()
+	start := t.Pos
+	defer func() { t.Pos = start }()
 	var h maphash.Hash
 	h.SetSeed(seed)
-	t.pos++
-	for !t.take('}') {
-		from := t.pos
-		if !t.skipString() || !t.take(':') || t.pos >= len(t.data) {
+	t.Pos++
+	for !t.Take('}') {
+		from := t.Pos
+		name, ok := t.Name()
+		if !ok {
 			return 0, false
 		}
-		tells := t.keys[string(t.data[from:t.pos-1])]
-		if !t.skip() {
+		tells := t.keys[string(name)]
+		if !t.Value() {
 			return 0, false
 		}
 		if tells {
-			_, _ = h.Write(t.data[from:t.pos]) // it never fails
+			_, _ = h.Write(t.Data[from:t.Pos]) // it never fails
 			_ = h.WriteByte(0)
 		}
-		if !t.take(',') && (t.pos >= len(t.data) || t.data[t.pos] != '}') {
+		if !t.Next('}') {
 			return 0, false
 		}
 	}
 	return h.Sum64(), true
-}
-
-func (t *tree) take(c byte) bool {
-	if t.pos < len(t.data) && t.data[t.pos] == c {
-		t.pos++
-		return true
-	}
-	return false
-}
-
-func (t *tree) skipString() bool {
-	if !t.take('"') {
-		return false
-	}
-	for t.pos < len(t.data) {
-		switch t.data[t.pos] {
-		case '\\':
-			t.pos++
-		case '"':
-			t.pos++
-			return true
-		}
-		t.pos++
-	}
-	return false
-}
-
-func (t *tree) skipScalar() bool {
-	if t.pos < len(t.data) && t.data[t.pos] == '"' {
-		return t.skipString()
-	}
-	start := t.pos
-	for t.pos < len(t.data) {
-		switch t.data[t.pos] {
-		case ',', '}', ']':
-			return t.pos > start
-		case ' ', '\t', '\r', '\n', ':', '{', '[', '"':
-			return false // it is not as we write it
-		}
-		t.pos++
-	}
-	return false
-}
-
-// skip passes over any value.
-func (t *tree) skip() bool {
-	depth := 0
-	for t.pos < len(t.data) {
-		switch t.data[t.pos] {
-		case '"':
-			if !t.skipString() {
-				return false
-			}
-		case '{', '[':
-			depth++
-			t.pos++
-		case '}', ']':
-			depth--
-			t.pos++
-		case ',', ':':
-			t.pos++
-			continue
-		default:
-			if !t.skipScalar() {
-				return false
-			}
-		}
-		if depth == 0 {
-			return true
-		}
-		if depth < 0 {
-			return false
-		}
-	}
-	return false
 }

@@ -1,0 +1,192 @@
+package cache
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/scan"
+	"clusterctl/daemons/kinds"
+)
+
+// shallow reads of an entry's JSON what selectors ask for, and leaves the rest until somebody wants the
+// object: at a start that is most of all objects. It does so only for what we have written ourselves, and returns
+// false otherwise.
+func (e *Entry) shallow() bool {
+	if e.kind.Untyped != nil || kept[e.kind.Resource] || !e.locate() {
+		return false
+	}
+	r := reading{Scanner: scan.Scanner{Data: e.JSON}, whole: e.kind.Fields != nil}
+	if !r.object(0) || r.Pos != len(e.JSON) || !r.ours(e.kind) {
+		return false
+	}
+	var err error
+	if e.Labels, err = sharedLabels.of(r.labels); err != nil {
+		return false
+	}
+	if e.kind.Fields == nil {
+		return true
+	}
+	pool, ok := scratch.Load(e.kind)
+	if !ok {
+		pool, _ = scratch.LoadOrStore(e.kind, &sync.Pool{New: func() any { return e.kind.New() }})
+	}
+	obj := pool.(*sync.Pool).Get().(runtime.Object)
+	if json.Unmarshal(r.thin, obj) != nil {
+		return false
+	}
+	e.index(e.kind.Fields(obj))
+	reflect.ValueOf(obj).Elem().SetZero()
+	pool.(*sync.Pool).Put(obj)
+	return true
+}
+
+// scratch has, for each kind, objects whose fields are read and which are then empty again.
+var scratch sync.Map
+
+// labelled reads an entry's labels, whose metadata has been located.
+func (e *Entry) labelled() error {
+	r := reading{Scanner: scan.Scanner{Data: e.JSON, Pos: e.splice - 1}}
+	if !r.metadata() {
+		return fmt.Errorf("read the metadata of %s: it is not as it was written", e.Key)
+	}
+	var err error
+	e.Labels, err = sharedLabels.of(r.labels)
+	return err
+}
+
+// index notes the values of an object's selectable fields.
+func (e *Entry) index(set fields.Set) {
+	names := make([]string, 0, len(set))
+	for name := range set {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	e.values = make([]string, 0, 2*len(names))
+	for _, name := range names {
+		e.values = append(e.values, name, unique.Make(set[name]).Value())
+	}
+}
+
+// reading is an object being read shallowly: thin is what is left of it without its metadata and what is too deep for
+// a field selector, and without lists but the shortest: of a pod the containers go, and the addresses stay.
+type reading struct {
+	scan.Scanner
+	whole      bool // whether thin is wanted
+	thin       []byte
+	labels     []byte
+	kind       []byte
+	apiVersion []byte
+	versioned  bool
+}
+
+// deepest is how many objects a selectable field is in at most, counted from the root as 0.
+const deepest = 2
+
+// short is how long a list is at most whose values can be selected by: that of a pod's addresses.
+const short = 160
+
+func (r *reading) object(depth int) bool {
+	if !r.Take('{') {
+		return false
+	}
+	r.keep('{')
+	for first := true; !r.Take('}'); {
+		start := r.Pos
+		name, ok := r.Name()
+		if !ok {
+			return false
+		}
+		switch c := r.Peek(); {
+		case depth == 0 && string(name) == `"metadata"`:
+			if !r.metadata() {
+				return false
+			}
+		case c == '[' || c == '{' && (depth == deepest || !r.whole):
+			if !r.Value() {
+				return false
+			}
+			if c == '[' && r.Pos-start <= short {
+				r.member(&first, start)
+			}
+		default:
+			if c == '{' {
+				r.member(&first, start)
+				if !r.object(depth + 1) {
+					return false
+				}
+				break
+			}
+			value := r.Pos
+			if !r.Scalar() {
+				return false
+			}
+			r.member(&first, start)
+			switch {
+			case depth > 0:
+			case string(name) == `"kind"`:
+				r.kind = r.Data[value:r.Pos]
+			case string(name) == `"apiVersion"`:
+				r.apiVersion = r.Data[value:r.Pos]
+			}
+		}
+		if !r.Next('}') {
+			return false
+		}
+	}
+	r.keep('}')
+	return true
+}
+
+// member keeps what was read since start: a member, or its name.
+func (r *reading) member(first *bool, start int) {
+	if !*first {
+		r.keep(',')
+	}
+	*first = false
+	r.keep(r.Data[start:r.Pos]...)
+}
+
+func (r *reading) keep(text ...byte) {
+	if r.whole {
+		r.thin = append(r.thin, text...)
+	}
+}
+
+func (r *reading) metadata() bool {
+	if !r.Take('{') {
+		return false
+	}
+	for !r.Take('}') {
+		name, ok := r.Name()
+		if !ok {
+			return false
+		}
+		start := r.Pos
+		if !r.Value() {
+			return false
+		}
+		switch string(name) {
+		case `"labels"`:
+			r.labels = r.Data[start:r.Pos]
+		case `"resourceVersion"`:
+			r.versioned = true
+		}
+		if !r.Next('}') {
+			return false
+		}
+	}
+	return true
+}
+
+// ours says whether the object is of the kind and laid out as we do.
+func (r *reading) ours(k *kinds.Kind) bool {
+	version, kind := k.GVK.ToAPIVersionAndKind()
+	return !r.versioned && string(r.kind) == `"`+kind+`"` && string(r.apiVersion) == `"`+version+`"`
+}

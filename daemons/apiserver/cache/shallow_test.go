@@ -1,0 +1,125 @@
+package cache
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"clusterctl/daemons/kinds"
+)
+
+// fill sets everything in a value, each string to its path.
+func fill(v reflect.Value, path string, depth int) {
+	if depth > 12 || v.CanAddr() && v.Addr().Type().Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return // what reads itself has its own form
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), path, depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				fill(v.Field(i), path+"."+f.Name, depth+1)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fill(v.Index(0), path+"[0]", depth+1)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, path+"key", depth+1)
+		fill(value, path+`"value\`, depth+1)
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString(path)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		v.SetInt(7)
+	}
+}
+
+// S12: what selectors ask for is the same whether an object was decoded or looked over.
+func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
+	for _, k := range kinds.All() {
+		if k.Virtual || kept[k.Resource] {
+			continue
+		}
+		for _, full := range []bool{false, true} {
+			obj := k.New()
+			if full {
+				fill(reflect.ValueOf(obj).Elem(), "", 0)
+			}
+			m, err := meta.Accessor(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.SetName("a")
+			data, err := Encode(k, obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			over, err := NewEntry(k, "a", data, 5, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if over.decoded.Load() != nil {
+				t.Errorf("%s, full %v: it was decoded", k.GR(), full)
+			}
+			decoded, _, err := decode(k, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			deep, err := NewEntry(k, "a", data, 5, decoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(over.Labels, deep.Labels) || !slices.Equal(over.values, deep.values) || over.splice != deep.splice || over.kind != deep.kind {
+				t.Errorf("%s, full %v: looked over %v %v, decoded %v %v", k.GR(), full, over.Labels, over.values, deep.Labels, deep.values)
+			}
+			if !reflect.DeepEqual(over.Object(), deep.Object()) {
+				t.Errorf("%s, full %v: the objects differ", k.GR(), full)
+			}
+		}
+	}
+}
+
+func TestWhatOthersHaveWrittenIsDecoded(t *testing.T) {
+	for _, text := range []string{
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","resourceVersion":"3"}}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}} `,
+		`{"kind":"Pod", "apiVersion":"v1","metadata":{"name":"x"}}`,
+		`{"apiVersion":"v1","metadata":{"name":"x"},"kind":"Other"}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name": "x", "labels": {"a": "b"}}}`,
+	} {
+		e, err := NewEntry(podKind(), "b/x", []byte(text), 7, nil)
+		if err != nil || e.decoded.Load() == nil || strings.Contains(text, "labels") && e.Labels["a"] != "b" {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}`, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"},"spec":{"nodeName":4}}`} {
+		if _, err := NewEntry(podKind(), "b/x", []byte(text), 7, nil); err == nil {
+			t.Errorf("%s passed", text)
+		}
+	}
+}
+
+func BenchmarkNewEntry(b *testing.B) {
+	k := podKind()
+	e := makeEntry(b, k, "a/x", "n1", 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := NewEntry(k, "a/x", e.JSON, 2, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
