@@ -244,6 +244,9 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 	w.operation = "UPDATE"
 	key := w.q.key()
 	live, fresh := w.q.cache.Get(key), false
+	if w.dryRun {
+		live = nil // no store will refuse what was judged by an older state
+	}
 	for ctx.Err() == nil {
 		if live == nil && !fresh {
 			var err error
