@@ -14,10 +14,11 @@ type apiBlock struct {
 	MaxRequests *int   `hcl:"max_requests_inflight,optional" doc:"Requests that only read and that an API server works on at once. With max_mutating_requests_inflight they are the seats that FlowSchemas and PriorityLevelConfigurations share out; further requests wait." default:"400"`
 	MaxMutating *int   `hcl:"max_mutating_requests_inflight,optional" doc:"Requests that change something and that an API server works on at once." default:"200"`
 
-	Authentication       string `hcl:"authentication,optional" doc:"An AuthenticationConfiguration of apiserver.config.k8s.io, as in file(\"authentication.yaml\"): other issuers of tokens (OIDC) and how their claims become users, and what may be asked without credentials." default:"this cluster's own tokens; health and version without credentials"`
-	TokenWebhook         string `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
-	Authorization        string `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
-	AuthorizationWebhook string `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
+	Authentication       string   `hcl:"authentication,optional" doc:"An AuthenticationConfiguration of apiserver.config.k8s.io, as in file(\"authentication.yaml\"): other issuers of tokens (OIDC) and how their claims become users, and what may be asked without credentials." default:"this cluster's own tokens; health and version without credentials"`
+	TokenWebhook         string   `hcl:"token_webhook,optional" doc:"A kubeconfig, as in file(\"tokens.conf\"), of a server that is asked about tokens that nobody else knows." default:"none"`
+	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
+	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
+	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Admission plugins besides those that are always there: OwnerReferencesPermissionEnforcement." default:"none"`
 }
 
 // decodeAPI reads how API servers answer. Where they are reached is decoded before.
@@ -27,6 +28,12 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	}
 	c.API = config.API{MaxRequests: deref(raw.MaxRequests, 400), MaxMutating: deref(raw.MaxMutating, 200)}
 	c.API.Authentication, c.API.TokenWebhook, c.API.Authorization, c.API.AuthorizationWebhook = raw.Authentication, raw.TokenWebhook, raw.Authorization, raw.AuthorizationWebhook
+	c.API.AdmissionPlugins = raw.AdmissionPlugins
+	for _, name := range raw.AdmissionPlugins {
+		if name != "OwnerReferencesPermissionEnforcement" {
+			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin", "%q cannot be enabled: OwnerReferencesPermissionEnforcement can; the others are always there.", name))
+		}
+	}
 	for name, of := range map[string]struct{ text, kind string }{
 		"authentication": {raw.Authentication, "AuthenticationConfiguration"}, "authorization": {raw.Authorization, "AuthorizationConfiguration"},
 		"token_webhook": {raw.TokenWebhook, "Config"}, "authorization_webhook": {raw.AuthorizationWebhook, "Config"},

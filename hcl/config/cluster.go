@@ -69,6 +69,7 @@ type API struct {
 	TokenWebhook         string // a kubeconfig; empty means none
 	Authorization        string // an AuthorizationConfiguration; empty means Node and RBAC
 	AuthorizationWebhook string // the kubeconfig that it names
+	AdmissionPlugins     []string
 }
 
 // Etcd is what the cluster block says of the store.

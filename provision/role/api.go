@@ -15,6 +15,7 @@ func (b *builder) answering(cfg *config.APIServer) (reads []string) {
 	if api.MaxMutating > 0 {
 		cfg.MaxMutatingRequestsInflight = api.MaxMutating
 	}
+	cfg.EnableAdmissionPlugins = api.AdmissionPlugins
 	// A setting is a file and the flag that names it; without the one there is not the other.
 	for _, s := range []struct {
 		name, text string
