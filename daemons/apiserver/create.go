@@ -114,7 +114,7 @@ func (s *Server) review(q *request) error {
 	}
 	if q.served.Validate != nil {
 		if errs := q.served.Validate(obj); len(errs) > 0 {
-			return apierrors.NewInvalid(q.served.GVK.GroupKind(), "", errs)
+			return invalid(q.served.GVK.GroupKind(), "", errs)
 		}
 	}
 	if err := s.present(q, "CREATE", q.served.Version(), obj, false); err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/wire"
@@ -70,6 +71,18 @@ func (s *Server) fail(q *request, err error) {
 	if err := media.WriteObject(q.w, int(st.Code), statusKind, &st); err != nil {
 		s.log.Debug("an error could not be told", "path", q.Path, "err", err)
 	}
+}
+
+// mostCauses bounds how much of what is wrong is told: an object can have as many faults as it has bytes,
+// and to tell them takes time by their square.
+const mostCauses = 200
+
+// invalid refuses an object for what is wrong with it.
+func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
+	if n := len(errs); n > mostCauses {
+		errs = append(errs[:mostCauses:mostCauses], field.TooMany(field.NewPath("errors"), n, mostCauses))
+	}
+	return apierrors.NewInvalid(kind, name, errs)
 }
 
 func pageNotFound() error {

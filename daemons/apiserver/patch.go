@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,10 @@ import (
 
 // maxOperations bounds a JSON patch.
 const maxOperations = 10000
+
+// boundCopies bounds how much the copies of one JSON patch may add up to: a short patch could
+// make an object of any size. The library has one bound for all.
+var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxBody })
 
 // patchTypes are what a patch may be, as Accept-Patch tells.
 const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
@@ -234,17 +239,14 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		if len(operations) > maxOperations {
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
 		}
+		boundCopies()
 		after, err := operations.Apply(before)
 		if err != nil {
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}
 		return after, nil
 	case types.MergePatchType:
-		after, err := jsonpatch.MergePatch(before, patch)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		return after, nil
+		return mergePatch(before, patch)
 	case types.StrategicMergePatchType:
 		after, err := strategicpatch.StrategicMergePatch(before, patch, typed)
 		if err != nil {

@@ -190,7 +190,7 @@ func (w *write) validate() error {
 		}
 	}
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(k.GVK.GroupKind(), m.GetName(), errs)
+		return invalid(k.GVK.GroupKind(), m.GetName(), errs)
 	}
 	if k.Warnings != nil {
 		for _, text := range k.Warnings(w.obj) {

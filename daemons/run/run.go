@@ -136,10 +136,11 @@ func (h *Health) endpoint(path string, ready bool) http.HandlerFunc {
 		var out strings.Builder
 		failed, found := false, false
 		for _, res := range h.results(ready, single) {
+			found = true
 			if contains(excluded, res.name) {
+				fmt.Fprintf(&out, "[+]%s excluded: ok\n", res.name)
 				continue
 			}
-			found = true
 			if res.err != nil {
 				failed = true
 				fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", res.name)

@@ -107,7 +107,7 @@ func (c *client) do(t testing.TB, r call) answer {
 	if a.raw, err = io.ReadAll(resp.Body); err != nil {
 		t.Fatalf("%s %s: read the answer: %v", r.method, r.path, err)
 	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && resp.Header.Get("Content-Encoding") == "" {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") && len(a.raw) > 0 && resp.Header.Get("Content-Encoding") == "" {
 		if err := json.Unmarshal(a.raw, &a.obj); err != nil {
 			t.Fatalf("%s %s: the answer is no JSON: %v\n%.300s", r.method, r.path, err, a.raw)
 		}

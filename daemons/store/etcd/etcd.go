@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -193,13 +194,18 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
+// tooLarge says whether a message did not fit between us and etcd, so that etcd has not seen it.
+func tooLarge(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
+}
+
 func known(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return store.ErrCompacted
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return store.ErrFuture
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), tooLarge(err):
 		return store.ErrTooLarge
 	}
 	for _, without := range []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout,

@@ -1,0 +1,109 @@
+package conformance
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// S11: discovery in one document says what it says in many.
+func TestDiscoveryIsAggregated(t *testing.T) {
+	c := shared(t)
+	tells := map[string]bool{}
+	for _, path := range []string{"/api", "/apis"} {
+		a := c.must(t, 200, get("%s", path).as(aggregated+",application/json"))
+		if a.text("kind") != "APIGroupDiscoveryList" || a.text("apiVersion") != "apidiscovery.k8s.io/v2" || a.header.Get("Content-Type") != aggregated {
+			t.Fatalf("%s: %q %.200s", path, a.header.Get("Content-Type"), a.raw)
+		}
+		tag := a.header.Get("ETag")
+		again := get("%s", path).as(aggregated)
+		again.header = map[string][]string{"If-None-Match": {tag}}
+		if b := c.do(t, again); tag == "" || b.code != 304 {
+			t.Errorf("%s: asked again with its tag %q: %d", path, tag, b.code)
+		}
+		for _, g := range a.items() {
+			group, _ := at(g, "metadata.name").(string)
+			versions, _ := at(g, "versions").([]any)
+			for _, v := range versions {
+				version, _ := at(v, "version").(string)
+				resources, _ := at(v, "resources").([]any)
+				for _, r := range resources {
+					name, _ := at(r, "resource").(string)
+					scope, _ := at(r, "scope").(string)
+					kind, _ := at(r, "responseKind.kind").(string)
+					tells[strings.TrimPrefix(group+"/"+version, "/")+"/"+kind+" "+name+" "+scope] = true
+				}
+			}
+		}
+		if plain := c.must(t, 200, get("%s", path)); plain.text("kind") == "APIGroupDiscoveryList" {
+			t.Errorf("%s: nobody asked for one document", path)
+		}
+	}
+	for _, s := range samples(t) {
+		scope := "Cluster"
+		if s.Namespaced {
+			scope = "Namespaced"
+		}
+		if want := s.String() + " " + s.Resource + " " + scope; !tells[want] && !elsewhere[s.String()] {
+			t.Errorf("it does not tell %s", want)
+		}
+	}
+}
+
+// S11: the schema of every kind is published, under an address that changes with it.
+func TestOpenAPIDescribesEveryKind(t *testing.T) {
+	c := shared(t)
+	index := c.must(t, 200, get("/openapi/v3"))
+	paths, _ := index.at("paths").(object)
+	described := map[string]bool{}
+	for name, entry := range paths {
+		address, _ := at(entry, "serverRelativeURL").(string)
+		if !strings.HasPrefix(address, "/openapi/v3/"+name+"?hash=") {
+			t.Errorf("%s is at %q", name, address)
+		}
+		a := c.must(t, 200, get("%s", address))
+		if a.text("openapi") == "" || !strings.Contains(a.header.Get("Cache-Control"), "immutable") || a.header.Get("ETag") == "" {
+			t.Errorf("%s: %s, cached %q, tag %q", name, a.text("openapi"), a.header.Get("Cache-Control"), a.header.Get("ETag"))
+		}
+		again := get("/openapi/v3/%s", name)
+		again.header = map[string][]string{"If-None-Match": {a.header.Get("ETag")}}
+		if b := c.do(t, again); b.code != 304 {
+			t.Errorf("%s asked again with its tag: %d", name, b.code)
+		}
+		schemas, _ := a.at("components.schemas").(object)
+		for _, s := range schemas {
+			kinds, _ := at(s, "x-kubernetes-group-version-kind").([]any)
+			for _, k := range kinds {
+				group, _ := at(k, "group").(string)
+				version, _ := at(k, "version").(string)
+				kind, _ := at(k, "kind").(string)
+				if properties, _ := at(s, "properties").(object); len(properties) > 0 {
+					described[strings.TrimPrefix(group+"/"+version, "/")+"/"+kind] = true
+				}
+			}
+		}
+	}
+	for _, s := range samples(t) {
+		if !described[s.String()] && !elsewhere[s.String()] {
+			t.Errorf("%s has no schema", s)
+		}
+	}
+	if a := c.do(t, get("/openapi/v3/apis/nowhere/v1")); a.code != 404 {
+		t.Errorf("a group that is not there: %d", a.code)
+	}
+	v2 := c.must(t, 200, get("/openapi/v2"))
+	if v2.text("swagger") != "2.0" || v2.header.Get("ETag") == "" {
+		t.Errorf("version 2: %.100s", v2.raw)
+	}
+	again := get("/openapi/v2")
+	again.header = map[string][]string{"If-None-Match": {v2.header.Get("ETag")}}
+	if b := c.do(t, again); b.code != 304 {
+		t.Errorf("version 2 asked again with its tag: %d", b.code)
+	}
+	binary := c.must(t, 200, get("/openapi/v2").as("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"))
+	if !bytes.HasPrefix(binary.raw, []byte{0x0a, 0x03, '2', '.', '0'}) {
+		t.Errorf("version 2 in protobuf begins with %x", binary.raw[:min(8, len(binary.raw))])
+	}
+}

@@ -1,0 +1,222 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+)
+
+// S11: what is too large, too deep or too much is refused for what it is, and the server goes on.
+func TestWhatIsTooMuchIsRefused(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "limits")
+	const path = "/api/v1/namespaces/limits/configmaps"
+	sized := func(name string, n int) string {
+		return `{"metadata":{"name":"` + name + `"},"data":{"a":"` + strings.Repeat("x", n) + `"}}`
+	}
+	const tooLarge = "RequestEntityTooLarge"
+	c.must(t, 201, post(path, sized("mib", 1<<20-1)))
+	// What a kind itself bounds is a matter of validation, below what a request may be.
+	c.refused(t, post(path, sized("above", 1<<20+1)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
+	c.refused(t, post(path, sized("three", 3<<20-100)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
+	c.refused(t, post(path, sized("beyond", 3<<20)), 413, tooLarge, "limit is 3145728")
+	c.refused(t, post(path, sized("far", 12<<20)), 413, tooLarge, "limit is 3145728")
+	c.refused(t, patch(path+"/mib", "merge-patch+json", sized("mib", 3<<20)), 413, tooLarge, "limit is 3145728")
+	c.refused(t, call{method: "DELETE", path: path + "/mib", body: []byte(sized("mib", 3<<20))}, 413, tooLarge, "limit is 3145728")
+
+	// What no kind bounds is bounded by the store.
+	pod := object{"metadata": object{"name": "large"}, "spec": object{"containers": []any{object{"name": "c", "image": "i", "args": []any{strings.Repeat("x", 2<<20)}}}}}
+	c.refused(t, post("/api/v1/namespaces/limits/pods", pod), 413, tooLarge, "")
+
+	labels := make([]string, 30000)
+	for i := range labels {
+		labels[i] = fmt.Sprintf(`"l%d":"v"`, i)
+	}
+	many := `{"metadata":{"name":"many","labels":{` + strings.Join(labels, ",") + `}}}`
+	bad := strings.ReplaceAll(many, `":"v"`, `":"?"`)
+	if a := c.refused(t, post(path, bad), 422, "Invalid", "a valid label must be"); len(a.raw) > 1<<20 {
+		t.Errorf("what is wrong is told in %d bytes", len(a.raw))
+	}
+	million := `{"metadata":{"name":"million","labels":{` + strings.Repeat(strings.Join(labels, ",")+",", 34) + labels[0] + `}}}`
+	c.refused(t, post(path, million), 413, tooLarge, "limit is 3145728")
+
+	deep := func(open, shut string, n int) string {
+		return `{"metadata":{"name":"deep"},"x":` + strings.Repeat(open, n) + strings.Repeat(shut, n) + `}`
+	}
+	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
+	c.must(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // whose field is unknown, and warned of
+	for _, n := range []int{20000, 1 << 20} {
+		c.refused(t, post(path, deep("[", "]", n)), 400, "BadRequest", "exceeded max depth")
+		c.refused(t, post(path, deep(`{"a":`, `1}`, n/8)[:20]+deep("[", "]", n)), 400, "BadRequest", "")
+	}
+	yaml := call{method: "POST", path: path, contentType: "application/yaml"}
+	yaml.body = []byte("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
+		"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n")
+	c.refused(t, yaml, 400, "BadRequest", "")
+	yaml.body = []byte(strings.Repeat("[", 1<<20))
+	c.refused(t, yaml, 400, "BadRequest", "")
+	cborDeep := call{method: "POST", path: path, contentType: cbor, body: []byte(strings.Repeat("\x81", 1<<20))}
+	c.refused(t, cborDeep, 400, "BadRequest", "")
+
+	operations := strings.Repeat(`{"op":"test","path":"/metadata/name","value":"mib"},`, 10001)
+	c.refused(t, patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"), 413, tooLarge, "The allowed maximum operations in a JSON patch is 10000, got 10001")
+	copies := `[{"op":"add","path":"/data/b","value":""}`
+	for range 3000 {
+		copies += `,{"op":"copy","from":"/data/a","path":"/data/b"}`
+	}
+	if a := c.do(t, patch(path+"/mib", "json-patch+json", copies+"]")); a.code < 400 || a.code >= 500 {
+		t.Errorf("copies of copies: %d %.200s", a.code, a.raw)
+	}
+	long := get("%s?labelSelector=%s", path, strings.Repeat("a,", 40<<10))
+	if resp, err := c.request(context.Background(), long); err == nil {
+		if resp.Body.Close(); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("a long address: %d", resp.StatusCode)
+		}
+	}
+	// After all of it the server answers, and has not kept what it was sent.
+	c.must(t, 200, get("%s/mib", path))
+	runtime.GC()
+	var m runtime.MemStats
+	if runtime.ReadMemStats(&m); m.HeapAlloc > 300<<20 {
+		t.Errorf("%d MiB are kept", m.HeapAlloc>>20)
+	}
+}
+
+// S11: clients that send slowly are let go, and do not keep others waiting.
+func TestSlowClientsAreLetGo(t *testing.T) {
+	s := serve(t, openStore(t))
+	c := s.as(t, certs.Admin())
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.ca.Cert)
+	var all sync.WaitGroup
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		for range 50 {
+			conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{RootCAs: roots, NextProtos: []string{protocol}, MinVersion: tls.VersionTLS13})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			text := "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nX-Slow: "
+			if protocol == "h2" {
+				text = "PRI * HTTP/2.0\r\n"
+			}
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				defer conn.Close()
+				ended := make(chan error, 1)
+				go func() {
+					_, err := io.Copy(io.Discard, conn)
+					ended <- err
+				}()
+				drip := time.NewTicker(500 * time.Millisecond)
+				defer drip.Stop()
+				for {
+					select {
+					case <-ended:
+						if took := time.Since(begun); took > 40*time.Second {
+							t.Errorf("%s: let go after %s", protocol, took)
+						}
+						return
+					case <-drip.C:
+						if protocol == "http/1.1" {
+							_, _ = io.WriteString(conn, "x") // it ends when the server ends it
+						}
+					case <-time.After(45 * time.Second):
+						t.Errorf("%s: a slow client is kept", protocol)
+						return
+					}
+				}
+			})
+		}
+	}
+	for range 20 {
+		begun := time.Now()
+		c.must(t, 200, get("/api/v1/namespaces"))
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("a request took %s meanwhile", took)
+		}
+	}
+	all.Wait()
+}
+
+// S11: watches that nothing happens to cost little, and an event reaches all.
+func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
+	const watches, most = 10000, 48 << 10 // bytes for a watch, the client's half of it included
+	s := serve(t, openStore(t))
+	admin := s.as(t, certs.Admin())
+	admin.namespace(t, "idle")
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	before := heap()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var all sync.WaitGroup
+	seen := make(chan error, watches)
+	var begun atomic.Int64
+	version := admin.must(t, 200, get("/api/v1/namespaces/idle/configmaps")).text("metadata.resourceVersion")
+	for range watches / 200 {
+		c := s.as(t, certs.Admin()) // a connection of its own
+		c.http.Timeout = 0
+		all.Go(func() {
+			for range 200 {
+				resp, err := c.request(ctx, get("/api/v1/namespaces/idle/configmaps?watch=1&resourceVersion=%s", version))
+				if err != nil {
+					seen <- fmt.Errorf("begin a watch: %w", err)
+					continue
+				}
+				begun.Add(1)
+				all.Go(func() {
+					defer resp.Body.Close()
+					line, err := bufio.NewReaderSize(resp.Body, 512).ReadString('\n')
+					if err == nil && !strings.HasPrefix(line, `{"type":"ADDED"`) {
+						err = fmt.Errorf("event %.100q", line)
+					}
+					seen <- err
+				})
+			}
+		})
+	}
+	eventually(t, func() error {
+		if n := begun.Load(); n < watches {
+			return fmt.Errorf("%d of %d watches have begun", n, watches)
+		}
+		return nil
+	})
+	used := (heap() - before) / watches
+	t.Logf("%d bytes for a watch", used)
+	if used > most {
+		t.Errorf("%d bytes for a watch, want at most %d", used, most)
+	}
+	admin.must(t, 201, post("/api/v1/namespaces/idle/configmaps", object{"metadata": object{"name": "a"}}))
+	deadline := time.After(time.Minute)
+	for i := range watches {
+		select {
+		case err := <-seen:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-deadline:
+			t.Fatalf("%d of %d watches were told", i, watches)
+		}
+	}
+	cancel()
+	all.Wait()
+}

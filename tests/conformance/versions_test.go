@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/certs"
+)
+
+// S11: what a list answers for each way to name a version, as the API's concepts tell it.
+func TestReadsHeedResourceVersions(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "versions")
+	const path = "/api/v1/namespaces/versions/configmaps"
+	make := func(name string) answer {
+		return c.must(t, 201, post(path, object{"metadata": object{"name": name}}))
+	}
+	a := make("a").text("metadata.resourceVersion")
+	b := make("b").text("metadata.resourceVersion")
+	c.must(t, 200, remove(path+"/a", nil))
+	last := make("z").text("metadata.resourceVersion")
+
+	for _, q := range []struct {
+		query string
+		want  []string
+		exact string // the version that the list has; empty: any
+	}{
+		{"", []string{"b", "z"}, ""},
+		{"resourceVersion=" + last, []string{"b", "z"}, ""},
+		{"resourceVersion=" + last + "&resourceVersionMatch=NotOlderThan", []string{"b", "z"}, ""},
+		{"resourceVersion=" + a + "&resourceVersionMatch=Exact", []string{"a"}, a},
+		{"resourceVersion=" + b + "&resourceVersionMatch=Exact", []string{"a", "b"}, b},
+		{"resourceVersion=" + b + "&resourceVersionMatch=Exact&limit=1", []string{"a"}, b},
+		{"resourceVersion=" + last + "&limit=500", []string{"b", "z"}, ""},
+	} {
+		list := c.must(t, 200, get("%s?%s", path, q.query))
+		if got := names(list.items()); !slices.Equal(got, q.want) {
+			t.Errorf("%q: %v, want %v", q.query, got, q.want)
+		}
+		if v := list.text("metadata.resourceVersion"); q.exact != "" && v != q.exact {
+			t.Errorf("%q: version %s, want %s", q.query, v, q.exact)
+		}
+	}
+	c.must(t, 200, get("%s?resourceVersion=0", path))
+	c.must(t, 200, get("%s?resourceVersion=0&resourceVersionMatch=NotOlderThan", path))
+
+	for query, want := range map[string]struct {
+		code            int
+		reason, message string
+	}{
+		"resourceVersionMatch=NotOlderThan":                      {422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided"},
+		"resourceVersion=0&resourceVersionMatch=Exact":           {422, "Invalid", `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
+		"resourceVersion=1&resourceVersionMatch=Wild":            {422, "Invalid", `supported values: "Exact", "NotOlderThan", ""`},
+		"resourceVersion=9000000000":                             {504, "Timeout", "Too large resource version"},
+		"resourceVersion=-1":                                     {400, "BadRequest", ""},
+		"resourceVersion=x":                                      {400, "BadRequest", ""},
+		"sendInitialEvents=true":                                 {422, "Invalid", "sendInitialEvents is forbidden for list"},
+		"watch=1&resourceVersionMatch=Exact&sendInitialEvents=1": {422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"},
+		"watch=1&timeoutSeconds=x":                               {400, "BadRequest", ""},
+	} {
+		c.refused(t, get("%s?%s", path, query), want.code, want.reason, want.message)
+	}
+}
+
+// S11: a list whose state has been forgotten is told so, and may go on with what there is. A server that
+// was started after the state was knows nothing of it.
+func TestWhatIsForgottenIsExpired(t *testing.T) {
+	st := openStore(t)
+	first := serve(t, st)
+	c := first.as(t, certs.Admin())
+	c.namespace(t, "expired")
+	const path = "/api/v1/namespaces/expired/configmaps"
+	for i := range 3 {
+		c.must(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i)}}))
+	}
+	page := c.must(t, 200, get("%s?limit=1", path))
+	version, token := page.text("metadata.resourceVersion"), page.text("metadata.continue")
+	c.must(t, 201, post(path, object{"metadata": object{"name": "later"}}))
+	first.stop()
+	c = serve(t, st).as(t, certs.Admin())
+	gone := c.refused(t, get("%s?limit=1&continue=%s", path, url.QueryEscape(token)), 410, "Expired", "The provided continue parameter is too old to display a consistent list result")
+	next := gone.text("metadata.continue")
+	if next == "" {
+		t.Fatalf("no token to go on with: %s", gone.raw)
+	}
+	rest := c.must(t, 200, get("%s?continue=%s", path, url.QueryEscape(next)))
+	if got := names(rest.items()); !slices.Equal(got, []string{"c1", "c2", "later"}) {
+		t.Errorf("the rest is %v", got)
+	}
+	c.refused(t, get("%s?resourceVersion=%s&resourceVersionMatch=Exact", path, version), 410, "Expired", "too old resource version")
+	c.refused(t, get("%s?watch=1&resourceVersion=%s", path, version), 410, "Expired", "too old resource version")
+	c.must(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
+}
+
+// S11: remaining items are counted where nothing is selected, and not where something is.
+func TestPagesTellHowManyRemain(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "pages")
+	const path = "/api/v1/namespaces/pages/configmaps"
+	for i := range 5 {
+		c.must(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i), "labels": object{"a": "b"}}}))
+	}
+	if page := c.must(t, 200, get("%s?limit=2", path)); page.at("metadata.remainingItemCount") != 3.0 {
+		t.Errorf("first page: %v", page.at("metadata"))
+	}
+	if page := c.must(t, 200, get("%s?limit=2&labelSelector=a", path)); page.at("metadata.remainingItemCount") != nil || page.text("metadata.continue") == "" {
+		t.Errorf("first page of what is selected: %v", page.at("metadata"))
+	}
+	table := c.must(t, 200, get("%s?limit=2", path).as(table))
+	if table.text("metadata.continue") == "" || table.at("metadata.remainingItemCount") != 3.0 {
+		t.Errorf("a table's page: %v", table.at("metadata"))
+	}
+}
+
+// S11: lists above some size are compressed for those who take it.
+func TestLargeAnswersAreCompressed(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "large")
+	const path = "/api/v1/namespaces/large/configmaps"
+	for i := range 3 {
+		c.must(t, 201, post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i)}, "data": object{"a": strings.Repeat("abc", 50000)}}))
+	}
+	zipped := get("%s", path)
+	zipped.header = map[string][]string{"Accept-Encoding": {"gzip"}}
+	a := c.must(t, 200, zipped)
+	if a.header.Get("Content-Encoding") != "gzip" || len(a.raw) > 100<<10 || !strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept-Encoding") {
+		t.Errorf("%d bytes, encoding %q", len(a.raw), a.header.Get("Content-Encoding"))
+	}
+	if b := c.must(t, 200, get("%s", path)); b.header.Get("Content-Encoding") != "" || len(b.items()) != 3 {
+		t.Errorf("asked for plain, and got %q", b.header.Get("Content-Encoding"))
+	}
+}
