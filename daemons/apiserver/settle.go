@@ -181,6 +181,9 @@ func (w *write) validate() error {
 			if w.q.Subresource == "ephemeralcontainers" && k.Validate != nil {
 				errs = append(append(errs, k.Validate(w.obj)...), ephemeralContainersStay(w.obj, w.old)...)
 			}
+			if w.q.Subresource == "resize" {
+				errs = append(errs, kinds.ValidateResize(w.obj, w.old)...)
+			}
 		case otherwise != nil:
 			errs = append(errs, otherwise(w.obj, w.old)...)
 		case k.ValidateUpdate != nil:

@@ -173,14 +173,7 @@ func resizes(to, from runtime.Object) {
 	if !ok || !also {
 		return
 	}
-	sent = sent.DeepCopy()
-	for i := range pod.Spec.Containers {
-		for _, c := range sent.Spec.Containers {
-			if c.Name == pod.Spec.Containers[i].Name {
-				pod.Spec.Containers[i].Resources, pod.Spec.Containers[i].ResizePolicy = c.Resources, c.ResizePolicy
-			}
-		}
-	}
+	pod.Spec = sent.DeepCopy().Spec // what else than a size differs is refused, not dropped
 }
 
 // token issues a token for a service account.

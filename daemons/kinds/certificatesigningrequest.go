@@ -8,6 +8,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -32,8 +33,30 @@ func certificateSigningRequests() *Kind {
 		Columns: columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
 		Row:     row(signingRequestRow),
 		// Conditions that approve or deny come through approval alone, which admission sees to.
-		Status:       status(func(to, from *certificatesv1.CertificateSigningRequest) { to.Status = *from.Status.DeepCopy() }),
+		Status:       status(copyRequestStatus),
 		Subresources: []string{"approval"},
+	}
+}
+
+// copyRequestStatus says since when a condition is what it is, where nobody does.
+func copyRequestStatus(to, from *certificatesv1.CertificateSigningRequest) {
+	before := to.Status.Conditions
+	to.Status = *from.Status.DeepCopy()
+	at := metav1.Time{Time: now().UTC().Truncate(time.Second)}
+	for i := range to.Status.Conditions {
+		c := &to.Status.Conditions[i]
+		if c.LastUpdateTime.IsZero() {
+			c.LastUpdateTime = at
+		}
+		if !c.LastTransitionTime.IsZero() {
+			continue
+		}
+		c.LastTransitionTime = at
+		for _, was := range before {
+			if was.Type == c.Type && was.Status == c.Status && !was.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = was.LastTransitionTime
+			}
+		}
 	}
 }
 
