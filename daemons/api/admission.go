@@ -20,7 +20,7 @@ type Admission struct {
 	Old         runtime.Object // nil on CREATE
 	DryRun      bool
 	// Warn adds a Warning header to the answer.
-	Warn func(text string)
+	Warn   func(text string)
 	Origin Origin // may be nil
 
 	// Versions tells in which versions the object can be seen; nil for what is only

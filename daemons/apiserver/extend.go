@@ -127,7 +127,7 @@ const arrival = 3 * time.Second
 // that are established anywhere are: who has seen that may ask any server at once.
 func (s *Server) arrive(q *request) error {
 	crds := s.cache.Resource(definitions.GroupResource())
-	if q.known || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
+	if q.known || q.aggregated != nil || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(q.http.Context(), arrival)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"clusterctl/daemons/apiserver/cache"
@@ -128,7 +129,9 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 }
 
 // clientsKnow says whether client-go knows how a kind's fields merge.
-func clientsKnow(k *kinds.Kind) bool { return k.GVK.Group != apiextensionsv1.GroupName }
+func clientsKnow(k *kinds.Kind) bool {
+	return k.GVK.Group != apiextensionsv1.GroupName && k.GVK.Group != apiregistrationv1.GroupName
+}
 
 // forget lets the managers of a kind that is not served any more go.
 func (f *fieldManagers) forget(k *kinds.Kind) {

@@ -3,6 +3,8 @@ package apiserver
 import (
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,26 +19,67 @@ type offer struct {
 	resources map[schema.GroupVersionResource]wire.Served
 	discovery http.Handler
 	openapi   http.Handler
+
+	aggregated map[schema.GroupVersion]*aggregated // what other servers answer
+}
+
+// offering is what an offer is made of besides the kinds that are always there.
+type offering struct {
+	mu         sync.Mutex
+	declared   []*kinds.Kind // by definitions, the version that is stored
+	aggregated map[schema.GroupVersion]*aggregated
 }
 
 // serveKinds serves declared kinds, in all versions, besides those that are always there.
-func (s *Server) serveKinds(more []*kinds.Kind) {
+func (s *Server) serveKinds(declared []*kinds.Kind) {
+	s.offering.mu.Lock()
+	defer s.offering.mu.Unlock()
+	s.offering.declared = declared
+	s.serve()
+}
+
+// serveAggregated passes group versions on to other servers.
+func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregated) {
+	s.offering.mu.Lock()
+	defer s.offering.mu.Unlock()
+	s.offering.aggregated = all
+	s.serve()
+}
+
+func (s *Server) serve() {
 	var declared []*kinds.Kind
-	for _, k := range more {
+	for _, k := range s.offering.declared {
 		declared = append(declared, k.Untyped.Family.Served...)
 	}
 	all := slices.Concat(s.o.Kinds, declared)
-	next := &offer{resources: map[schema.GroupVersionResource]wire.Served{}, discovery: discovery.New(all), openapi: s.described}
+	next := &offer{resources: map[schema.GroupVersionResource]wire.Served{}, aggregated: map[schema.GroupVersion]*aggregated{}, openapi: s.described}
+	own := map[schema.GroupVersion]bool{}
 	for _, k := range all {
 		hub := wire.Served{Kind: k}
 		next.resources[hub.Name()] = hub
+		own[k.GVK.GroupVersion()] = true
 		for i := range k.Aliases {
 			alias := wire.Served{Kind: k, Alias: &k.Aliases[i]}
 			next.resources[alias.Name()] = alias
+			own[k.Aliases[i].GVK.GroupVersion()] = true
 		}
 	}
-	if len(declared) > 0 {
-		next.openapi = s.described.With(declared)
+	var others []discovery.Other
+	var elsewhere []string
+	for gv, a := range s.offering.aggregated {
+		if own[gv] {
+			continue // what is served here is not given away
+		}
+		next.aggregated[gv] = a
+		others = append(others, discovery.Other{GroupVersion: gv, Resources: a.resources, Stale: a.unavailable != ""})
+		elsewhere = append(elsewhere, "apis/"+gv.String())
+	}
+	slices.SortFunc(others, func(a, b discovery.Other) int {
+		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
+	})
+	next.discovery = discovery.New(all, others...)
+	if len(declared) > 0 || len(elsewhere) > 0 {
+		next.openapi = s.described.With(declared, elsewhere...)
 	}
 	s.serving.Store(next)
 }

@@ -86,6 +86,10 @@ type Options struct {
 	// Tasks run for as long as the server does. One that returns an error ends it.
 	Tasks []func(ctx context.Context, s *Server) error
 
+	// FrontProxy is what the server shows of itself to those that it passes requests on to,
+	// so that they believe as whom these are made; nil shows nothing.
+	FrontProxy func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+
 	RequestTimeout time.Duration // zero means a minute
 	EventTTL       time.Duration // zero means an hour
 	MaxInFlight    int           // requests at once besides watches and streams; zero means 800

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,14 @@ func completed(live, want runtime.Object) runtime.Object {
 		}
 		have.Rules = missing(have.Rules, want.Rules)
 		have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)
+		return have
+	case *corev1.ConfigMap:
+		have, ok := live.(*corev1.ConfigMap)
+		if !ok {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		have.Data = want.Data
 		return have
 	case *rbacv1.Role:
 		have, ok := live.(*rbacv1.Role)

@@ -31,6 +31,8 @@ type request struct {
 	warnings map[string]bool
 	trail    *trail // for the audit log; nil: nothing is kept
 
+	aggregated *aggregated // who answers, if it is another server
+
 	presented bool // whether webhooks and policies were asked already, about what was sent
 }
 
@@ -80,6 +82,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	case len(parts) >= 4 && parts[0] == "apis":
 		q.Group, q.GroupVersionResource.Version, parts = parts[1], parts[2], parts[3:]
 	default:
+		q.aggregated = s.serving.Load().document(q.Path)
 		return q
 	}
 	q.Resource = true
@@ -112,7 +115,11 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 
 // find looks up what is served of what the path names.
 func (q *request) find(s *Server) {
-	q.served, q.known = s.serving.Load().resources[q.GroupVersionResource]
+	serving := s.serving.Load()
+	q.served, q.known = serving.resources[q.GroupVersionResource]
+	if !q.known {
+		q.aggregated = serving.aggregated[q.GroupVersion()]
+	}
 	if q.known {
 		q.cache = s.cache.Resource(q.served.GR())
 		if q.deep && q.Subresource != "proxy" {

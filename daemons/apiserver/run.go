@@ -112,12 +112,17 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
+	front, trusted, err := towardsAggregated(cfg)
+	if err != nil {
+		return nil, err
+	}
 	server, err := New(Options{
 		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix,
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
 		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
-		Bootstrap: slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg)),
+		Bootstrap:  slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted),
+		FrontProxy: front,
 	})
 	if err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ type Server struct {
 	services  *alloc.Services  // nil: no addresses are handed out
 	observed  *observed
 	followed  followed
+	offering  offering
 	inFlight  chan struct{}
 	ledgers   turns // of quotas, by namespace
 
@@ -121,6 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.watchStore(ctx) })
 	g.Go(func() error { return s.compact(ctx) })
 	g.Go(func() error { return s.extend(ctx) })
+	g.Go(func() error { return s.aggregate(ctx) })
 	if s.o.AdvertiseAddress != "" {
 		g.Go(func() error { return s.advertise(ctx) })
 	}

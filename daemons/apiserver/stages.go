@@ -222,6 +222,8 @@ func (s *Server) answer(q *request) error {
 	switch {
 	case q.Resource && q.known:
 		return s.serveResource(q)
+	case q.aggregated != nil:
+		return s.passOn(q)
 	case q.Resource && q.Name == "" && q.Subresource == "" || q.Path == "/api" || strings.HasPrefix(q.Path, "/api/") || q.Path == "/apis" || strings.HasPrefix(q.Path, "/apis/"):
 		s.serving.Load().discovery.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/openapi/"):

@@ -125,6 +125,7 @@ var describe = map[string]string{
 	"QueueLengthLimit":         "How many requests may wait in a queue.",
 	"Queues":                   "How many queues there are.",
 	"Webhooks":                 "How many webhooks there are.",
+	"Service":                  "The service that answers, or Local.",
 	"Validations":              "How many expressions must hold.",
 	"Mutations":                "How many changes are made.",
 	"ParamKind":                "The kind of the objects that parameters are taken from.",

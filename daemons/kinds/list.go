@@ -36,7 +36,7 @@ func All() []*Kind {
 		// the rest
 		leases(), podDisruptionBudgets(), priorityClasses(), runtimeClasses(), storageVersionMigrations(), customResourceDefinitions(),
 		flowSchemas(), priorityLevelConfigurations(),
-		mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
+		apiServices(), mutatingWebhookConfigurations(), validatingWebhookConfigurations(),
 		validatingAdmissionPolicies(), validatingAdmissionPolicyBindings(), mutatingAdmissionPolicies(), mutatingAdmissionPolicyBindings(),
 	}
 	for _, k := range all {

@@ -111,7 +111,9 @@ var behaviours = []struct {
 func TestEveryKindBehaves(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {
-		if s.Answered || elsewhere[s.String()] {
+		// The server writes the status of an APIService whenever it has looked at who answers:
+		// what it does is tested with the API server.
+		if s.Answered || s.Kind == "APIService" || elsewhere[s.String()] {
 			continue
 		}
 		t.Run(strings.ReplaceAll(s.String(), "/", "."), func(t *testing.T) {

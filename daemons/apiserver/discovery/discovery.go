@@ -26,10 +26,11 @@ type Handler struct {
 	whole     map[string][]byte // aggregated, for /api and /apis
 }
 
-// New returns the discovery of a list of kinds.
-func New(list []*kinds.Kind) *Handler {
+// New returns the discovery of a list of kinds, and of what other servers serve.
+func New(list []*kinds.Kind, others ...Other) *Handler {
 	h := &Handler{documents: map[string][]byte{}, whole: map[string][]byte{}}
 	groups, order := gather(list)
+	order = include(groups, order, others)
 	h.add("/api", metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
 		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},

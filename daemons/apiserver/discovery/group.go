@@ -21,6 +21,7 @@ type version struct {
 	name  string
 	plain []metav1.APIResource
 	whole []apidiscovery.APIResourceDiscovery
+	stale bool
 }
 
 // every is what kinds serve that do not say otherwise, in upstream's order.
@@ -112,9 +113,11 @@ func (g *group) plain() metav1.APIGroup {
 func (g *group) aggregated() apidiscovery.APIGroupDiscovery {
 	out := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
 	for _, v := range g.versions {
-		out.Versions = append(out.Versions, apidiscovery.APIVersionDiscovery{
-			Version: v.name, Resources: v.whole, Freshness: apidiscovery.DiscoveryFreshnessCurrent,
-		})
+		fresh := apidiscovery.DiscoveryFreshnessCurrent
+		if v.stale {
+			fresh = apidiscovery.DiscoveryFreshnessStale
+		}
+		out.Versions = append(out.Versions, apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.whole, Freshness: fresh})
 	}
 	return out
 }

@@ -28,6 +28,8 @@ type Handler struct {
 	index   func() (document, error)
 	v3      map[string]func() (document, error) // by path after /openapi/v3/
 	all     []resource
+	// elsewhere are paths of version 3 whose documents other servers answer.
+	elsewhere []string
 }
 
 type document struct {
@@ -52,11 +54,11 @@ func hashed(data []byte) document {
 func New(list []*kinds.Kind) *Handler { return (&Handler{}).With(list) }
 
 // With returns the documents of further kinds beside those that there are. What is the
-// same in both is shared.
-func (was *Handler) With(list []*kinds.Kind) *Handler {
+// same in both is shared. The index tells of documents elsewhere, too.
+func (was *Handler) With(list []*kinds.Kind, elsewhere ...string) *Handler {
 	more := resources(list)
 	all := slices.Concat(was.all, more)
-	h := &Handler{v3: maps.Clone(was.v3), all: all}
+	h := &Handler{v3: maps.Clone(was.v3), all: all, elsewhere: elsewhere}
 	if h.v3 == nil {
 		h.v3 = map[string]func() (document, error){}
 	}
@@ -130,6 +132,9 @@ func (h *Handler) list() (document, error) {
 			return d, err
 		}
 		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + d.hash}
+	}
+	for _, path := range h.elsewhere {
+		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path}
 	}
 	return finish(object{"paths": paths})
 }

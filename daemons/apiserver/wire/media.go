@@ -44,11 +44,11 @@ func (m Media) ContentType() string { return types[m.Format] }
 func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 	pretty := r.URL.Query().Get("pretty")
 	m := Media{Pretty: pretty == "true" || pretty == "1"}
-	accept := r.Header.Values("Accept")
-	if len(accept) == 0 {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	if accept == "" {
 		return m, nil
 	}
-	for _, clause := range strings.Split(strings.Join(accept, ","), ",") {
+	for _, clause := range strings.Split(accept, ",") {
 		if strings.TrimSpace(clause) == "" {
 			continue
 		}

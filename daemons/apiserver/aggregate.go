@@ -1,0 +1,277 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/backend"
+	"clusterctl/daemons/apiserver/cache"
+)
+
+// aggregated is a group version that another server serves.
+type aggregated struct {
+	target      backend.Target
+	resources   []metav1.APIResource // as it named them when it was last asked
+	unavailable string               // why it is not asked; empty: it is
+}
+
+// document is who answers a path that names no resource: that of a group version, or of
+// its OpenAPI document.
+func (o *offer) document(path string) *aggregated {
+	if len(o.aggregated) == 0 {
+		return nil
+	}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, "/openapi/v3"), "/"), "/")
+	if len(parts) != 3 || parts[0] != "apis" {
+		return nil
+	}
+	return o.aggregated[schema.GroupVersion{Group: parts[1], Version: parts[2]}]
+}
+
+// passOn lets the server that serves it answer a request, which is told who asks.
+func (s *Server) passOn(q *request) error {
+	a := q.aggregated
+	if a.unavailable != "" {
+		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request: " + a.unavailable)
+	}
+	transport, err := s.reach.To(a.target, q.http.Header.Get("Upgrade") != "")
+	if err != nil {
+		return apierrors.NewServiceUnavailable(err.Error())
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL = &url.URL{Scheme: "https", Host: a.target.Name(), Path: q.http.URL.Path, RawPath: q.http.URL.RawPath, RawQuery: q.http.URL.RawQuery}
+			r.Out.Host = a.target.Name()
+			r.SetXForwarded()
+			speakFor(r.Out.Header, q.user)
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			if q.http.Context().Err() == nil {
+				s.fail(q, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err)))
+			}
+		},
+	}
+	proxy.ServeHTTP(q.w, q.http)
+	return nil
+}
+
+// speakFor puts into headers as whom a request is made. What the client said itself, or
+// proved itself by, goes no further.
+func speakFor(h http.Header, u api.User) {
+	h.Del("Authorization")
+	for name := range h {
+		if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") {
+			h.Del(name)
+		}
+	}
+	h.Set("X-Remote-User", u.Name)
+	if u.UID != "" {
+		h.Set("X-Remote-Uid", u.UID)
+	}
+	for _, group := range u.Groups {
+		h.Add("X-Remote-Group", group)
+	}
+	for key, values := range u.Extra {
+		for _, value := range values {
+			h.Add("X-Remote-Extra-"+url.PathEscape(key), value)
+		}
+	}
+}
+
+var registrations = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
+
+const (
+	checkEvery   = 10 * time.Second
+	checkTimeout = 5 * time.Second
+	maxDocument  = 16 << 20
+)
+
+// aggregate looks again and again whether the servers that serve group versions for this
+// one can, until ctx ends, and lets the cluster know.
+func (s *Server) aggregate(ctx context.Context) error {
+	services := s.cache.Resource(registrations.GroupResource())
+	if services == nil || s.cache.WaitFor(ctx, 1) != nil {
+		return nil // not served, or ctx ended
+	}
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	var was map[schema.GroupVersion]*aggregated
+	for ctx.Err() == nil {
+		snapshot := services.Snapshot()
+		cursor, err := services.Watch(cache.Topic{}, snapshot.Revision)
+		if err != nil {
+			continue // loaded anew meanwhile
+		}
+		next := map[schema.GroupVersion]*aggregated{}
+		for _, obj := range s.Objects().List(registrations.GroupResource(), "") {
+			registered, ok := obj.(*apiregistrationv1.APIService)
+			if !ok {
+				continue
+			}
+			gv := schema.GroupVersion{Group: registered.Spec.Group, Version: registered.Spec.Version}
+			a, condition := s.check(ctx, registered, was[gv])
+			if a != nil {
+				next[gv] = a
+			}
+			if err := s.tellAvailable(ctx, registered, condition); err != nil && ctx.Err() == nil {
+				s.log.Warn("write whether an API service is available", "apiservice", registered.Name, "err", err)
+			}
+		}
+		if !sameServed(was, next) {
+			s.serveAggregated(next)
+			was = next
+		}
+		events, wake, err := cursor.Next()
+		if err == nil && len(events) == 0 {
+			select {
+			case <-ctx.Done():
+			case <-wake:
+			case <-tick.C:
+			}
+		}
+		cursor.Close()
+	}
+	return nil
+}
+
+// check finds out whether the server behind an API service answers. What is local always
+// does, and is nobody's to pass on.
+func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was *aggregated) (*aggregated, apiregistrationv1.APIServiceCondition) {
+	say := func(status apiregistrationv1.ConditionStatus, reason, message string) apiregistrationv1.APIServiceCondition {
+		return apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: message}
+	}
+	if r.Spec.Service == nil {
+		return nil, say(apiregistrationv1.ConditionTrue, "Local", "Local APIServices are always available")
+	}
+	a := &aggregated{target: backend.Target{
+		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,
+		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.o.FrontProxy,
+	}}
+	if r.Spec.Service.Port != nil {
+		a.target.Port = *r.Spec.Service.Port
+	}
+	if was != nil {
+		a.resources = was.resources
+	}
+	where := "service/" + r.Spec.Service.Name + " in \"" + r.Spec.Service.Namespace + "\""
+	no := func(reason, message string) (*aggregated, apiregistrationv1.APIServiceCondition) {
+		a.unavailable = message
+		return a, say(apiregistrationv1.ConditionFalse, reason, message)
+	}
+	if _, there := s.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace, r.Spec.Service.Name); !there {
+		return no("ServiceNotFound", where+" is not present")
+	}
+	if _, err := s.reach.Endpoints(a.target); err != nil {
+		return no("MissingEndpoints", fmt.Sprintf("endpoints for %s: %v", where, err))
+	}
+	resources, err := s.resourcesOf(ctx, a.target, r.Spec.Group, r.Spec.Version)
+	if err != nil {
+		return no("FailedDiscoveryCheck", fmt.Sprintf("failing or missing response from %s: %v", where, err))
+	}
+	a.resources = resources
+	return a, say(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
+}
+
+// resourcesOf asks a server for what it serves of a group version.
+func (s *Server) resourcesOf(ctx context.Context, target backend.Target, group, version string) ([]metav1.APIResource, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	transport, err := s.reach.To(target, false)
+	if err != nil {
+		return nil, err
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+target.Name()+"/apis/"+group+"/"+version, nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Header.Set("Accept", "application/json")
+	speakFor(q.Header, api.User{Name: "system:kube-aggregator", Groups: []string{api.GroupMasters}})
+	answer, err := (&http.Client{Transport: transport}).Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }() // it was read as far as it matters
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("bad status from %s: %d", q.URL, answer.StatusCode)
+	}
+	list := &metav1.APIResourceList{}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxDocument)).Decode(list); err != nil {
+		return nil, fmt.Errorf("read the list of resources: %w", err)
+	}
+	if list.GroupVersion != group+"/"+version {
+		return nil, errors.New("the list of resources is of " + list.GroupVersion)
+	}
+	return list.APIResources, nil
+}
+
+// tellAvailable writes the condition of an API service if it is another one than before.
+func (s *Server) tellAvailable(ctx context.Context, r *apiregistrationv1.APIService, c apiregistrationv1.APIServiceCondition) error {
+	i := slices.IndexFunc(r.Status.Conditions, func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
+	c.LastTransitionTime = metav1.NewTime(s.o.Now().UTC().Truncate(time.Second))
+	if i >= 0 {
+		have := r.Status.Conditions[i]
+		if have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
+			return nil
+		}
+		if have.Status == c.Status {
+			c.LastTransitionTime = have.LastTransitionTime
+		}
+	}
+	q := s.internal(ctx, registrations, "", r.Name)
+	q.Subresource = "status"
+	w := &write{s: s, q: q, manager: manager, subresource: "status"}
+	_, err := w.modify(ctx, conditionOf(r, c))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// sameServed says whether clients would see no difference.
+func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for gv, x := range a {
+		y := b[gv]
+		if y == nil || x.unavailable != y.unavailable || x.target.Name() != y.target.Name() || string(x.target.CABundle) != string(y.target.CABundle) ||
+			x.target.Insecure != y.target.Insecure || !slices.EqualFunc(x.resources, y.resources, sameResource) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameResource(a, b metav1.APIResource) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// conditionOf puts a condition into an API service, unless that is another one by now.
+func conditionOf(r *apiregistrationv1.APIService, c apiregistrationv1.APIServiceCondition) func(live runtime.Object) (runtime.Object, error) {
+	return func(live runtime.Object) (runtime.Object, error) {
+		now, ok := live.(*apiregistrationv1.APIService)
+		if !ok || now.UID != r.UID {
+			return nil, apierrors.NewNotFound(registrations.GroupResource(), r.Name)
+		}
+		next := now.DeepCopy()
+		next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
+		next.Status.Conditions = append(next.Status.Conditions, c)
+		return next, nil
+	}
+}

@@ -1,0 +1,118 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver"
+)
+
+// aggregatedServer serves shoes of foot.example.com, and says who asked.
+func aggregatedServer(t *testing.T) (port string) {
+	t.Helper()
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/apis/foot.example.com/v1":
+			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"foot.example.com/v1","resources":[{"name":"shoes","singularName":"shoe","namespaced":true,"kind":"Shoe","verbs":["get","list","create"]},{"name":"shoes/status","namespaced":true,"kind":"Shoe","verbs":["get"]}]}`)
+		case r.URL.Path == "/openapi/v3/apis/foot.example.com/v1":
+			fmt.Fprint(w, `{"openapi":"3.0.0","info":{"title":"shoes"}}`)
+		default:
+			body, _ := io.ReadAll(r.Body)
+			_ = json.NewEncoder(w).Encode(map[string]any{
+				"kind": "Shoe", "path": r.URL.String(), "user": r.Header.Get("X-Remote-User"), "groups": r.Header.Values("X-Remote-Group"),
+				"token": r.Header.Get("Authorization"), "body": string(body), "method": r.Method,
+			})
+		}
+	}))
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	_, port, err := net.SplitHostPort(web.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
+	port := aggregatedServer(t)
+	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
+		o.Authenticators, o.Authorizers = []api.Authenticator{&stage{}}, []api.Authorizer{&stage{}}
+	})
+	cfg.BearerToken = "good"
+	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
+	registration := `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.foot.example.com"},"spec":{"group":"foot.example.com","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"shoes","port":` + port + `}}}`
+	if code, text := ask(t, cfg, "POST", path, strings.Replace(registration, "v1.foot", "v2.foot", 1)); code != 422 || !strings.Contains(text, "must be `spec.version+") {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, text := ask(t, cfg, "POST", path, registration); code != 201 {
+		t.Fatalf("%d %s", code, text)
+	}
+	condition := func(status, reason string) {
+		t.Helper()
+		wait(t, func() error {
+			_, text := ask(t, cfg, "GET", path+"/v1.foot.example.com", "")
+			if !strings.Contains(text, `"type":"Available","status":"`+status+`"`) || !strings.Contains(text, `"reason":"`+reason+`"`) {
+				return fmt.Errorf("the condition: %s", text)
+			}
+			return nil
+		})
+	}
+	condition("False", "ServiceNotFound")
+	wait(t, func() error {
+		if code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes", ""); code != 503 {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+	// A name for this machine is the way to a server on its loopback, which endpoints may not be on.
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"shoes"},"spec":{"type":"ExternalName","externalName":"localhost"}}`
+	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/services", service); code != 201 {
+		t.Fatalf("%d %s", code, text)
+	}
+	// Somebody touches the registration, so that it is looked at again at once.
+	if code, text := ask(t, cfg, "PATCH", path+"/v1.foot.example.com", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	condition("True", "Passed")
+	wait(t, func() error {
+		code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes?limit=5", "")
+		for _, want := range []string{`"user":"jane"`, `"path":"/apis/foot.example.com/v1/namespaces/default/shoes?limit=5"`, "system:authenticated", `"token":""`} {
+			if code != 200 || !strings.Contains(text, want) {
+				return fmt.Errorf("lacks %s: %d %s", want, code, text)
+			}
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		method, path, body, accept string
+		code                       int
+		want                       string
+	}{
+		{"POST", "/apis/foot.example.com/v1/namespaces/default/shoes", `{"kind":"Shoe"}`, "", 200, `"body":"{\"kind\":\"Shoe\"}"`},
+		{"GET", "/apis/foot.example.com/v1", "", "", 200, `"name":"shoes/status"`},
+		{"GET", "/apis/foot.example.com", "", "", 200, `"preferredVersion":{"groupVersion":"foot.example.com/v1"`},
+		{"GET", "/apis", "", "", 200, `"name":"foot.example.com"`},
+		{"GET", "/apis", "", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", 200, `"resource":"shoes","responseKind":{"group":"foot.example.com","version":"v1","kind":"Shoe"},"scope":"Namespaced"`},
+		{"GET", "/openapi/v3", "", "", 200, `"apis/foot.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/foot.example.com/v1"}`},
+		{"GET", "/openapi/v3/apis/foot.example.com/v1", "", "", 200, `"title":"shoes"`},
+		{"GET", path, "", "application/json;as=Table;v=v1;g=meta.k8s.io", 200, `"default/shoes","True"`},
+		{"DELETE", path + "/v1.foot.example.com", "", "", 200, "Success"}, // an empty header asks for nothing
+	} {
+		if code, text := ask(t, cfg, c.method, c.path, c.body, "Accept", c.accept); code != c.code || !strings.Contains(text, c.want) {
+			t.Errorf("%s %s: %d lacks %s: %.600s", c.method, c.path, code, c.want, text)
+		}
+	}
+	wait(t, func() error {
+		if code, text := ask(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes", ""); code != 404 {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,64 @@
+package discovery
+
+import (
+	"slices"
+	"strings"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
+)
+
+// Other is a group version that another server serves, with the resources that it
+// names. What is stale may have changed since.
+type Other struct {
+	GroupVersion schema.GroupVersion
+	Resources    []metav1.APIResource
+	Stale        bool
+}
+
+// include adds what others serve to the groups, whose order it returns.
+func include(groups map[string]*group, order []string, others []Other) []string {
+	for _, o := range others {
+		g := groups[o.GroupVersion.Group]
+		if g == nil {
+			g = &group{name: o.GroupVersion.Group}
+			groups[g.name] = g
+			order = append(order, g.name)
+		}
+		g.versions = append(g.versions, &version{name: o.GroupVersion.Version, plain: o.Resources, whole: whole(o), stale: o.Stale})
+		slices.SortFunc(g.versions, func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) })
+	}
+	return order
+}
+
+// whole is the aggregated form of a list of resources.
+func whole(o Other) []apidiscovery.APIResourceDiscovery {
+	var out []apidiscovery.APIResourceDiscovery
+	at := map[string]int{}
+	kind := func(r metav1.APIResource) *metav1.GroupVersionKind {
+		k := metav1.GroupVersionKind{Group: o.GroupVersion.Group, Version: o.GroupVersion.Version, Kind: r.Kind}
+		if r.Version != "" {
+			k.Group, k.Version = r.Group, r.Version
+		}
+		return &k
+	}
+	for _, r := range o.Resources {
+		name, sub, isSub := strings.Cut(r.Name, "/")
+		if !isSub {
+			scope := apidiscovery.ScopeCluster
+			if r.Namespaced {
+				scope = apidiscovery.ScopeNamespace
+			}
+			at[name] = len(out)
+			out = append(out, apidiscovery.APIResourceDiscovery{
+				Resource: r.Name, ResponseKind: kind(r), Scope: scope, SingularResource: r.SingularName,
+				Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
+			})
+		} else if i, ok := at[name]; ok {
+			out[i].Subresources = append(out[i].Subresources, apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind(r), Verbs: r.Verbs})
+		}
+	}
+	return out
+}

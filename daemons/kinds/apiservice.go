@@ -1,0 +1,100 @@
+package kinds
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// apiServices hand group versions to other API servers.
+func apiServices() *Kind {
+	type service = *apiregistrationv1.APIService
+	return &Kind{
+		GVK:      apiregistrationv1.SchemeGroupVersion.WithKind("APIService"),
+		Resource: "apiservices", Singular: "apiservice", Categories: []string{"api-extensions"},
+		StorageKey: "apiregistration.k8s.io/apiservices",
+		New:        made[apiregistrationv1.APIService](),
+		NewList:    made[apiregistrationv1.APIServiceList](),
+		NameErrors: path.ValidatePathSegmentName,
+		Default: does(func(s service) {
+			if s.Spec.Service != nil {
+				orDefault(&s.Spec.Service.Port, 443)
+			}
+		}),
+		PrepareCreate:  does(func(s service) { s.Status = apiregistrationv1.APIServiceStatus{} }),
+		Validate:       checks(validateAPIService),
+		ValidateUpdate: compares(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
+		Status: &Status{Copy: func(to, from runtime.Object) {
+			to.(service).Status = *from.(service).Status.DeepCopy()
+		}},
+		Columns: columns("Service", "Available", "Age"),
+		Row: row(func(s service) []any {
+			where, available := "Local", "Unknown"
+			if s.Spec.Service != nil {
+				where = s.Spec.Service.Namespace + "/" + s.Spec.Service.Name
+			}
+			for _, c := range s.Status.Conditions {
+				if c.Type != apiregistrationv1.Available {
+					continue
+				}
+				available = string(c.Status)
+				if c.Status != apiregistrationv1.ConditionTrue {
+					available = fmt.Sprintf("%s (%s)", c.Status, c.Reason)
+				}
+			}
+			return []any{where, available, age(s.CreationTimestamp)}
+		}),
+	}
+}
+
+func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
+	at := field.NewPath("spec")
+	var errs field.ErrorList
+	if want := s.Spec.Version + "." + s.Spec.Group; s.Name != want {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want)))
+	}
+	if s.Spec.Group == "" {
+		if s.Spec.Version != "v1" {
+			errs = append(errs, field.Required(at.Child("group"), "only v1 may have an empty group and it better be legacy kube"))
+		}
+	} else {
+		for _, why := range utilvalidation.IsDNS1123Subdomain(s.Spec.Group) {
+			errs = append(errs, field.Invalid(at.Child("group"), s.Spec.Group, why))
+		}
+	}
+	for _, why := range utilvalidation.IsDNS1035Label(s.Spec.Version) {
+		errs = append(errs, field.Invalid(at.Child("version"), s.Spec.Version, why))
+	}
+	if p := s.Spec.GroupPriorityMinimum; p <= 0 || p > 20000 {
+		errs = append(errs, field.Invalid(at.Child("groupPriorityMinimum"), p, "must be positive and less than 20000"))
+	}
+	if p := s.Spec.VersionPriority; p <= 0 || p > 1000 {
+		errs = append(errs, field.Invalid(at.Child("versionPriority"), p, "must be positive and less than 1000"))
+	}
+	if s.Spec.Service == nil {
+		if len(s.Spec.CABundle) != 0 {
+			errs = append(errs, field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", len(s.Spec.CABundle)), "local APIServices may not have a caBundle"))
+		}
+		if s.Spec.InsecureSkipTLSVerify {
+			errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), s.Spec.InsecureSkipTLSVerify, "local APIServices may not have insecureSkipTLSVerify"))
+		}
+		return errs
+	}
+	if s.Spec.Service.Namespace == "" {
+		errs = append(errs, field.Required(at.Child("service", "namespace"), ""))
+	}
+	if s.Spec.Service.Name == "" {
+		errs = append(errs, field.Required(at.Child("service", "name"), ""))
+	}
+	if p := s.Spec.Service.Port; p != nil && (*p < 1 || *p > 65535) {
+		errs = append(errs, field.Invalid(at.Child("service", "port"), *p, "must be between 1 and 65535, inclusive"))
+	}
+	if s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) > 0 {
+		errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), s.Spec.InsecureSkipTLSVerify, "may not be true if caBundle is present"))
+	}
+	return errs
+}
