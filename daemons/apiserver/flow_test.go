@@ -86,6 +86,13 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wait(t, func() error { // as kubectl shows it under MISSINGPL
+		exempt, err := flows.FlowSchemas().Get(ctx, "exempt", metav1.GetOptions{})
+		if err == nil && (len(exempt.Status.Conditions) != 1 || exempt.Status.Conditions[0].Status != flowcontrolv1.ConditionFalse) {
+			err = fmt.Errorf("its status is %+v", exempt.Status)
+		}
+		return err
+	})
 	wait(t, func() error {
 		code, header := asked(t, ann, "/api")
 		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) || header.Get("X-Kubernetes-PF-PriorityLevel-UID") != string(level.UID) {

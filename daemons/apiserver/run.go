@@ -150,7 +150,8 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	server.Wire(func(o *Options) {
 		o.Auditor = auditor
 		if o.Flow = share; share != nil {
-			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) })
+			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) },
+				func(ctx context.Context, s *Server) error { return s.noteDangling(ctx) })
 		}
 		o.Authenticators = []api.Authenticator{who}
 		o.Authorizers = []api.Authorizer{may}

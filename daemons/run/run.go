@@ -44,6 +44,7 @@ type Health struct {
 	live  map[string]Check
 	ready map[string]Check
 	told  map[string]Check
+	said  map[string]string // why checks failed when last asked
 }
 
 // Live adds a check to /livez, /healthz and /readyz: when it fails, only a restart helps.
@@ -121,14 +122,38 @@ func (h *Health) results(ready bool, single string) []result {
 func (e Env) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
-		mux.Handle("GET "+path, e.Health.endpoint(path, path == "/readyz"))
-		mux.Handle("GET "+path+"/{check}", e.Health.endpoint(path, path == "/readyz"))
+		mux.Handle("GET "+path, e.Health.endpoint(path, path == "/readyz", e.Log))
+		mux.Handle("GET "+path+"/{check}", e.Health.endpoint(path, path == "/readyz", e.Log))
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(e.Metrics, promhttp.HandlerOpts{}))
 	return mux
 }
 
-func (h *Health) endpoint(path string, ready bool) http.HandlerFunc {
+// note logs why a check fails, once for each reason: who asks without credentials is not told.
+func (h *Health) note(r result, log *slog.Logger) {
+	text := ""
+	if r.err != nil {
+		text = r.err.Error()
+	}
+	h.mu.Lock()
+	was := h.said[r.name]
+	if was != text {
+		if h.said == nil {
+			h.said = map[string]string{}
+		}
+		h.said[r.name] = text
+	}
+	h.mu.Unlock()
+	switch {
+	case was == text:
+	case text != "":
+		log.Info("a health check fails", "check", r.name, "err", r.err)
+	default:
+		log.Info("a health check is well again", "check", r.name)
+	}
+}
+
+func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -141,6 +166,7 @@ func (h *Health) endpoint(path string, ready bool) http.HandlerFunc {
 				fmt.Fprintf(&out, "[+]%s excluded: ok\n", res.name)
 				continue
 			}
+			h.note(res, log)
 			if res.err != nil {
 				failed = true
 				fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", res.name)

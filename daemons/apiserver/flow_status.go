@@ -1,0 +1,84 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// danglingEvery is how often it is looked whether schemas name levels that are not there.
+const danglingEvery = 2 * time.Second
+
+// noteDangling keeps in each FlowSchema's status whether its level is there.
+func (s *Server) noteDangling(ctx context.Context) error {
+	tick := time.NewTicker(danglingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, obj := range s.Objects().List(flowSchemas.GroupResource(), "") {
+			schema, ok := obj.(*flowcontrolv1.FlowSchema)
+			if !ok || settledSchema(schema, s.dangling(schema)) {
+				continue
+			}
+			call, cancel := context.WithTimeout(ctx, 10*time.Second)
+			if err := s.noteOne(call, schema.Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+				s.log.Debug("note whether a flow schema dangles", "flowschema", schema.Name, "err", err)
+			}
+			cancel()
+		}
+	}
+}
+
+var flowSchemas = flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")
+
+// dangling is the condition that a schema should have.
+func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
+	level := schema.Spec.PriorityLevelConfiguration.Name
+	levels := flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations").GroupResource()
+	c := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
+		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)}
+	if _, there := s.Objects().Get(levels, "", level); !there {
+		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
+		c.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
+	}
+	return c
+}
+
+func settledSchema(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.FlowSchemaCondition) bool {
+	return slices.ContainsFunc(schema.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) bool {
+		return c.Type == want.Type && c.Status == want.Status && c.Message == want.Message
+	})
+}
+
+func (s *Server) noteOne(ctx context.Context, name string) error {
+	q := s.internal(ctx, flowSchemas, "", name)
+	q.Subresource = "status"
+	w := &write{s: s, q: q, manager: manager, subresource: "status"}
+	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		if live == nil {
+			return nil, apierrors.NewNotFound(flowSchemas.GroupResource(), name)
+		}
+		schema, ok := live.DeepCopyObject().(*flowcontrolv1.FlowSchema)
+		if !ok {
+			return live, nil
+		}
+		want := s.dangling(schema)
+		if settledSchema(schema, want) {
+			return schema, nil
+		}
+		want.LastTransitionTime = metav1.Now()
+		schema.Status.Conditions = append(slices.DeleteFunc(schema.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) bool { return c.Type == want.Type }), want)
+		return schema, nil
+	})
+	return err
+}
