@@ -59,7 +59,7 @@ func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (ap
 			continue
 		}
 		if !bootstrapGroups.MatchString(g) {
-			return api.User{}, nil, fmt.Errorf("%w: the bootstrap token %s names the group %q, which does not begin with %s:", errToken, id, g, bootstrapGroup)
+			return api.User{}, nil, fmt.Errorf("%w: the bootstrap token %s names the group %q, which does not begin with %q", errToken, id, g, bootstrapGroup+":")
 		}
 		groups = append(groups, g)
 	}
