@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -330,5 +331,43 @@ func TestEventsAreServedUnderBothGroups(t *testing.T) {
 		if err != nil || len(list.Items) != 1 || list.Items[0].Note != "by a test" || list.Items[0].Regarding.Name != "p" || list.Items[0].ResourceVersion == "" {
 			t.Errorf("%s: %+v, %v", contentType, list, err)
 		}
+	}
+}
+
+// What a manager sends again later is no change, also of a kind whose defaults it did not send; what looks like the account's times is.
+func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	ctx := bounded(t)
+	client := kubernetes.NewForConfigOrDie(cfg).CoreV1()
+	points := applycorev1.Endpoints("a", "default").WithSubsets(applycorev1.EndpointSubset(). //nolint:staticcheck // still served
+													WithAddresses(applycorev1.EndpointAddress().WithIP("10.0.0.1")).WithPorts(applycorev1.EndpointPort().WithName("x").WithPort(80)))
+	times := func(time string) *applycorev1.ConfigMapApplyConfiguration {
+		return applycorev1.ConfigMap("a", "default").WithData(map[string]string{"time": time})
+	}
+	first, err := client.Endpoints("default").Apply(ctx, points, metav1.ApplyOptions{FieldManager: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := client.ConfigMaps("default").Apply(ctx, times("2026-01-01T00:00:00Z"), metav1.ApplyOptions{FieldManager: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The account tells seconds.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now().Unix(); time.Now().Unix() <= began; {
+		<-tick.C
+	}
+	again, err := client.Endpoints("default").Apply(ctx, points, metav1.ApplyOptions{FieldManager: "one"})
+	if err != nil || again.ResourceVersion != first.ResourceVersion {
+		t.Errorf("applied again: version %s after %s, %v", again.ResourceVersion, first.ResourceVersion, err)
+	}
+	updated, err := client.Endpoints("default").Update(ctx, again, metav1.UpdateOptions{FieldManager: "one"})
+	if err != nil || updated.ResourceVersion != first.ResourceVersion {
+		t.Errorf("updated to the same: version %s after %s, %v", updated.ResourceVersion, first.ResourceVersion, err)
+	}
+	after, err := client.ConfigMaps("default").Apply(ctx, times("2026-01-01T00:00:01Z"), metav1.ApplyOptions{FieldManager: "one"})
+	if err != nil || after.ResourceVersion == before.ResourceVersion || after.Data["time"] != "2026-01-01T00:00:01Z" {
+		t.Errorf("another time in the data: %v, version %s after %s, %v", after.Data, after.ResourceVersion, before.ResourceVersion, err)
 	}
 }

@@ -30,21 +30,28 @@ func (s *subject) created(t testing.TB) (o object, path string) {
 	return s.settled(t, o, path), path
 }
 
+// decided are the conditions that the server itself writes to new objects of a kind, and what they come to.
+var decided = map[string]struct{ condition, status string }{
+	"CustomResourceDefinition": {"Established", "True"},
+	"FlowSchema":               {"Dangling", "False"},
+}
+
 // settled waits for what the server itself does to a new object.
 func (s *subject) settled(t testing.TB, o object, path string) object {
 	t.Helper()
-	if s.Kind != "CustomResourceDefinition" {
+	wanted, some := decided[s.Kind]
+	if !some {
 		return o
 	}
 	eventually(t, func() error {
 		o = s.must(t, 200, get("%s", path)).obj
 		list, _ := at(o, "status.conditions").([]any)
 		for _, c := range list {
-			if at(c, "type") == any("Established") && at(c, "status") == any("True") {
+			if at(c, "type") == any(wanted.condition) && at(c, "status") == any(wanted.status) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%s is not established: %v", path, o["status"])
+		return fmt.Errorf("%s is not yet %s=%s: %v", path, wanted.condition, wanted.status, o["status"])
 	})
 	return o
 }
