@@ -16,7 +16,9 @@ type Schema struct {
 	level      *level
 	rules      []rule
 	method     flowcontrolv1.FlowDistinguisherMethodType // empty: one flow
-	// headers tell the client by what it was classified.
+	exempt     bool                                      // as its level was when this was made: levels change, and schemas are made anew then
+
+	// Headers tell the client by what it was classified.
 	schemaUID, levelUID []string
 }
 
@@ -34,7 +36,7 @@ func (s *Schema) SetHeaders(h map[string][]string) {
 }
 
 // Exempt says whether requests of the schema are never held up.
-func (s *Schema) Exempt() bool { return s.level.exempt }
+func (s *Schema) Exempt() bool { return s.exempt }
 
 type rule struct {
 	users, prefixes, groups []string // of service accounts of a namespace, prefixes
@@ -45,7 +47,7 @@ type rule struct {
 
 func compile(o *flowcontrolv1.FlowSchema, l *level) *Schema {
 	s := &Schema{
-		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l,
+		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, exempt: l.exempt,
 		schemaUID: []string{string(o.UID)}, levelUID: []string{l.uid},
 	}
 	if o.Spec.DistinguisherMethod != nil {
