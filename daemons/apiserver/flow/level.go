@@ -97,21 +97,30 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 }
 
 // next is the waiter whose turn it is: of the queue that has been given least. Lists for
-// which there is no memory let others pass.
+// which there is no memory let others pass, also those behind them in their queue.
 func (l *level) next(bytes int64) *waiter {
-	var best *queue
+	var next *waiter
 	for i := range l.queues {
-		if q := &l.queues[i]; len(q.waiters) > 0 && q.waiters[0].work.Bytes <= bytes && (best == nil || q.start < best.start) {
-			best = q
+		if q := &l.queues[i]; next == nil || q.start < next.queue.start {
+			if w := q.first(bytes); w != nil {
+				next = w
+			}
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	return best.waiters[0]
+	return next
 }
 
-// started takes the first waiter of its queue out, since it has its seats.
+// first is who waits longest of those that need no more than so many bytes.
+func (q *queue) first(bytes int64) *waiter {
+	for _, w := range q.waiters {
+		if w.work.Bytes <= bytes {
+			return w
+		}
+	}
+	return nil
+}
+
+// started takes a waiter out of its queue, since it has its seats.
 func (l *level) started(w *waiter) {
 	l.clock = max(l.clock, w.queue.start)
 	w.queue.start += float64(w.work.Seats)
