@@ -55,8 +55,11 @@ func (s *Server) advertise(ctx context.Context) error {
 	}
 }
 
+// presence is the word that the keys of servers that are there begin with, upstream's.
+const presence = "masterleases"
+
 func (s *Server) presenceKey() string {
-	return s.o.Prefix + "/masterleases/" + s.o.AdvertiseAddress
+	return s.o.Prefix + "/" + presence + "/" + s.o.AdvertiseAddress
 }
 
 func (s *Server) announce(ctx context.Context) error {
@@ -66,20 +69,26 @@ func (s *Server) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.o.Store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.presenceKey(), Value: data, TTL: presenceTTL}}}); err != nil {
+	put, err := s.o.Store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.presenceKey(), Value: data, TTL: presenceTTL}}})
+	if err != nil {
 		return fmt.Errorf("say that this server is there: %w", err)
+	}
+	s.observed.storeAnswered(time.Now())
+	// From here on the cache knows all that is asked for, and the store is not.
+	if err := s.cache.WaitFor(ctx, put.Revision); err != nil {
+		return fmt.Errorf("see which servers are there: %w", err)
 	}
 	if err := s.ensureService(ctx); err != nil {
 		return err
 	}
-	return s.publish(ctx)
+	return s.publish(ctx, s.servers.All())
 }
 
 func (s *Server) withdraw(ctx context.Context) error {
 	if _, err := s.o.Store.Commit(ctx, store.Txn{Deletes: []string{s.presenceKey()}}); err != nil {
 		return err
 	}
-	return s.publish(ctx)
+	return s.publish(ctx, slices.DeleteFunc(s.servers.All(), func(a string) bool { return a == s.o.AdvertiseAddress }))
 }
 
 // ensureService makes the service, at the first address of the service network.
@@ -101,27 +110,8 @@ func (s *Server) ensureService(ctx context.Context) error {
 	})
 }
 
-// presence returns the addresses of the servers that are there, in order.
-func (s *Server) presence(ctx context.Context) ([]string, error) {
-	prefix := s.o.Prefix + "/masterleases/"
-	kvs, _, _, err := s.o.Store.Range(ctx, prefix, "", 0, 0)
-	if err != nil {
-		return nil, fmt.Errorf("see which servers are there: %w", err)
-	}
-	addresses := []string{}
-	for _, kv := range kvs {
-		addresses = append(addresses, kv.Key[len(prefix):])
-	}
-	slices.Sort(addresses)
-	return addresses, nil
-}
-
 // publish writes the endpoints. Servers that do so at once write the same.
-func (s *Server) publish(ctx context.Context) error {
-	addresses, err := s.presence(ctx)
-	if err != nil {
-		return err
-	}
+func (s *Server) publish(ctx context.Context, addresses []string) error {
 	endpoints := &corev1.Endpoints{ //nolint:staticcheck // clients read them still
 		ObjectMeta: metav1.ObjectMeta{Name: kubernetes, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
@@ -168,7 +158,7 @@ func (s *Server) overwrite(ctx context.Context, endpoints runtime.Object, first 
 			continue
 		}
 		q := s.internal(ctx, one.gvr, metav1.NamespaceDefault, kubernetes)
-		w := &write{s: s, q: q, manager: manager}
+		w := &write{s: s, q: q, manager: manager, repeats: true}
 		_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
 				return one.obj.DeepCopyObject(), nil

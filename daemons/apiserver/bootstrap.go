@@ -109,7 +109,7 @@ func (s *Server) ensure(ctx context.Context, obj runtime.Object) error {
 		return err
 	}
 	q := s.internal(ctx, resource, m.GetNamespace(), m.GetName())
-	w := &write{s: s, q: q, manager: manager}
+	w := &write{s: s, q: q, manager: manager, repeats: true}
 	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return obj.DeepCopyObject(), nil

@@ -63,7 +63,7 @@ func settledSchema(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.FlowSche
 func (s *Server) noteOne(ctx context.Context, name string) error {
 	q := s.internal(ctx, flowSchemas, "", name)
 	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: manager, subresource: "status"}
+	w := &write{s: s, q: q, manager: manager, subresource: "status", repeats: true}
 	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(flowSchemas.GroupResource(), name)

@@ -17,6 +17,7 @@ type observed struct {
 	// Streams over WebSockets, by how they ended.
 	translated, tunnelled *prometheus.CounterVec
 	store                 atomic.Pointer[error]
+	storeHeard            atomic.Pointer[time.Time] // when it last did its work, as far as that is noted
 }
 
 func newObserved(s *Server) (*observed, error) {
@@ -85,21 +86,33 @@ func (s *Server) storeWell() error {
 	return errors.New("not looked at yet")
 }
 
-// watchStore looks every few seconds whether the store answers.
+// storeAnswered notes that the store did what needs a majority of its members.
+func (o *observed) storeAnswered(at time.Time) {
+	o.store.Store(new(error))
+	o.storeHeard.Store(&at)
+}
+
+// watchStore looks whether the store answers, whenever nothing was heard of it for a few seconds.
 func (s *Server) watchStore(ctx context.Context) error {
-	for {
-		call, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := s.o.Store.Revision(call)
-		cancel()
-		s.observed.store.Store(&err)
-		pause := 5 * time.Second
-		if err != nil {
-			pause = 500 * time.Millisecond
-		}
+	const silence = presenceEvery + presenceEvery/10 // what says that this server is there tells it, too
+	for pause := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
+		}
+		if heard := s.observed.storeHeard.Load(); heard != nil && time.Since(*heard) < silence {
+			pause = silence - time.Since(*heard)
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := s.o.Store.Revision(call)
+		cancel()
+		if pause = silence; err != nil {
+			s.observed.store.Store(&err)
+			pause = 500 * time.Millisecond
+		} else {
+			s.observed.storeAnswered(time.Now())
 		}
 	}
 }

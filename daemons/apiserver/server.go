@@ -39,6 +39,7 @@ type Server struct {
 	own       http.Handler     // health and metrics
 	services  *alloc.Services  // nil: no addresses are handed out
 	observed  *observed
+	servers   *cache.Names // the addresses of servers
 	followed  followed
 	offering  offering
 	inFlight  chan struct{}
@@ -88,6 +89,7 @@ func New(o Options) (*Server, error) {
 		}
 		s.services = services
 	}
+	s.servers = s.cache.Names(presence)
 	s.reach = backend.New(s.Objects())
 	s.fields.init(s)
 	s.described = openapi.New(o.Kinds)

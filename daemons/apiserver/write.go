@@ -27,6 +27,7 @@ type write struct {
 	subresource string // whose rules hold; empty for the object itself
 	dryRun      bool
 	manager     string // of fields
+	repeats     bool   // whether it is made again and again: that it is not needed, the cache may say
 	applied     bool   // whether fields are owned already, by apply
 
 	live *cache.Entry   // what is stored; nil: nothing
@@ -259,7 +260,7 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 		e, lost, err := w.attempt(ctx, live, next)
 		switch {
 		case err == nil && !lost:
-			if e.Revision != live0(live) || fresh || w.dryRun {
+			if e.Revision != live0(live) || fresh || w.dryRun || w.repeats {
 				return e, nil
 			}
 			// Nothing to change: good if what the cache has is still what is stored.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -35,7 +36,9 @@ func Memory(ctx context.Context) {
 		live, allocated := heap()
 		debug.SetGCPercent(percent(live))
 		if idle(live, allocated, last, returned) {
+			runtime.GC() // what pools and weak pointers hold is garbage only after a first one
 			debug.FreeOSMemory()
+			releaseProgram()
 			returned = allocated
 		}
 		last = allocated
@@ -50,9 +53,9 @@ func percent(live uint64) int {
 	return int(min(max(100*floor/max(live, 1), 100), maxPercent))
 }
 
-// idle says whether the process rests, and has garbage that is worth a collection.
+// idle says whether the process rests, and has garbage that is worth a collection: after its start it has.
 func idle(live, allocated, last, returned uint64) bool {
-	return allocated-last < quiet && allocated-returned > max(worth, live/4)
+	return allocated-last < quiet && (returned == 0 || allocated-returned > max(worth, live/4))
 }
 
 // heap returns the bytes that lived after the last collection, and all that were ever allocated.

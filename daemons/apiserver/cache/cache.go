@@ -35,12 +35,13 @@ type Cache struct {
 	progress progress
 	looks    looks
 	own      own
+	names    map[string]*Names // by the word that their keys begin with
 }
 
 // New returns an empty cache over what is below prefix. Run fills it.
 func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
 	c := &Cache{
-		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log,
+		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{},
 	}
 	t := &tables{byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{}}
 	c.progress.changed = make(chan struct{})
@@ -124,6 +125,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
 	entries := map[*Resource][]*Entry{}
+	names := map[*Names][]string{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -144,7 +146,15 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 		wg.Go(func() {
 			defer func() { <-busy }()
 			for _, kv := range kvs {
-				for r, rest := c.find(kv.Key); r != nil; r = r.next {
+				r, rest := c.find(kv.Key)
+				if r == nil {
+					if n, name := c.named(kv.Key); n != nil {
+						mu.Lock()
+						names[n] = append(names[n], name)
+						mu.Unlock()
+					}
+				}
+				for ; r != nil; r = r.next {
 					if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
 						mu.Lock()
 						entries[r] = append(entries[r], e)
@@ -159,6 +169,9 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 		for ; r != nil; r = r.next {
 			r.reset(entries[r], revision)
 		}
+	}
+	for _, n := range c.names {
+		n.replace(names[n])
 	}
 	c.progress.reach(revision)
 	return revision, nil
@@ -224,7 +237,13 @@ func (c *Cache) apply(events []store.Event) {
 	var order []*Resource
 	changes := map[*Resource][]change{}
 	for _, e := range events {
-		for r, rest := c.find(e.Key); r != nil; r = r.next {
+		r, rest := c.find(e.Key)
+		if r == nil {
+			if n, name := c.named(e.Key); n != nil {
+				n.note(name, !e.Deleted)
+			}
+		}
+		for ; r != nil; r = r.next {
 			ch := change{key: rest, revision: e.Revision}
 			if !e.Deleted {
 				if ch.entry = c.entry(r, e.Key, rest, e.Value, e.Revision); ch.entry == nil {

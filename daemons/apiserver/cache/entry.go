@@ -40,6 +40,7 @@ type Entry struct {
 	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
 	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
 	kept    atomic.Pointer[[]byte] // the protobuf form: what daemons' watches and lists are made of
+	past    atomic.Bool            // whether there is a newer one, or none any more: the log alone has it
 
 	versions atomic.Pointer[[]*Entry] // the same object in other versions
 }
@@ -289,13 +290,19 @@ func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	if f == Protobuf {
+	if f == Protobuf && !e.past.Load() {
 		e.kept.Store(&data)
 		return data, nil
 	}
 	w := weak.Make(&data)
 	e.made[f].Store(&w)
 	return data, nil
+}
+
+// retire is called when the entry has been replaced or removed: watchers still read it, but not for long.
+func (e *Entry) retire() {
+	e.past.Store(true)
+	e.kept.Store(nil)
 }
 
 // Field returns the value of a selectable field; false if the kind has no such field.
@@ -327,8 +334,10 @@ func (s selectable) Get(name string) string {
 
 // at returns the same object under another revision: how it is shown when it leaves.
 func (e *Entry) at(revision int64) *Entry {
-	return &Entry{
+	left := &Entry{
 		Key: e.Key, Namespace: e.Namespace, Name: e.Name, Revision: revision,
 		Labels: e.Labels, JSON: e.JSON, splice: e.splice, kind: e.kind, values: e.values,
 	}
+	left.past.Store(true)
+	return left
 }

@@ -69,7 +69,7 @@ func (l *eventLog) add(events []*Event, size int, floor int64) {
 	defer l.mu.Unlock()
 	l.events = append(l.events, events...)
 	drop := 0
-	if size < math.MaxInt32 && len(l.events) > 2*size {
+	if size < math.MaxInt32 && len(l.events) > size+size/4 {
 		drop = len(l.events) - size
 		// A revision leaves whole.
 		for drop < len(l.events) && l.events[drop].Revision == l.events[drop-1].Revision {

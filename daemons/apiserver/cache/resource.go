@@ -110,6 +110,7 @@ func (r *Resource) apply(changes []change) {
 		}
 		if had {
 			event.Prev = prev
+			prev.retire()
 		}
 		if had || c.entry != nil {
 			events = append(events, event)

@@ -1,0 +1,211 @@
+package apiserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/moby/spdystream/spdy"
+	protocol "k8s.io/apimachinery/pkg/util/remotecommand"
+)
+
+// streamsEnd is how long a stream may take to end after its client has gone.
+const streamsEnd = 20 * time.Second
+
+// FuzzChannels is exec over a WebSocket between a client and a kubelet that say whatever they like: the server survives
+// both, and is done when the client has gone.
+func FuzzChannels(f *testing.F) {
+	command := bytes.Join([][]byte{
+		masked(2, []byte("\x00input")), masked(9, []byte("ping")), masked(2, []byte(`{"Width":80,"Height":24}`)), masked(2, []byte{255, 0}),
+	}, nil)
+	f.Add(command, said(f, true, spdy.DataFrame{StreamId: 5, Data: []byte("output")}, spdy.DataFrame{StreamId: 7, Flags: spdy.DataFlagFin}, spdy.DataFrame{StreamId: 1, Flags: spdy.DataFlagFin}))
+	f.Add(masked(2, []byte("\x04"+`{"Width":80,"Height":24}`)), said(f, true, spdy.DataFrame{StreamId: 1, Data: []byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`), Flags: spdy.DataFlagFin}))
+	f.Add(masked(8, []byte{3, 232}), said(f, false))
+	f.Add(masked(1, []byte("text")), said(f, true, spdy.DataFrame{StreamId: 99, Data: []byte("nobody's")}))
+	f.Add(masked(0, []byte("continued")), []byte("\x80\x03\x00\x01\x00\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
+		q, transport, end := between(t, "v5.channel.k8s.io", client, kubelet)
+		defer end()
+		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).translated(q, &url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"}, transport)
+	})
+}
+
+// FuzzTunnel is port-forward over SPDY within a WebSocket, as FuzzChannels.
+func FuzzTunnel(f *testing.F) {
+	f.Add(masked(2, said(f, false, spdy.DataFrame{StreamId: 1, Data: []byte("to the port")})), said(f, true))
+	f.Add(bytes.Join([][]byte{masked(2|notLast, []byte("a")), masked(0, []byte("b")), masked(9, nil), masked(8, []byte{3, 232})}, nil), []byte("bytes"))
+	f.Add(masked(1, []byte("text")), []byte{})
+	f.Add([]byte("\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff"), []byte{0})
+	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
+		q, transport, end := between(t, "SPDY/3.1+portforward.k8s.io", client, kubelet)
+		defer end()
+		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).tunnelled(q, &url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"}, transport)
+	})
+}
+
+const notLast = 0x80 // not an opcode: leaves out the bit that says that a message ends
+
+// masked is a frame as clients send them, whose mask changes nothing.
+func masked(opcode byte, payload []byte) []byte {
+	frame := []byte{0x80 | opcode, 0x80}
+	if opcode&notLast != 0 {
+		frame[0] = opcode &^ notLast
+	}
+	if n := len(payload); n < 126 {
+		frame[1] |= byte(n)
+	} else {
+		frame[1] |= 126
+		frame = binary.BigEndian.AppendUint16(frame, uint16(n))
+	}
+	return append(append(frame, 0, 0, 0, 0), payload...)
+}
+
+// said is what a kubelet says over SPDY: that it takes the four streams of a command, if it does, and the rest.
+func said(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
+	f.Helper()
+	var out bytes.Buffer
+	framer, err := spdy.NewFramer(&out, &out)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var frames []spdy.Frame
+	for id := spdy.StreamId(1); takes && id <= 7; id += 2 {
+		frames = append(frames, &spdy.SynReplyFrame{StreamId: id, Headers: http.Header{}})
+	}
+	if !takes {
+		frames = append(frames, &spdy.PingFrame{Id: 2}, &spdy.RstStreamFrame{StreamId: 1, Status: spdy.RefusedStream}, &spdy.WindowUpdateFrame{StreamId: 1, DeltaWindowSize: 1},
+			&spdy.SettingsFrame{FlagIdValues: []spdy.SettingsFlagIdValue{{Id: spdy.SettingsInitialWindowSize, Value: 1}}}, &spdy.GoAwayFrame{})
+	}
+	for i := range rest {
+		frames = append(frames, &rest[i])
+	}
+	for _, frame := range frames {
+		if err := framer.WriteFrame(frame); err != nil {
+			f.Fatal(err)
+		}
+	}
+	return out.Bytes()
+}
+
+// taken is an answer whose connection can be taken over.
+type taken struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (t taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), bufio.NewWriter(t.conn)), nil
+}
+
+// between returns a request to upgrade a connection, whose client says one thing when it has been, and a transport to a
+// kubelet that says another. Both go when both have been heard, or one of them is not listened to any more. end fails the
+// test when the server has not let go of them in time.
+func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, transport *http.Transport, end func()) {
+	ctx, cancel := context.WithTimeout(t.Context(), streamsEnd)
+	near, far := net.Pipe()
+	heard, left := make(chan struct{}), make(chan struct{})
+	transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		a, b := net.Pipe()
+		go answer(b, kubelet, heard)
+		go func() {
+			<-left
+			_ = b.Close()
+		}()
+		return a, nil
+	}}
+	go func() {
+		defer close(left)
+		defer far.Close()
+		_ = far.SetDeadline(time.Now().Add(streamsEnd))
+		in := bufio.NewReader(far)
+		if _, err := http.ReadResponse(in, nil); err != nil {
+			return
+		}
+		refused := make(chan struct{})
+		go func() {
+			defer close(refused)
+			_, _ = io.Copy(io.Discard, in)
+		}()
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
+			_, _ = far.Write(client) // the server may have had enough
+		}()
+		for _, enough := range []chan struct{}{said, heard} {
+			select {
+			case <-enough:
+			case <-refused:
+			case <-time.After(100 * time.Millisecond): // it waits for the other, who has nothing to say
+			}
+		}
+		_ = far.Close()
+		<-refused
+		<-said
+	}()
+	r := httptest.NewRequest(http.MethodGet, "/?stdin=1&stdout=1&stderr=1&tty=0&command=c", nil).WithContext(ctx)
+	for name, value := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+		"Sec-WebSocket-Protocol": spoken, "Origin": "http://example.com",
+	} {
+		r.Header.Set(name, value)
+	}
+	q = &request{http: r, w: taken{httptest.NewRecorder(), near}, query: r.URL.Query()}
+	return q, transport, func() {
+		defer cancel()
+		_ = near.Close() // it has been, unless it was not taken over
+		<-left
+		if ctx.Err() != nil {
+			t.Error("the stream outlived its client")
+		}
+	}
+}
+
+// answer is a kubelet that takes an upgrade and says something: what looks like the answers to four streams, one
+// after the other as they are asked for, and then the rest.
+func answer(conn net.Conn, says []byte, heard chan<- struct{}) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(streamsEnd))
+	in := bufio.NewReader(conn)
+	if _, err := http.ReadRequest(in); err != nil {
+		close(heard)
+		return
+	}
+	asked := make(chan struct{}, 4)
+	go func() {
+		defer close(heard)
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n", protocol.StreamProtocolV5Name)
+		for range 4 {
+			n := len(says)
+			if n > 8 { // the head of a frame says how long the rest is
+				n = min(n, 8+int(says[5])<<16+int(says[6])<<8+int(says[7]))
+			}
+			if _, ok := <-asked; !ok {
+				return
+			}
+			_, _ = conn.Write(says[:n]) // the server may have had enough
+			says = says[n:]
+		}
+		_, _ = conn.Write(says) // as above
+	}()
+	defer close(asked)
+	for buf := make([]byte, 4<<10); ; {
+		if _, err := in.Read(buf); err != nil {
+			return
+		}
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+	}
+}
