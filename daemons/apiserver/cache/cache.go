@@ -84,15 +84,21 @@ func (c *Cache) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		revision, err := c.load(ctx)
+		again := first
 		for err == nil {
+			from := revision
 			revision, err = c.follow(ctx, revision)
 			if errors.Is(err, store.ErrCompacted) || ctx.Err() != nil {
 				break
 			}
+			if revision > from {
+				again = first
+			}
 			c.log.Warn("watch of the store ended", "err", err)
-			if err = c.rest(ctx, first); err != nil {
+			if err = c.rest(ctx, again); err != nil {
 				break
 			}
+			again = min(2*again, time.Second) // no longer: whoever reads waits for the watch
 		}
 		if ctx.Err() != nil {
 			break

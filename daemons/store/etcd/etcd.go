@@ -56,12 +56,12 @@ func Open(c Config) (*Store, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("open the store: no member of it is named")
 	}
-	s := &Store{}
+	s := &Store{leases: leases{turn: make(chan struct{}, 1), byTTL: map[time.Duration]*shared{}}}
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
 		MaxCallSendMsgSize: 16 << 20, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20),
+		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})},
 	}, c.Endpoints)
 	if err != nil {
@@ -214,7 +214,7 @@ func known(err error) error {
 			return fmt.Errorf("%w: etcd has no leader, or its leader no majority of the members: %w", store.ErrUnavailable, err)
 		}
 	}
-	if status.Code(err) == codes.Unavailable {
+	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return err

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,7 +14,7 @@ const perLease = 1000
 // leases hands out leases for keys with a TTL. Keys written within a twentieth of
 // their TTL share one, so that a burst of events does not cost a lease each.
 type leases struct {
-	mu    sync.Mutex
+	turn  chan struct{} // holds one while somebody looks for a lease: to wait for it ends with the request
 	byTTL map[time.Duration]*shared
 }
 
@@ -30,8 +29,12 @@ func (l *leases) get(ctx context.Context, client *clientv3.Client, ttl time.Dura
 	if ttl <= 0 {
 		return clientv3.NoLease, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wait for a lease of %s: %w", ttl, ctx.Err())
+	}
+	defer func() { <-l.turn }()
 	now := time.Now()
 	if s := l.byTTL[ttl]; s != nil && now.Before(s.until) && s.keys < perLease {
 		s.keys++
@@ -42,9 +45,6 @@ func (l *leases) get(ctx context.Context, client *clientv3.Client, ttl time.Dura
 	r, err := client.Grant(ctx, seconds)
 	if err != nil {
 		return 0, fmt.Errorf("grant a lease of %s: %w", ttl, err)
-	}
-	if l.byTTL == nil {
-		l.byTTL = map[time.Duration]*shared{}
 	}
 	l.byTTL[ttl] = &shared{id: r.ID, until: now.Add(window), keys: 1}
 	return r.ID, nil

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/etcd"
 	"clusterctl/daemons/store/storetest"
@@ -61,6 +64,41 @@ func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
 		}
 	}
 	t.Fatal("the watch ended without having seen the write")
+}
+
+func TestAWriteWithoutALeaderEndsAndSaysSo(t *testing.T) {
+	endpoint := storetest.Etcd(t)
+	s, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	put := func() error {
+		_, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/a"}}})
+		return err
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	members, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = members.Close() })
+	// A second member that is never there takes the first one's majority, and soon its leader.
+	if _, err := members.MemberAdd(ctx, []string{"http://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := put(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "etcd has no leader") {
+			t.Fatalf("a write without a leader: %v, want that the store does not answer, and why", err)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("three writes took a minute to end")
+	}
 }
 
 // relay passes connections on until it is told to be silent, as a machine that is cut off.

@@ -1,0 +1,21 @@
+package etcd
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// attempt is one attempt at a call, below the client's own repeating. A member without a leader lets a write wait
+// for one and then says that the deadline is exceeded: its own, not the caller's. The client cannot tell them apart and would
+// hand the write in again and again, a hundred times, where whoever waits for it should be told.
+func attempt(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
+		return rpctypes.ErrGRPCTimeout
+	}
+	return err
+}
