@@ -15,6 +15,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
@@ -41,13 +42,9 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	embedded, err := embedConfig(cfg)
+	server, err := start(cfg, log)
 	if err != nil {
 		return err
-	}
-	server, err := embed.StartEtcd(embedded)
-	if err != nil {
-		return fmt.Errorf("start etcd: %w", err)
 	}
 	defer end(server, log)
 
@@ -91,6 +88,26 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 			return nil
 		}
 	}
+}
+
+// start starts the server, which may not be ready yet.
+func start(cfg config.Etcd, log *slog.Logger) (*embed.Etcd, error) {
+	embedded, err := embedConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	revoked, err := run.NewRevoked(cfg.ClientCRLFile, cfg.TrustedCAFile, log)
+	if err != nil {
+		return nil, err
+	}
+	embedded.GRPCAdditionalServerOptions = []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(revokedRequests(revoked)), grpc.ChainStreamInterceptor(revokedStreams(revoked)),
+	}
+	server, err := embed.StartEtcd(embedded)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	return server, nil
 }
 
 // end stops the server. A member that the store has removed just ends: nobody takes what it

@@ -39,6 +39,9 @@ type Options struct {
 	Authenticators []api.Authenticator
 	Authorizers    []api.Authorizer
 	Anonymous      authn.Anonymous // which paths need no credentials
+	// While bounds a watch or a stream to the time that the user's credentials are good for; nil does not. What it
+	// returns besides is called when the request is over.
+	While func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)
 
 	Mutators   []api.Mutator
 	Validators []api.Validator

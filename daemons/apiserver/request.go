@@ -27,6 +27,7 @@ type request struct {
 	deep     bool            // whether the path has more after a subresource
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
+	over     func() // called when the request is; may be nil
 	media    wire.Media
 	warnings map[string]bool
 	trail    *trail // for the audit log; nil: nothing is kept

@@ -153,7 +153,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) },
 				func(ctx context.Context, s *Server) error { return s.noteDangling(ctx) })
 		}
-		o.Authenticators = []api.Authenticator{who}
+		o.Authenticators, o.While = []api.Authenticator{who}, who.While
 		o.Authorizers = []api.Authorizer{may}
 		o.Mutators, o.Validators, o.Quota = mutators, validators, admission.NewQuota(server.Objects())
 		o.Reviews = map[schema.GroupResource]Review{}

@@ -68,6 +68,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.http = r.WithContext(ctx)
 		q.http.Body = http.MaxBytesReader(rec, r.Body, maxBody)
 	}
+	defer func() {
+		if q.over != nil {
+			q.over()
+		}
+	}()
 	for _, stage := range s.stages() {
 		if err := stage(q); errors.Is(err, errAnswered) {
 			break
@@ -95,6 +100,11 @@ func (s *Server) identify(q *request) error {
 				user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
 			}
 			q.user = user
+			if s.o.While != nil && q.long() {
+				var ctx context.Context
+				ctx, q.over = s.o.While(q.http.Context(), q.http, user)
+				q.http = q.http.WithContext(ctx)
+			}
 			return nil
 		}
 	}

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,7 @@ func (s *Server) tunnelled(q *request, target *url.URL, transport http.RoundTrip
 	}
 	_ = conn.NetConn().SetDeadline(time.Time{})
 	client := portforward.NewTunnelingConnection("server", conn)
+	defer context.AfterFunc(q.http.Context(), func() { _, _ = client.Close(), backend.Close() })()
 	var both sync.WaitGroup
 	both.Go(func() {
 		_, _ = io.Copy(backend, client)

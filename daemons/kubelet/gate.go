@@ -86,8 +86,18 @@ func (g *gate) guard(next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username, verb, resource), http.StatusForbidden)
 			return
 		}
-		next.ServeHTTP(w, r)
+		ctx, stop := g.while(r)
+		defer stop()
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// while ends what was asked, a stream perhaps, when the certificate that it was asked with is revoked.
+func (g *gate) while(r *http.Request) (context.Context, context.CancelFunc) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || g.revoked == nil {
+		return r.Context(), func() {}
+	}
+	return g.revoked.While(r.Context(), r.TLS.PeerCertificates[0])
 }
 
 var errNobody = errors.New("no valid credentials")

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -110,6 +111,7 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	}
 	defer client.Close()
 	_ = client.SetDeadline(time.Time{})
+	defer context.AfterFunc(r.Context(), func() { _, _ = client.Close(), backend.Close() })()
 	var both sync.WaitGroup
 	both.Go(func() {
 		_, _ = io.Copy(backend, buffered)

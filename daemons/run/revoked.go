@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -22,6 +23,14 @@ type Revoked struct {
 	serials map[string]bool
 	stamp   time.Time
 	looked  time.Time
+	lasting map[*lasting]struct{} // what ends when its certificate is revoked
+	look    *time.Timer           // while there is any
+}
+
+// lasting is a connection or an answer that goes on for long.
+type lasting struct {
+	cert *x509.Certificate
+	end  context.CancelCauseFunc
 }
 
 // revokedLookEvery is how often the file is looked at, at most.
@@ -72,17 +81,75 @@ func (r *Revoked) Check(cert *x509.Certificate) error {
 		return nil
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if time.Since(r.looked) > revokedLookEvery {
-		if err := r.load(); err != nil {
-			r.log.Error("look at the certificate revocation list; the last good one stays in force", "error", err)
+		r.lookAgain()
+	}
+	return r.judge(cert)
+}
+
+// lookAgain reads the list when it has changed, and ends what lasts by a certificate that is revoked now. mu is held.
+func (r *Revoked) lookAgain() {
+	before := r.stamp
+	if err := r.load(); err != nil {
+		r.log.Error("look at the certificate revocation list; the last good one stays in force", "error", err)
+	}
+	if r.stamp.Equal(before) {
+		return
+	}
+	for l := range r.lasting {
+		if err := r.judge(l.cert); err != nil {
+			l.end(err)
 		}
 	}
-	revoked := r.serials[cert.SerialNumber.Text(16)]
-	r.mu.Unlock()
-	if revoked {
+}
+
+func (r *Revoked) judge(cert *x509.Certificate) error {
+	if r.serials[cert.SerialNumber.Text(16)] {
 		return fmt.Errorf("the certificate of %s, serial number %x, is revoked", cert.Subject.CommonName, cert.SerialNumber)
 	}
 	return nil
+}
+
+// While returns a context that ends when the certificate is revoked: for what lasts longer than
+// one question, a watch or a stream. The caller calls stop when it is over.
+func (r *Revoked) While(ctx context.Context, cert *x509.Certificate) (_ context.Context, stop context.CancelFunc) {
+	if r == nil || r.file == "" {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	l := &lasting{cert, end}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.judge(cert); err != nil {
+		end(err)
+		return ctx, func() {}
+	}
+	if r.lasting == nil {
+		r.lasting = map[*lasting]struct{}{}
+	}
+	r.lasting[l] = struct{}{}
+	if r.look == nil {
+		r.look = time.AfterFunc(revokedLookEvery, r.tick)
+	}
+	return ctx, func() {
+		end(context.Canceled)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.lasting, l)
+	}
+}
+
+// tick looks at the list for as long as something lasts.
+func (r *Revoked) tick() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.lasting) == 0 {
+		r.look = nil
+		return
+	}
+	r.lookAgain()
+	r.look.Reset(revokedLookEvery)
 }
 
 // verify is for tls.Config.VerifyConnection: it refuses the handshake of who is revoked.

@@ -85,6 +85,11 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 				http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
 				return
 			}
+			// The handshake may be long ago.
+			if err := revoked.verify(*r.TLS); err != nil {
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+				return
+			}
 			open.ServeHTTP(w, r)
 		})
 	}

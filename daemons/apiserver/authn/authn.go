@@ -25,7 +25,8 @@ type Authn struct {
 	chain     []api.Authenticator
 	bearer    *bearer
 	Anonymous Anonymous
-	tokens    *Tokens // nil: no service-account keys were given
+	revoked   *run.Revoked // client certificates; nil: there are none
+	tokens    *Tokens      // nil: no service-account keys were given
 }
 
 // New reads the files that cfg names. A nil now means time.Now.
@@ -46,11 +47,10 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 		if err != nil {
 			return nil, err
 		}
-		revoked, err := run.NewRevoked(cfg.ClientCRLFile, cfg.ClientCAFile, log)
-		if err != nil {
+		if a.revoked, err = run.NewRevoked(cfg.ClientCRLFile, cfg.ClientCAFile, log); err != nil {
 			return nil, err
 		}
-		a.chain = append(a.chain, &clientCert{pool: pool, revoked: revoked})
+		a.chain = append(a.chain, &clientCert{pool: pool, revoked: a.revoked})
 	}
 	if len(cfg.ServiceAccountKeyFiles) > 0 || cfg.ServiceAccountSigningKeyFile != "" {
 		keys, err := readKeys(cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile)
@@ -128,6 +128,15 @@ func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 		return api.User{}, false, fmt.Errorf("authenticate: %w", utilerrors.NewAggregate(errs))
 	}
 	return api.User{}, false, nil
+}
+
+// While returns a context that ends when the certificate that a user was known by is revoked:
+// what a watch or a stream lasts for at most.
+func (a *Authn) While(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || !byCertificate(user) {
+		return ctx, func() {}
+	}
+	return a.revoked.While(ctx, r.TLS.PeerCertificates[0])
 }
 
 // authenticated adds the group that everyone belongs to who is known.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,8 +133,17 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	digest := sha256.Sum256(leaf.Raw)
 	return api.User{
 		Name: leaf.Subject.CommonName, Groups: append([]string(nil), leaf.Subject.Organization...),
-		Extra: map[string][]string{credentialID: {"X509SHA256=" + hex.EncodeToString(digest[:])}},
+		Extra: map[string][]string{credentialID: {ofCertificate + hex.EncodeToString(digest[:])}},
 	}, true, nil
+}
+
+// ofCertificate begins the name of a certificate among credentials.
+const ofCertificate = "X509SHA256="
+
+// byCertificate says whether a user was known by a certificate.
+func byCertificate(user api.User) bool {
+	id := user.Extra[credentialID]
+	return len(id) == 1 && strings.HasPrefix(id[0], ofCertificate)
 }
 
 // credentialID is the extra field that names what a user was known by.

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"clusterctl/daemons/run"
+)
+
+// etcd looks at its revocation list when a connection is made, and a client's connection
+// may be as old as the client. These look at each request of it, and end
+// its watches and its other streams when its certificate is revoked.
+
+func revokedRequests(revoked *run.Revoked) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if cert := certificateOf(ctx); cert != nil {
+			if err := revoked.Check(cert); err != nil {
+				return nil, status.Error(codes.Unauthenticated, err.Error())
+			}
+		}
+		return handler(ctx, request)
+	}
+}
+
+func revokedStreams(revoked *run.Revoked) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		cert := certificateOf(stream.Context())
+		if cert == nil {
+			return handler(server, stream)
+		}
+		if err := revoked.Check(cert); err != nil {
+			return status.Error(codes.Unauthenticated, err.Error())
+		}
+		ctx, stop := revoked.While(stream.Context(), cert)
+		defer stop()
+		err := handler(server, &whileGood{stream, ctx})
+		if ctx.Err() != nil && stream.Context().Err() == nil {
+			return status.Error(codes.Unauthenticated, context.Cause(ctx).Error())
+		}
+		return err
+	}
+}
+
+// whileGood is a stream that is over when its context is, which may be before its client is gone.
+type whileGood struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *whileGood) Context() context.Context { return s.ctx }
+
+// SendMsg implements grpc.ServerStream.
+func (s *whileGood) SendMsg(m any) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *whileGood) RecvMsg(m any) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	return s.ServerStream.RecvMsg(m)
+}
+
+// certificateOf is what the client has shown; nil without TLS.
+func certificateOf(ctx context.Context) *x509.Certificate {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return nil
+	}
+	return info.State.PeerCertificates[0]
+}

@@ -1,0 +1,77 @@
+package authn
+
+import (
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+)
+
+// S12: what a user does with a certificate that is revoked is over; a token shown beside such a certificate is as good as
+// before, since it is what the user was known by.
+func TestWhatLastsIsBoundToWhatTheUserWasKnownBy(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ClientCRLFile = filepath.Join(filepath.Dir(w.cfg.ClientCAFile), "ca.crl")
+	lost, kept := w.leaf(w.ca, certs.Node("n1")), w.leaf(w.ca, certs.Node("n2"))
+	w.revoke()
+	w.build()
+	token, err := w.issue(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byLost, byKept := request(lost), request(kept)
+	withToken := request(w.leaf(w.newCA("stranger"), certs.Admin()), "Authorization", "Bearer "+token)
+	withToken.TLS.PeerCertificates[0].SerialNumber = lost.SerialNumber
+	user, _, err := w.authn.Authenticate(byLost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, stopEnds := w.authn.While(t.Context(), byLost, user)
+	defer stopEnds()
+	if user, _, err = w.authn.Authenticate(byKept); err != nil {
+		t.Fatal(err)
+	}
+	lasts, stopLasts := w.authn.While(t.Context(), byKept, user)
+	defer stopLasts()
+	w.revoke(lost)
+	select {
+	case <-ends.Done():
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on with a certificate that is revoked")
+	}
+	if lasts.Err() != nil {
+		t.Error("what another certificate was shown for ends")
+	}
+	if user, _, err = w.authn.Authenticate(withToken); err != nil {
+		t.Fatal(err)
+	}
+	again, stop := w.authn.While(t.Context(), withToken, user)
+	defer stop()
+	if again.Err() != nil {
+		t.Error("a token ends with a certificate that nobody was known by")
+	}
+}
+
+// revoke writes the list, as if later with each one that is in it, since that is what its change is seen by.
+func (w *world) revoke(list ...*x509.Certificate) {
+	w.t.Helper()
+	var entries []certs.Revoked
+	for _, c := range list {
+		entries = append(entries, certs.Revoked{Serial: c.SerialNumber.Text(16), At: w.at})
+	}
+	der, err := certs.RevocationList(w.ca, entries, w.at)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	next := w.file(filepath.Dir(w.cfg.ClientCRLFile), "next", certs.EncodeRevocations(der))
+	at := w.at.Add(time.Duration(len(list)) * time.Minute)
+	if err := os.Chtimes(next, at, at); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(next, w.cfg.ClientCRLFile); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,111 @@
+package run
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"clusterctl/certs"
+)
+
+// S12: what was begun with a certificate that is then revoked ends within seconds, what others began goes on.
+func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newList(t)
+		lost, kept := l.leaf("lost"), l.leaf("kept")
+		l.write(time.Now())
+		revoked, err := NewRevoked(l.file, l.ca, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends, stopEnds := revoked.While(t.Context(), lost)
+		lasts, stopLasts := revoked.While(t.Context(), kept)
+		<-time.After(10 * time.Second) // of the bubble's clock
+		if ends.Err() != nil || lasts.Err() != nil {
+			t.Fatalf("nothing is revoked, and yet they end: %v, %v", context.Cause(ends), context.Cause(lasts))
+		}
+		l.write(time.Now(), lost)
+		<-time.After(revokedLookEvery + time.Second)
+		if ends.Err() == nil {
+			t.Error("it goes on with a certificate that is revoked")
+		}
+		if lasts.Err() != nil {
+			t.Errorf("what has another certificate ends: %v", context.Cause(lasts))
+		}
+		if again, stop := revoked.While(t.Context(), lost); again.Err() == nil {
+			stop()
+			t.Error("it begins with a certificate that is revoked")
+		}
+		if err := revoked.Check(lost); err == nil {
+			t.Error("the certificate is not refused")
+		}
+		stopEnds()
+		stopLasts()
+		if lasts.Err() == nil {
+			t.Error("what was stopped goes on")
+		}
+		<-time.After(time.Minute)
+		revoked.mu.Lock()
+		defer revoked.mu.Unlock()
+		if len(revoked.lasting) != 0 || revoked.look != nil {
+			t.Error("it looks at the list for nothing")
+		}
+	})
+}
+
+// list is a revocation list of an authority.
+type list struct {
+	t        *testing.T
+	ca, file string
+	pair     certs.Pair
+}
+
+func newList(t *testing.T) *list {
+	t.Helper()
+	l := &list{t: t, ca: filepath.Join(t.TempDir(), "ca.crt"), file: filepath.Join(t.TempDir(), "ca.crl")}
+	var err error
+	if l.pair, err = certs.NewCA("kubernetes", 0, time.Now()); err == nil {
+		err = os.WriteFile(l.ca, l.pair.Cert, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *list) leaf(name string) *x509.Certificate {
+	l.t.Helper()
+	pair, err := certs.Issue(l.pair, certs.Daemon(name), time.Now())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cert, err := certs.ParseCert(pair.Cert)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return cert
+}
+
+// write writes the list as if at a time, since a file system tells times apart less well than a test.
+func (l *list) write(at time.Time, revoked ...*x509.Certificate) {
+	l.t.Helper()
+	var entries []certs.Revoked
+	for _, c := range revoked {
+		entries = append(entries, certs.Revoked{Serial: c.SerialNumber.Text(16), At: at})
+	}
+	der, err := certs.RevocationList(l.pair, entries, at)
+	if err == nil {
+		err = os.WriteFile(l.file, certs.EncodeRevocations(der), 0o600)
+	}
+	if err == nil {
+		err = os.Chtimes(l.file, at, at)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
