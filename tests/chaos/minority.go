@@ -31,13 +31,13 @@ func minority(ctx context.Context, name string) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		if err := (fault.Fault{Kind: fault.Power, Machines: places.Control[:2], For: 45 * time.Second}).Run(ctx, c.Lab, mend(c)); err != nil {
+		if err := (fault.Fault{Kind: fault.Power, Machines: places.Control[:2], For: time.Minute}).Run(ctx, c.Lab, mend(c)); err != nil {
 			look <- err
 		}
 	}()
 	maps := own.CoreV1().ConfigMaps(namespace)
 	ask := func(what func(ctx context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
 		return what(ctx)
 	}
@@ -47,7 +47,9 @@ func minority(ctx context.Context, name string) error {
 	}
 	fails := func(ctx context.Context) error {
 		return cluster.Eventually(ctx, 30*time.Second, func(context.Context) error {
-			if err := ask(write); err == nil || !strings.Contains(err.Error(), "etcd has no leader") {
+			err := ask(write)
+			fmt.Printf("%s a write says: %v\n", stamp(), err)
+			if err == nil || !strings.Contains(err.Error(), "etcd has no leader") {
 				return fmt.Errorf("a write was answered with %v", err)
 			}
 			return nil

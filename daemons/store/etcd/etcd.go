@@ -104,7 +104,10 @@ func (c Config) tls() (*tls.Config, error) {
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
-	at := s.members.current.Load()
+	at, err := s.members.at()
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
 	r, err := at.client.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, known(at.fails(err)))
@@ -121,7 +124,10 @@ func (s *Store) Range(ctx context.Context, prefix, after string, revision int64,
 	if after > prefix {
 		from = after + "\x00"
 	}
-	at := s.members.current.Load()
+	at, err := s.members.at()
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("range %s: %w", prefix, err)
+	}
 	r, err := at.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
 		clientv3.WithRev(revision), clientv3.WithLimit(int64(limit)))
 	if err != nil {
@@ -139,7 +145,10 @@ func (s *Store) Range(ctx context.Context, prefix, after string, revision int64,
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
-	at := s.members.current.Load()
+	at, err := s.members.at()
+	if err != nil {
+		return store.Result{}, fmt.Errorf("commit: %w", err)
+	}
 	var guards []clientv3.Cmp
 	var does, looks []clientv3.Op
 	for _, g := range t.Guards {
@@ -178,7 +187,11 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	// Any linearizable read tells it.
-	revision, err := s.members.current.Load().ask(ctx)
+	at, err := s.members.at()
+	if err != nil {
+		return 0, fmt.Errorf("learn the store's revision: %w", err)
+	}
+	revision, err := at.ask(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("learn the store's revision: %w", known(err))
 	}

@@ -20,6 +20,7 @@ const (
 	beat     = 500 * time.Millisecond
 	patience = time.Second
 	homeward = 20 * time.Second // how often the first of the list is tried while another one is used
+	hopeless = 5 * time.Second  // of silence of all members, after which it is not asked of them what would only wait
 )
 
 // seat is one connection to one member.
@@ -36,6 +37,7 @@ type members struct {
 	config    clientv3.Config
 	endpoints []string
 	current   atomic.Pointer[seat]
+	silentAt  atomic.Int64 // since when no member answers what needs a majority, in nanoseconds of the clock; 0: one does
 	stop      context.CancelFunc
 	tended    sync.WaitGroup
 }
@@ -61,6 +63,16 @@ func (m *members) close() error {
 	s := m.current.Load()
 	s.leave(errors.New("the store is closed"))
 	return s.client.Close()
+}
+
+// at is the seat to ask, or why there is no use in asking: without a majority a member keeps what it is asked until
+// the caller's time is up, and one that is off keeps it longer.
+func (m *members) at() (*seat, error) {
+	if since := m.silentAt.Load(); since != 0 && time.Since(time.Unix(0, since)) > hopeless {
+		return nil, fmt.Errorf("%w: etcd has no leader, or its leader no majority of the members: none has answered since %s",
+			store.ErrUnavailable, time.Unix(0, since).UTC().Format(time.TimeOnly))
+	}
+	return m.current.Load(), nil
 }
 
 func (m *members) seat(member int) (*seat, error) {
@@ -119,11 +131,16 @@ func (m *members) tend(ctx context.Context) {
 				}
 			}
 			m.move(ctx, s, others...)
+			if m.current.Load() == s {
+				m.silentAt.CompareAndSwap(0, time.Now().UnixNano())
+				continue
+			}
 			tried = time.Now()
 		} else if s.member != 0 && time.Since(tried) > homeward {
 			m.move(ctx, s, 0)
 			tried = time.Now()
 		}
+		m.silentAt.Store(0)
 	}
 }
 

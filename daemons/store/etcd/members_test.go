@@ -101,6 +101,45 @@ func TestAWriteWithoutALeaderEndsAndSaysSo(t *testing.T) {
 	}
 }
 
+func TestWhenNoMemberAnswersCallsEndAtOnceAndSaySo(t *testing.T) {
+	real := storetest.Etcd(t)
+	var endpoints []string
+	var relays []*relay
+	for range 3 {
+		r := newRelay(t, strings.TrimPrefix(real, "http://"))
+		relays, endpoints = append(relays, r), append(endpoints, "http://"+r.address)
+	}
+	s, err := etcd.Open(etcd.Config{Endpoints: endpoints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range relays {
+		r.silence()
+	}
+	for {
+		began := time.Now()
+		call, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := s.Commit(call, store.Txn{Puts: []store.Put{{Key: "/a"}}})
+		inTime := call.Err() == nil
+		cancel()
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("a write to silent members: %v, want that the store does not answer", err)
+		}
+		if inTime && strings.Contains(err.Error(), "none has answered") {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("after a minute of silence a write still takes %s: %v", time.Since(began), err)
+		}
+	}
+}
+
 // relay passes connections on until it is told to be silent, as a machine that is cut off.
 type relay struct {
 	address string
