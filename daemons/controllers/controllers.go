@@ -38,6 +38,7 @@ import (
 	"clusterctl/daemons/controllers/nodecidr"
 	"clusterctl/daemons/controllers/podgc"
 	"clusterctl/daemons/controllers/replicaset"
+	"clusterctl/daemons/controllers/resourcequota"
 	"clusterctl/daemons/controllers/serviceaccount"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
@@ -62,6 +63,7 @@ var all = []struct {
 	{"disruption", disruption.New},
 	{"podgc", podgc.New},
 	{"garbage", garbage.New},
+	{"resourcequota", resourcequota.New},
 	{"certificate", certificate.New},
 	{"clusterrole-aggregation", clusterrole.New},
 }

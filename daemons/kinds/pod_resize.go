@@ -20,7 +20,7 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 		return field.ErrorList{field.Forbidden(field.NewPath("metadata"), "static pods cannot be resized")}
 	}
 	errs := validatePod(pod)
-	if is, before := qosClass(pod), qosClass(was); is != before {
+	if is, before := QOSClass(pod), QOSClass(was); is != before {
 		errs = append(errs, field.Invalid(path, is, "Pod QOS Class may not change as a result of resizing"))
 	}
 	if len(pod.Spec.Containers) != len(was.Spec.Containers) || len(pod.Spec.InitContainers) != len(was.Spec.InitContainers) {

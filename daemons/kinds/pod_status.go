@@ -150,9 +150,9 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// qosClass is Guaranteed when every container has limits for cpu and memory that
+// QOSClass is Guaranteed when every container has limits for cpu and memory that
 // equal its requests, BestEffort when none has either, else Burstable.
-func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
+func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	requirements := []corev1.ResourceRequirements{}
 	if pod.Spec.Resources != nil && (len(pod.Spec.Resources.Requests) > 0 || len(pod.Spec.Resources.Limits) > 0) {
 		requirements = append(requirements, *pod.Spec.Resources)

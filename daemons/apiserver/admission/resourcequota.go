@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/kinds/quota"
 )
 
 // Quota refuses what would take a namespace beyond its quotas. What is used is counted from
@@ -22,82 +22,82 @@ type Quota struct{ objects api.Objects }
 // NewQuota returns the plugin.
 func NewQuota(objects api.Objects) *Quota { return &Quota{objects} }
 
+// asked is what a write takes of one quota.
+type asked struct {
+	quota *corev1.ResourceQuota
+	more  corev1.ResourceList // above zero
+}
+
 // Bounds says whether a quota bounds what a write brings.
 func (p *Quota) Bounds(a *api.Admission) bool {
-	quotas, asked := p.about(a)
-	for _, q := range quotas {
-		for name := range q.Spec.Hard {
-			if more, ok := asked[name]; ok && more.Sign() > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.about(a, time.Now()), func(x asked) bool { return len(x.more) > 0 })
 }
 
 // Validate compares what is there and what comes with what is allowed.
 func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
-	quotas, asked := p.about(a)
-	for _, q := range quotas {
+	now := time.Now()
+	for _, x := range p.about(a, now) {
 		if pod, ok := a.Object.(*corev1.Pod); ok && a.Operation == "CREATE" {
-			if missing := missing(q, pod); len(missing) > 0 {
-				return forbidden(a, fmt.Errorf("failed quota: %s: must specify %s", q.Name, strings.Join(missing, "; ")))
+			if missing := quota.Missing(x.quota, pod); len(missing) > 0 {
+				return forbidden(a, fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name, strings.Join(missing, "; ")))
 			}
 		}
-		if err := p.fits(a, q, asked); err != nil {
+		if len(x.more) == 0 {
+			continue
+		}
+		if err := x.fits(p.used(a, x.quota, now)); err != nil {
 			return forbidden(a, err)
 		}
 	}
 	return nil
 }
 
-// about finds the quotas whose scopes a write is in, and what it brings: of a change, what
-// the object takes more than before.
-func (p *Quota) about(a *api.Admission) (quotas []*corev1.ResourceQuota, asked corev1.ResourceList) {
+// about finds the quotas that a write concerns, and what it takes of each: of a change,
+// what the object takes more than before. A change of a pod takes more only by a resize.
+func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 	changed := a.Operation == "UPDATE" && (a.Subresource == "" || a.Subresource == "resize") && a.Old != nil
 	if a.Namespace == "" || a.Object == nil || !changed && (a.Operation != "CREATE" || a.Subresource != "") {
-		return nil, nil
+		return nil
 	}
-	list := p.objects.List(resourceQuotasGR, a.Namespace)
-	if len(list) == 0 {
-		return nil, nil
+	gr := a.Resource.GroupResource()
+	if changed && gr == podsGR && a.Subresource != "resize" {
+		return nil
 	}
-	name := a.Resource.GroupResource().String()
-	if asked = usage(name, a.Object); changed {
-		for r, before := range usage(name, a.Old) {
-			if now, ok := asked[r]; ok {
-				now.Sub(before)
-				asked[r] = now
-			}
-		}
-	}
-	for _, obj := range list {
-		q := obj.(*corev1.ResourceQuota)
-		if pod, ok := a.Object.(*corev1.Pod); ok && !scoped(q, pod) || !ok && (len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil) {
-			continue // scopes are about pods
-		}
-		quotas = append(quotas, q)
-	}
-	slices.SortFunc(quotas, func(x, y *corev1.ResourceQuota) int { return strings.Compare(x.Name, y.Name) })
-	return quotas, asked
-}
-
-// fits says which of a quota's bounds would be passed.
-func (p *Quota) fits(a *api.Admission, q *corev1.ResourceQuota, asked corev1.ResourceList) error {
-	var used corev1.ResourceList
-	var requested, have, limited []string
-	for _, name := range sorted(q.Spec.Hard) {
-		more, ok := asked[name]
-		if !ok || more.Sign() <= 0 {
+	var out []asked
+	for _, obj := range p.objects.List(resourceQuotasGR, a.Namespace) {
+		q, ok := obj.(*corev1.ResourceQuota)
+		if !ok || !quota.Covers(q, a.Object) {
 			continue
 		}
-		if used == nil {
-			used = p.used(a, q)
+		more := quota.Charge(q, gr, a.Object, now)
+		if changed {
+			for name, before := range quota.Charge(q, gr, a.Old, now) {
+				if now, ok := more[name]; ok {
+					after := now.DeepCopy() // it may be the object's own
+					after.Sub(before)
+					more[name] = after
+				}
+			}
 		}
-		hard, total := q.Spec.Hard[name], used[name]
+		for name, amount := range more {
+			if amount.Sign() <= 0 {
+				delete(more, name)
+			}
+		}
+		out = append(out, asked{q, more})
+	}
+	slices.SortFunc(out, func(x, y asked) int { return strings.Compare(x.quota.Name, y.quota.Name) })
+	return out
+}
+
+// fits says which of a quota's bounds would be passed, when so much is used.
+func (x asked) fits(used corev1.ResourceList) error {
+	var requested, have, limited []string
+	for _, name := range sorted(x.more) {
+		more, now, hard := x.more[name], used[name], x.quota.Spec.Hard[name]
+		total := now.DeepCopy()
 		total.Add(more)
 		if total.Cmp(hard) > 0 {
-			now := used[name]
 			requested = append(requested, fmt.Sprintf("%s=%s", name, more.String()))
 			have = append(have, fmt.Sprintf("%s=%s", name, now.String()))
 			limited = append(limited, fmt.Sprintf("%s=%s", name, hard.String()))
@@ -107,142 +107,14 @@ func (p *Quota) fits(a *api.Admission, q *corev1.ResourceQuota, asked corev1.Res
 		return nil
 	}
 	return fmt.Errorf("exceeded quota: %s, requested: %s, used: %s, limited: %s",
-		q.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
+		x.quota.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
 }
 
-func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota) corev1.ResourceList {
-	total := corev1.ResourceList{}
-	for _, obj := range p.objects.List(a.Resource.GroupResource(), a.Namespace) {
-		if pod, ok := obj.(*corev1.Pod); ok && (!scoped(q, pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
-			continue
-		}
-		add(total, usage(a.Resource.GroupResource().String(), obj))
+// used is what the objects of the written resource take of a quota.
+func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota, now time.Time) corev1.ResourceList {
+	total, gr := corev1.ResourceList{}, a.Resource.GroupResource()
+	for _, obj := range p.objects.List(gr, a.Namespace) {
+		quota.Add(total, quota.Charge(q, gr, obj, now))
 	}
 	return total
-}
-
-func add(to, more corev1.ResourceList) {
-	for name, q := range more {
-		sum := to[name]
-		sum.Add(q)
-		to[name] = sum
-	}
-}
-
-// usage is what one object takes of each thing that quotas can bound.
-func usage(name string, obj any) corev1.ResourceList {
-	one := *quantity.NewQuantity(1, quantity.DecimalSI)
-	out := corev1.ResourceList{corev1.ResourceName("count/" + name): one}
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		out[corev1.ResourcePods] = one
-		for r, q := range resourcehelper.PodRequests(o, resourcehelper.PodResourcesOptions{}) {
-			out["requests."+r] = q
-			if r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage {
-				out[r] = q
-			}
-		}
-		for r, q := range resourcehelper.PodLimits(o, resourcehelper.PodResourcesOptions{}) {
-			out["limits."+r] = q
-		}
-	case *corev1.Service:
-		out[corev1.ResourceServices] = one
-		ports := *quantity.NewQuantity(int64(len(o.Spec.Ports)), quantity.DecimalSI)
-		switch o.Spec.Type {
-		case corev1.ServiceTypeNodePort:
-			out[corev1.ResourceServicesNodePorts] = ports
-		case corev1.ServiceTypeLoadBalancer:
-			out[corev1.ResourceServicesLoadBalancers], out[corev1.ResourceServicesNodePorts] = one, ports
-		}
-	case *corev1.PersistentVolumeClaim:
-		out[corev1.ResourcePersistentVolumeClaims], out[corev1.ResourceRequestsStorage] = one, o.Spec.Resources.Requests[corev1.ResourceStorage]
-		if class := o.Spec.StorageClassName; class != nil && *class != "" {
-			prefix := corev1.ResourceName(*class + ".storageclass.storage.k8s.io/")
-			out[prefix+corev1.ResourcePersistentVolumeClaims], out[prefix+corev1.ResourceRequestsStorage] = one, o.Spec.Resources.Requests[corev1.ResourceStorage]
-		}
-	case *corev1.ConfigMap, *corev1.Secret, *corev1.ReplicationController, *corev1.ResourceQuota:
-		out[corev1.ResourceName(name)] = one
-	}
-	return out
-}
-
-// scoped says whether a quota is about such a pod.
-func scoped(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
-	best := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
-	bestEffort := len(best) == 0 && len(limits) == 0
-	for _, s := range q.Spec.Scopes {
-		match := true
-		switch s {
-		case corev1.ResourceQuotaScopeTerminating:
-			match = pod.Spec.ActiveDeadlineSeconds != nil
-		case corev1.ResourceQuotaScopeNotTerminating:
-			match = pod.Spec.ActiveDeadlineSeconds == nil
-		case corev1.ResourceQuotaScopeBestEffort:
-			match = bestEffort
-		case corev1.ResourceQuotaScopeNotBestEffort:
-			match = !bestEffort
-		}
-		if !match {
-			return false
-		}
-	}
-	if q.Spec.ScopeSelector == nil {
-		return true
-	}
-	for _, e := range q.Spec.ScopeSelector.MatchExpressions {
-		if e.ScopeName != corev1.ResourceQuotaScopePriorityClass {
-			continue
-		}
-		in := slices.Contains(e.Values, pod.Spec.PriorityClassName)
-		switch e.Operator {
-		case corev1.ScopeSelectorOpIn:
-			if !in {
-				return false
-			}
-		case corev1.ScopeSelectorOpNotIn:
-			if in {
-				return false
-			}
-		case corev1.ScopeSelectorOpExists:
-			if pod.Spec.PriorityClassName == "" {
-				return false
-			}
-		case corev1.ScopeSelectorOpDoesNotExist:
-			if pod.Spec.PriorityClassName != "" {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// missing names the requests and limits that a quota bounds and a container leaves out.
-func missing(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
-	without := map[corev1.ResourceName][]string{}
-	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-		for name := range q.Spec.Hard {
-			kind, r, dotted := strings.Cut(string(name), ".")
-			if !dotted {
-				kind, r = "requests", string(name)
-			}
-			if r != "cpu" && r != "memory" {
-				continue
-			}
-			list := c.Resources.Requests
-			if kind == "limits" {
-				list = c.Resources.Limits
-			}
-			if _, ok := list[corev1.ResourceName(r)]; !ok {
-				without[name] = append(without[name], c.Name)
-			}
-		}
-	}
-	var out []string
-	for name, containers := range without {
-		slices.Sort(containers)
-		out = append(out, fmt.Sprintf("%s for: %s", name, strings.Join(containers, ",")))
-	}
-	slices.Sort(out)
-	return out
 }

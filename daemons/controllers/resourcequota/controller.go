@@ -1,0 +1,198 @@
+// Package resourcequota keeps the status of ResourceQuotas: what is allowed, and what the
+// objects of the namespace take of it. It refuses nothing: that is the API server's, which
+// counts by the same rules.
+package resourcequota
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+	"clusterctl/daemons/kinds/quota"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	quotas  corelisters.ResourceQuotaLister
+	watched *watched
+}
+
+const (
+	// gather is how long changes of what is counted are gathered, so that a namespace
+	// where much happens is counted some times a second and not with every change.
+	gather = 200 * time.Millisecond
+	// recount is how often a quota is counted when nothing happens: time alone lets pods
+	// fall out of it that were to end and whose node is gone.
+	recount = 5 * time.Minute
+)
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	core := c.Informers.Core().V1()
+	quotas := core.ResourceQuotas()
+	r := &controller{Context: c, quotas: quotas.Lister()}
+	r.watched = newWatched(c, r.changed, r.known)
+	r.Loop = loop.Loop{Name: "resourcequota", Log: c.Log, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced}}
+	for gr, informer := range map[schema.GroupResource]cache.SharedIndexInformer{
+		{Resource: "pods"}: core.Pods().Informer(), {Resource: "services"}: core.Services().Informer(),
+		{Resource: "persistentvolumeclaims"}: core.PersistentVolumeClaims().Informer(),
+	} {
+		r.watched.share(gr, informer)
+		r.Loop.Synced = append(r.Loop.Synced, informer.HasSynced)
+	}
+	loop.OnChange(quotas.Informer(), func(old, obj any) {
+		before, _ := old.(*corev1.ResourceQuota)
+		now, _ := obj.(*corev1.ResourceQuota)
+		if before == nil || now == nil || !quota.Same(before.Spec.Hard, now.Spec.Hard) {
+			r.watched.wake()
+		}
+		if now != nil && (before == nil || !quota.Same(now.Status.Hard, now.Spec.Hard)) {
+			r.Add(obj)
+		}
+	})
+	return r
+}
+
+func (r *controller) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	wg.Go(func() { r.watched.run(ctx, r.wanted) })
+	return r.Loop.Run(ctx)
+}
+
+// known recounts the quotas that name a resource, now that it can be counted.
+func (r *controller) known(of schema.GroupResource) {
+	all, err := r.quotas.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, q := range all {
+		for name := range q.Spec.Hard {
+			if gr, ok := quota.Counted(name); ok && gr == of {
+				r.Add(q)
+				break
+			}
+		}
+	}
+}
+
+// wanted are the resources whose objects quotas count.
+func (r *controller) wanted() map[schema.GroupResource]bool {
+	all, err := r.quotas.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	out := map[schema.GroupResource]bool{}
+	for _, q := range all {
+		for name := range q.Spec.Hard {
+			if gr, ok := quota.Counted(name); ok {
+				out[gr] = true
+			}
+		}
+	}
+	return out
+}
+
+// changed recounts the quotas of which an object takes another amount than before.
+func (r *controller) changed(of schema.GroupResource, old, obj any) {
+	some := obj
+	if some == nil {
+		some = old
+	}
+	m, err := meta.Accessor(some)
+	if err != nil {
+		return
+	}
+	quotas, err := r.quotas.ResourceQuotas(m.GetNamespace()).List(labels.Everything())
+	if err != nil || len(quotas) == 0 {
+		return
+	}
+	now := r.Now()
+	for _, q := range quotas {
+		if !quota.Same(charge(q, of, old, now), charge(q, of, obj, now)) {
+			r.AddAfter(q.Namespace+"/"+q.Name, gather)
+		}
+	}
+}
+
+func charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
+	if obj == nil {
+		return nil
+	}
+	return quota.Charge(q, of, obj, now)
+}
+
+func (r *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	q, err := r.quotas.ResourceQuotas(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	r.AddAfter(key, recount)
+	status := r.status(q)
+	if apiequality.Semantic.DeepEqual(q.Status, status) {
+		return nil
+	}
+	updated := q.DeepCopy()
+	updated.Status = status
+	if _, err := r.Client.CoreV1().ResourceQuotas(namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of ResourceQuota %s: %w", key, err)
+	}
+	return nil
+}
+
+// status counts. Of what is bounded and cannot be counted yet, it says what it said before:
+// nothing at first, since a zero would not be true.
+func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus {
+	status := corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
+	counted := map[schema.GroupResource]bool{}
+	for name := range q.Spec.Hard {
+		gr, ok := quota.Counted(name)
+		if !ok {
+			continue
+		}
+		if _, done := counted[gr]; !done {
+			counted[gr] = r.count(q, gr, status.Used)
+		}
+		if _, there := status.Used[name]; !there && counted[gr] {
+			status.Used[name] = corev1.ResourceList{}[name]
+		}
+		if before, there := q.Status.Used[name]; there && !counted[gr] {
+			status.Used[name] = before
+		}
+	}
+	return status
+}
+
+// count adds what the objects of one resource take of a quota; false if they are not known.
+func (r *controller) count(q *corev1.ResourceQuota, of schema.GroupResource, used corev1.ResourceList) bool {
+	objs, known := r.watched.in(of, q.Namespace)
+	if !known {
+		return false
+	}
+	now := r.Now()
+	for _, obj := range objs {
+		quota.Add(used, quota.Charge(q, of, obj, now))
+	}
+	return true
+}

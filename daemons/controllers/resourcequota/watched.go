@@ -1,0 +1,181 @@
+package resourcequota
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	resourceinformers "k8s.io/client-go/informers/resource/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// watched are the objects that are counted. Pods, services and claims are watched anyway.
+// Of any other resource the metadata is watched, as long as a quota names it.
+type watched struct {
+	client   kubernetes.Interface
+	metadata metadata.Interface
+	log      *slog.Logger
+	changed  func(of schema.GroupResource, old, obj any)
+	known    func(of schema.GroupResource) // all objects of a resource, for the first time
+
+	look chan struct{} // says that other resources may be named or served
+
+	mu   sync.Mutex
+	open map[schema.GroupResource]*open
+}
+
+type open struct {
+	informer cache.SharedIndexInformer
+	version  schema.GroupVersionResource
+	stop     context.CancelFunc // nil: others use it, too
+}
+
+// lookEvery is how often it is looked whether what quotas name is served by now.
+const lookEvery = 30 * time.Second
+
+var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+
+func newWatched(c loop.Context, changed func(schema.GroupResource, any, any), known func(schema.GroupResource)) *watched {
+	return &watched{client: c.Client, metadata: c.Metadata, log: c.Log, changed: changed, known: known,
+		look: make(chan struct{}, 1), open: map[schema.GroupResource]*open{}}
+}
+
+// share counts the objects of an informer that others have, too, before it has started.
+func (w *watched) share(of schema.GroupResource, informer cache.SharedIndexInformer) {
+	w.open[of] = &open{informer: informer}
+	w.follow(of, informer)
+}
+
+func (w *watched) follow(of schema.GroupResource, informer cache.SharedIndexInformer) {
+	loop.OnChange(informer, func(old, obj any) { w.changed(of, old, obj) })
+}
+
+// in returns the objects of a namespace; false if they are not known yet.
+func (w *watched) in(of schema.GroupResource, namespace string) ([]any, bool) {
+	w.mu.Lock()
+	o := w.open[of]
+	w.mu.Unlock()
+	if o == nil || !o.informer.HasSynced() {
+		return nil, false
+	}
+	objs, err := o.informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	return objs, err == nil
+}
+
+// wake has it looked at once what is to be watched.
+func (w *watched) wake() {
+	select {
+	case w.look <- struct{}{}:
+	default: // it will be looked anyway
+	}
+}
+
+// run watches what is wanted until ctx ends.
+func (w *watched) run(ctx context.Context, wanted func() map[schema.GroupResource]bool) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-w.look:
+		}
+		w.settle(ctx, wanted(), &wg)
+	}
+}
+
+// settle begins to watch what is wanted and served, and ends what is not any more.
+func (w *watched) settle(ctx context.Context, wanted map[schema.GroupResource]bool, wg *sync.WaitGroup) {
+	served, complete := map[schema.GroupResource]schema.GroupVersionResource{}, true
+	if w.asks(wanted) {
+		served, complete = w.served()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for gr, o := range w.open {
+		version, there := served[gr]
+		if o.stop != nil && (!wanted[gr] || !there && complete || there && version != o.version) {
+			o.stop()
+			delete(w.open, gr)
+		}
+	}
+	for gr := range wanted {
+		if version, there := served[gr]; there && w.open[gr] == nil {
+			w.begin(ctx, gr, version, wg)
+		}
+	}
+}
+
+// asks says whether it matters what is served: those that are watched anyway always are.
+func (w *watched) asks(wanted map[schema.GroupResource]bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for gr := range wanted {
+		if o := w.open[gr]; o == nil || o.stop != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// begin watches a resource.
+func (w *watched) begin(ctx context.Context, gr schema.GroupResource, version schema.GroupVersionResource, wg *sync.WaitGroup) {
+	ctx, stop := context.WithCancel(ctx)
+	var informer cache.SharedIndexInformer
+	if version == resourcev1.SchemeGroupVersion.WithResource("resourceclaims") {
+		informer = resourceinformers.NewResourceClaimInformer(w.client, metav1.NamespaceAll, 0, byNamespace)
+	} else {
+		informer = metadatainformer.NewFilteredMetadataInformer(w.metadata, version, metav1.NamespaceAll, 0, byNamespace, nil).Informer()
+		_ = informer.SetTransform(bare)
+	}
+	w.follow(gr, informer)
+	w.open[gr] = &open{informer, version, stop}
+	wg.Go(func() { informer.RunWithContext(ctx) })
+	wg.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			w.known(gr)
+		}
+	})
+}
+
+// bare keeps of an object that it is there.
+func bare(obj any) (any, error) {
+	if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		o.Labels, o.Annotations, o.OwnerReferences, o.Finalizers, o.ManagedFields = nil, nil, nil, nil, nil
+	}
+	return obj, nil
+}
+
+// served are the resources of namespaces that can be counted, each in the version that is
+// preferred. What does not answer is missing; complete says that all did.
+func (w *watched) served() (served map[schema.GroupResource]schema.GroupVersionResource, complete bool) {
+	lists, err := w.client.Discovery().ServerPreferredNamespacedResources()
+	if err != nil {
+		w.log.Info("some kinds cannot be counted for quotas", "controller", "resourcequota", "reason", err)
+	}
+	served = map[schema.GroupResource]schema.GroupVersionResource{}
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"create", "list", "watch", "delete"}}, lists) {
+		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
+		if parseErr != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			version := gv.WithResource(r.Name)
+			served[version.GroupResource()] = version
+		}
+	}
+	return served, err == nil
+}

@@ -1,0 +1,66 @@
+package quota
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The resources whose objects take more than their number.
+var (
+	pods     = schema.GroupResource{Resource: "pods"}
+	services = schema.GroupResource{Resource: "services"}
+	claims   = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	devices  = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+)
+
+const (
+	counts    = "count/"
+	requests  = corev1.DefaultResourceRequestsPrefix
+	perClass  = ".storageclass.storage.k8s.io/"
+	devicesOf = corev1.ResourceClaimsPerClass
+	hugePages = corev1.ResourceHugePagesPrefix
+)
+
+// Counted is the resource whose objects take of the thing with a name in spec.hard; false
+// if no objects take of it.
+func Counted(name corev1.ResourceName) (schema.GroupResource, bool) {
+	switch name {
+	case corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+		corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
+		return pods, true
+	case corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
+		return services, true
+	case corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage:
+		return claims, true
+	case corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceReplicationControllers, corev1.ResourceQuotas:
+		return schema.GroupResource{Resource: string(name)}, true
+	}
+	text := string(name)
+	if counted, ok := strings.CutPrefix(text, counts); ok {
+		return schema.ParseGroupResource(counted), counted != ""
+	}
+	if class, thing, ok := strings.Cut(text, perClass); ok {
+		return claims, class != "" && (thing == string(corev1.ResourcePersistentVolumeClaims) || thing == string(corev1.ResourceRequestsStorage))
+	}
+	if class, ok := strings.CutSuffix(text, devicesOf); ok {
+		return devices, class != ""
+	}
+	if requested, ok := strings.CutPrefix(text, requests); ok {
+		r := corev1.ResourceName(requested)
+		return pods, computed(r) || strings.HasPrefix(requested, hugePages) || extended(r)
+	}
+	return pods, strings.HasPrefix(text, hugePages)
+}
+
+// computed says whether pods request a resource that every node has.
+func computed(r corev1.ResourceName) bool {
+	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
+}
+
+// extended says whether a resource is one that only some nodes have, such as example.com/gpu.
+func extended(r corev1.ResourceName) bool {
+	return strings.Contains(string(r), "/") && !strings.Contains(string(r), corev1.ResourceDefaultNamespacePrefix)
+}

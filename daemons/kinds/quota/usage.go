@@ -1,0 +1,137 @@
+package quota
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Usage is what one object of a resource takes of each thing that quotas can bound, at a
+// time. What is not of a type that is known here is one of its kind.
+func Usage(of schema.GroupResource, obj any, now time.Time) corev1.ResourceList {
+	out := corev1.ResourceList{corev1.ResourceName(counts + of.String()): number(1)}
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		if running(o, now) {
+			podUsage(o, out)
+		}
+		return out
+	case *corev1.Service:
+		serviceUsage(o, out)
+		return out
+	case *corev1.PersistentVolumeClaim:
+		claimUsage(o, out)
+		return out
+	case *resourcev1.ResourceClaim:
+		deviceUsage(o, out)
+		return out
+	}
+	// The oldest kinds are bounded by their bare names, too, whatever is known of them.
+	if named, ok := Counted(corev1.ResourceName(of.Resource)); ok && named == of && of != pods && of != services && of != claims {
+		out[corev1.ResourceName(of.Resource)] = number(1)
+	}
+	return out
+}
+
+func number(n int64) quantity.Quantity { return *quantity.NewQuantity(n, quantity.DecimalSI) }
+
+// running says whether a pod takes of what nodes have: it has not ended, and if it was to
+// end, that time has not passed. An unreachable node's pods do not hold a quota for good.
+func running(p *corev1.Pod, now time.Time) bool {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil {
+		return true
+	}
+	// The timestamp has the grace period in it; upstream adds it once more, which is kept.
+	return now.Before(p.DeletionTimestamp.Add(time.Duration(*p.DeletionGracePeriodSeconds) * time.Second))
+}
+
+func podUsage(p *corev1.Pod, out corev1.ResourceList) {
+	out[corev1.ResourcePods] = number(1)
+	for r, amount := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
+		huge := strings.HasPrefix(string(r), hugePages)
+		if computed(r) || huge {
+			out[r] = amount
+		}
+		if computed(r) || huge || extended(r) {
+			out[requests+r] = amount
+		}
+	}
+	for r, amount := range resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
+		if computed(r) {
+			out["limits."+r] = amount
+		}
+	}
+}
+
+func serviceUsage(s *corev1.Service, out corev1.ResourceList) {
+	out[corev1.ResourceServices] = number(1)
+	out[corev1.ResourceServicesNodePorts], out[corev1.ResourceServicesLoadBalancers] = number(0), number(0)
+	switch s.Spec.Type {
+	case corev1.ServiceTypeNodePort:
+		out[corev1.ResourceServicesNodePorts] = number(int64(len(s.Spec.Ports)))
+	case corev1.ServiceTypeLoadBalancer:
+		out[corev1.ResourceServicesLoadBalancers] = number(1)
+		out[corev1.ResourceServicesNodePorts] = number(nodePorts(s))
+	}
+}
+
+// nodePorts counts those that a load balancer has or is about to be given: unless it wants
+// none, one for each port.
+func nodePorts(s *corev1.Service) (n int64) {
+	given := s.Spec.AllocateLoadBalancerNodePorts == nil || *s.Spec.AllocateLoadBalancerNodePorts
+	for _, port := range s.Spec.Ports {
+		if given || port.NodePort != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func claimUsage(c *corev1.PersistentVolumeClaim, out corev1.ResourceList) {
+	storage := c.Spec.Resources.Requests[corev1.ResourceStorage]
+	if allocated, ok := c.Status.AllocatedResources[corev1.ResourceStorage]; ok && allocated.Cmp(storage) > 0 {
+		storage = allocated // what it grew to is given back when that is known to have failed
+	}
+	class, older := c.Annotations[corev1.BetaStorageClassAnnotation]
+	if !older && c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	out[corev1.ResourcePersistentVolumeClaims], out[corev1.ResourceRequestsStorage] = number(1), storage
+	if class != "" {
+		of := corev1.ResourceName(class + perClass)
+		out[of+corev1.ResourcePersistentVolumeClaims], out[of+corev1.ResourceRequestsStorage] = number(1), storage
+	}
+}
+
+// deviceUsage counts the devices of each class that a claim can be given at most.
+func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
+	most := func(mode resourcev1.DeviceAllocationMode, count int64) int64 {
+		if mode == resourcev1.DeviceAllocationModeAll {
+			return resourcev1.AllocationResultsMaxSize
+		}
+		return count
+	}
+	for _, r := range c.Spec.Devices.Requests {
+		if exact := r.Exactly; exact != nil {
+			Add(out, corev1.ResourceList{corev1.ResourceName(exact.DeviceClassName + devicesOf): number(most(exact.AllocationMode, exact.Count))})
+			continue
+		}
+		// One of these is chosen: of each class, the greediest counts.
+		greediest := corev1.ResourceList{}
+		for _, sub := range r.FirstAvailable {
+			name, n := corev1.ResourceName(sub.DeviceClassName+devicesOf), number(most(sub.AllocationMode, sub.Count))
+			if have := greediest[name]; n.Cmp(have) > 0 {
+				greediest[name] = n
+			}
+		}
+		Add(out, greediest)
+	}
+}

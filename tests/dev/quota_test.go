@@ -1,0 +1,89 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// quotaOf makes a quota.
+func quotaOf(t *testing.T, namespace, name string, spec corev1.ResourceQuotaSpec) {
+	t.Helper()
+	must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(namespace).Create(t.Context(),
+		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
+}
+
+// uses waits until a quota's status is what it should be.
+func uses(t *testing.T, namespace, name string, pairs ...string) {
+	t.Helper()
+	until(t, fmt.Sprintf("quota %s to say %v", name, pairs), func(ctx context.Context) (bool, any) {
+		q, err := client.CoreV1().ResourceQuotas(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		same := len(q.Status.Used) == len(pairs)/2 && len(q.Status.Hard) == len(q.Spec.Hard)
+		for i := 0; i < len(pairs); i += 2 {
+			used, ok := q.Status.Used[corev1.ResourceName(pairs[i])]
+			same = same && ok && used.Cmp(resource.MustParse(pairs[i+1])) == 0
+		}
+		return same, q.Status
+	})
+}
+
+func hard(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	quotaOf(t, ns, "all", corev1.ResourceQuotaSpec{Hard: hard("pods", "3", "requests.cpu", "2", "count/deployments.apps", "1", "configmaps", "9", "secrets", "4",
+		"services.nodeports", "2", "requests.storage", "5Gi", "fast.storageclass.storage.k8s.io/requests.storage", "2Gi", "count/nothing.example.com", "1")})
+	uses(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1", "secrets", "0",
+		"services.nodeports", "0", "requests.storage", "0", "fast.storageclass.storage.k8s.io/requests.storage", "0")
+	quotaOf(t, ns, "idle", corev1.ResourceQuotaSpec{Hard: hard("pods", "3"), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}})
+	uses(t, ns, "idle", "pods", "0")
+	deploy(t, ns, 2, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources.Requests = hard("cpu", "300m")
+	})
+	rolledOut(t, ns)
+	fast := "fast"
+	must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &fast, AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+			Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}, metav1.CreateOptions{}))
+	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}))
+	must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}))
+	full := []string{"pods", "2", "requests.cpu", "600m", "count/deployments.apps", "1", "configmaps", "1", "secrets", "1",
+		"services.nodeports", "1", "requests.storage", "1Gi", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi"}
+	uses(t, ns, "all", full...)
+	uses(t, ns, "idle", "pods", "0")
+	// What is shown is what counts.
+	second := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{}))
+	second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
+	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), second, metav1.CreateOptions{})
+	if want := "exceeded quota: all, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: count/deployments.apps=1"; !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a second deployment: %v", err)
+	}
+	// What goes is given back, and another limit is shown at once.
+	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ResourceQuotas(ns).Patch(t.Context(), "all", types.MergePatchType, []byte(`{"spec":{"hard":{"requests.storage":null,"secrets":"7"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	uses(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1", "secrets", "1",
+		"services.nodeports", "1", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi")
+}
