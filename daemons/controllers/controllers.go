@@ -37,6 +37,7 @@ import (
 	"clusterctl/daemons/controllers/node"
 	"clusterctl/daemons/controllers/nodecidr"
 	"clusterctl/daemons/controllers/podgc"
+	"clusterctl/daemons/controllers/protection"
 	"clusterctl/daemons/controllers/replicaset"
 	"clusterctl/daemons/controllers/resourcequota"
 	"clusterctl/daemons/controllers/serviceaccount"
@@ -64,6 +65,8 @@ var all = []struct {
 	{"podgc", podgc.New},
 	{"garbage", garbage.New},
 	{"resourcequota", resourcequota.New},
+	{"pvc-protection", protection.NewClaims},
+	{"pv-protection", protection.NewVolumes},
 	{"certificate", certificate.New},
 	{"clusterrole-aggregation", clusterrole.New},
 }

@@ -6,6 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// The finalizers that keep claims and volumes that are in use.
+const (
+	ClaimProtection  = "kubernetes.io/pvc-protection"
+	VolumeProtection = "kubernetes.io/pv-protection"
+)
+
 func persistentVolumeClaims() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),

@@ -8,7 +8,7 @@ import (
 
 // lingers says whether objects of the kind are held until somebody else has looked at them.
 func (s *subject) lingers() bool {
-	return s.Kind == "Namespace" || s.Kind == "CustomResourceDefinition"
+	return slices.Contains([]string{"Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"}, s.Kind)
 }
 
 // answersWhole are the resources whose deletion answers with the object itself, as the

@@ -39,14 +39,14 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 	}
 	return []api.Mutator{
 		lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
-		&defaultIngressClass{objects}, &runtimeClass{objects}, certificates,
+		&defaultIngressClass{objects}, storageProtection{}, &runtimeClass{objects}, certificates,
 	}, append(validators, NewQuota(objects)), nil // the quota is last: what it counts is not refused by others
 }
 
 // always are the plugins that are always there, by upstream's names.
 var always = []string{
 	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass",
-	"PersistentVolumeClaimResize", "DefaultIngressClass", "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+	"PersistentVolumeClaimResize", "StorageObjectInUseProtection", "DefaultIngressClass", "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
 	"NodeRestriction", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 

@@ -1,0 +1,67 @@
+package dev
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	claim := must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}, metav1.CreateOptions{}))
+	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
+		t.Errorf("a new claim has the finalizers %q", claim.Finalizers)
+	}
+	spec := podSpec()
+	spec.NodeName = "node-1" // where it waits for its claim, which nobody binds
+	spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}}
+	must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: spec}, metav1.CreateOptions{}))
+	if err := client.CoreV1().PersistentVolumeClaims(ns).Delete(t.Context(), "disk", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	always(t, "the claim stays", func(ctx context.Context) (bool, any) {
+		c, err := client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "disk", metav1.GetOptions{})
+		return err == nil && c.DeletionTimestamp != nil, err
+	})
+	now := int64(0)
+	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "user", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the claim to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "disk", metav1.GetOptions{}))
+	})
+}
+
+func TestABoundVolumeStaysS12(t *testing.T) {
+	t.Parallel()
+	name := namespace(t) // is a name of its own, too
+	v := must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", "1Gi"),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}, metav1.CreateOptions{}))
+	v.Status.Phase = corev1.VolumeBound
+	v = must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))
+	if err := client.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	always(t, "the volume stays", func(ctx context.Context) (bool, any) {
+		c, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && c.DeletionTimestamp != nil, err
+	})
+	until(t, "the volume to be released", func(ctx context.Context) (bool, any) {
+		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		v.Status.Phase = corev1.VolumeReleased
+		_, err = client.CoreV1().PersistentVolumes().UpdateStatus(ctx, v, metav1.UpdateOptions{})
+		return err == nil, err
+	})
+	until(t, "the volume to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
+	})
+}
