@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -23,12 +22,14 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/kinds"
 )
 
 // aggregated is a group version that another server serves.
 type aggregated struct {
 	target      backend.Target
 	resources   []metav1.APIResource // as it named them when it was last asked
+	documents   documents            // of the same time
 	unavailable string               // why it is not asked; empty: it is
 }
 
@@ -111,14 +112,25 @@ func (s *Server) aggregate(ctx context.Context) error {
 	if services == nil || s.cache.WaitFor(ctx, 1) != nil {
 		return nil // not served, or ctx ended
 	}
+	select {
+	case <-s.furnished: // what others wait for is first
+	case <-ctx.Done():
+		return nil
+	}
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	var was map[schema.GroupVersion]*aggregated
+	var all registered
 	for ctx.Err() == nil {
 		snapshot := services.Snapshot()
 		cursor, err := services.Watch(cache.Topic{}, snapshot.Revision)
 		if err != nil {
 			continue // loaded anew meanwhile
+		}
+		if now, err := s.register(ctx, all); err == nil {
+			all = now
+		} else if ctx.Err() == nil {
+			s.log.Warn("register what is served here", "err", err)
 		}
 		next := map[schema.GroupVersion]*aggregated{}
 		for _, obj := range s.Objects().List(registrations.GroupResource(), "") {
@@ -144,6 +156,7 @@ func (s *Server) aggregate(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-wake:
+			case <-s.offering.changed:
 			case <-tick.C:
 			}
 		}
@@ -159,7 +172,7 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 		return apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: message}
 	}
 	if r.Spec.Service == nil {
-		return nil, say(apiregistrationv1.ConditionTrue, "Local", "Local APIServices are always available")
+		return nil, kinds.LocalAPIService(metav1.Time{})
 	}
 	a := &aggregated{target: backend.Target{
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,
@@ -169,7 +182,7 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 		a.target.Port = *r.Spec.Service.Port
 	}
 	if was != nil {
-		a.resources = was.resources
+		a.resources, a.documents = was.resources, was.documents
 	}
 	where := "service/" + r.Spec.Service.Name + " in \"" + r.Spec.Service.Namespace + "\""
 	no := func(reason, message string) (*aggregated, apiregistrationv1.APIServiceCondition) {
@@ -187,33 +200,18 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 		return no("FailedDiscoveryCheck", fmt.Sprintf("failing or missing response from %s: %v", where, err))
 	}
 	a.resources = resources
+	s.describe(ctx, a, schema.GroupVersion{Group: r.Spec.Group, Version: r.Spec.Version})
 	return a, say(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
 }
 
 // resourcesOf asks a server for what it serves of a group version.
 func (s *Server) resourcesOf(ctx context.Context, target backend.Target, group, version string) ([]metav1.APIResource, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	transport, err := s.reach.To(target, false)
+	data, _, err := s.readFrom(ctx, target, "/apis/"+group+"/"+version, "")
 	if err != nil {
 		return nil, err
-	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+target.Name()+"/apis/"+group+"/"+version, nil)
-	if err != nil {
-		return nil, err
-	}
-	q.Header.Set("Accept", "application/json")
-	speakFor(q.Header, api.User{Name: "system:kube-aggregator", Groups: []string{api.GroupMasters}})
-	answer, err := (&http.Client{Transport: transport}).Do(q)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }() // it was read as far as it matters
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("bad status from %s: %d", q.URL, answer.StatusCode)
 	}
 	list := &metav1.APIResourceList{}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, maxDocument)).Decode(list); err != nil {
+	if err := json.Unmarshal(data, list); err != nil {
 		return nil, fmt.Errorf("read the list of resources: %w", err)
 	}
 	if list.GroupVersion != group+"/"+version {
@@ -253,7 +251,7 @@ func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
 	for gv, x := range a {
 		y := b[gv]
 		if y == nil || x.unavailable != y.unavailable || x.target.Name() != y.target.Name() || string(x.target.CABundle) != string(y.target.CABundle) ||
-			x.target.Insecure != y.target.Insecure || !slices.EqualFunc(x.resources, y.resources, sameResource) {
+			x.target.Insecure != y.target.Insecure || !x.documents.same(y.documents) || !slices.EqualFunc(x.resources, y.resources, sameResource) {
 			return false
 		}
 	}

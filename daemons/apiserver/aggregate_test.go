@@ -14,6 +14,10 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
+// footOpenAPI describes shoes, and what is nobody's business.
+const footOpenAPI = `{"swagger":"2.0","paths":{"/apis/foot.example.com/v1/shoes":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/com.example.foot.Shoe"}}}}},"/apis/apps/v1/shoes":{}},
+	"definitions":{"com.example.foot.Shoe":{"properties":{"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}}},"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta":{"description":"theirs"},"unused":{}}}`
+
 // aggregatedServer serves shoes of foot.example.com, and says who asked.
 func aggregatedServer(t *testing.T) (port string) {
 	t.Helper()
@@ -21,6 +25,10 @@ func aggregatedServer(t *testing.T) (port string) {
 		switch {
 		case r.URL.Path == "/apis/foot.example.com/v1":
 			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"foot.example.com/v1","resources":[{"name":"shoes","singularName":"shoe","namespaced":true,"kind":"Shoe","verbs":["get","list","create"]},{"name":"shoes/status","namespaced":true,"kind":"Shoe","verbs":["get"]}]}`)
+		case r.URL.Path == "/openapi/v3":
+			fmt.Fprint(w, `{"paths":{"apis/foot.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/foot.example.com/v1?hash=77"},"apis/other/v1":{"serverRelativeURL":"/x"}}}`)
+		case r.URL.Path == "/openapi/v2":
+			fmt.Fprint(w, footOpenAPI)
 		case r.URL.Path == "/openapi/v3/apis/foot.example.com/v1":
 			fmt.Fprint(w, `{"openapi":"3.0.0","info":{"title":"shoes"}}`)
 		default:
@@ -100,7 +108,10 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		{"GET", "/apis/foot.example.com", "", "", 200, `"preferredVersion":{"groupVersion":"foot.example.com/v1"`},
 		{"GET", "/apis", "", "", 200, `"name":"foot.example.com"`},
 		{"GET", "/apis", "", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", 200, `"resource":"shoes","responseKind":{"group":"foot.example.com","version":"v1","kind":"Shoe"},"scope":"Namespaced"`},
-		{"GET", "/openapi/v3", "", "", 200, `"apis/foot.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/foot.example.com/v1"}`},
+		{"GET", "/openapi/v3", "", "", 200, `"apis/foot.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/foot.example.com/v1?hash=77"}`},
+		{"GET", "/openapi/v2", "", "", 200, `"/apis/foot.example.com/v1/shoes":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/com.example.foot.Shoe"}}}}}`},
+		{"GET", "/openapi/v2", "", "", 200, `"com.example.foot.Shoe":{"properties":{"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2"}}`},
+		{"GET", "/openapi/v2", "", "", 200, `"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2":{"description":"theirs"}`},
 		{"GET", "/openapi/v3/apis/foot.example.com/v1", "", "", 200, `"title":"shoes"`},
 		{"GET", path, "", "application/json;as=Table;v=v1;g=meta.k8s.io", 200, `"default/shoes","True"`},
 		{"DELETE", path + "/v1.foot.example.com", "", "", 200, "Success"}, // an empty header asks for nothing
@@ -115,4 +126,39 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// S12: every group version that is served here is registered as such, also those that definitions declare.
+func TestWhatIsServedHereIsRegistered(t *testing.T) {
+	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
+	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
+	has := func(name string, there bool) {
+		t.Helper()
+		wait(t, func() error {
+			code, text := ask(t, cfg, "GET", path+"/"+name, "")
+			if there != (code == 200) || there && !strings.Contains(text, `"status":"True"`) {
+				return fmt.Errorf("%s: %d %s", name, code, text)
+			}
+			return nil
+		})
+	}
+	for _, name := range []string{"v1.", "v1.apps", "v2.autoscaling", "v1.rbac.authorization.k8s.io"} {
+		has(name, true)
+	}
+	has("v1.apiregistration.k8s.io", false)
+	if code, text := ask(t, cfg, "DELETE", path+"/v1.apps", ""); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	has("v1.apps", true)
+	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tools.shed.example.com"},"spec":{"group":"shed.example.com","scope":"Cluster",
+		"names":{"plural":"tools","kind":"Tool"},"versions":[{"name":"v1beta1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+	if code, text := ask(t, cfg, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition); code != 201 {
+		t.Fatalf("%d %s", code, text)
+	}
+	has("v1beta1.shed.example.com", true)
+	has("v1.shed.example.com", false)
+	if code, text := ask(t, cfg, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tools.shed.example.com", ""); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	has("v1beta1.shed.example.com", false)
 }

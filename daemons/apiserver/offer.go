@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/apiserver/discovery"
+	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -28,6 +29,7 @@ type offering struct {
 	mu         sync.Mutex
 	declared   []*kinds.Kind // by definitions, the version that is stored
 	aggregated map[schema.GroupVersion]*aggregated
+	changed    chan struct{} // says that others are declared than before
 }
 
 // serveKinds serves declared kinds, in all versions, besides those that are always there.
@@ -36,6 +38,10 @@ func (s *Server) serveKinds(declared []*kinds.Kind) {
 	defer s.offering.mu.Unlock()
 	s.offering.declared = declared
 	s.serve()
+	select {
+	case s.offering.changed <- struct{}{}:
+	default: // it will be looked anyway
+	}
 }
 
 // serveAggregated passes group versions on to other servers.
@@ -65,15 +71,16 @@ func (s *Server) serve() {
 		}
 	}
 	var others []discovery.Other
-	var elsewhere []string
+	var elsewhere []openapi.Elsewhere
 	for gv, a := range s.offering.aggregated {
 		if own[gv] {
 			continue // what is served here is not given away
 		}
 		next.aggregated[gv] = a
 		others = append(others, discovery.Other{GroupVersion: gv, Resources: a.resources, Stale: a.unavailable != ""})
-		elsewhere = append(elsewhere, "apis/"+gv.String())
+		elsewhere = append(elsewhere, openapi.Elsewhere{Path: "apis/" + gv.String(), V2: a.documents.v2, V3: a.documents.v3})
 	}
+	slices.SortFunc(elsewhere, func(a, b openapi.Elsewhere) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(others, func(a, b discovery.Other) int {
 		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
 	})

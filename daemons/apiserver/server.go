@@ -90,6 +90,7 @@ func New(o Options) (*Server, error) {
 		s.services = services
 	}
 	s.servers = s.cache.Names(presence)
+	s.offering.changed = make(chan struct{}, 1)
 	s.reach = backend.New(s.Objects())
 	s.fields.init(s)
 	s.described = openapi.New(o.Kinds)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,7 +26,11 @@ func apiServices() *Kind {
 				orDefault(&s.Spec.Service.Port, 443)
 			}
 		}),
-		PrepareCreate:  does(func(s service) { s.Status = apiregistrationv1.APIServiceStatus{} }),
+		PrepareCreate: does(func(s service) {
+			if s.Status = (apiregistrationv1.APIServiceStatus{}); s.Spec.Service == nil {
+				s.Status.Conditions = []apiregistrationv1.APIServiceCondition{LocalAPIService(metav1.Now())}
+			}
+		}),
 		Validate:       checks(validateAPIService),
 		ValidateUpdate: compares(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
 		Status: &Status{Copy: func(to, from runtime.Object) {
@@ -48,6 +53,14 @@ func apiServices() *Kind {
 			}
 			return []any{where, available, age(s.CreationTimestamp)}
 		}),
+	}
+}
+
+// LocalAPIService is the condition of a group version that this server itself serves.
+func LocalAPIService(since metav1.Time) apiregistrationv1.APIServiceCondition {
+	return apiregistrationv1.APIServiceCondition{
+		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: since,
+		Reason: "Local", Message: "Local APIServices are always available",
 	}
 }
 

@@ -23,13 +23,12 @@ import (
 
 // Handler answers /openapi/v2 and /openapi/v3.
 type Handler struct {
-	v2      func() (document, error)
-	v2proto func() (document, error)
-	index   func() (document, error)
-	v3      map[string]func() (document, error) // by path after /openapi/v3/
-	all     []resource
-	// elsewhere are paths of version 3 whose documents other servers answer.
-	elsewhere []string
+	v2        func() (document, error)
+	v2proto   func() (document, error)
+	index     func() (document, error)
+	v3        map[string]func() (document, error) // by path after /openapi/v3/
+	all       []resource
+	elsewhere []Elsewhere
 }
 
 type document struct {
@@ -54,8 +53,8 @@ func hashed(data []byte) document {
 func New(list []*kinds.Kind) *Handler { return (&Handler{}).With(list) }
 
 // With returns the documents of further kinds beside those that there are. What is the
-// same in both is shared. The index tells of documents elsewhere, too.
-func (was *Handler) With(list []*kinds.Kind, elsewhere ...string) *Handler {
+// same in both is shared. What others describe is told of, too.
+func (was *Handler) With(list []*kinds.Kind, elsewhere ...Elsewhere) *Handler {
 	more := resources(list)
 	all := slices.Concat(was.all, more)
 	h := &Handler{v3: maps.Clone(was.v3), all: all, elsewhere: elsewhere}
@@ -77,7 +76,7 @@ func (was *Handler) With(list []*kinds.Kind, elsewhere ...string) *Handler {
 		}
 		h.v3[strings.TrimPrefix(base(gv), "/")] = sync.OnceValues(func() (document, error) { return version3(some) })
 	}
-	h.v2 = sync.OnceValues(func() (document, error) { return version2(all) })
+	h.v2 = sync.OnceValues(func() (document, error) { return version2(all, elsewhere) })
 	h.v2proto = sync.OnceValues(func() (document, error) {
 		plain, err := h.v2()
 		if err != nil {
@@ -109,7 +108,7 @@ func version3(list []resource) (document, error) {
 	return finish(object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": s.all}})
 }
 
-func version2(list []resource) (document, error) {
+func version2(list []resource, elsewhere []Elsewhere) (document, error) {
 	s := newSchemas(false)
 	s.register(list)
 	paths := object{}
@@ -118,6 +117,11 @@ func version2(list []resource) (document, error) {
 			return document{}, err
 		}
 		s.paths(paths, r)
+	}
+	for _, e := range elsewhere {
+		if e.V2 != nil {
+			_ = merge(paths, s.all, e) // what cannot be read is theirs to mend, and takes nothing from the rest
+		}
 	}
 	return finish(object{"swagger": "2.0", "info": info, "paths": paths, "definitions": s.all})
 }
@@ -133,8 +137,10 @@ func (h *Handler) list() (document, error) {
 		}
 		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + d.hash}
 	}
-	for _, path := range h.elsewhere {
-		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path}
+	for _, e := range h.elsewhere {
+		if own := "/openapi/v3/" + e.Path; strings.HasPrefix(e.V3, own) {
+			paths[e.Path] = object{"serverRelativeURL": e.V3}
+		}
 	}
 	return finish(object{"paths": paths})
 }

@@ -1,0 +1,152 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Elsewhere is a group version that another server describes.
+type Elsewhere struct {
+	Path string // such as apis/metrics.k8s.io/v1beta1
+	V2   []byte // that server's document of version 2; nil: it has none
+	V3   string // the address of its document of version 3; empty: it has none
+}
+
+const definitionRef = "#/definitions/"
+
+// merge adds to paths and definitions what another server's document of version 2 says of
+// a group version. Definitions that are called the same and are not are renamed.
+func merge(paths, definitions object, e Elsewhere) error {
+	var other struct {
+		Paths       map[string]any `json:"paths"`
+		Definitions map[string]any `json:"definitions"`
+	}
+	if err := json.Unmarshal(e.V2, &other); err != nil {
+		return fmt.Errorf("read the OpenAPI document of %s: %w", e.Path, err)
+	}
+	used := map[string]bool{}
+	for path := range other.Paths {
+		if path != "/"+e.Path && !strings.HasPrefix(path, "/"+e.Path+"/") {
+			delete(other.Paths, path)
+			continue
+		}
+		gather(other.Paths[path], other.Definitions, used)
+	}
+	names := rename(used, other.Definitions, definitions)
+	for _, path := range slices.Sorted(maps.Keys(other.Paths)) {
+		if _, there := paths[path]; !there {
+			paths[path] = redirect(other.Paths[path], names)
+		}
+	}
+	for name, as := range names {
+		if _, there := definitions[as]; !there {
+			definitions[as] = redirect(other.Definitions[name], names)
+		}
+	}
+	return nil
+}
+
+// refs calls f with what v refers to.
+func refs(v any, f func(name string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if ref, ok := inner.(string); ok && key == "$ref" {
+				if name, ok := strings.CutPrefix(ref, definitionRef); ok {
+					f(name)
+				}
+				continue
+			}
+			refs(inner, f)
+		}
+	case []any:
+		for _, inner := range v {
+			refs(inner, f)
+		}
+	}
+}
+
+// gather marks the definitions that v refers to, and those that these refer to.
+func gather(v any, definitions map[string]any, used map[string]bool) {
+	refs(v, func(name string) {
+		if definition, there := definitions[name]; there && !used[name] {
+			used[name] = true
+			gather(definition, definitions, used)
+		}
+	})
+}
+
+// rename finds the name that each used definition has beside those that are there: its own,
+// unless that means something else, also by what it refers to.
+func rename(used map[string]bool, theirs map[string]any, ours object) map[string]string {
+	differ := map[string]bool{}
+	for name := range used {
+		if mine, there := ours[name]; there && !reflect.DeepEqual(plain(mine), theirs[name]) {
+			differ[name] = true
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for name := range used {
+			if _, there := ours[name]; !there || differ[name] {
+				continue
+			}
+			refs(theirs[name], func(to string) { differ[name] = differ[name] || differ[to] })
+			grown = grown || differ[name]
+		}
+	}
+	names := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		names[name] = name
+		for n := 2; differ[name]; n++ {
+			as := fmt.Sprintf("%s_v%d", name, n)
+			if _, taken := ours[as]; !taken {
+				names[name] = as
+				break
+			}
+		}
+	}
+	return names
+}
+
+// plain is a schema as it is read back.
+func plain(v any) any {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	var out any
+	if json.Unmarshal(data, &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// redirect returns v with references to the names that definitions have here.
+func redirect(v any, names map[string]string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, inner := range v {
+			ref, isText := inner.(string)
+			name, isRef := strings.CutPrefix(ref, definitionRef)
+			if as, there := names[name]; key == "$ref" && isText && isRef && there {
+				out[key] = definitionRef + as
+				continue
+			}
+			out[key] = redirect(inner, names)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, inner := range v {
+			out[i] = redirect(inner, names)
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,148 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// automanaged is the label of API services that the server keeps by itself: for good, or as
+// long as a definition says.
+const (
+	automanaged     = "kube-aggregator.kubernetes.io/automanaged"
+	managedForGood  = "onstart"
+	managedDeclared = "true"
+)
+
+// priority is how a group, and a version in it, are ranked among all.
+type priority struct{ group, version int32 }
+
+// priorities are upstream's, by which clients that read API services order what they show.
+var priorities = map[schema.GroupVersion]priority{
+	{Version: "v1"}:                                        {18000, 1},
+	{Group: "apps", Version: "v1"}:                         {17800, 15},
+	{Group: "events.k8s.io", Version: "v1"}:                {17750, 15},
+	{Group: "authentication.k8s.io", Version: "v1"}:        {17700, 15},
+	{Group: "authorization.k8s.io", Version: "v1"}:         {17600, 15},
+	{Group: "autoscaling", Version: "v1"}:                  {17500, 15},
+	{Group: "autoscaling", Version: "v2"}:                  {17500, 30},
+	{Group: "batch", Version: "v1"}:                        {17400, 15},
+	{Group: "certificates.k8s.io", Version: "v1"}:          {17300, 15},
+	{Group: "networking.k8s.io", Version: "v1"}:            {17200, 15},
+	{Group: "policy", Version: "v1"}:                       {17100, 15},
+	{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {17000, 15},
+	{Group: "storage.k8s.io", Version: "v1"}:               {16800, 15},
+	{Group: "apiextensions.k8s.io", Version: "v1"}:         {16700, 15},
+	{Group: "admissionregistration.k8s.io", Version: "v1"}: {16700, 15},
+	{Group: "scheduling.k8s.io", Version: "v1"}:            {16600, 15},
+	{Group: "coordination.k8s.io", Version: "v1"}:          {16500, 15},
+	{Group: "node.k8s.io", Version: "v1"}:                  {16300, 15},
+	{Group: "discovery.k8s.io", Version: "v1"}:             {16200, 15},
+	{Group: "resource.k8s.io", Version: "v1"}:              {16200, 15},
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {16100, 21},
+	{Group: apiregistrationv1.GroupName, Version: "v1"}:    {0, 0}, // it is the one that the others are in
+	{Group: "storagemigration.k8s.io", Version: "v1"}:      {16000, 15},
+}
+
+// The ranks of versions that have none of their own.
+var (
+	ofBuiltIn     = priority{16000, 9}
+	ofDefinitions = priority{1000, 100}
+)
+
+// local are the API services of what this server itself serves.
+func (s *Server) local() map[string]*apiregistrationv1.APIService {
+	out := map[string]*apiregistrationv1.APIService{}
+	add := func(gv schema.GroupVersion, rank priority, label string) {
+		name := gv.Version + "." + gv.Group
+		if _, there := out[name]; there || rank.group == 0 {
+			return
+		}
+		out[name] = &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{automanaged: label}},
+			Spec:       apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: rank.group, VersionPriority: rank.version},
+		}
+	}
+	for _, k := range s.o.Kinds {
+		of := func(gv schema.GroupVersion) {
+			rank, known := priorities[gv]
+			if !known {
+				rank = ofBuiltIn
+			}
+			add(gv, rank, managedForGood)
+		}
+		of(k.GVK.GroupVersion())
+		for i := range k.Aliases {
+			of(k.Aliases[i].GVK.GroupVersion())
+		}
+	}
+	for _, obj := range s.Objects().List(definitions.GroupResource(), "") {
+		d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok || d.DeletionTimestamp != nil || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+			continue
+		}
+		for _, v := range d.Spec.Versions {
+			if v.Served {
+				add(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}, ofDefinitions, managedDeclared)
+			}
+		}
+	}
+	return out
+}
+
+// registered are the revisions at which all was registered.
+type registered struct{ services, definitions int64 }
+
+// register has an API service for each group version that is served here, and none for what
+// a definition declared that went. What somebody gave to another server is theirs. It does
+// nothing while nothing has changed since it returned was.
+func (s *Server) register(ctx context.Context, was registered) (registered, error) {
+	objects := s.Objects()
+	now := registered{objects.Revision(registrations.GroupResource()), objects.Revision(definitions.GroupResource())}
+	if now == was {
+		return was, nil
+	}
+	wanted := s.local()
+	remnants := s.remnants(wanted)
+	if len(remnants) > 0 {
+		if _, err := s.cache.Current(ctx); err != nil {
+			return was, err // what another server just made shall not be taken for one
+		}
+		wanted = s.local()
+		remnants = s.remnants(wanted)
+	}
+	for _, r := range remnants {
+		_, _, err := s.remove(ctx, s.internal(ctx, registrations, "", r.Name), r.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if _, there := objects.Get(registrations.GroupResource(), "", name); there {
+			continue
+		}
+		if err := s.ensure(ctx, wanted[name]); err != nil {
+			return was, err
+		}
+	}
+	return now, nil
+}
+
+// remnants are the API services of definitions that are not there any more.
+func (s *Server) remnants(wanted map[string]*apiregistrationv1.APIService) (out []*apiregistrationv1.APIService) {
+	for _, obj := range s.Objects().List(registrations.GroupResource(), "") {
+		have, ok := obj.(*apiregistrationv1.APIService)
+		if ok && wanted[have.Name] == nil && have.Labels[automanaged] == managedDeclared && have.Spec.Service == nil {
+			out = append(out, have)
+		}
+	}
+	return out
+}
