@@ -37,6 +37,7 @@ import (
 	"clusterctl/daemons/controllers/node"
 	"clusterctl/daemons/controllers/nodecidr"
 	"clusterctl/daemons/controllers/podgc"
+	"clusterctl/daemons/controllers/policystatus"
 	"clusterctl/daemons/controllers/protection"
 	"clusterctl/daemons/controllers/replicaset"
 	"clusterctl/daemons/controllers/resourcequota"
@@ -67,6 +68,7 @@ var all = []struct {
 	{"resourcequota", resourcequota.New},
 	{"pvc-protection", protection.NewClaims},
 	{"pv-protection", protection.NewVolumes},
+	{"validatingadmissionpolicy-status", policystatus.New},
 	{"certificate", certificate.New},
 	{"clusterrole-aggregation", clusterrole.New},
 }

@@ -65,6 +65,8 @@ func controllerRoles() []controllerRole {
 			rule("apps", "controllerrevisions", "create delete get list patch update watch"), rule("", "persistentvolumeclaims", "create delete get list patch update watch")),
 		c("taint-eviction-controller", rule("", "pods", "delete get list watch"), rule("", "pods/status", "patch"), rule("", "nodes", read)),
 		c("ttl-after-finished-controller", rule("batch", "jobs", "delete get list watch")),
+		c("validatingadmissionpolicy-status-controller", rule("admissionregistration.k8s.io", "validatingadmissionpolicies", read),
+			rule("admissionregistration.k8s.io", "validatingadmissionpolicies/status", "update patch")),
 		c("ttl-controller", rule("", "nodes", "list patch update watch")),
 	}
 }

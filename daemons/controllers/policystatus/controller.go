@@ -1,0 +1,71 @@
+// Package policystatus says in the status of ValidatingAdmissionPolicies which of their
+// expressions do not fit the kinds that they are about: fields that are not there, types that
+// do not compare. It refuses nothing, and what policies decide is the API server's.
+package policystatus
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/client-go/discovery/cached/memory"
+	admissionlisters "k8s.io/client-go/listers/admissionregistration/v1"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	policies admissionlisters.ValidatingAdmissionPolicyLister
+	checker  validating.TypeChecker
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	policies := c.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()
+	known := c.Client.Discovery()
+	p := &controller{Context: c, policies: policies.Lister(), checker: validating.TypeChecker{
+		SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: known},
+		// Kinds that are not known are looked for once more for each policy.
+		RestMapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)),
+	}}
+	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Log: c.Log, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}
+	loop.OnChange(policies.Informer(), func(_, obj any) {
+		if policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !checked(policy) {
+			p.Add(policy)
+		}
+	})
+	return p
+}
+
+// checked says whether the status is about what the policy says now.
+func checked(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+	return p.Status.TypeChecking != nil && p.Status.ObservedGeneration >= p.Generation
+}
+
+func (p *controller) sync(ctx context.Context, name string) error {
+	policy, err := p.policies.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if checked(policy) {
+		return nil
+	}
+	warnings := p.checker.Check(policy)
+	updated := policy.DeepCopy()
+	updated.Status.ObservedGeneration = policy.Generation
+	updated.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: warnings}
+	if _, err := p.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of ValidatingAdmissionPolicy %s: %w", name, err)
+	}
+	return nil
+}
