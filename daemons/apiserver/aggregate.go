@@ -120,7 +120,7 @@ func (s *Server) aggregate(ctx context.Context) error {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	var was map[schema.GroupVersion]*aggregated
-	var all registered
+	all := registered{-1, -1} // nothing yet
 	for ctx.Err() == nil {
 		snapshot := services.Snapshot()
 		cursor, err := services.Watch(cache.Topic{}, snapshot.Revision)
