@@ -6,10 +6,8 @@
 package workload
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,11 +43,13 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 		Host:            "https://" + servers[0],
 		TLSClientConfig: rest.TLSClientConfig{ServerName: "kubernetes", CAData: ca, CertData: pair.Cert, KeyData: pair.Key},
 		QPS:             -1, UserAgent: "clusterctl",
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, servers) },
 		// A request that hangs is given up; watches are not used here.
 		Timeout: 30 * time.Second,
 	}
 	cfg.WarningHandler = rest.NoWarnings{}
+	if err := reach(cfg, servers); err != nil {
+		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
+	}
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
@@ -67,16 +67,3 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 
 // REST returns how the API is reached, for other clients.
 func (l *Live) REST() *rest.Config { return rest.CopyConfig(l.rest) }
-
-// dial tries every server in turn.
-func dial(ctx context.Context, network string, servers []string) (net.Conn, error) {
-	var errs []error
-	for _, s := range servers {
-		conn, err := (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}).DialContext(ctx, network, s)
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
-}
