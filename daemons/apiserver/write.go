@@ -207,19 +207,20 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 	txn := w.more
 	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
 	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
+	writing := w.s.cache.Writing(k, key, w.data, w.stored)
 	r, err := w.s.o.Store.Commit(ctx, txn)
 	if err != nil {
+		writing.Failed()
 		return nil, false, &uncertain{unavailable(err)}
 	}
 	if !r.Done {
+		writing.Failed()
 		if r.Current[0] == nil {
 			return &cache.Entry{}, true, nil
 		}
 		return nil, true, nil
 	}
-	if e, err = cache.NewEntry(k, key, w.data, r.Revision, w.stored); err == nil {
-		w.s.cache.Wrote(e)
-	}
+	e, err = writing.Done(r.Revision)
 	return e, false, err
 }
 
@@ -360,6 +361,25 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 		e, err = cache.NewEntry(k, w.live.Key, w.data, w.live.Revision, w.stored)
 		return e, false, err
 	}
+	if len(txn.Puts) == 0 || txn.Puts[0].Key != full {
+		return w.takeAway(ctx, txn)
+	}
+	writing := w.s.cache.Writing(k, w.live.Key, w.data, w.stored)
+	r, err := w.s.o.Store.Commit(ctx, txn)
+	if err != nil {
+		writing.Failed()
+		return nil, false, &uncertain{unavailable(err)}
+	}
+	if !r.Done {
+		writing.Failed()
+		return nil, true, nil
+	}
+	e, err = writing.Done(r.Revision)
+	return e, false, err
+}
+
+// takeAway commits the removal of the live object, and returns its last state.
+func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
 	r, err := w.s.o.Store.Commit(ctx, txn)
 	if err != nil {
 		return nil, false, &uncertain{unavailable(err)}
@@ -367,8 +387,6 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	if !r.Done {
 		return nil, true, nil
 	}
-	if e, err = cache.NewEntry(k, w.live.Key, w.data, r.Revision, w.stored); err == nil && len(txn.Puts) > 0 && txn.Puts[0].Key == full {
-		w.s.cache.Wrote(e)
-	}
+	e, err = cache.NewEntry(w.q.kind(), w.live.Key, w.data, r.Revision, w.stored)
 	return e, false, err
 }

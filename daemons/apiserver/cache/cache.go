@@ -186,7 +186,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 // entry decodes what the store holds at a key of a resource, whose rest is given; nil
 // if it cannot.
 func (c *Cache) entry(r *Resource, key, rest string, value []byte, revision int64) *Entry {
-	if e := c.own.take(key, revision); e != nil && e.kind == r.Kind {
+	if e := c.own.take(r.Kind, key, value, revision); e != nil {
 		return e
 	}
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)

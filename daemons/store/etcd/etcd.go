@@ -9,10 +9,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -60,7 +62,7 @@ func Open(c Config) (*Store, error) {
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
-		MaxCallSendMsgSize: 16 << 20, Logger: zap.NewNop(),
+		MaxCallSendMsgSize: mostSent, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})},
 	}, c.Endpoints)
@@ -143,46 +145,63 @@ func (s *Store) Range(ctx context.Context, prefix, after string, revision int64,
 	return kvs, revision, r.More, nil
 }
 
-// Commit implements store.Store.
+// Commit implements store.Store. The request is made here, not by the client's own operations, which copy every value
+// on its way.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	at, err := s.members.at()
 	if err != nil {
 		return store.Result{}, fmt.Errorf("commit: %w", err)
 	}
-	var guards []clientv3.Cmp
-	var does, looks []clientv3.Op
-	for _, g := range t.Guards {
-		guards = append(guards, clientv3.Compare(clientv3.ModRevision(g.Key), "=", g.Revision))
-		looks = append(looks, clientv3.OpGet(g.Key))
+	txn := &pb.TxnRequest{
+		Compare: make([]*pb.Compare, len(t.Guards)),
+		Success: make([]*pb.RequestOp, 0, len(t.Puts)+len(t.Deletes)),
+		Failure: make([]*pb.RequestOp, len(t.Guards)),
+	}
+	for i, g := range t.Guards {
+		key := []byte(g.Key)
+		txn.Compare[i] = &pb.Compare{
+			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: g.Revision},
+		}
+		txn.Failure[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}
 	}
 	for _, p := range t.Puts {
 		lease, err := s.leases.get(ctx, at.client, p.TTL)
 		if err != nil {
 			return store.Result{}, fmt.Errorf("put %s: %w", p.Key, known(at.fails(err)))
 		}
-		does = append(does, clientv3.OpPut(p.Key, string(p.Value), clientv3.WithLease(lease)))
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
+			RequestPut: &pb.PutRequest{Key: []byte(p.Key), Value: p.Value, Lease: int64(lease)},
+		}})
 	}
 	for _, key := range t.Deletes {
-		does = append(does, clientv3.OpDelete(key))
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
+			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)},
+		}})
 	}
-	r, err := at.client.Txn(ctx).If(guards...).Then(does...).Else(looks...).Commit()
+	r, err := at.kv.Txn(ctx, txn, callOptions...)
 	if err != nil {
-		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(err)))
+		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(clientv3.ContextError(ctx, err))))
 	}
 	at.answered(nil)
 	result := store.Result{Done: r.Succeeded, Revision: r.Header.Revision}
 	if r.Succeeded {
 		return result, nil
 	}
-	for i := range looks {
+	for i := range t.Guards {
 		var kv *store.KV
-		if found := r.Responses[i].GetResponseRange().Kvs; len(found) > 0 {
+		if found := r.Responses[i].GetResponseRange().GetKvs(); len(found) > 0 {
 			kv = &store.KV{Key: string(found[0].Key), Value: found[0].Value, Revision: found[0].ModRevision}
 		}
 		result.Current = append(result.Current, kv)
 	}
 	return result, nil
 }
+
+// mostSent is how large a request to the store may be.
+const mostSent = 16 << 20
+
+// callOptions are those of calls that are not made through the client's own operations, and the same.
+var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(mostSent), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"clusterctl/daemons/store"
@@ -27,9 +28,14 @@ const (
 type seat struct {
 	member int // its place in the list
 	client *clientv3.Client
+	kv     pb.KVClient // over the client's connection
+	watch  pb.WatchClient
 	left   context.Context // ends when another seat is taken
 	leave  context.CancelCauseFunc
 	heard  atomic.Int64 // when it last answered what needs a majority, in nanoseconds of the clock
+
+	mu      sync.Mutex
+	streams map[*stream]struct{} // the watches that are open
 }
 
 // members are those of the cluster.
@@ -82,7 +88,11 @@ func (m *members) seat(member int) (*seat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the store's member %s: %w", m.endpoints[member], err)
 	}
-	s := &seat{member: member, client: client}
+	s := &seat{
+		member: member, client: client,
+		kv: pb.NewKVClient(client.ActiveConnection()), watch: pb.NewWatchClient(client.ActiveConnection()),
+		streams: map[*stream]struct{}{},
+	}
 	s.left, s.leave = context.WithCancelCause(context.Background())
 	return s, nil
 }
