@@ -131,11 +131,18 @@ func overSPDY(ctx context.Context, target *url.URL, transport http.RoundTripper,
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(trip, clientspdy.NewUpgraderForStreaming(trip), http.MethodPost, target)
+	said := &verdicts{UpgradeRoundTripper: trip}
+	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(trip, clientspdy.NewUpgraderForStreaming(said), http.MethodPost, target)
 	if err != nil {
 		return err
 	}
-	return executor.StreamWithContext(ctx, options)
+	if err := executor.StreamWithContext(ctx, options); err != nil {
+		return err
+	}
+	if said.missing() {
+		return errNoVerdict
+	}
+	return nil
 }
 
 // outcome is what a client is told in the end, and what is counted.
