@@ -22,6 +22,13 @@ import (
 // true, so that a run that is cut off can be run again.
 func (p *Prepared) Apply(ctx context.Context) error {
 	if p.Plan.Empty() && !p.Plan.Pending {
+		if len(p.ended) == 0 {
+			return p.remember(p.engine.Config.Secrets)
+		}
+		p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool { return slices.Contains(p.ended, o) })
+		if err := p.engine.Store.Write(p.State); err != nil {
+			return err
+		}
 		return p.remember(p.engine.Config.Secrets)
 	}
 	p.State.Keys.Secrets = p.Secrets // written with whatever is changed first

@@ -32,6 +32,7 @@ type Prepared struct {
 	machines []*machine
 	fresh    bool // there is no cluster yet
 	live     Cluster
+	ended    []state.Object // that a run which was cut off has removed, and the state still names
 }
 
 // machine is one machine during a run.
@@ -384,7 +385,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 		return nil
 	}
 	declared, before, _ := p.engine.selection(p.State.Objects)
-	objects, err := live.Plan(ctx, declared, before)
+	objects, ended, err := live.Plan(ctx, declared, before)
 	var refused Refused
 	switch {
 	case !errors.As(err, &refused):
@@ -404,6 +405,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf("the API does not answer, so objects are compared after the machines: %v", err))
 		return nil
 	}
+	p.ended = ended
 	for _, o := range objects {
 		if o.Action != plan.Create && o.Action != plan.Remove && p.engine.replaced(o.Address) {
 			o.Action, o.Note = plan.Replace, "delete it, then make it anew"

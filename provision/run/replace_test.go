@@ -66,6 +66,27 @@ func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
 	}
 }
 
+// P02: a run that was cut off after it had removed an object leaves the state naming it; the next one has nothing else to do.
+func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "kept", Address: "object.v1.ConfigMap.kept"}
+	ended := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "ended", Address: "object.v1.ConfigMap.ended"}
+	s.Objects = []state.Object{ended, kept}
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	w.live.ended = []state.Object{ended}
+	w.mustApply()
+	if s, err = w.engine.Store.Read(); err != nil || len(s.Objects) != 1 || s.Objects[0] != kept {
+		t.Errorf("the state has %+v, %v", s.Objects, err)
+	}
+}
+
 // P02: the state forgets what is gone, and never a machine that only does not answer.
 func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)

@@ -33,7 +33,7 @@ type Agent interface {
 // Cluster is the live cluster, as far as a run needs it.
 type Cluster interface {
 	// Plan compares what is declared with what is there. prune are objects applied before.
-	Plan(ctx context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, error)
+	Plan(ctx context.Context, c *config.Cluster, before []state.Object) (entries []plan.Object, ended []state.Object, err error)
 	// Apply brings it in, prunes, and waits until it works. It returns what is now applied.
 	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
 	// Nodes says for every node whether it is ready: True, False or Unknown.

@@ -40,6 +40,7 @@ type fakeLive struct {
 	mu      sync.Mutex
 	drained []string
 	gone    []string
+	ended   []state.Object
 	refused error
 
 	ready    map[string]string // nodes
@@ -47,8 +48,8 @@ type fakeLive struct {
 	stuck    error // what draining gives
 }
 
-func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, error) {
-	return nil, l.refused
+func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, []state.Object, error) {
+	return nil, l.ended, l.refused
 }
 
 func (l *fakeLive) Apply(context.Context, *config.Cluster, []state.Object, func(plan.Object)) ([]state.Object, error) {

@@ -25,13 +25,15 @@ import (
 const parallel = 16
 
 // Plan compares all objects with the live ones by what a dry run of applying them gives. What
-// the API would refuse is a run.Refused with all of it.
-func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, error) {
+// the API would refuse is a run.Refused with all of it. ended are the objects that were applied, are not declared any more,
+// and are not there any more either.
+func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Object) (entries []plan.Object, ended []state.Object, err error) {
 	desired, err := Objects(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	entries, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
+	entries = make([]plan.Object, len(desired))
+	failed := make([]error, len(desired))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, d := range desired {
@@ -46,21 +48,23 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 	}
 	err = g.Wait()
 	if refused := refusals(desired, entries, failed); len(refused) > 0 {
-		return nil, refused
+		return nil, nil, refused
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, o := range obsolete(desired, before) {
 		live, err := l.get(ctx, o)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if live != nil {
+		if live == nil {
+			ended = append(ended, o)
+		} else {
 			entries = append(entries, plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "no longer declared"})
 		}
 	}
-	return entries, nil
+	return entries, ended, nil
 }
 
 // compare returns what applying an object would change.

@@ -119,7 +119,7 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 		declared("object.gadget", 3, item("x.io/v1", "Gadget", "default", "g", nil)),
 		declared("object.fresh", 4, item("v1", "ConfigMap", "fresh", "good", nil)),
 	}}
-	entries, err := l.Plan(t.Context(), c, nil)
+	entries, _, err := l.Plan(t.Context(), c, nil)
 	if err != nil {
 		t.Fatalf("refused what will do: %v", err)
 	}
@@ -131,7 +131,7 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	c.Objects = append(c.Objects,
 		declared("object.bad", 5, item("v1", "ConfigMap", "default", "bad", nil)),
 		declared("object.widget", 6, item("x.io/v1", "Widget", "default", "w", nil)))
-	_, err = l.Plan(t.Context(), c, nil)
+	_, _, err = l.Plan(t.Context(), c, nil)
 	var refused run.Refused
 	if !errors.As(err, &refused) || len(refused) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
