@@ -17,6 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"clusterctl/daemons/apiserver"
@@ -104,6 +108,9 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		if err := waitReady(ctx, api.Health); err != nil {
 			return err
 		}
+		if err := d.forgetLeaders(ctx); err != nil {
+			return err
+		}
 		d.startRest(ctx, g)
 		fmt.Fprintf(cmd.OutOrStdout(), "Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n",
 			d.port, time.Since(started).Milliseconds(), d.nodes, d.files.admin)
@@ -134,11 +141,31 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	return cfg
 }
 
+// forgetLeaders deletes the leases that a process before this one may have left when it was
+// killed: it is gone, or it would still have the store, and nobody has to wait for that.
+func (d *dev) forgetLeaders(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", d.files.admin)
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig %s: %w", d.files.admin, err)
+	}
+	config.Timeout = 10 * time.Second
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	for _, name := range []string{controllers.Lease, scheduler.Lease} {
+		if err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete the lease %s of a process that is gone: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // startRest starts everything that needs the API.
 func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		cfg := config.DefaultControllerManager()
-		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, false, d.files.path("ca.crt")
+		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, d.files.path("ca.crt")
 		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
 		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
 		cfg.NodeMonitorGracePeriod = d.grace
@@ -147,7 +174,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 	})
 	g.Go(func() error {
 		cfg := config.DefaultScheduler()
-		cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = d.files.path("scheduler.conf"), 0, false
+		cfg.Kubeconfig, cfg.SecurePort = d.files.path("scheduler.conf"), 0
 		return scheduler.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-scheduler")))
 	})
 	pods := netip.MustParseAddr("10.128.0.0")
