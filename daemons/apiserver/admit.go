@@ -28,7 +28,7 @@ func (s *Server) AskOutside(may api.Authorizer) {
 	s.o.Outside.Mutators = []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)}
 	s.o.Outside.Validators = []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)}
 	s.o.Mutators = append(s.o.Mutators, s.o.Outside.Mutators...)
-	s.o.Validators = slices.Insert(s.o.Validators, max(0, len(s.o.Validators)-1), s.o.Outside.Validators...)
+	s.o.Validators = slices.Insert(s.o.Validators, max(0, len(s.o.Validators)-1), append([]api.Validator{policy.NewAccess(policies)}, s.o.Outside.Validators...)...)
 }
 
 // admission is the write as admission plugins see it.

@@ -33,6 +33,15 @@ func (p params) Scope(gvk schema.GroupVersionKind) (namespaced, known bool) {
 	return known && served.Namespaced, known
 }
 
+// Resource implements policy.Params.
+func (p params) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool) {
+	served, known := p.served(gvk)
+	if !known {
+		return r, false
+	}
+	return served.Name(), true
+}
+
 // Param implements policy.Params.
 func (p params) Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
 	found, err := p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) []*cache.Entry {

@@ -41,6 +41,8 @@ type Options struct {
 type Params interface {
 	// Scope says whether objects of a kind are in namespaces; false if it is not served.
 	Scope(gvk schema.GroupVersionKind) (namespaced, known bool)
+	// Resource is where objects of a kind are served; false if they are not.
+	Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool)
 	// Param returns one; nil when there is none.
 	Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error)
 	// Select returns those in a namespace, or in all.

@@ -1,0 +1,121 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/api"
+)
+
+// Access keeps users from having policies read what they may not read themselves: who writes
+// a policy must be allowed to read all objects of the kind that it takes parameters from, and
+// who writes a binding the objects that it names. It is a validating admission plugin.
+type Access struct{ o Options }
+
+// NewAccess returns the plugin.
+func NewAccess(o Options) *Access { return &Access{o} }
+
+// Validate refuses policies and bindings that read more than their author may.
+func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
+	if a.Resource.Group != admissionregistrationv1.GroupName || a.Subresource != "" || a.Operation != "CREATE" && a.Operation != "UPDATE" ||
+		p.o.May == nil || a.User.InGroup(api.GroupMasters) {
+		return nil
+	}
+	kind, ref, policies, ok := reads(a.Object)
+	if !ok {
+		return nil
+	}
+	if a.Operation == "UPDATE" {
+		oldKind, oldRef, oldPolicies, _ := reads(a.Old)
+		if equality.Semantic.DeepEqual(kind, oldKind) && equality.Semantic.DeepEqual(ref, oldRef) && policies == oldPolicies {
+			return nil
+		}
+	}
+	if policies.name != "" {
+		if ref == nil {
+			return nil
+		}
+		if obj, there := p.o.Objects.Get(policies.GroupResource, "", policies.name); there {
+			kind, _, _, _ = reads(obj)
+		}
+		return p.object(ctx, a, kind, ref)
+	}
+	if kind == nil {
+		return nil
+	}
+	if !p.may(ctx, a, api.Request{Verb: "get", GroupVersionResource: p.resource(kind)}) {
+		return refusedField(a, field.NewPath("spec", "paramKind"),
+			fmt.Sprintf(`user %v must have "get" permission on all objects of the referenced paramKind (kind=%s, apiVersion=%s)`, a.User.Name, kind.Kind, kind.APIVersion))
+	}
+	return nil
+}
+
+// of is the policy that a binding names; its name is empty for a policy itself.
+type of struct {
+	schema.GroupResource
+	name string
+}
+
+// reads is what a policy or a binding takes parameters from.
+func reads(obj runtime.Object) (kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef, policy of, ok bool) {
+	named := func(resource, name string) of {
+		return of{schema.GroupResource{Group: admissionregistrationv1.GroupName, Resource: resource}, name}
+	}
+	switch o := obj.(type) {
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		return o.Spec.ParamKind, nil, of{}, true
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		return o.Spec.ParamKind, nil, of{}, true
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		return nil, o.Spec.ParamRef, named("validatingadmissionpolicies", o.Spec.PolicyName), true
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		return nil, o.Spec.ParamRef, named("mutatingadmissionpolicies", o.Spec.PolicyName), true
+	}
+	return nil, nil, of{}, false
+}
+
+// object checks the right to the objects that a binding names. If the policy is not there
+// or its kind is not known, it takes the right to everything.
+func (p *Access) object(ctx context.Context, a *api.Admission, kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef) error {
+	verb := "get"
+	if ref.Name == "" {
+		verb = "list"
+	}
+	if p.may(ctx, a, api.Request{Verb: verb, Namespace: ref.Namespace, Name: ref.Name, GroupVersionResource: p.resource(kind)}) {
+		return nil
+	}
+	return refusedField(a, field.NewPath("spec", "paramRef"),
+		fmt.Sprintf(`user %v does not have %q permission on the object referenced by paramRef`, a.User.Name, verb))
+}
+
+func (p *Access) resource(kind *admissionregistrationv1.ParamKind) schema.GroupVersionResource {
+	all := schema.GroupVersionResource{Group: "*", Version: "*", Resource: "*"}
+	if kind == nil {
+		return all
+	}
+	gv, err := schema.ParseGroupVersion(kind.APIVersion)
+	if err != nil {
+		return all
+	}
+	if r, known := p.o.Params.Resource(gv.WithKind(kind.Kind)); known {
+		return r
+	}
+	return gv.WithResource("*")
+}
+
+func (p *Access) may(ctx context.Context, a *api.Admission, r api.Request) bool {
+	r.Resource = true
+	decision, _, err := p.o.May.Authorize(ctx, a.User, r)
+	return err == nil && decision == api.Allow
+}
+
+func refusedField(a *api.Admission, at *field.Path, why string) error {
+	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{field.Forbidden(at, why)})
+}
