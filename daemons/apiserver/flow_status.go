@@ -15,15 +15,25 @@ import (
 // danglingEvery is how often it is looked whether schemas name levels that are not there.
 const danglingEvery = 2 * time.Second
 
-// noteDangling keeps in each FlowSchema's status whether its level is there.
-func (s *Server) noteDangling(ctx context.Context) error {
+// keepFlows keeps in each FlowSchema's status whether its level is there, and brings back
+// what no cluster is without when it was deleted or changed.
+func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
 	tick := time.NewTicker(danglingEvery)
 	defer tick.Stop()
+	var schemas, levels int64
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+		nowSchemas, nowLevels := s.Objects().Revision(flowSchemas.GroupResource()), s.Objects().Revision(priorityLevels.GroupResource())
+		if s.isFurnished() && (nowSchemas != schemas || nowLevels != levels) {
+			if err := s.ensureEach(ctx, wanted); err == nil {
+				schemas, levels = nowSchemas, nowLevels
+			} else if ctx.Err() == nil {
+				s.log.Warn("restore what shares the server's capacity out", "err", err)
+			}
 		}
 		for _, obj := range s.Objects().List(flowSchemas.GroupResource(), "") {
 			schema, ok := obj.(*flowcontrolv1.FlowSchema)
@@ -39,15 +49,17 @@ func (s *Server) noteDangling(ctx context.Context) error {
 	}
 }
 
-var flowSchemas = flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")
+var (
+	flowSchemas    = flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")
+	priorityLevels = flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
+)
 
 // dangling is the condition that a schema should have.
 func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
 	level := schema.Spec.PriorityLevelConfiguration.Name
-	levels := flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations").GroupResource()
 	c := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
 		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)}
-	if _, there := s.Objects().Get(levels, "", level); !there {
+	if _, there := s.Objects().Get(priorityLevels.GroupResource(), "", level); !there {
 		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
 		c.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
 	}

@@ -117,3 +117,47 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 		t.Errorf("a schema that cannot be meant: %v", err)
 	}
 }
+
+// S12: what no cluster is without comes back while the server runs, and what people said of it stays where they may.
+func TestMandatoryFlowControlComesBack(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s)
+	ctx := context.Background()
+	flows := kubernetes.NewForConfigOrDie(c.as(certs.Admin())).FlowcontrolV1()
+	if err := flows.FlowSchemas().Delete(ctx, "catch-all", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for patch, patched := range map[string]string{
+		`{"spec":{"exempt":{"nominalConcurrencyShares":7}}}`:                                                                  "exempt",
+		`{"spec":{"limited":{"nominalConcurrencyShares":77}}}`:                                                                "catch-all",
+		`{"spec":{"limited":{"nominalConcurrencyShares":78}}}`:                                                                "workload-low",
+		`{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"limited":{"lendablePercent":1}}}`: "workload-high",
+	} {
+		if _, err := flows.PriorityLevelConfigurations().Patch(ctx, patched, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(patched, err)
+		}
+	}
+	wait(t, func() error {
+		if _, err := flows.FlowSchemas().Get(ctx, "catch-all", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		for name, want := range map[string]int32{"catch-all": 5, "workload-low": 100} {
+			l, err := flows.PriorityLevelConfigurations().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := *l.Spec.Limited.NominalConcurrencyShares; got != want {
+				return fmt.Errorf("%s has %d shares, want %d", name, got, want)
+			}
+		}
+		return nil
+	})
+	l, err := flows.PriorityLevelConfigurations().Get(ctx, "exempt", metav1.GetOptions{})
+	if err != nil || *l.Spec.Exempt.NominalConcurrencyShares != 7 {
+		t.Errorf("exempt: %v %v", l, err)
+	}
+	if l, err = flows.PriorityLevelConfigurations().Get(ctx, "workload-high", metav1.GetOptions{}); err != nil || *l.Spec.Limited.LendablePercent != 1 {
+		t.Errorf("workload-high: %v %v", l, err)
+	}
+}

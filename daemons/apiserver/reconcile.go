@@ -4,8 +4,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -36,6 +38,25 @@ func completed(live, want runtime.Object) runtime.Object {
 		have = have.DeepCopy()
 		have.Data = want.Data
 		return have
+	case *flowcontrolv1.FlowSchema:
+		have, ok := live.(*flowcontrolv1.FlowSchema)
+		if !ok || !keptAsSuggested(have) && !mandatory(want) {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		have.Spec = *want.Spec.DeepCopy()
+		return have
+	case *flowcontrolv1.PriorityLevelConfiguration:
+		have, ok := live.(*flowcontrolv1.PriorityLevelConfiguration)
+		if !ok || !keptAsSuggested(have) && !mandatory(want) {
+			return live.DeepCopyObject()
+		}
+		have = have.DeepCopy()
+		exempt := have.Spec.Exempt // how much is set aside for it is people's to say
+		if have.Spec = *want.Spec.DeepCopy(); have.Spec.Exempt != nil && exempt != nil {
+			have.Spec.Exempt = exempt
+		}
+		return have
 	case *rbacv1.Role:
 		have, ok := live.(*rbacv1.Role)
 		if !ok || have.Annotations[autoupdate] == "false" {
@@ -62,6 +83,16 @@ func completed(live, want runtime.Object) runtime.Object {
 		return have
 	}
 	return live.DeepCopyObject()
+}
+
+// keptAsSuggested says whether people leave it to the server what an object of flow control says.
+func keptAsSuggested(o metav1.Object) bool {
+	return o.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey] == "true"
+}
+
+// mandatory says whether no cluster can be without an object of flow control as it is.
+func mandatory(o metav1.Object) bool {
+	return o.GetName() == flowcontrolv1.FlowSchemaNameExempt || o.GetName() == flowcontrolv1.FlowSchemaNameCatchAll
 }
 
 // missing appends what is wanted and not there.

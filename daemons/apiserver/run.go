@@ -151,7 +151,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		o.Auditor = auditor
 		if o.Flow = share; share != nil {
 			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) },
-				func(ctx context.Context, s *Server) error { return s.noteDangling(ctx) })
+				func(ctx context.Context, s *Server) error { return s.keepFlows(ctx, flowObjects(cfg)) })
 		}
 		o.Authenticators, o.While = []api.Authenticator{who}, who.While
 		o.Authorizers = []api.Authorizer{may}
