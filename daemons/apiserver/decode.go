@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -19,10 +20,23 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
+// whole reads a request's body, at once where it is known how long that is.
+func whole(r *http.Request) ([]byte, error) {
+	if r.ContentLength <= 0 || r.ContentLength > maxBody {
+		return io.ReadAll(r.Body)
+	}
+	data := make([]byte, r.ContentLength)
+	n, err := io.ReadFull(r.Body, data)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // shorter than announced: its decoder finds out
+	}
+	return data[:n], err
+}
+
 // body reads what the client sent, as JSON or protobuf; YAML becomes JSON. doubts are
 // what a strict reader would refuse.
 func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
-	if data, err = io.ReadAll(q.http.Body); err != nil {
+	if data, err = whole(q.http); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
 	kind := runtime.ContentTypeJSON

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 
@@ -53,7 +52,7 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	default:
 		return "", nil, nil, unknownPatch(q, patchTypes)
 	}
-	data, err := io.ReadAll(q.http.Body)
+	data, err := whole(q.http)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
 	}

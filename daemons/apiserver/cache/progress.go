@@ -41,13 +41,20 @@ type looks struct {
 	mu      sync.Mutex
 	running bool
 	waiting *look
+	began   time.Time // when the last look did
+	served  int       // how many it served
 }
 
 type look struct {
 	done     chan struct{}
+	readers  int
 	revision int64
 	err      error
 }
+
+// apart is how far apart looks begin while readers are many: a look costs as much as several reads, and the more wait
+// for it the less it costs each. Who reads alone is not held up.
+const apart = time.Millisecond
 
 // lookTimeout bounds one look, whoever waits for it.
 const lookTimeout = 10 * time.Second
@@ -58,6 +65,7 @@ func (l *looks) take(ctx context.Context, revision func(context.Context) (int64,
 		l.waiting = &look{done: make(chan struct{})}
 	}
 	mine := l.waiting
+	mine.readers++
 	if !l.running {
 		l.running = true
 		go l.run(context.WithoutCancel(ctx), revision)
@@ -76,13 +84,18 @@ func (l *looks) take(ctx context.Context, revision func(context.Context) (int64,
 func (l *looks) run(ctx context.Context, revision func(context.Context) (int64, error)) {
 	for {
 		l.mu.Lock()
-		next := l.waiting
-		l.waiting = nil
-		if next == nil {
+		if l.waiting == nil {
 			l.running = false
 			l.mu.Unlock()
 			return
 		}
+		if early := apart - time.Since(l.began); early > 0 && l.served > 1 {
+			l.mu.Unlock()
+			time.Sleep(early)
+			l.mu.Lock()
+		}
+		next := l.waiting
+		l.waiting, l.began, l.served = nil, time.Now(), next.readers
 		l.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, lookTimeout)
 		next.revision, next.err = revision(call)

@@ -108,6 +108,10 @@ func (c *Conn) bodyEnds(st *stream) error {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	}
 	st.body.ended = true
+	if st.held {
+		st.held = false
+		return c.begin(st)
+	}
 	st.look()
 	return nil
 }

@@ -45,6 +45,8 @@ type Conn struct {
 	share   any
 	rested  time.Time // when the last stream ended
 	idle    *time.Timer
+	holding bool // whether held is going to be called
+	held    *time.Timer
 	out     outgoing
 	in      credit // what the client may send
 }
@@ -275,6 +277,9 @@ func (c *Conn) fail() {
 	ended := slices.Collect(maps.Values(c.streams))
 	clear(c.streams)
 	c.waiting = nil
+	if c.held != nil {
+		c.held.Stop()
+	}
 	c.mu.Unlock()
 	_ = c.nc.Close() // nothing more is to be said
 	for _, st := range ended {

@@ -188,20 +188,63 @@ func TestAWindowThatOpensLetsAnAnswerGoOn(t *testing.T) {
 }
 
 func TestABodyMustBeAsLongAsAnnounced(t *testing.T) {
-	read := make(chan error, 2)
+	began, read := make(chan struct{}, 4), make(chan error, 4)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
 		_, err := io.Copy(io.Discard, r.Body)
 		read <- err
 	})
 	for _, body := range []string{"123", "12345"} {
-		c := dial(t, address, config)
-		c.ask(1, http.MethodPost, false, "content-length", "4")
-		if err := c.WriteData(1, true, []byte(body)); err != nil {
-			t.Fatal(err)
+		for _, slow := range []bool{true, false} {
+			c := dial(t, address, config)
+			c.ask(1, http.MethodPost, false, "content-length", "4")
+			if slow { // the handler begins without it
+				<-began
+			}
+			if err := c.WriteData(1, true, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			c.until("an error", func(f any) bool { return isReset(f, 1, http2.ErrCodeProtocol) })
+			if !slow && len(began) == 0 {
+				continue // it was refused before its handler began
+			}
+			if !slow {
+				<-began
+			}
+			if err := <-read; err == nil {
+				t.Errorf("a body of %q passed as one of 4 bytes", body)
+			}
 		}
-		c.until("an error", func(f any) bool { return isReset(f, 1, http2.ErrCodeProtocol) })
-		if err := <-read; err == nil {
-			t.Errorf("a body of %q passed as one of 4 bytes", body)
+	}
+}
+
+func TestAHandlerBeginsWithABodyThatComesAtOnceAndWithoutOneThatDoesNot(t *testing.T) {
+	began, read := make(chan struct{}, 1), make(chan string, 1)
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- string(data)
+	})
+	c := dial(t, address, config)
+	for i, slow := range []bool{false, true, false, true} {
+		id := uint32(2*i + 1)
+		c.ask(id, http.MethodPost, false, "content-length", "4")
+		if slow {
+			<-began
+		}
+		for _, part := range []string{"12", "34"} {
+			if err := c.WriteData(id, part == "34", []byte(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slow {
+			<-began
+		}
+		if got := <-read; got != "1234" {
+			t.Errorf("the handler read %q", got)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -137,6 +138,21 @@ func (c *Conn) flushLocked() {
 		c.out.flushing = true
 		c.send()
 	}
+}
+
+// flushTogether sends what there is after others that are about to answer on this connection have added theirs:
+// what they waited for often came in one piece, as what they say can go.
+func (c *Conn) flushTogether() {
+	if c.out.flushing || len(c.out.buf) == 0 {
+		return
+	}
+	c.out.flushing = true
+	if c.busy > 1 {
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	c.send()
 }
 
 // flushAside sends what there is from another goroutine: this one has to go on even if writing waits.

@@ -48,6 +48,10 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 		st.req.Header = http.Header{}
 		st.res.instead = http.StatusRequestHeaderFieldsTooLarge
 	}
+	if st.mayHold() {
+		c.hold(st)
+		return nil
+	}
 	return c.begin(st)
 }
 

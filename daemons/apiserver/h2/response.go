@@ -232,7 +232,7 @@ func (r *response) finish() {
 func (c *Conn) leave(st *stream) {
 	st.gone = errReset
 	c.remove(st)
-	c.flushLocked()
+	c.flushTogether()
 }
 
 func (r *response) appendTrailers(to []byte) []byte {

@@ -25,6 +25,7 @@ type stream struct {
 
 	window  int64 // what the client takes
 	blocked bool  // in the connection's list
+	held    bool  // whether its handler has yet to begin
 	gone    error // why nothing more comes or goes
 	onRoom  func()
 }
