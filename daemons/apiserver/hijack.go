@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -74,4 +75,36 @@ func (c *attendedConn) Close() error {
 		err = c.Conn.Close()
 	})
 	return err
+}
+
+// attentive returns a transport whose connections say when the other side has ended them.
+func attentive(transport http.RoundTripper, ended func()) http.RoundTripper {
+	t, ok := transport.(*http.Transport)
+	if !ok || t.DialContext == nil {
+		return transport
+	}
+	t = t.Clone()
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &endingConn{Conn: conn, ended: sync.OnceFunc(ended)}, nil
+	}
+	return t
+}
+
+type endingConn struct {
+	net.Conn
+	ended func()
+}
+
+// Read implements net.Conn.
+func (c *endingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.ended()
+	}
+	return n, err
 }

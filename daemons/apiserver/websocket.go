@@ -108,6 +108,8 @@ func (s *Server) translated(q *request, target *url.URL, transport http.RoundTri
 	if tty {
 		options.TerminalSizeQueue = sizes
 	}
+	// A stream that is being opened is waited for, whoever has gone.
+	transport = attentive(transport, func() { time.AfterFunc(lastWords, cancel) })
 	code, status := outcome(overSPDY(ctx, target, transport, options))
 	data, err := json.Marshal(status)
 	if err != nil {
