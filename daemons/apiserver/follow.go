@@ -218,15 +218,13 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 				return nil, 0, err
 			}
 		}
-		before, after := w.sel.matches(e.Prev), w.sel.matches(e.Entry)
 		var err error
-		switch {
-		case before && after:
-			data, err = w.encode(data, watch.Modified, e.Entry)
-		case after:
-			data, err = w.encode(data, watch.Added, e.Entry)
-		case before:
-			data, err = w.encode(data, watch.Deleted, e.Left())
+		if w.alike {
+			var shared []byte
+			shared, err = e.Frame(w.want, func() ([]byte, error) { return w.tell(nil, e) })
+			data = append(data, shared...)
+		} else {
+			data, err = w.tell(data, e)
 		}
 		if err != nil {
 			return nil, 0, err
@@ -239,6 +237,19 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 		b.of = events[0]
 	}
 	return data, taken, nil
+}
+
+// tell appends what the watch is told of an event, which may be nothing.
+func (w *watcher) tell(to []byte, e *cache.Event) ([]byte, error) {
+	switch before, after := w.sel.matches(e.Prev), w.sel.matches(e.Entry); {
+	case before && after:
+		return w.encode(to, watch.Modified, e.Entry)
+	case after:
+		return w.encode(to, watch.Added, e.Entry)
+	case before:
+		return w.encode(to, watch.Deleted, e.Left())
+	}
+	return to, nil
 }
 
 // rest lets go of what was encoded when everybody has it.

@@ -143,6 +143,7 @@ type token struct {
 	Version  string `json:"v"`
 	Revision int64  `json:"rv"`
 	Start    string `json:"start"`
+	Rest     int64  `json:"rest,omitempty"` // how many objects come after that, if that is known
 }
 
 const tokenVersion = "meta.k8s.io/v1"
@@ -173,7 +174,7 @@ func parseToken(text string) (token, error) {
 
 // expired refuses a token whose state has been forgotten, with one that goes on anew.
 func expired(t token) error {
-	t.Revision = anew
+	t.Revision, t.Rest = anew, 0
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
 		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between " +
@@ -197,78 +198,100 @@ func (s *Server) list(q *request) error {
 			return apierrors.NewBadRequest(fmt.Sprintf("invalid limit %q", text))
 		}
 	}
-	snapshot, revision, after, err := s.snapshot(q)
+	snapshot, revision, from, err := s.snapshot(q)
 	if err != nil {
 		return err
 	}
 	l := wire.List{Rows: rowsOf(q)}
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
-	rest := int64(0)
-	err = sel.in(q, snapshot, after, func(e *cache.Entry) bool {
+	left := int64(-1) // how many objects there are from here on, if that is known
+	if sel.simple() {
+		if left = from.Rest; from.Start == "" {
+			left = int64(snapshot.Count(q.Namespace))
+		} else if from.Rest <= 0 {
+			left = -1
+		}
+		l.Entries = make([]*cache.Entry, 0, sizeOf(snapshot.Count(q.Namespace), limit))
+	}
+	more, rest := false, int64(0)
+	err = sel.in(q, snapshot, from.Start, func(e *cache.Entry) bool {
 		if limit > 0 && len(l.Entries) == limit {
+			more = true
 			rest++
-			// What is left is only counted where upstream does: without selectors.
-			return sel.simple()
+			// What is left is only told where upstream does: without selectors.
+			return sel.simple() && left < 0
 		}
 		l.Entries = append(l.Entries, e)
 		return true
 	})
+	if left >= 0 {
+		rest = max(left-int64(len(l.Entries)), 1)
+	}
 	if err == nil {
 		err = q.convert(l.Entries)
 	}
 	if err != nil {
 		return err
 	}
-	if rest > 0 {
-		l.Meta.Continue = token{tokenVersion, revision, l.Entries[limit-1].Key}.String()
+	if more {
+		next := token{Version: tokenVersion, Revision: revision, Start: l.Entries[limit-1].Key}
 		if sel.simple() {
-			l.Meta.RemainingItemCount = &rest
+			l.Meta.RemainingItemCount, next.Rest = &rest, rest
 		}
+		l.Meta.Continue = next.String()
 	}
 	return q.media.WriteList(q.w, q.http, q.served, l)
 }
 
+// sizeOf is how many objects a page has at most.
+func sizeOf(all, limit int) int {
+	if limit > 0 {
+		return min(all, limit)
+	}
+	return all
+}
+
 // snapshot finds the state that a list is of, as resourceVersion,
-// resourceVersionMatch and continue say, and the key after which it begins.
-func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64, after string, err error) {
+// resourceVersionMatch and continue say, and from where on.
+func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64, from token, err error) {
 	version, match, next := q.query.Get("resourceVersion"), q.query.Get("resourceVersionMatch"), q.query.Get("continue")
 	ctx := q.http.Context()
 	if next != "" {
 		if version != "" && version != "0" {
-			return nil, 0, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+			return nil, 0, token{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		t, err := parseToken(next)
 		if err != nil {
-			return nil, 0, "", err
+			return nil, 0, token{}, err
 		}
 		if t.Revision == anew {
 			reached, err := s.fresh(ctx, "")
 			if err != nil {
-				return nil, 0, "", err
+				return nil, 0, token{}, err
 			}
 			snapshot := q.cache.Snapshot()
-			return snapshot, max(reached, snapshot.Revision), t.Start, nil
+			return snapshot, max(reached, snapshot.Revision), token{Start: t.Start}, nil
 		}
 		snapshot, err := s.exactly(q, t.Revision)
 		if errors.Is(err, cache.ErrExpired) {
 			err = expired(t)
 		}
-		return snapshot, t.Revision, t.Start, err
+		return snapshot, t.Revision, t, err
 	}
 	if metav1.ResourceVersionMatch(match) == metav1.ResourceVersionMatchExact {
 		exact, err := parseVersion(version)
 		if err != nil {
-			return nil, 0, "", err
+			return nil, 0, token{}, err
 		}
 		snapshot, err := s.exactly(q, exact)
-		return snapshot, exact, "", gone(err, exact, q.cache.Revision())
+		return snapshot, exact, token{}, gone(err, exact, q.cache.Revision())
 	}
 	reached, err := s.fresh(ctx, version)
 	if err != nil {
-		return nil, 0, "", err
+		return nil, 0, token{}, err
 	}
 	snapshot = q.cache.Snapshot()
-	return snapshot, max(reached, snapshot.Revision), "", nil
+	return snapshot, max(reached, snapshot.Revision), token{}, nil
 }
 
 func (s *Server) exactly(q *request, revision int64) (*cache.Snapshot, error) {

@@ -250,6 +250,9 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 	if w.dryRun {
 		live = nil // no store will refuse what was judged by an older state
 	}
+	if w.repeats && w.settled(ctx, live, next) {
+		return live, nil
+	}
 	for ctx.Err() == nil {
 		if live == nil && !fresh {
 			var err error
@@ -279,6 +282,20 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 		live, fresh = again, true
 	}
 	return nil, ctx.Err()
+}
+
+// settled says whether next would leave a stored object as it is.
+func (w *write) settled(ctx context.Context, live *cache.Entry, next func(live runtime.Object) (runtime.Object, error)) bool {
+	if live == nil || live.Stale {
+		return false
+	}
+	seen, err := live.In(ctx, w.q.served.Kind)
+	if err != nil {
+		return false
+	}
+	is := seen.Object()
+	wanted, err := next(is)
+	return err == nil && equality.Semantic.DeepEqual(is, wanted)
 }
 
 func live0(e *cache.Entry) int64 {

@@ -26,6 +26,8 @@ type Options struct {
 	Dir     string // for their files; it is removed by Close
 	Members int    // of the store; 0 means 1
 	Servers int    // API servers; 0 means 1
+
+	Profiling bool // of the API servers, for a profiler
 }
 
 // Plane is a store and API servers. The store runs from the beginning.
@@ -167,6 +169,7 @@ func (p *Plane) plan() error {
 		cfg, defaults := config.DefaultAPIServer(), config.DefaultAPIServer()
 		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", "127.0.0.1", p.ports[i]
 		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path("apiserver.crt"), p.path("apiserver.key"), p.path("ca.crt")
+		cfg.Profiling = p.Profiling
 		own := i % p.Members // first, as on a machine that has both
 		cfg.EtcdServers = append(append([]string{}, p.urls[own:]...), p.urls[:own]...)
 		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path("etcd-ca.crt"), p.path("apiserver-etcd-client.crt"), p.path("apiserver-etcd-client.key")

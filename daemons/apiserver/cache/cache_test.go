@@ -106,6 +106,17 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 			if err != nil || !maps.Equal(s.state(), want) {
 				t.Fatalf("at %d: %v, want %v (%v)", revision, s.state(), want, err)
 			}
+			for _, namespace := range []string{"", "a", "b"} {
+				n := 0
+				for key := range want {
+					if namespace == "" || strings.HasPrefix(key, namespace+"/") {
+						n++
+					}
+				}
+				if s.Count(namespace) != n {
+					t.Fatalf("at %d there are %d in %q, want %d", revision, s.Count(namespace), namespace, n)
+				}
+			}
 		}
 		byNode := state{}
 		r.Snapshot().AscendField("spec.nodeName", "n1", "", "", func(e *Entry) bool {

@@ -16,7 +16,8 @@ type Event struct {
 	Entry    *Entry // nil when deleted
 	Prev     *Entry // nil when created
 
-	left atomic.Pointer[Entry]
+	left   atomic.Pointer[Entry]
+	frames frames
 }
 
 // Left is the object as it is shown to those for whom it is gone: its last state,

@@ -23,6 +23,7 @@ type Resource struct {
 	mu     sync.Mutex // guards what follows; held while applying events
 	tree   *btree.BTreeG[*Entry]
 	index  []*btree.BTreeG[*Entry] // one for each of Kind.IndexedFields
+	spaces *btree.BTreeG[space]    // of kinds with namespaces: how many objects each has
 	log    *eventLog
 	topics topics
 
@@ -64,11 +65,17 @@ func (r *Resource) reset(entries []*Entry, revision int64) {
 	for _, name := range r.Kind.IndexedFields {
 		r.index = append(r.index, btree.NewG(32, byField(name)))
 	}
+	r.spaces = btree.NewG(32, byNamespace)
+	counts := map[string]int{}
 	for _, e := range entries {
+		counts[e.Namespace]++
 		r.tree.ReplaceOrInsert(e)
 		for _, index := range r.index {
 			index.ReplaceOrInsert(e)
 		}
+	}
+	for namespace, n := range counts {
+		r.spaces.ReplaceOrInsert(space{namespace, n})
 	}
 	if r.log != nil {
 		r.log.end()
@@ -108,9 +115,15 @@ func (r *Resource) apply(changes []change) {
 				index.ReplaceOrInsert(c.entry)
 			}
 		}
-		if had {
+		switch {
+		case had:
 			event.Prev = prev
 			prev.retire()
+			if c.entry == nil {
+				tally(r.spaces, prev.Namespace, -1)
+			}
+		case c.entry != nil:
+			tally(r.spaces, c.entry.Namespace, 1)
 		}
 		if had || c.entry != nil {
 			events = append(events, event)
@@ -134,7 +147,7 @@ func (r *Resource) end() {
 }
 
 func (r *Resource) publish(revision int64) {
-	s := &Snapshot{resource: r, Revision: revision, tree: r.tree.Clone(), log: r.log}
+	s := &Snapshot{resource: r, Revision: revision, tree: r.tree.Clone(), spaces: r.spaces.Clone(), log: r.log}
 	for _, index := range r.index {
 		s.index = append(s.index, index.Clone())
 	}
@@ -181,11 +194,38 @@ type Snapshot struct {
 	resource *Resource
 	tree     *btree.BTreeG[*Entry]
 	index    []*btree.BTreeG[*Entry]
+	spaces   *btree.BTreeG[space]
 	log      *eventLog
 }
 
 // Snapshot returns the newest one.
 func (r *Resource) Snapshot() *Snapshot { return r.snapshot.Load() }
+
+// space is how many objects a namespace has.
+type space struct {
+	namespace string
+	objects   int
+}
+
+func byNamespace(a, b space) bool { return a.namespace < b.namespace }
+
+func tally(spaces *btree.BTreeG[space], namespace string, by int) {
+	s, _ := spaces.Get(space{namespace: namespace})
+	if s.objects += by; s.objects <= 0 {
+		spaces.Delete(space{namespace: namespace})
+		return
+	}
+	spaces.ReplaceOrInsert(space{namespace, s.objects})
+}
+
+// Count says how many objects there are in a namespace; in all of them, if none is named.
+func (s *Snapshot) Count(namespace string) int {
+	if namespace == "" {
+		return s.tree.Len()
+	}
+	n, _ := s.spaces.Get(space{namespace: namespace})
+	return n.objects
+}
 
 // Ascend calls f for the entries whose key starts with prefix and comes after the
 // key after, in order, until f returns false.
@@ -228,16 +268,19 @@ func (r *Resource) At(revision int64) (*Snapshot, error) {
 		return nil, err
 	}
 	r.mu.Lock() // two clones of one tree must not be made at once
-	tree := now.tree.Clone()
+	tree, spaces := now.tree.Clone(), now.spaces.Clone()
 	r.mu.Unlock()
 	for i := len(events) - 1; i >= 0; i-- {
 		switch e := events[i]; {
 		case e.Revision > now.Revision:
 		case e.Prev != nil:
-			tree.ReplaceOrInsert(e.Prev)
+			if _, replaced := tree.ReplaceOrInsert(e.Prev); !replaced {
+				tally(spaces, e.Prev.Namespace, 1)
+			}
 		default:
 			tree.Delete(e.Entry)
+			tally(spaces, e.Entry.Namespace, -1)
 		}
 	}
-	return &Snapshot{resource: r, Revision: revision, tree: tree, log: now.log}, nil
+	return &Snapshot{resource: r, Revision: revision, tree: tree, spaces: spaces, log: now.log}, nil
 }

@@ -13,8 +13,7 @@ import (
 // outgoing is what a connection has to say, guarded by the connection's lock. One goroutine at a
 // time writes: who adds something while another is writing leaves it to that one.
 type outgoing struct {
-	buf      []byte
-	spare    []byte    // to be buf while that is written
+	buf      []byte    // nil: nothing; see room
 	scratch  []byte    // for blocks of headers
 	deadline time.Time // of writing; belongs to who writes
 	flushing bool
@@ -38,7 +37,25 @@ const (
 	frame  = 9 // length of a frame's head
 )
 
+// rooms are buffers for what connections have to say. They are shared: connections are many, those that have something
+// to say at one time are few, and what one needs for an answer or a burst of events another can use next.
+var rooms = sync.Pool{New: func() any {
+	room := make([]byte, 0, eager+eager/8)
+	return &room
+}}
+
+// leaveRoom gives a buffer back whose content has been written.
+func leaveRoom(buf []byte) {
+	if cap(buf) <= 2*mostPending {
+		buf = buf[:0]
+		rooms.Put(&buf)
+	}
+}
+
 func (o *outgoing) frame(kind http2.FrameType, flags http2.Flags, id uint32, length int) {
+	if o.buf == nil {
+		o.buf = *rooms.Get().(*[]byte)
+	}
 	o.tail = 0
 	o.buf = append(o.buf, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags))
 	o.buf = binary.BigEndian.AppendUint32(o.buf, id)
@@ -173,13 +190,11 @@ func (c *Conn) send() {
 			return
 		}
 		buf := c.out.buf
-		c.out.buf, c.out.spare, c.out.tail = c.out.spare[:0], nil, 0
+		c.out.buf, c.out.tail = nil, 0
 		c.mu.Unlock()
 		err := c.write(buf)
+		leaveRoom(buf)
 		c.mu.Lock()
-		if cap(buf) <= 2*eager {
-			c.out.spare = buf[:0]
-		}
 		if err != nil && c.failed == nil {
 			c.failed = err
 			_ = c.nc.Close() // its reader ends everything on it

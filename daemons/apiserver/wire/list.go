@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"fmt"
@@ -49,12 +49,17 @@ func (m Media) WriteList(w http.ResponseWriter, r *http.Request, s Served, l Lis
 		defer z.Close()
 		to = z
 	}
-	out := bufio.NewWriterSize(to, 32<<10)
-	if err := m.stream(out, s, l); err != nil {
-		return err
-	}
-	return out.Flush()
+	return m.stream(to, s, l)
 }
+
+// chunk is how much of a list is gathered before it is written.
+const chunk = 32 << 10
+
+// chunks are shared: lists come one after the other.
+var chunks = sync.Pool{New: func() any {
+	buf := make([]byte, 0, chunk+chunk/4)
+	return &buf
+}}
 
 var zips = sync.Pool{New: func() any {
 	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels
@@ -73,24 +78,45 @@ func acceptsGzip(r *http.Request) bool {
 }
 
 func (m Media) writeWhole(w http.ResponseWriter, s Served, l List) error {
-	var text strings.Builder
-	out := bufio.NewWriter(&text)
+	var text bytes.Buffer
 	plain := m
 	plain.Format, plain.Pretty = JSON, false
-	if err := plain.stream(out, s, l); err != nil {
+	if err := plain.stream(&text, s, l); err != nil {
 		return err
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	return m.send(w, http.StatusOK, []byte(text.String()))
+	return m.send(w, http.StatusOK, text.Bytes())
 }
 
-func (m Media) stream(out *bufio.Writer, s Served, l List) error {
-	if m.Format == Protobuf {
-		return m.streamProtobuf(out, s, l)
+// stream writes a list in chunks.
+func (m Media) stream(out io.Writer, s Served, l List) error {
+	pooled := chunks.Get().(*[]byte)
+	defer chunks.Put(pooled)
+	full := func(buf []byte) ([]byte, error) {
+		if cap(buf) <= 4*chunk { // one large object does not stay
+			*pooled = buf[:0]
+		}
+		if len(buf) < chunk {
+			return buf, nil
+		}
+		_, err := out.Write(buf)
+		return buf[:0], err
 	}
 	var buf []byte
+	var err error
+	if m.Format == Protobuf {
+		buf, err = m.appendProtobuf((*pooled)[:0], full, s, l)
+	} else {
+		buf, err = m.appendJSON((*pooled)[:0], full, s, l)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(buf)
+	return err
+}
+
+// appendJSON appends a list to buf, which is given to full whenever it may be written.
+func (m Media) appendJSON(buf []byte, full func([]byte) ([]byte, error), s Served, l List) ([]byte, error) {
 	gvk := s.ListKind()
 	if m.As == "Table" {
 		buf = m.appendTableHead(buf, s, l.Meta.ResourceVersion, l.Meta.Continue, l.Meta.RemainingItemCount, true)
@@ -116,26 +142,24 @@ func (m Media) stream(out *bufio.Writer, s Served, l List) error {
 		default:
 			buf = m.appendPartial(buf, e)
 		}
+		if err == nil {
+			buf, err = full(buf)
+		}
 		if err != nil {
-			return err
+			return buf, err
 		}
-		if _, err := out.Write(buf); err != nil {
-			return err
-		}
-		buf = buf[:0]
 	}
-	_, err := out.Write(append(buf, "]}\n"...))
-	return err
+	return append(buf, "]}\n"...), nil
 }
 
-func (m Media) streamProtobuf(out *bufio.Writer, s Served, l List) error {
+func (m Media) appendProtobuf(buf []byte, full func([]byte) ([]byte, error), s Served, l List) ([]byte, error) {
 	gvk, raw := s.ListKind(), s.raw
 	if m.As != "" {
 		gvk, raw = m.partialKind(true), rawMetadata
 	}
 	head, err := l.Meta.Marshal()
 	if err != nil {
-		return fmt.Errorf("encode a list's metadata: %w", err)
+		return buf, fmt.Errorf("encode a list's metadata: %w", err)
 	}
 	// The envelope says first how long everything is. The messages are held on to
 	// meanwhile; they are the cache's own.
@@ -143,27 +167,22 @@ func (m Media) streamProtobuf(out *bufio.Writer, s Served, l List) error {
 	items := make([][]byte, len(l.Entries))
 	for i, e := range l.Entries {
 		if items[i], err = raw(e); err != nil {
-			return err
+			return buf, err
 		}
 		size += fieldSize(len(items[i]))
 	}
-	buf := appendHead(nil, gvk, size)
+	buf = appendHead(buf, gvk, size)
 	buf = append(buf, inner1)
 	buf = binary.AppendUvarint(buf, uint64(len(head)))
 	buf = append(buf, head...)
 	for _, item := range items {
 		buf = append(buf, inner2)
 		buf = binary.AppendUvarint(buf, uint64(len(item)))
-		if _, err := out.Write(buf); err != nil {
-			return err
+		if buf, err = full(append(buf, item...)); err != nil {
+			return buf, err
 		}
-		if _, err := out.Write(item); err != nil {
-			return err
-		}
-		buf = buf[:0]
 	}
-	_, err = out.Write(append(buf, trail...))
-	return err
+	return append(buf, trail...), nil
 }
 
 // ListKind returns the kind of a served kind's lists.

@@ -58,7 +58,7 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 			continue
 		}
 		// Each part has an API server and a store of its own, so that none inherits another's memory.
-		if err := alone(ctx, filepath.Join(root, "bin"), scale, part.work, &figures); err != nil {
+		if err := alone(ctx, filepath.Join(root, "bin"), scale, part.work, &figures, false); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
@@ -82,15 +82,15 @@ func serve(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		},
-	}, new([]figure))
+	}, new([]figure), true)
 }
 
-func alone(ctx context.Context, bin string, scale int, work []func(*bench, context.Context) error, figures *[]figure) (err error) {
+func alone(ctx context.Context, bin string, scale int, work []func(*bench, context.Context) error, figures *[]figure, profiling bool) (err error) {
 	dir, err := os.MkdirTemp("", "bench-api-")
 	if err != nil {
 		return err
 	}
-	p, err := plane.New(ctx, plane.Options{Bin: bin, Dir: dir})
+	p, err := plane.New(ctx, plane.Options{Bin: bin, Dir: dir, Profiling: profiling})
 	if err != nil {
 		return err
 	}
