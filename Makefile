@@ -60,14 +60,14 @@ deps: ## Install the Debian packages that the build, the lab and the tests need
 		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-# What tests drive a cluster with: a current kubectl, Debian's, a stock etcdctl and helm, and an operator of controller-runtime's.
+# What tests drive a cluster with: a current kubectl, Debian's, a stock etcdctl and helm, an operator of controller-runtime's, and an API server to aggregate.
 KUBECTL_VERSION := $(shell awk '$$1 == "k8s.io/kubectl" {print $$2}' go.mod)
 KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%)
 
 .PHONY: test-tools
 test-tools: $(BIN)/kubectl $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/library
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/demo ./tests/chaos ./tests/bench/marks
 
 $(BIN)/kubectl: go.mod tests/kubectl/main.go | deps

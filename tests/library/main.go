@@ -1,0 +1,139 @@
+// Command library is an API server as people write them to be aggregated, for the tests: it
+// serves the books of library.example.com, and believes who asks when the cluster's API server
+// says so. It registers itself.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+func main() {
+	namespace := flag.String("namespace", "default", "where the server runs, behind the service named library")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *namespace); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, namespace string) error {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	l := &library{client: client}
+	proxies, err := l.trust(ctx)
+	if err != nil {
+		return err
+	}
+	pair, public, err := certificate(namespace)
+	if err != nil {
+		return err
+	}
+	if err := register(ctx, untyped, namespace, public); err != nil {
+		return err
+	}
+	server := &http.Server{
+		Addr: ":8443", Handler: l, ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: proxies},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ListenAndServeTLS("", "") }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(last); err != nil {
+		return err
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// library answers about books.
+type library struct {
+	client  kubernetes.Interface
+	allowed []string // names of proxies that are believed
+}
+
+// trust reads whom the cluster says that its aggregated servers should believe.
+func (l *library) trust(ctx context.Context) (*x509.CertPool, error) {
+	told, err := l.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read whom to believe: %w", err)
+	}
+	if err := json.Unmarshal([]byte(told.Data["requestheader-allowed-names"]), &l.allowed); err != nil {
+		return nil, fmt.Errorf("read the names of proxies: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(told.Data["requestheader-client-ca-file"])) {
+		return nil, errors.New("the cluster names no authority of proxies")
+	}
+	return pool, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/readyz" {
+		return
+	}
+	user := r.Header.Get("X-Remote-User")
+	if user == "" || len(r.TLS.PeerCertificates) == 0 || !slices.Contains(l.allowed, r.TLS.PeerCertificates[0].Subject.CommonName) {
+		http.Error(w, "nobody who is believed says who asks", http.StatusUnauthorized)
+		return
+	}
+	if answer, ok := documents[r.URL.Path]; ok {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answer)
+		return
+	}
+	namespace, name, ok := bookAt(r.URL.Path)
+	if !ok || r.Method != http.MethodGet {
+		http.NotFound(w, r)
+		return
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: r.Header.Values("X-Remote-Group"),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Group: group, Version: "v1", Resource: "books", Name: name},
+	}}
+	may, err := l.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), review, metav1.CreateOptions{})
+	if err != nil || !may.Status.Allowed {
+		http.Error(w, fmt.Sprintf("%s may not read: %v", user, err), http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(books(namespace, name, user)) // the client is gone, or has it
+}
