@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -136,7 +135,7 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 			f.SetZero()
 		}
 	}
-	return !equality.Semantic.DeepEqual(a, b)
+	return !kinds.Same(a, b)
 }
 
 // validate returns everything that is wrong with the write, at once.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
 
@@ -295,7 +295,7 @@ func (w *write) settled(ctx context.Context, live *cache.Entry, next func(live r
 	}
 	is := seen.Object()
 	wanted, err := next(is)
-	return err == nil && equality.Semantic.DeepEqual(is, wanted)
+	return err == nil && kinds.Same(is, wanted)
 }
 
 func live0(e *cache.Entry) int64 {
@@ -355,7 +355,7 @@ func (w *write) onlyTimes() bool {
 		m.SetResourceVersion("")
 		o.GetObjectKind().SetGroupVersionKind(w.q.served.GVK)
 	}
-	return equality.Semantic.DeepEqual(is, was)
+	return kinds.Same(is, was)
 }
 
 // put writes the encoded object over the live one, or removes it when nothing holds

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -52,7 +51,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		}
 		is.Affinity = was.Affinity
 	}
-	if !equality.Semantic.DeepEqual(is, was) {
+	if !Same(is, was) {
 		errs = append(errs, field.Forbidden(path, podUpdateText))
 	}
 	return errs

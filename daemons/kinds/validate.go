@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -47,7 +46,7 @@ func protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
 }
 
 func immutable(v, old any, path *field.Path) field.ErrorList {
-	if !equality.Semantic.DeepEqual(v, old) {
+	if !Same(v, old) {
 		return field.ErrorList{field.Invalid(path, v, immutableText)}
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestABoundVolumeStaysS12(t *testing.T) {
 		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", "1Gi"),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}, metav1.CreateOptions{}))
 	v.Status.Phase = corev1.VolumeBound
-	v = must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))
+	must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))
 	if err := client.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,111 @@
+package kinds
+
+import (
+	"bytes"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Same says whether two values are the same as the API sees them: what is empty is as nothing, and quantities and times are
+// compared by what they mean. Most of what is compared is the same, which a plain walk finds out at a fraction
+// of what apimachinery's comparison costs; that one decides about everything else.
+func Same(a, b any) bool {
+	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
+	if v.IsValid() && w.IsValid() && v.Type() == w.Type() && surelySame(v, w, 0) {
+		return true
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+var (
+	quantityType  = reflect.TypeFor[resource.Quantity]()
+	timeType      = reflect.TypeFor[metav1.Time]()
+	microTimeType = reflect.TypeFor[metav1.MicroTime]()
+	fieldsType    = reflect.TypeFor[metav1.FieldsV1]()
+)
+
+// deepest bounds the walk: what refers to itself is not walked for ever.
+const deepest = 100
+
+// surelySame returns true only for values that are the same; false says nothing. Both are of one type.
+func surelySame(v, w reflect.Value, depth int) bool {
+	if depth > deepest {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return v.Bool() == w.Bool()
+	case reflect.String:
+		return v.String() == w.String()
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return v.Int() == w.Int()
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return v.Uint() == w.Uint()
+	case reflect.Float32, reflect.Float64:
+		return v.Float() == w.Float()
+	case reflect.Pointer:
+		if v.IsNil() || w.IsNil() {
+			return v.IsNil() && w.IsNil()
+		}
+		return surelySame(v.Elem(), w.Elem(), depth+1)
+	case reflect.Struct:
+		return sameStructs(v, w, depth)
+	case reflect.Slice:
+		if v.Len() != w.Len() {
+			return false
+		}
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return bytes.Equal(v.Bytes(), w.Bytes())
+		}
+		for i := range v.Len() {
+			if !surelySame(v.Index(i), w.Index(i), depth+1) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		if v.Len() != w.Len() {
+			return false
+		}
+		for pairs := v.MapRange(); pairs.Next(); {
+			other := w.MapIndex(pairs.Key())
+			if !other.IsValid() || !surelySame(pairs.Value(), other, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func sameStructs(v, w reflect.Value, depth int) bool {
+	switch t := v.Type(); t {
+	case quantityType:
+		a, b := of[resource.Quantity](v), of[resource.Quantity](w)
+		return a.Cmp(*b) == 0
+	case timeType:
+		return of[metav1.Time](v).UTC() == of[metav1.Time](w).UTC()
+	case microTimeType:
+		return of[metav1.MicroTime](v).UTC() == of[metav1.MicroTime](w).UTC()
+	case fieldsType:
+		return of[metav1.FieldsV1](v).Equal(*of[metav1.FieldsV1](w))
+	}
+	for i := range v.NumField() {
+		if !surelySame(v.Field(i), w.Field(i), depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// of returns what a value holds, itself where it has an address and a copy otherwise.
+func of[T any](v reflect.Value) *T {
+	if v.CanAddr() {
+		return v.Addr().Interface().(*T)
+	}
+	value := v.Interface().(T)
+	return &value
+}
