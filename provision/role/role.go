@@ -110,7 +110,9 @@ func Clean() []step.Step {
 			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
-	list = append(list, &step.NoPods{}, &step.NoNetwork{Tables: []string{"kube-proxy", "clusterctl-network"}, Links: []string{"cni0"}}, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"},
+	// Without a runtime no new container comes up behind the back of who ends them.
+	list = append(list, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"}, &step.NoPods{},
+		&step.NoNetwork{Tables: []string{"kube-proxy", "clusterctl-network"}, Links: []string{"cni0"}},
 		&step.NoMounts{Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"}})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
-	"google.golang.org/grpc"
+	tasktypes "github.com/containerd/containerd/api/types/task"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// Containers counts containerd's tasks.
+// Containers counts containerd's tasks; of one that does not answer, the shims that it left.
 func (h *Host) Containers(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -21,21 +21,30 @@ func (h *Host) Containers(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	return count(ctx, conn)
+	tasks, _, err := running(ctx, tasksapi.NewTasksClient(conn))
+	if err != nil {
+		return 0, err
+	}
+	shims, _, err := shims(containerdPath)
+	return max(len(tasks), len(shims)), err
 }
 
-func count(ctx context.Context, conn *grpc.ClientConn) (int, error) {
-	list, err := tasksapi.NewTasksClient(conn).List(ctx, &tasksapi.ListTasksRequest{})
-	if status.Code(err) == codes.Unavailable { // no runtime, no containers
-		return 0, nil
+// running returns the tasks, and whether there is a runtime to be asked.
+func running(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktypes.Process, there bool, err error) {
+	list, err := client.List(ctx, &tasksapi.ListTasksRequest{})
+	if status.Code(err) == codes.Unavailable {
+		return nil, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("list containers: %w", err)
+		return nil, false, fmt.Errorf("list containers: %w", err)
 	}
-	return len(list.GetTasks()), nil
+	return list.GetTasks(), true, nil
 }
 
-// StopContainers kills every task and deletes it. What pods had mounted stays.
+// farewell is how long a shim whose tasks are gone is given to go as well.
+const farewell = 2 * time.Second
+
+// StopContainers kills every task and deletes it, and ends the shims that nobody asks to. What pods had mounted stays.
 func (h *Host) StopContainers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -44,26 +53,34 @@ func (h *Host) StopContainers(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	tasks := tasksapi.NewTasksClient(conn)
+	client := tasksapi.NewTasksClient(conn)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	last := time.Now() // when there was a task
 	for {
-		list, err := tasks.List(ctx, &tasksapi.ListTasksRequest{})
+		tasks, there, err := running(ctx, client)
 		if err != nil {
-			return fmt.Errorf("list containers: %w", err)
+			return err
 		}
-		if len(list.GetTasks()) == 0 {
-			return nil
-		}
-		for _, t := range list.GetTasks() {
+		for _, t := range tasks {
 			// A task that is gone, or not yet dead, is met again by the next round.
-			_, _ = tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: t.GetID(), Signal: uint32(syscall.SIGKILL), All: true})
-			_, _ = tasks.Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: t.GetID()})
+			_, _ = client.Kill(ctx, &tasksapi.KillRequest{ContainerID: t.GetID(), Signal: uint32(syscall.SIGKILL), All: true})
+			_, _ = client.Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: t.GetID()})
+			last = time.Now()
+		}
+		shims, below, err := shims(containerdPath)
+		if err != nil || len(tasks) == 0 && len(shims) == 0 {
+			return err
+		}
+		if len(tasks) == 0 && (!there || time.Since(last) > farewell) {
+			if err := kill(append(below, shims...)); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("stop %d containers: %w", len(list.GetTasks()), ctx.Err())
+			return fmt.Errorf("stop %d containers: %w", max(len(tasks), len(shims)), ctx.Err())
 		}
 	}
 }

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	containerdSocket = "unix:///run/containerd/containerd.sock"
+	containerdPath   = "/run/containerd/containerd.sock"
+	containerdSocket = "unix://" + containerdPath
 	namespace        = "k8s.io" // where CRI keeps what kubelets use
 )
 
