@@ -34,6 +34,7 @@ func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 	for _, kind := range []string{"Namespace", "Node"} {
 		m.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeRoot)
 	}
+	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, meta.RESTScopeRoot)
 	return &Live{dynamic: client, mapper: m}, client
 }

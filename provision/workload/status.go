@@ -51,7 +51,9 @@ func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string
 			health[key] = "is not there"
 			continue
 		}
-		health[key] = Unhealthy(live)
+		if health[key] = Unhealthy(live); health[key] != "" {
+			health[key] += l.why(ctx, live)
+		}
 	}
 	return health, nil
 }

@@ -16,6 +16,8 @@ const (
 	healthLook    = 150 * time.Millisecond
 	// silence is how long the API may not answer: a control plane that changes is back long before.
 	silence = time.Minute
+	// patience is how long something takes before it is asked why, and how often that is.
+	patience = 2 * time.Second
 )
 
 // wait returns when everything that has replicas has them.
@@ -30,14 +32,25 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 			continue
 		}
 		o := plan.Object{Address: d.Address, Kind: kind, Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
-		heard := time.Now()
+		heard, asked, reason := time.Now(), time.Now(), ""
 		for said := ""; ; {
 			live, err := l.get(ctx, d.reference())
 			missing := "is not there"
-			if err != nil {
+			switch {
+			case err != nil && ctx.Err() != nil:
+				missing = said // what there was to say before the time was over
+			case err != nil:
 				missing = err.Error()
-			} else if heard = time.Now(); live != nil {
-				missing = Unhealthy(live)
+			case live != nil:
+				heard = time.Now()
+				if missing = Unhealthy(live); missing != "" {
+					if time.Since(asked) > patience {
+						asked, reason = time.Now(), l.why(ctx, live)
+					}
+					missing += reason
+				}
+			default:
+				heard = time.Now()
 			}
 			if time.Since(heard) > silence {
 				return fmt.Errorf("%s: whether %s %s is healthy is not known, since the API does not answer: %w", d.Address, kind, o.Name, err)

@@ -30,15 +30,22 @@ type Options struct {
 	Name     string
 	Machines []string          // as machines.Options
 	Files    map[string]string // the configuration: names to contents
-	Disk     int64             // as machines.Options
+	Disk     int64             // bytes of each machine's disk; zero means room enough
 	Log      io.Writer
 }
+
+// roomy is a disk on which nothing runs short. It is a sparse file: nodes go by how full their disks are, and the host's
+// may be nearly so.
+const roomy = 16 << 30
 
 // New boots the machines and lays the configuration, and applies nothing.
 func New(ctx context.Context, o Options) (*Cluster, error) {
 	bundle, err := Bundle()
 	if err != nil {
 		return nil, err
+	}
+	if o.Disk == 0 {
+		o.Disk = roomy
 	}
 	lab, err := machines.Up(ctx, machines.Options{Name: o.Name, Machines: o.Machines, Disk: o.Disk, Log: o.Log})
 	if err != nil {
