@@ -16,11 +16,15 @@ import (
 // health asks, from one machine of the control plane, how all of them are: also those that this
 // run does not reach.
 func (p *Prepared) health(ctx context.Context, from *machine) ([]plan.Health, error) {
+	return p.healthOf(ctx, from, func(string) bool { return true })
+}
+
+func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name string) bool) ([]plan.Health, error) {
 	var list []plan.Health
 	var steps []step.Step
 	members := role.EtcdMachines(p.engine.Config, p.State)
 	for _, m := range p.engine.Config.ControlPlane() {
-		if !p.State.Machines[m.Address].Joined {
+		if !p.State.Machines[m.Address].Joined || !which(m.Name) {
 			continue
 		}
 		_, member := p.State.Etcd[m.Name]
@@ -150,13 +154,12 @@ func (p *Prepared) recovered(ctx context.Context, m *machine) error {
 	defer tick.Stop()
 	last := ""
 	for {
-		list, err := p.health(ctx, m)
+		list, err := p.healthOf(ctx, m, func(name string) bool { return name == m.Name })
 		if err == nil {
-			i := slices.IndexFunc(list, func(h plan.Health) bool { return h.Name == m.Name })
-			if i < 0 || list[i].Etcd == "" && list[i].API == "" {
+			if len(list) == 0 || list[0].Etcd == "" && list[0].API == "" {
 				return nil
 			}
-			last = list[i].Etcd + " " + list[i].API
+			last = list[0].Etcd + " " + list[0].API
 		} else if last == "" {
 			last = err.Error()
 		}

@@ -17,6 +17,8 @@ type MemberHealth struct {
 	Name  string `json:"name"`
 }
 
+func (*MemberHealth) distant() {}
+
 // Label names the member.
 func (s *MemberHealth) Label() string { return "health of etcd member " + s.Name }
 
@@ -37,6 +39,8 @@ type ServerHealth struct {
 	URL  string `json:"url"`
 	CA   string `json:"ca"` // path on the machine that asks
 }
+
+func (*ServerHealth) distant() {}
 
 // Label names the server.
 func (s *ServerHealth) Label() string { return "health of the API server on " + s.Name }

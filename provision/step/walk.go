@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,16 +14,29 @@ import (
 // Check looks at all steps and returns a Change for each, the zero one where nothing differs.
 func Check(ctx context.Context, h host.Host, steps []Step) ([]Change, error) {
 	w := &Walk{}
-	changes := make([]Change, len(steps))
+	changes, errs := make([]Change, len(steps)), make([]error, len(steps))
+	var afar sync.WaitGroup
+	defer afar.Wait()
 	for i, s := range steps {
-		c, err := s.Check(ctx, h, w)
-		if err != nil {
-			return nil, fmt.Errorf("check %s: %w", s.Label(), err)
+		if _, ok := s.(distant); ok {
+			afar.Go(func() { changes[i], errs[i] = s.Check(ctx, h, &Walk{}) })
+			continue
 		}
-		changes[i] = c
+		if changes[i], errs[i] = s.Check(ctx, h, w); errs[i] != nil {
+			break
+		}
+	}
+	afar.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("check %s: %w", steps[i].Label(), err)
+		}
 	}
 	return changes, nil
 }
+
+// distant is a step that looks at other machines, which may not answer: all such are looked at at once.
+type distant interface{ distant() }
 
 // Apply walks the steps, applies those that differ, and tells done of each. It stops
 // at the first that fails.
