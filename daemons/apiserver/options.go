@@ -11,7 +11,6 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/audit"
-	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
@@ -38,7 +37,9 @@ type Options struct {
 	// allowed, without authenticators everybody is anonymous.
 	Authenticators []api.Authenticator
 	Authorizers    []api.Authorizer
-	Anonymous      authn.Anonymous // which paths need no credentials
+	// Anonymous says which paths need no credentials; usual says that everybody may ask for it where nothing else is said.
+	// With nil and authenticators, none.
+	Anonymous func(path string, usual bool) bool
 	// While bounds a watch or a stream to the time that the user's credentials are good for; nil does not. What it
 	// returns besides is called when the request is over.
 	While func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)

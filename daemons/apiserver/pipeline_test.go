@@ -15,7 +15,6 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver"
-	"clusterctl/daemons/apiserver/authn"
 )
 
 // stage is every part of the pipeline in one, refusing what is named after it.
@@ -69,7 +68,7 @@ func (s *stage) Validate(_ context.Context, a *api.Admission) error {
 func TestEveryStageRefusesWithItsOwnStatusS12(t *testing.T) {
 	s := &stage{}
 	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{s}, []api.Authorizer{s}, authn.Anonymous{Enabled: true}
+		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{s}, []api.Authorizer{s}, func(_ string, usual bool) bool { return usual }
 		o.Mutators, o.Validators = []api.Mutator{s}, []api.Validator{s}
 	})
 	ctx := bounded(t)

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -131,7 +132,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	may, err := authorizers(cfg, server)
+	may, rules, err := authorizers(cfg, server, env)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,14 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
+	var wrong error
 	server.Wire(func(o *Options) {
+		if who.File != nil {
+			wrong = o.follow("authentication", who.File)
+		}
+		if rules != nil {
+			wrong = errors.Join(wrong, o.follow("authorization", rules))
+		}
 		o.Auditor = auditor
 		if o.Flow = share; share != nil {
 			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) },
@@ -166,15 +174,32 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		}
 	})
 	server.AskOutside(may)
-	return server, nil
+	return server, wrong
+}
+
+// reread is a configuration file that is read again when it changes.
+type reread interface {
+	Reload() error
+	Run(ctx context.Context) error
+	Count(prefix string, to prometheus.Registerer) error
 }
 
 // authorizers are the ones that cfg names: by a file, or by their modes.
-func authorizers(cfg config.APIServer, s *Server) (api.Authorizer, error) {
+func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, reread, error) {
 	if cfg.AuthorizationConfig != "" {
-		return authz.Configured(cfg.AuthorizationConfig, s.Objects(), time.Now)
+		c, err := authz.Open(cfg.AuthorizationConfig, s.Objects(), nil, env.Log)
+		return c, c, err
 	}
-	return authz.New(cfg.AuthorizationMode, s.Objects())
+	may, err := authz.New(cfg.AuthorizationMode, s.Objects())
+	return may, nil, err
+}
+
+// follow has a configuration file read again when it changes. /readyz/NAME-config has it as it
+// is now in use, or fails.
+func (o *Options) follow(name string, file reread) error {
+	o.Env.Health.Tell(name+"-config", file.Reload)
+	o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return file.Run(ctx) })
+	return file.Count("apiserver_"+name+"_config_controller", o.Env.Metrics)
 }
 
 // advertised is the address at which the cluster reaches this server: as said, or the

@@ -109,7 +109,7 @@ func (s *Server) identify(q *request) error {
 		}
 	}
 	q.user = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
-	if len(s.o.Authenticators) == 0 || s.o.Anonymous.May(q.Path, anonymousMay(q.Path)) {
+	if len(s.o.Authenticators) == 0 || s.o.Anonymous != nil && s.o.Anonymous(q.Path, anonymousMay(q.Path)) {
 		return nil
 	}
 	s.unknown(q)

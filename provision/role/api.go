@@ -5,9 +5,10 @@ import (
 	"clusterctl/provision/step"
 )
 
-// answering has the API server know, let in and hold up whom the configuration says, and
-// returns the files whose change restarts it.
-func (b *builder) answering(cfg *config.APIServer) (reads []string) {
+// answering has the API server know, let in and hold up whom the configuration says. It
+// returns the files whose change restarts it, and what is waited for when those have changed
+// that it reads again by itself.
+func (b *builder) answering(cfg *config.APIServer) (reads []string, taken []step.Step) {
 	api := b.Cluster.API
 	if api.MaxRequests > 0 {
 		cfg.MaxRequestsInflight = api.MaxRequests
@@ -21,11 +22,12 @@ func (b *builder) answering(cfg *config.APIServer) (reads []string) {
 		name, text string
 		flag       *string
 		secret     bool
+		reread     string // the check that says whether the server uses it
 	}{
-		{"authentication.yaml", api.Authentication, &cfg.AuthenticationConfig, false},
-		{"token-webhook.conf", api.TokenWebhook, &cfg.AuthenticationTokenWebhookConfigFile, true},
-		{"authorization.yaml", api.Authorization, &cfg.AuthorizationConfig, false},
-		{"authorization-webhook.conf", api.AuthorizationWebhook, new(string), true},
+		{"authorization-webhook.conf", api.AuthorizationWebhook, new(string), true, ""},
+		{"authentication.yaml", api.Authentication, &cfg.AuthenticationConfig, false, "authentication-config"},
+		{"token-webhook.conf", api.TokenWebhook, &cfg.AuthenticationTokenWebhookConfigFile, true, ""},
+		{"authorization.yaml", api.Authorization, &cfg.AuthorizationConfig, false, "authorization-config"},
 	} {
 		path := settings + "/" + s.name
 		switch {
@@ -38,7 +40,11 @@ func (b *builder) answering(cfg *config.APIServer) (reads []string) {
 			b.file(path, s.text)
 		}
 		*s.flag = path
-		reads = append(reads, path)
+		if s.reread == "" {
+			reads = append(reads, path)
+		} else {
+			taken = append(taken, &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, s.reread), CA: PKI + "/ca.crt", Unit: "kube-apiserver"})
+		}
 	}
-	return reads
+	return reads, taken
 }

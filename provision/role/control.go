@@ -122,7 +122,8 @@ func apiServer(b *builder) {
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
 	b.add(&step.Directory{Path: settings, Mode: 0o700})
 	reads := b.audit(&cfg)
-	reads = append(reads, b.answering(&cfg)...)
+	more, taken := b.answering(&cfg)
+	reads = append(reads, more...)
 	var writes []string
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}
@@ -133,6 +134,7 @@ func apiServer(b *builder) {
 		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
 	}, port: 6443, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, writes: writes})
+	b.run(taken...)
 }
 
 // etcdServers are the members' URLs, this machine's own first.

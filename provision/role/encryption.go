@@ -74,7 +74,12 @@ func Rewritten(ip netip.Addr) *step.Answer {
 }
 
 func encryptionAnswer(ip netip.Addr, check, what string) *step.Answer {
-	return &step.Answer{What: what, URL: "https://" + net.JoinHostPort(ip.String(), "6443") + "/readyz/" + check, CA: PKI + "/ca.crt"}
+	return &step.Answer{What: what, URL: serverCheck(ip, check), CA: PKI + "/ca.crt"}
+}
+
+// serverCheck is where a machine's API server answers to a single check.
+func serverCheck(ip netip.Addr, check string) string {
+	return "https://" + net.JoinHostPort(ip.String(), "6443") + "/readyz/" + check
 }
 
 // encryption lays the file, and shows what the run does with it afterwards.

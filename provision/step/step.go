@@ -93,6 +93,7 @@ var Kinds = map[string]func() Step{
 	"api-health":  func() Step { return &ServerHealth{} },
 	"rotation":    func() Step { return &Rotation{} },
 	"answer":      func() Step { return &Answer{} },
+	"reread":      func() Step { return &Reread{} },
 }
 
 // Envelope is a step on its way.

@@ -16,15 +16,19 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/remote"
+	"clusterctl/daemons/apiserver/settings"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 )
 
 // Authn is the API server's ways to know users.
 type Authn struct {
+	// File is the AuthenticationConfiguration; nil: there is none. Who runs the server runs it, too.
+	File *settings.File[configured]
+
 	chain     []api.Authenticator
 	bearer    *bearer
-	Anonymous Anonymous
+	anonymous Anonymous    // without a configuration
 	revoked   *run.Revoked // client certificates; nil: there are none
 	tokens    *Tokens      // nil: no service-account keys were given
 }
@@ -59,11 +63,11 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 		}
 		a.tokens = newTokens(keys, cfg.ServiceAccountIssuer, cfg.APIAudiences, objects, now)
 	}
-	return a, a.addTokens(cfg, objects, now)
+	return a, a.addTokens(cfg, objects, now, log)
 }
 
 // addTokens adds the ways to know users by tokens, this cluster's own first.
-func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() time.Time) error {
+func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() time.Time, log *slog.Logger) error {
 	audiences := cfg.APIAudiences
 	if len(audiences) == 0 {
 		audiences = []string{cfg.ServiceAccountIssuer}
@@ -75,18 +79,16 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	if cfg.EnableBootstrapTokenAuth {
 		a.bearer.ways = append(a.bearer.ways, &bootstrap{objects, audiences, now})
 	}
-	a.Anonymous = newAnonymous(cfg.AnonymousAuth, nil)
+	a.anonymous = newAnonymous(cfg.AnonymousAuth, nil)
 	if cfg.AuthenticationConfig != "" {
-		c, err := readConfiguration(cfg.AuthenticationConfig)
+		file, err := settings.Open("authentication configuration", cfg.AuthenticationConfig, func(text []byte) (configured, error) {
+			return configure(cfg, text, audiences, now)
+		}, log)
 		if err != nil {
 			return err
 		}
-		ways, err := externals(c, cfg.ServiceAccountIssuer, audiences, now)
-		if err != nil {
-			return fmt.Errorf("authentication configuration %s: %w", cfg.AuthenticationConfig, err)
-		}
-		a.bearer.ways = append(a.bearer.ways, ways...)
-		a.Anonymous = newAnonymous(cfg.AnonymousAuth, c)
+		a.File = file
+		a.bearer.ways = append(a.bearer.ways, issuers{file})
 	}
 	if cfg.AuthenticationTokenWebhookConfigFile != "" {
 		server, err := remote.Open(cfg.AuthenticationTokenWebhookConfigFile, webhookTimeout)
@@ -107,6 +109,15 @@ const webhookTimeout = 10 * time.Second
 // Verify says whose token it is, and for which of the wanted audiences.
 func (a *Authn) Verify(ctx context.Context, token string, audiences []string) (api.User, []string, error) {
 	return a.bearer.verify(ctx, token, audiences)
+}
+
+// Anonymous says whether somebody without credentials may ask for a path at all. usual says that
+// it is one of those that everybody may.
+func (a *Authn) Anonymous(path string, usual bool) bool {
+	if a.File != nil {
+		return a.File.Get().anonymous.May(path, usual)
+	}
+	return a.anonymous.May(path, usual)
 }
 
 // Tokens are the service-account tokens; nil when no keys were given.

@@ -1,9 +1,9 @@
 package authn
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -12,26 +12,47 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/settings"
+	"clusterctl/daemons/config"
 )
 
-// readConfiguration reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of
+// configured is what an AuthenticationConfiguration says.
+type configured struct {
+	issuers   bearer
+	anonymous Anonymous
+}
+
+// configure reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of
 // its versions.
-func readConfiguration(file string) (*apiserver.AuthenticationConfiguration, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the authentication configuration: %w", err)
-	}
+func configure(cfg config.APIServer, text []byte, audiences []string, now func() time.Time) (c configured, err error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), text)
 	if err != nil {
-		return nil, fmt.Errorf("read the authentication configuration %s: %w", file, err)
+		return c, err
 	}
-	c, ok := obj.(*apiserver.AuthenticationConfiguration)
+	says, ok := obj.(*apiserver.AuthenticationConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("read the authentication configuration %s: it is a %s", file, obj.GetObjectKind().GroupVersionKind().Kind)
+		return c, fmt.Errorf("it is a %s", obj.GetObjectKind().GroupVersionKind().Kind)
 	}
-	return c, nil
+	c.anonymous = newAnonymous(cfg.AnonymousAuth, says)
+	c.issuers.ways, err = externals(says, cfg.ServiceAccountIssuer, audiences, now)
+	return c, err
+}
+
+// issuers are those that the configuration names at the time.
+type issuers struct {
+	file *settings.File[configured]
+}
+
+func (i issuers) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
+	now := i.file.Get().issuers
+	if len(now.ways) == 0 {
+		return api.User{}, nil, errForeign
+	}
+	return now.verify(ctx, token, wanted)
 }
 
 // externals are the issuers that a configuration names.
@@ -77,7 +98,7 @@ func newAnonymous(enabled bool, c *apiserver.AuthenticationConfiguration) Anonym
 
 // May says whether somebody without credentials may ask for a path at all. usual says that
 // it is one of those that everybody may.
-func (a *Anonymous) May(path string, usual bool) bool {
+func (a Anonymous) May(path string, usual bool) bool {
 	if !a.said {
 		return a.Enabled && usual
 	}

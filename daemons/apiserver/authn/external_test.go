@@ -230,9 +230,9 @@ func TestAnonymousMayWhatTheConfigurationSays(t *testing.T) {
 		"everything":   {head + "anonymous: {enabled: true}", true, true, true},
 	} {
 		w.configure(c.text)
-		a := w.authn.Anonymous
-		if a.May("/livez", true) != c.health || a.May("/mine", false) != c.mine || a.May("/api", false) != c.other {
-			t.Errorf("%s: %v %v %v", name, a.May("/livez", true), a.May("/mine", false), a.May("/api", false))
+		may := w.authn.Anonymous
+		if may("/livez", true) != c.health || may("/mine", false) != c.mine || may("/api", false) != c.other {
+			t.Errorf("%s: %v %v %v", name, may("/livez", true), may("/mine", false), may("/api", false))
 		}
 	}
 }

@@ -1,9 +1,10 @@
 package authz
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,26 +16,38 @@ import (
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/settings"
 )
 
 // modeWebhook is the type of authorizers that are other servers; there may be several.
 const modeWebhook = "Webhook"
 
-// Configured returns the authorizers that an AuthorizationConfiguration of
-// apiserver.config.k8s.io names, in its order, after the one for system:masters.
-func Configured(file string, objects api.Objects, now func() time.Time) (api.Authorizer, error) {
-	chain, err := configured(file, objects, now)
-	if err != nil {
-		return nil, fmt.Errorf("read the authorization configuration %s: %w", file, err)
-	}
-	return chain, nil
+// Configured asks the authorizers that an AuthorizationConfiguration of
+// apiserver.config.k8s.io names, in its order, after the one for system:masters. Who runs the
+// server runs it, too.
+type Configured struct {
+	*settings.File[Chain]
 }
 
-func configured(file string, objects api.Objects, now func() time.Time) (Chain, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+// Open reads the AuthorizationConfiguration in file. A nil now means time.Now.
+func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logger) (*Configured, error) {
+	if now == nil {
+		now = time.Now
 	}
+	// What they have learnt of the objects holds for all configurations.
+	own := map[string]api.Authorizer{}
+	f, err := settings.Open("authorization configuration", file, func(text []byte) (Chain, error) {
+		return configured(text, own, objects, now)
+	}, log)
+	return &Configured{f}, err
+}
+
+// Authorize asks those that the configuration names at the time.
+func (c *Configured) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	return c.Get().Authorize(ctx, u, r)
+}
+
+func configured(text []byte, own map[string]api.Authorizer, objects api.Objects, now func() time.Time) (Chain, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), text)
@@ -53,11 +66,14 @@ func configured(file string, objects api.Objects, now func() time.Time) (Chain, 
 	chain := Chain{masters{}}
 	for _, a := range c.Authorizers {
 		if a.Type != modeWebhook {
-			own, err := mode(string(a.Type), objects)
-			if err != nil {
-				return nil, err
+			if own[string(a.Type)] == nil {
+				made, err := mode(string(a.Type), objects)
+				if err != nil {
+					return nil, err
+				}
+				own[string(a.Type)] = made
 			}
-			chain = append(chain, own)
+			chain = append(chain, own[string(a.Type)])
 			continue
 		}
 		var matcher *authorizationcel.CELMatcher

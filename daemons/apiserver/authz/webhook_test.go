@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,7 +53,7 @@ func TestWebhooksDecideWhereTheirConditionsMatch(t *testing.T) {
 	defer server.Close()
 	kubeconfig := put(t, "hook.conf", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL))
 	now := time.Now()
-	may, err := Configured(put(t, "authorization.yaml", `
+	may, err := Open(put(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -71,7 +72,7 @@ authorizers:
     - expression: "!('system:nodes' in request.groups)"
 - {type: Node, name: node}
 - {type: RBAC, name: rbac}
-`), apifake.New(), func() time.Time { return now })
+`), apifake.New(), func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 		head + "authorizers: [{type: Webhook, name: a}]":                     "Required value",
 		head + "authorizer: []":                                              "unknown field",
 	} {
-		if _, err := Configured(put(t, "a.yaml", text), apifake.New(), time.Now); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(put(t, "a.yaml", text), apifake.New(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -1,0 +1,38 @@
+package step_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/step"
+)
+
+// P02: a file that a server reads by itself restarts nothing, and is applied when the server
+// says that it uses it.
+func TestAFileThatIsReadAgainIsInUse(t *testing.T) {
+	h := &hostfake.Host{}
+	s := &step.Reread{Path: "/etc/a.yaml", URL: "https://10.0.0.1:6443/readyz/a-config", Unit: "kube-apiserver"}
+	check := func(w *step.Walk, want string) {
+		t.Helper()
+		c, err := s.Check(t.Context(), h, w)
+		if err != nil || want == "" && c.Action+c.Note != "" || !strings.Contains(c.Note, want) {
+			t.Errorf("%+v %v, want %q", c, err, want)
+		}
+	}
+	h.Sick = map[string]error{s.URL: errors.New("it answers 500")}
+	check(&step.Walk{}, "") // it is not there yet
+	if err := h.WriteFile(s.Path, strings.NewReader("a"), 0o600, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	check(&step.Walk{}, "it answers 500")
+	h.Sick = nil
+	check(&step.Walk{}, "")
+	w := &step.Walk{}
+	w.Touch(s.Path)
+	check(w, "kube-apiserver reads it by itself")
+	if err := s.Apply(t.Context(), h, w); err != nil {
+		t.Error(err)
+	}
+}
