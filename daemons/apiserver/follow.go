@@ -22,7 +22,9 @@ type following struct {
 	s      *Server
 	pump   *pump
 	sink   sink
-	queued bool          // in the pump's list, guarded by the pump
+	queued bool // in the pump's list, guarded by the pump as is the group
+	group  *group
+	place  int           // in the group
 	over   chan struct{} // closed when there is nothing more to send
 	alike  bool          // whether others that want the same get the same
 	want   unique.Handle[want]
@@ -42,13 +44,15 @@ func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration)
 	w.pump, w.sink = pumpOf(w)
 	w.alike = w.sel.simple() && w.q.media.As != "Table" && !w.converts()
 	w.want = unique.Make(want{w.q.served.Version(), w.q.media, w.sel.prefix, w.rows})
-	w.pump.join()
-	defer w.pump.leave()
+	w.pump.join(w)
+	defer w.pump.leave(w)
 	end := time.NewTimer(timeout)
 	defer end.Stop()
 	bookmark := time.NewTicker(bookmarkEvery)
 	defer bookmark.Stop()
-	cursor.Ring(w.ring)
+	w.group.bell.Hear()
+	defer w.group.bell.Leave()
+	w.ring() // something may have come since the cursor was made
 	for {
 		select {
 		case <-bookmark.C:

@@ -2,9 +2,11 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/h2"
 )
 
@@ -14,8 +16,10 @@ type pump struct {
 	flush func() error
 
 	mu      sync.Mutex
-	ready   []*watcher // those that have something to look at
+	groups  []*group   // in no order
+	ready   []*watcher // those that have something to look at, besides the groups that have
 	spare   []*watcher
+	awake   bool // whether the goroutine has been woken and not yet looked
 	members int
 	stop    chan struct{}
 	done    chan struct{}
@@ -23,6 +27,14 @@ type pump struct {
 	wake chan struct{} // holds one
 
 	last batch // belongs to the goroutine
+}
+
+// group is the watches of a connection that read one log. They hear of it together: to wake a thousand
+// watches touches a hundred connections, not each of the watches.
+type group struct {
+	bell    *cache.Bell
+	members []*watcher // in no order
+	ready   bool
 }
 
 // sink is where a watch's bytes go: onto a stream of HTTP/2, or by waiting.
@@ -58,24 +70,44 @@ func (s waiting) Offer(data []byte, _ func()) (int, error) {
 }
 
 // join adds a watch; the goroutine runs while there are any.
-func (p *pump) join() {
+func (p *pump) join(w *watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.members++; p.members == 1 {
+		before := p.done
 		p.stop, p.done = make(chan struct{}), make(chan struct{})
-		go p.run(p.stop, p.done)
+		go p.run(before, p.stop, p.done)
 	}
+	for _, g := range p.groups {
+		if g.bell.Concerns(w.cursor) {
+			w.group = g
+		}
+	}
+	if w.group == nil {
+		g := new(group)
+		g.bell = w.cursor.Bell(func() { p.ringGroup(g) })
+		w.group, p.groups = g, append(p.groups, g)
+	}
+	w.place = len(w.group.members)
+	w.group.members = append(w.group.members, w)
 }
 
-func (p *pump) leave() {
+func (p *pump) leave(w *watcher) {
 	p.mu.Lock()
+	g := w.group
+	last := len(g.members) - 1
+	g.members[last].place = w.place
+	g.members[w.place], g.members[last] = g.members[last], nil
+	if g.members = g.members[:last]; last == 0 {
+		p.groups = slices.DeleteFunc(p.groups, func(other *group) bool { return other == g })
+	}
 	p.members--
-	last, done := p.members == 0, p.done
-	if last {
+	alone, done := p.members == 0, p.done
+	if alone {
 		close(p.stop)
 	}
 	p.mu.Unlock()
-	if last {
+	if alone {
 		<-done
 	}
 }
@@ -83,19 +115,37 @@ func (p *pump) leave() {
 // ring has a watch looked after.
 func (p *pump) ring(w *watcher) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !w.queued {
 		w.queued = true
 		p.ready = append(p.ready, w)
 	}
-	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.rouse()
 }
 
-func (p *pump) run(stop, done chan struct{}) {
+// ringGroup has all of a group looked after.
+func (p *pump) ringGroup(g *group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g.ready = true
+	p.rouse()
+}
+
+// rouse wakes the goroutine. The lock is held.
+func (p *pump) rouse() {
+	if p.awake {
+		return
+	}
+	p.awake = true
+	p.wake <- struct{}{} // has room: this is the only one until the goroutine has looked
+}
+
+// run is the goroutine, after the one before has ended.
+func (p *pump) run(before, stop, done chan struct{}) {
 	defer close(done)
+	if before != nil {
+		<-before
+	}
 	for {
 		select {
 		case <-stop:
@@ -110,7 +160,18 @@ func (p *pump) run(stop, done chan struct{}) {
 func (p *pump) round() {
 	p.mu.Lock()
 	ready := p.ready
-	p.ready, p.spare = p.spare[:0], nil
+	p.ready, p.spare, p.awake = p.spare[:0], nil, false
+	for _, g := range p.groups {
+		if !g.ready {
+			continue
+		}
+		g.ready = false
+		for _, w := range g.members {
+			if !w.queued {
+				ready = append(ready, w)
+			}
+		}
+	}
 	for _, w := range ready {
 		w.queued = false
 	}

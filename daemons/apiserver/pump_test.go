@@ -65,3 +65,59 @@ func TestAWatchThatIsNotReadHoldsUpNoOtherS13(t *testing.T) {
 		read("slow", slow, n)
 	}
 }
+
+// S4: hundreds that watch the same hear of every change once and in order, though several changes come together.
+func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	ctx := bounded(t)
+	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
+	made, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const watches, times = 300, 20
+	told := make(chan error, watches)
+	for range watches {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = answer.Body.Close() })
+		go func() {
+			lines := json.NewDecoder(answer.Body)
+			for n := 1; n <= times; n++ {
+				var event struct {
+					Object struct{ Data map[string]string }
+				}
+				if err := lines.Decode(&event); err != nil {
+					told <- fmt.Errorf("read change %d: %w", n, err)
+					return
+				}
+				if got := event.Object.Data["n"]; got != fmt.Sprint(n) {
+					told <- fmt.Errorf("change %q came, want %d", got, n)
+					return
+				}
+			}
+			told <- nil
+		}()
+	}
+	for n := 1; n <= times; n++ {
+		made.Data = map[string]string{"n": fmt.Sprint(n)}
+		if made, err = maps.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range watches {
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+}

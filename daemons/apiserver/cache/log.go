@@ -40,8 +40,7 @@ type eventLog struct {
 	wake   chan struct{} // closed at the next append
 	ended  bool
 
-	ringing sync.Mutex
-	bells   []*Cursor // who wants to hear of appends, in no order
+	bells bells // who wants to hear of appends
 }
 
 func newEventLog(floor int64) *eventLog {
@@ -53,16 +52,7 @@ func newEventLog(floor int64) *eventLog {
 // readers keep what they hold, since no element is ever overwritten.
 func (l *eventLog) append(events []*Event, size int, floor int64) {
 	l.add(events, size, floor)
-	l.ring()
-}
-
-// ring calls everybody who wants to hear of a change.
-func (l *eventLog) ring() {
-	l.ringing.Lock()
-	defer l.ringing.Unlock()
-	for _, c := range l.bells {
-		c.bell()
-	}
+	l.bells.ring()
 }
 
 func (l *eventLog) add(events []*Event, size int, floor int64) {
@@ -100,7 +90,7 @@ func (l *eventLog) end() {
 	}
 	l.mu.Unlock()
 	if first {
-		l.ring()
+		l.bells.end()
 	}
 }
 
@@ -127,20 +117,6 @@ type Cursor struct {
 	log   *eventLog
 	next  uint64
 	close func()
-
-	bell func()
-	at   int // place in the log's bells
-}
-
-// Ring has bell called, now and whenever Next may have something else to say, until the
-// cursor is closed. It must not wait; calls of it may come late.
-func (c *Cursor) Ring(bell func()) {
-	l := c.log
-	l.ringing.Lock()
-	c.bell, c.at = bell, len(l.bells)
-	l.bells = append(l.bells, c)
-	l.ringing.Unlock()
-	bell()
 }
 
 // Next returns the events since the last call and, when there are none, a channel
@@ -159,14 +135,6 @@ func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
 
 // Close lets the cursor's log go if nobody else reads it.
 func (c *Cursor) Close() {
-	if l := c.log; c.bell != nil {
-		l.ringing.Lock()
-		last := len(l.bells) - 1
-		l.bells[last].at = c.at
-		l.bells[c.at], l.bells[last] = l.bells[last], nil
-		l.bells = l.bells[:last]
-		l.ringing.Unlock()
-	}
 	if c.close != nil {
 		c.close()
 	}

@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// S4: a crowd hears of the first event at once and of those that follow closely together; a few hear of each at once.
+func TestACrowdHearsTogetherOfWhatComesCloselyS4(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		listeners int
+		events    []time.Duration // when they come
+		calls     []time.Duration
+	}{
+		{"a few are called for each", crowd, []time.Duration{0, 1, 2}, []time.Duration{0, 1, 2}},
+		{"a crowd is called at once after a rest", crowd + 1, []time.Duration{0, moment, 3 * moment}, []time.Duration{0, moment, 3 * moment}},
+		{"what comes closely waits for more, a moment at most", crowd + 1, []time.Duration{0, 1, 2, moment}, []time.Duration{0, moment + 1}},
+		{"a call that was late is no rest", crowd + 1, []time.Duration{0, 1, moment + 2}, []time.Duration{0, moment + 1, 2*moment + 2}},
+		{"twenty events a second go two by two", crowd + 1, every(50*time.Millisecond, 7),
+			[]time.Duration{0, 50*time.Millisecond + moment, 150*time.Millisecond + moment, 250*time.Millisecond + moment}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, began := newEventLog(0), time.Now()
+				var calls []time.Duration
+				heard := make([]int, c.listeners)
+				for i := range c.listeners {
+					cursor := &Cursor{log: l}
+					bell := cursor.Bell(func() {
+						events, _, err := cursor.Next()
+						if heard[i] += len(events); err != nil {
+							t.Errorf("reading the log: %v", err)
+						}
+						if i == 0 && len(events) > 0 {
+							calls = append(calls, time.Since(began))
+						}
+					})
+					bell.Hear()
+					defer bell.Leave()
+				}
+				for i, at := range c.events {
+					<-time.After(at - time.Since(began)) // of the time that the test has for itself
+					l.append([]*Event{{Revision: int64(i + 1)}}, logSize, 0)
+				}
+				<-time.After(time.Minute)
+				synctest.Wait()
+				if !slices.Equal(calls, c.calls) {
+					t.Errorf("called at %v, want %v", calls, c.calls)
+				}
+				for i, n := range heard {
+					if n != len(c.events) {
+						t.Errorf("listener %d has heard of %d events, want %d", i, n, len(c.events))
+					}
+				}
+			})
+		})
+	}
+}
+
+func every(apart time.Duration, times int) (at []time.Duration) {
+	for i := range times {
+		at = append(at, time.Duration(i)*apart)
+	}
+	return at
+}
+
+// The end of a log is heard of at once, also by a crowd that waits.
+func TestTheEndOfALogWaitsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ended := newEventLog(0), 0
+		for range crowd + 1 {
+			cursor := &Cursor{log: l}
+			cursor.Bell(func() {
+				if _, _, err := cursor.Next(); err != nil {
+					ended++
+				}
+			}).Hear()
+		}
+		l.append([]*Event{{Revision: 1}}, logSize, 0)
+		l.append([]*Event{{Revision: 2}}, logSize, 0)
+		l.end()
+		if ended != crowd+1 {
+			t.Errorf("%d of %d have heard of the end", ended, crowd+1)
+		}
+	})
+}
+
+// BenchmarkRing is what it costs to tell a thousand.
+func BenchmarkRing(b *testing.B) {
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			l := newEventLog(0)
+			for range n {
+				cursor := &Cursor{log: l}
+				cursor.Bell(func() { _, _, _ = cursor.Next() }).Hear()
+			}
+			event := []*Event{{Revision: 1}}
+			for b.Loop() {
+				l.append(event, logSize, 0)
+			}
+		})
+	}
+}
