@@ -50,7 +50,7 @@ type accounted struct {
 func (f *fieldManagers) init(s *Server) {
 	f.s = s
 	f.managers, f.described = map[accounted]*managedfields.FieldManager{}, map[*kinds.Kind]managedfields.TypeConverter{}
-	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(s.scheme) })
+	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return inOrder{applyconfigurations.NewTypeConverter(s.scheme)} })
 	f.keys = sync.OnceValue(f.listKeys)
 }
 
@@ -124,8 +124,8 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 	if err != nil {
 		return nil, err
 	}
-	f.described[k] = made
-	return made, nil
+	f.described[k] = inOrder{made}
+	return f.described[k], nil
 }
 
 // clientsKnow says whether client-go knows how a kind's fields merge.

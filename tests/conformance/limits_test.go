@@ -45,6 +45,8 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 		labels[i] = fmt.Sprintf(`"l%d":"v"`, i)
 	}
 	many := `{"metadata":{"name":"many","labels":{` + strings.Join(labels, ",") + `}}}`
+	c.must(t, 201, post(path, many))
+	c.must(t, 200, patch(path+"/many", "merge-patch+json", `{"metadata":{"labels":{"l7":null,"l8":"w"}}}`))
 	bad := strings.ReplaceAll(many, `":"v"`, `":"?"`)
 	if a := c.refused(t, post(path, bad), 422, "Invalid", "a valid label must be"); len(a.raw) > 1<<20 {
 		t.Errorf("what is wrong is told in %d bytes", len(a.raw))

@@ -1,0 +1,146 @@
+package apiserver
+
+import (
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	merging "sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// inOrder has the fields of objects with large maps looked at in the order of their names. A set
+// of fields is a sorted list: one that comes in a map's own order is put between those
+// that are there, which for 100,000 labels moves more bytes than a request is worth.
+type inOrder struct{ managedfields.TypeConverter }
+
+// largeMap is from how many entries on a map is worth sorting.
+const largeMap = 1000
+
+func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOptions) (*merging.TypedValue, error) {
+	t, err := c.TypeConverter.ObjectToTyped(obj, opts...)
+	if err != nil || !large(obj) {
+		return t, err
+	}
+	return merging.AsTypedUnvalidated(orderedValue{t.AsValue()}, t.Schema(), t.TypeRef()), nil // it is validated already
+}
+
+// large says whether there is a large map anywhere in an object.
+func large(obj runtime.Object) bool { return hasLargeMap(reflect.ValueOf(obj)) }
+
+func hasLargeMap(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return !v.IsNil() && hasLargeMap(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if hasLargeMap(v.Field(i)) {
+				return true
+			}
+		}
+	case reflect.Slice:
+		if k := v.Type().Elem().Kind(); k == reflect.Uint8 || k == reflect.String {
+			return false
+		}
+		for i := range v.Len() {
+			if hasLargeMap(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Map:
+		if v.Len() >= largeMap {
+			return true
+		}
+		if v.Type().Elem().Kind() == reflect.String {
+			return false
+		}
+		for entries := v.MapRange(); entries.Next(); {
+			if hasLargeMap(entries.Value()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// orderedValue is a value whose maps are walked in order.
+type orderedValue struct{ value.Value }
+
+func (v orderedValue) AsMap() value.Map { return v.AsMapUsing(value.HeapAllocator) }
+
+func (v orderedValue) AsMapUsing(a value.Allocator) value.Map {
+	return orderedMap{v.Value.AsMapUsing(a)}
+}
+
+type orderedMap struct{ value.Map }
+
+// keys are those of m, and of other those that m has not.
+func (m orderedMap) keys(other value.Map) []string {
+	keys := make([]string, 0, m.Length())
+	m.Map.Iterate(func(key string, _ value.Value) bool {
+		keys = append(keys, key)
+		return true
+	})
+	if other != nil {
+		other.Iterate(func(key string, _ value.Value) bool {
+			if !m.Has(key) {
+				keys = append(keys, key)
+			}
+			return true
+		})
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (m orderedMap) Get(key string) (value.Value, bool) { return m.GetUsing(value.HeapAllocator, key) }
+
+func (m orderedMap) GetUsing(a value.Allocator, key string) (value.Value, bool) {
+	v, ok := m.Map.GetUsing(a, key)
+	if !ok || v == nil {
+		return v, ok
+	}
+	return orderedValue{v}, true
+}
+
+func (m orderedMap) Iterate(fn func(string, value.Value) bool) bool {
+	return m.IterateUsing(value.HeapAllocator, fn)
+}
+
+func (m orderedMap) IterateUsing(a value.Allocator, fn func(string, value.Value) bool) bool {
+	for _, key := range m.keys(nil) {
+		if v, ok := m.GetUsing(a, key); ok && !fn(key, v) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m orderedMap) Equals(other value.Map) bool { return value.MapEquals(m, other) }
+
+func (m orderedMap) EqualsUsing(a value.Allocator, other value.Map) bool {
+	return value.MapEqualsUsing(a, m, other)
+}
+
+func (m orderedMap) Zip(other value.Map, order value.MapTraverseOrder, fn func(key string, lhs, rhs value.Value) bool) bool {
+	return m.ZipUsing(value.HeapAllocator, other, order, fn)
+}
+
+func (m orderedMap) ZipUsing(a value.Allocator, other value.Map, _ value.MapTraverseOrder, fn func(key string, lhs, rhs value.Value) bool) bool {
+	for _, key := range m.keys(other) {
+		var lhs, rhs value.Value
+		if v, ok := m.GetUsing(a, key); ok {
+			lhs = v
+		}
+		if other != nil {
+			if v, ok := other.GetUsing(a, key); ok {
+				rhs = v
+			}
+		}
+		if !fn(key, lhs, rhs) {
+			return false
+		}
+	}
+	return true
+}
