@@ -110,7 +110,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, err)
 	}
-	r, err := at.client.Get(ctx, key)
+	r, err := at.read(ctx, key, false)
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, known(at.fails(err)))
 	}
@@ -178,9 +178,9 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)},
 		}})
 	}
-	r, err := at.kv.Txn(ctx, txn, callOptions...)
+	r, err := at.commit(ctx, txn)
 	if err != nil {
-		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(clientv3.ContextError(ctx, err))))
+		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(err)))
 	}
 	at.answered(nil)
 	result := store.Result{Done: r.Succeeded, Revision: r.Header.Revision}

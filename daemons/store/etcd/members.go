@@ -9,9 +9,12 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd/unary"
 )
 
 // A member that hangs or is off the network says nothing, and grpc waits for it a quarter of a minute. So one
@@ -28,7 +31,8 @@ const (
 type seat struct {
 	member int // its place in the list
 	client *clientv3.Client
-	kv     pb.KVClient // over the client's connection
+	calls  *unary.Client // beside the client's connection
+	kv     pb.KVClient   // over it
 	watch  pb.WatchClient
 	left   context.Context // ends when another seat is taken
 	leave  context.CancelCauseFunc
@@ -68,6 +72,11 @@ func (m *members) close() error {
 	m.tended.Wait()
 	s := m.current.Load()
 	s.leave(errors.New("the store is closed"))
+	return s.close()
+}
+
+func (s *seat) close() error {
+	s.calls.Close()
 	return s.client.Close()
 }
 
@@ -88,8 +97,15 @@ func (m *members) seat(member int) (*seat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the store's member %s: %w", m.endpoints[member], err)
 	}
+	calls, err := unary.New(unary.Config{
+		Endpoint: m.endpoints[member], TLS: config.TLS, DialTimeout: config.DialTimeout,
+		Headers: []unary.Header{{Name: rpctypes.MetadataClientAPIVersionKey, Value: version.APIVersion}},
+	})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
 	s := &seat{
-		member: member, client: client,
+		member: member, client: client, calls: calls,
 		kv: pb.NewKVClient(client.ActiveConnection()), watch: pb.NewWatchClient(client.ActiveConnection()),
 		streams: map[*stream]struct{}{},
 	}
@@ -114,7 +130,7 @@ func (s *seat) fails(err error) error {
 
 // ask is the least that needs a majority.
 func (s *seat) ask(ctx context.Context) (revision int64, err error) {
-	r, err := s.client.Get(ctx, "\x00", clientv3.WithCountOnly())
+	r, err := s.read(ctx, "\x00", true)
 	if err != nil {
 		return 0, s.fails(err)
 	}
@@ -175,7 +191,7 @@ func (m *members) move(ctx context.Context, from *seat, candidates ...int) {
 			s, err := m.seat(i)
 			if err == nil {
 				if _, err = s.ask(asking); err != nil {
-					_ = s.client.Close()
+					_ = s.close()
 					s = nil
 				}
 			}
@@ -188,13 +204,13 @@ func (m *members) move(ctx context.Context, from *seat, candidates ...int) {
 		switch {
 		case s == nil:
 		case taken:
-			_ = s.client.Close()
+			_ = s.close()
 		default:
 			taken = true
 			m.current.Store(s)
 			from.leave(fmt.Errorf("%w: its member %s was left for %s", store.ErrUnavailable, m.endpoints[from.member], m.endpoints[s.member]))
 			// What still waits for it ends here; whether it was done is unknown, as with any broken connection.
-			_ = from.client.Close()
+			_ = from.close()
 			cancel() // the slower ones need not be heard
 		}
 	}

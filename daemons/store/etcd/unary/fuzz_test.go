@@ -1,0 +1,61 @@
+package unary
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// scripted is a connection on which the server says what is given, and nothing more.
+type scripted struct {
+	net.Conn
+	says *bytes.Reader
+}
+
+func (s scripted) Read(p []byte) (int, error)       { return s.says.Read(p) }
+func (s scripted) Write(p []byte) (int, error)      { return len(p), nil }
+func (s scripted) Close() error                     { return nil }
+func (s scripted) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzServer has a server say anything: whoever waits for an answer gets one, or an error.
+func FuzzServer(f *testing.F) {
+	var good bytes.Buffer
+	framer := http2.NewFramer(&good, nil)
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	_ = framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 10})
+	_ = enc.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+	_ = framer.WriteData(1, false, []byte("\x00\x00\x00\x00\x03\x0a\x01x"))
+	block.Reset()
+	_ = enc.WriteField(hpack.HeaderField{Name: "grpc-status", Value: "0"})
+	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+	f.Add(good.Bytes())
+	good.Reset()
+	_ = framer.WriteGoAway(1, http2.ErrCodeNo, nil)
+	_ = framer.WritePing(false, [8]byte{1})
+	_ = framer.WriteRSTStream(1, http2.ErrCodeRefusedStream)
+	_ = framer.WriteWindowUpdate(0, 1<<30)
+	f.Add(good.Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := newConn(scripted{says: bytes.NewReader(data)}, "http", "x", nil)
+		message := append(make([]byte, prefix), "abc"...)
+		k := c.begin(context.Background(), "/a/b", message)
+		if k == nil {
+			t.Fatal("no call was made")
+		}
+		c.read()
+		select {
+		case <-k.done:
+		default:
+			t.Fatal("a call has got neither an answer nor an error")
+		}
+		_ = k.result(&wrapperspb.StringValue{})
+	})
+}

@@ -1,0 +1,183 @@
+package unary
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// read hands out what comes until the connection ends.
+func (c *conn) read() {
+	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.nc, 16<<10))
+	framer.SetMaxReadFrameSize(16 << 10)
+	framer.SetReuseFrames()
+	for {
+		f, err := framer.ReadFrame()
+		if err == nil {
+			err = c.on(f)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// on takes a frame. Whatever a server must not send ends the connection.
+func (c *conn) on(f http2.Frame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard, c.asked = time.Now(), time.Time{}
+	var err error
+	switch f := f.(type) {
+	case *http2.HeadersFrame:
+		c.fragments = append(c.fragments[:0], f.HeaderBlockFragment()...)
+		c.ended = f.StreamEnded()
+		if f.HeadersEnded() {
+			err = c.onHeaders(f.StreamID)
+		}
+	case *http2.ContinuationFrame:
+		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > mostKept {
+			return errors.New("the server's headers are too large")
+		}
+		if f.HeadersEnded() {
+			err = c.onHeaders(f.StreamID)
+		}
+	case *http2.DataFrame:
+		c.onData(f)
+	case *http2.RSTStreamFrame:
+		c.onReset(f)
+	case *http2.SettingsFrame:
+		err = c.onSettings(f)
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			c.frame(http2.FramePing, http2.FlagPingAck, 0, 8)
+			c.out = append(c.out, f.Data[:]...)
+		}
+	case *http2.GoAwayFrame:
+		c.onGoAway(f)
+	case *http2.WindowUpdateFrame:
+		// Of streams there is nothing to know: calls go out whole.
+		if f.StreamID == 0 {
+			if c.room += int64(f.Increment); c.room > math.MaxInt32 {
+				return errors.New("the server's window has overflowed")
+			}
+		}
+	case *http2.PushPromiseFrame:
+		return errors.New("the server pushes what nobody asked for")
+	}
+	if err == nil {
+		c.flush(false)
+	}
+	return err
+}
+
+// onHeaders takes the headers that an answer begins or ends with.
+func (c *conn) onHeaders(id uint32) error {
+	k := c.calls[id] // nil: nobody waits for it any more
+	c.fields.SetEmitFunc(func(f hpack.HeaderField) {
+		if k == nil {
+			return
+		}
+		switch f.Name {
+		case "grpc-status":
+			k.code = f.Value
+		case "grpc-message":
+			k.text = f.Value
+		}
+	})
+	if _, err := c.fields.Write(c.fragments); err != nil {
+		return fmt.Errorf("read the server's headers: %w", err)
+	}
+	if err := c.fields.Close(); err != nil {
+		return fmt.Errorf("read the server's headers: %w", err)
+	}
+	if k != nil && c.ended {
+		c.end(k, nil)
+	}
+	return nil
+}
+
+func (c *conn) onData(f *http2.DataFrame) {
+	n := int(f.Length)
+	if c.owed += n; c.owed >= window/4 {
+		c.windowUpdate(0, c.owed)
+		c.owed = 0
+	}
+	k := c.calls[f.StreamID]
+	if k == nil {
+		return
+	}
+	k.data = append(k.data, f.Data()...)
+	switch k.owed += n; {
+	case len(k.data) > mostAnswer:
+		c.reset(k.id, http2.ErrCodeCancel)
+		c.end(k, status.Errorf(codes.ResourceExhausted, "the answer is larger than %d bytes", mostAnswer))
+	case f.StreamEnded():
+		c.end(k, nil) // without a status
+	case k.owed >= window/4:
+		c.windowUpdate(k.id, k.owed)
+		k.owed = 0
+	}
+}
+
+// onReset takes the end of an answer that is not complete.
+func (c *conn) onReset(f *http2.RSTStreamFrame) {
+	k := c.calls[f.StreamID]
+	switch {
+	case k == nil:
+	case f.ErrCode == http2.ErrCodeRefusedStream:
+		c.end(k, ErrElsewhere) // it was not begun
+	default:
+		c.end(k, status.Errorf(codes.Unavailable, "the server has ended the call: %v", f.ErrCode))
+	}
+}
+
+// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end.
+func (c *conn) onGoAway(f *http2.GoAwayFrame) {
+	c.going = true
+	for id, k := range c.calls {
+		if id > f.LastStreamID {
+			c.end(k, ErrElsewhere)
+		}
+	}
+	if len(c.calls) == 0 {
+		c.failLocked(errors.New("the server takes no further calls on it"))
+	}
+}
+
+func (c *conn) onSettings(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		return nil
+	}
+	err := f.ForeachSetting(func(s http2.Setting) error {
+		if err := s.Valid(); err != nil {
+			return err
+		}
+		switch s.ID {
+		case http2.SettingMaxFrameSize:
+			c.maxFrame = min(int(s.Val), 16<<10)
+		case http2.SettingInitialWindowSize:
+			c.initial = int64(s.Val)
+		case http2.SettingMaxConcurrentStreams:
+			c.most = s.Val
+		case http2.SettingHeaderTableSize:
+			c.encoder.SetMaxDynamicTableSizeLimit(s.Val)
+			c.encoder.SetMaxDynamicTableSize(min(s.Val, 4096))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.frame(http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
+	return nil
+}

@@ -1,0 +1,162 @@
+// Package unary makes short calls to a gRPC server: one message each way, over one HTTP/2 connection (RFC 9113). What a
+// call says goes out from the goroutine that makes it, together with what others have to say at that time, and one goroutine
+// hands out what comes back: a call costs a fraction of what it does in grpc's own client, whose streams, balancers and
+// interceptors short calls have no use for. Whatever is not short and usual is left to that client: a call for which there is
+// no connection, no room in a window, or that the server has not begun, is refused with ErrElsewhere.
+package unary
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// ErrElsewhere is that a call was not made, and can be made by other means.
+var ErrElsewhere = errors.New("the call was not made on this connection")
+
+// Config says where the server is.
+type Config struct {
+	Endpoint    string        // URL: http or https
+	TLS         *tls.Config   // for https
+	DialTimeout time.Duration // required
+	Headers     []Header      // sent with every call
+}
+
+// Header is metadata of calls, its name in lower case.
+type Header struct{ Name, Value string }
+
+// Client makes calls. It connects when it is first used, and again after the connection has ended; meanwhile it refuses.
+type Client struct {
+	config  Config
+	secure  bool
+	address string
+	ctx     context.Context // ends with the client
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	current *conn
+	dialing bool
+	closed  bool
+	pause   time.Duration // after the last attempt to connect, if that failed
+	next    time.Time     // when to connect again
+}
+
+// New returns a client. Nothing is connected yet.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("read the endpoint %q: %w", c.Endpoint, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("the endpoint %q is no URL of http or https", c.Endpoint)
+	}
+	client := &Client{config: c, secure: u.Scheme == "https", address: u.Host}
+	if client.secure {
+		own := &tls.Config{MinVersion: tls.VersionTLS13}
+		if c.TLS != nil {
+			own = c.TLS.Clone()
+		}
+		if own.ServerName == "" {
+			own.ServerName = u.Hostname()
+		}
+		own.NextProtos = []string{"h2"}
+		own.DynamicRecordSizingDisabled = true // calls are whole, and wanted whole
+		client.config.TLS = own
+	}
+	client.ctx, client.stop = context.WithCancel(context.Background())
+	return client, nil
+}
+
+// Invoke makes a call. Besides ErrElsewhere it returns the errors that grpc's client does. A call that has failed because
+// its connection has, with the code Unavailable, may have been done.
+func (c *Client) Invoke(ctx context.Context, method string, request, reply proto.Message) error {
+	conn := c.connection()
+	if conn == nil {
+		return ErrElsewhere
+	}
+	return conn.invoke(ctx, method, request, reply)
+}
+
+// connection returns the one to use, nil if there is none: then one is being made, or was tried lately.
+func (c *Client) connection() *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil && c.current.usable() {
+		return c.current
+	}
+	if !c.dialing && !c.closed && !time.Now().Before(c.next) {
+		c.dialing = true
+		c.running.Go(c.dial)
+	}
+	return nil
+}
+
+const (
+	shortest = 10 * time.Millisecond // between two attempts to connect
+	longest  = 2 * time.Second
+)
+
+// dial makes a connection.
+func (c *Client) dial() {
+	made, err := c.connect()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dialing = false
+	if err != nil {
+		c.pause = min(max(2*c.pause, shortest), longest)
+		c.next = time.Now().Add(c.pause)
+		return
+	}
+	c.current, c.pause = made, 0
+}
+
+func (c *Client) connect() (*conn, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.config.DialTimeout)
+	defer cancel()
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.address)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http"
+	if c.secure {
+		scheme = "https"
+		secured := tls.Client(nc, c.config.TLS)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, nc.Close())
+		}
+		if got := secured.ConnectionState().NegotiatedProtocol; got != "h2" {
+			return nil, errors.Join(fmt.Errorf("the server speaks %q", got), nc.Close())
+		}
+		nc = secured
+	}
+	made := newConn(nc, scheme, c.address, c.config.Headers)
+	if err := made.greet(ctx); err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	forget := context.AfterFunc(c.ctx, func() { made.fail(errClosed) })
+	c.running.Go(func() {
+		made.read()
+		forget()
+	})
+	c.running.Go(made.keep)
+	return made, nil
+}
+
+var errClosed = errors.New("the client is closed")
+
+// Close ends the connections, and the calls that wait on them.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	c.running.Wait()
+}

@@ -1,0 +1,339 @@
+package unary_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"clusterctl/daemons/store/etcd/unary"
+)
+
+// server answers as its functions do.
+type server struct {
+	pb.UnimplementedKVServer
+	answer func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error)
+}
+
+func (s *server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return s.answer(ctx, r)
+}
+
+type answer = func(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error)
+
+// line is a listener whose connections can be cut.
+type line struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (l *line) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.conns = append(l.conns, c)
+	}
+	return c, err
+}
+
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
+// serve answers until the test ends, or the server that it returns does.
+func serve(t *testing.T, f answer) (*grpc.Server, *line) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := &line{Listener: listener}
+	s := grpc.NewServer()
+	pb.RegisterKVServer(s, &server{answer: f})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Error(err)
+		}
+	})
+	return s, ln
+}
+
+func open(t *testing.T, at *line) *unary.Client {
+	t.Helper()
+	c, err := unary.New(unary.Config{Endpoint: "http://" + at.Addr().String(), DialTimeout: 10 * time.Second, Headers: []unary.Header{{Name: "client-api-version", Value: "3.7"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func ask(ctx context.Context, c *unary.Client, key []byte) (*pb.RangeResponse, error) {
+	r := &pb.RangeResponse{}
+	return r, c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: key}, r)
+}
+
+// connected asks until there is a connection that a call can be made on.
+func connected(t *testing.T, c *unary.Client, key string) (*pb.RangeResponse, error) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		r, err := ask(t.Context(), c, []byte(key))
+		if !errors.Is(err, unary.ErrElsewhere) {
+			return r, err
+		}
+		if time.Now().After(end) {
+			t.Fatal("there is no connection")
+		}
+	}
+}
+
+func echo(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: r.Key}}}, nil
+}
+
+func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
+	_, at := serve(t, echo)
+	c := open(t, at)
+	if _, err := connected(t, c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for worker := range 32 {
+		all.Go(func() {
+			for i := range 40 {
+				key := bytes.Repeat(fmt.Appendf(nil, "%d/%d ", worker, i), 1+i*20)
+				r, err := ask(t.Context(), c, key)
+				if errors.Is(err, unary.ErrElsewhere) {
+					continue // no room at the moment
+				}
+				if err != nil || len(r.Kvs) != 1 || !bytes.Equal(r.Kvs[0].Key, key) {
+					t.Errorf("call %d of %d: %v", i, worker, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestALargeAnswerComesWhole(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // four times the window
+	_, at := serve(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+		return &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: r.Key, Value: large}}}, nil
+	})
+	c := open(t, at)
+	for range 3 {
+		if r, err := connected(t, c, "large"); err != nil || !bytes.Equal(r.Kvs[0].Value, large) {
+			t.Fatalf("a large answer: %v", err)
+		}
+	}
+}
+
+func TestErrorsAreTheServers(t *testing.T) {
+	_, at := serve(t, func(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeResponse, error) {
+		if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("client-api-version")) != 1 {
+			return nil, status.Error(codes.InvalidArgument, "no version")
+		}
+		return nil, status.Error(codes.OutOfRange, "50 % später\nas \"it\" is")
+	})
+	_, err := connected(t, open(t, at), "key")
+	if status.Code(err) != codes.OutOfRange || status.Convert(err).Message() != "50 % später\nas \"it\" is" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestACallThatIsGivenUpEndsOnBothSides(t *testing.T) {
+	begun, over := make(chan bool, 1), make(chan error, 1)
+	_, at := serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+		if string(r.Key) == "first" {
+			return &pb.RangeResponse{}, nil
+		}
+		_, bounded := ctx.Deadline()
+		begun <- bounded
+		<-ctx.Done()
+		over <- ctx.Err()
+		return nil, ctx.Err()
+	})
+	c := open(t, at)
+	if _, err := connected(t, c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := ask(ctx, c, []byte("second"))
+		failed <- err
+	}()
+	if !<-begun {
+		t.Error("the server does not know until when the caller waits")
+	}
+	cancel()
+	if err := <-failed; status.Code(err) != codes.Canceled {
+		t.Errorf("the caller gets %v", err)
+	}
+	if err := <-over; err == nil {
+		t.Error("the server was not told")
+	}
+	if _, err := ask(t.Context(), c, []byte("first")); err != nil {
+		t.Errorf("the connection is of no use afterwards: %v", err)
+	}
+}
+
+func TestWhatDoesNotFitIsNotSent(t *testing.T) {
+	_, at := serve(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+		if len(r.Key) > 1<<20 {
+			t.Error("a call came that does not fit")
+		}
+		return &pb.RangeResponse{}, nil
+	})
+	c := open(t, at)
+	if _, err := connected(t, c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(t.Context(), c, make([]byte, 3<<20)); !errors.Is(err, unary.ErrElsewhere) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// S12: a write whose connection ends is not known to have been done, and the next connection is found by itself.
+func TestALostConnectionIsToldAndReplaced(t *testing.T) {
+	begun := make(chan struct{}, 1)
+	_, at := serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+		if string(r.Key) == "waits" {
+			begun <- struct{}{}
+			<-ctx.Done()
+		}
+		return &pb.RangeResponse{}, nil
+	})
+	c := open(t, at)
+	if _, err := connected(t, c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := ask(t.Context(), c, []byte("waits"))
+		failed <- err
+	}()
+	<-begun
+	at.cut()
+	if err := <-failed; status.Code(err) != codes.Unavailable {
+		t.Errorf("the caller gets %v", err)
+	}
+	if _, err := connected(t, c, "again"); err != nil {
+		t.Errorf("on the next connection: %v", err)
+	}
+}
+
+func TestAServerThatSaysGoodbyeAnswersWhatItHasBegun(t *testing.T) {
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	s, at := serve(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+		if string(r.Key) == "waits" {
+			begun <- struct{}{}
+			<-release
+		}
+		return &pb.RangeResponse{Count: 7}, nil
+	})
+	c := open(t, at)
+	if _, err := connected(t, c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		r, err := ask(t.Context(), c, []byte("waits"))
+		if err == nil && r.Count != 7 {
+			err = fmt.Errorf("it is %d", r.Count)
+		}
+		answered <- err
+	}()
+	<-begun
+	stopped := make(chan struct{})
+	go func() {
+		s.GracefulStop()
+		close(stopped)
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for err := error(nil); !errors.Is(err, unary.ErrElsewhere); <-tick.C {
+		if _, err = ask(t.Context(), c, []byte("more")); err != nil && !errors.Is(err, unary.ErrElsewhere) {
+			t.Fatalf("a further call: %v", err)
+		}
+	}
+	close(release)
+	if err := <-answered; err != nil {
+		t.Errorf("the call that had begun: %v", err)
+	}
+	<-stopped
+}
+
+func TestClosingEndsCalls(t *testing.T) {
+	begun := make(chan struct{}, 1)
+	_, at := serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+		if string(r.Key) == "waits" {
+			begun <- struct{}{}
+			<-ctx.Done()
+		}
+		return &pb.RangeResponse{}, nil
+	})
+	c := open(t, at)
+	if _, err := connected(t, c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := ask(t.Context(), c, []byte("waits"))
+		failed <- err
+	}()
+	<-begun
+	c.Close()
+	if err := <-failed; status.Code(err) != codes.Unavailable {
+		t.Errorf("the caller gets %v", err)
+	}
+	if _, err := ask(t.Context(), c, []byte("later")); !errors.Is(err, unary.ErrElsewhere) {
+		t.Errorf("a closed client: %v", err)
+	}
+}
+
+// A member of the store that ends closes its streams, and says nothing of how the calls on them did.
+func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
+	ends := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+	}), Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
+	ends.Protocols.SetUnencryptedHTTP2(true)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- ends.Serve(ln) }()
+	t.Cleanup(func() {
+		_ = ends.Close()
+		<-done
+	})
+	if _, err := connected(t, open(t, &line{Listener: ln}), "key"); status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+}
