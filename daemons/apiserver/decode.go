@@ -1,13 +1,13 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +40,9 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
 	kind := runtime.ContentTypeJSON
-	if header := q.http.Header.Get("Content-Type"); header != "" {
+	if header := q.http.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
+		return data, true, nil, nil
+	} else if header != "" && header != kind {
 		if kind, _, err = mime.ParseMediaType(header); err != nil {
 			return nil, false, nil, unsupported()
 		}
@@ -199,12 +201,12 @@ func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) 
 	if !ok {
 		return unsupported()
 	}
-	raw, found := strings.CutPrefix(string(data), "k8s\x00")
+	raw, found := bytes.CutPrefix(data, []byte("k8s\x00"))
 	if !found {
 		return apierrors.NewBadRequest("the body does not begin as a protobuf object does")
 	}
 	var unknown runtime.Unknown
-	if err := unknown.Unmarshal([]byte(raw)); err != nil {
+	if err := unknown.Unmarshal(raw); err != nil {
 		return undecodable(gvk, err)
 	}
 	if err := matches(metav1.TypeMeta{APIVersion: unknown.APIVersion, Kind: unknown.Kind}, gvk); err != nil {

@@ -17,17 +17,15 @@ import (
 
 // stages are what every request goes through, from top to bottom, until one of them
 // answers it or fails. Writes go through stages of their own after that, see write.go.
-func (s *Server) stages() []func(*request) error {
-	return []func(*request) error{
-		s.identify,
-		s.audit,
-		s.impersonate,
-		s.takeTurn,
-		s.authorize,
-		s.arrive,
-		s.negotiate,
-		s.answer,
-	}
+var stages = []func(*Server, *request) error{
+	(*Server).identify,
+	(*Server).audit,
+	(*Server).impersonate,
+	(*Server).takeTurn,
+	(*Server).authorize,
+	(*Server).arrive,
+	(*Server).negotiate,
+	(*Server).answer,
 }
 
 // maxBody is how large a request may be, upstream's limit.
@@ -73,8 +71,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			q.over()
 		}
 	}()
-	for _, stage := range s.stages() {
-		if err := stage(q); errors.Is(err, errAnswered) {
+	for _, stage := range stages {
+		if err := stage(s, q); errors.Is(err, errAnswered) {
 			break
 		} else if err != nil {
 			s.fail(q, err)

@@ -28,8 +28,11 @@ type pool struct {
 	looked   time.Time
 	// verified remembers leaves by digest, since a signature costs more than all the
 	// rest of a small request. Emptied when the roots change or it has grown full.
-	verified map[[sha256.Size]byte]time.Time // until when
+	verified map[digest]time.Time // until when
 }
+
+// digest is a leaf's.
+type digest [sha256.Size]byte
 
 const (
 	poolLookEvery   = 2 * time.Second
@@ -61,25 +64,31 @@ func (p *pool) load() error {
 	if !roots.AppendCertsFromPEM(text) {
 		return fmt.Errorf("read the client CA %s: no certificate in it", p.file)
 	}
-	p.roots, p.modified, p.verified = roots, info.ModTime(), map[[sha256.Size]byte]time.Time{}
+	p.roots, p.modified, p.verified = roots, info.ModTime(), map[digest]time.Time{}
 	return nil
 }
 
 // verify says whether the first of chain is a client certificate of the pool's
 // authorities. A file that has become unreadable leaves the last good one in force.
 func (p *pool) verify(chain []*x509.Certificate) error {
+	_, err := p.identify(chain)
+	return err
+}
+
+// identify is verify with the leaf's digest.
+func (p *pool) identify(chain []*x509.Certificate) (digest, error) {
 	leaf, now := chain[0], p.now()
-	digest := sha256.Sum256(leaf.Raw)
+	id := digest(sha256.Sum256(leaf.Raw))
 	p.mu.Lock()
 	if now.Sub(p.looked) > poolLookEvery {
 		if err := p.load(); err != nil {
 			p.looked = now
 		}
 	}
-	roots, until := p.roots, p.verified[digest]
+	roots, until := p.roots, p.verified[id]
 	p.mu.Unlock()
 	if now.Before(until) {
-		return nil
+		return id, nil
 	}
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -90,7 +99,7 @@ func (p *pool) verify(chain []*x509.Certificate) error {
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber, leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
+		return id, fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber, leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
 	}
 	until = leaf.NotAfter
 	for _, c := range chains[0] {
@@ -104,9 +113,9 @@ func (p *pool) verify(chain []*x509.Certificate) error {
 		if len(p.verified) >= poolMaxVerified {
 			clear(p.verified)
 		}
-		p.verified[digest] = until
+		p.verified[id] = until
 	}
-	return nil
+	return id, nil
 }
 
 // clientCert knows users by certificates: the common name is the user, the
@@ -120,7 +129,8 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return api.User{}, false, nil
 	}
-	if err := c.pool.verify(r.TLS.PeerCertificates); err != nil {
+	id, err := c.pool.identify(r.TLS.PeerCertificates)
+	if err != nil {
 		return api.User{}, false, err
 	}
 	leaf := r.TLS.PeerCertificates[0]
@@ -130,10 +140,9 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	if leaf.Subject.CommonName == "" {
 		return api.User{}, false, errors.New("the client certificate has no common name")
 	}
-	digest := sha256.Sum256(leaf.Raw)
 	return api.User{
 		Name: leaf.Subject.CommonName, Groups: append([]string(nil), leaf.Subject.Organization...),
-		Extra: map[string][]string{credentialID: {ofCertificate + hex.EncodeToString(digest[:])}},
+		Extra: map[string][]string{credentialID: {ofCertificate + hex.EncodeToString(id[:])}},
 	}, true, nil
 }
 

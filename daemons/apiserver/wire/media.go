@@ -42,18 +42,21 @@ func (m Media) ContentType() string { return types[m.Format] }
 // Negotiate finds the first media type of the Accept header that can be sent. Whole
 // objects of kinds without a protobuf form cannot be sent in it.
 func Negotiate(r *http.Request, protobuf bool) (Media, error) {
-	pretty := r.URL.Query().Get("pretty")
-	m := Media{Pretty: pretty == "true" || pretty == "1"}
-	accept := strings.Join(r.Header.Values("Accept"), ",")
+	m := Media{}
+	if strings.Contains(r.URL.RawQuery, "pretty") {
+		pretty := r.URL.Query().Get("pretty")
+		m.Pretty = pretty == "true" || pretty == "1"
+	}
+	accept := r.Header.Get("Accept")
+	if several := r.Header.Values("Accept"); len(several) > 1 {
+		accept = strings.Join(several, ",")
+	}
 	if accept == "" {
 		return m, nil
 	}
-	for _, clause := range strings.Split(accept, ",") {
-		if strings.TrimSpace(clause) == "" {
-			continue
-		}
-		kind, params, err := mime.ParseMediaType(strings.TrimSpace(clause))
-		if err != nil {
+	for clause := range strings.SplitSeq(accept, ",") {
+		kind, params, ok := mediaType(strings.TrimSpace(clause))
+		if !ok {
 			continue
 		}
 		if found, ok := m.offer(kind, params); ok && (protobuf || found.Format != Protobuf || found.As != "") {
@@ -61,6 +64,17 @@ func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 		}
 	}
 	return m, notAcceptable("only the following media types are accepted: " + strings.Join(types[:], ", "))
+}
+
+// mediaType reads one of a header's media types. Those that clients send all the time need no reading.
+func mediaType(text string) (kind string, params map[string]string, ok bool) {
+	for _, known := range types {
+		if text == known {
+			return known, nil, true
+		}
+	}
+	kind, params, err := mime.ParseMediaType(text)
+	return kind, params, err == nil
 }
 
 func (m Media) offer(kind string, params map[string]string) (Media, bool) {
