@@ -86,7 +86,11 @@ func (s *Server) kubeletStream(q *request) error {
 		s.translate(q, target, transport)
 		return nil
 	}
-	s.forward(q, target, transport, q.Subresource == "log")
+	var change func(*http.Response) error
+	if q.Subresource == "log" {
+		change = explained
+	}
+	s.forward(q, target, transport, change)
 	return nil
 }
 
@@ -163,10 +167,10 @@ func nodeAddress(n *corev1.Node) (string, error) {
 }
 
 // forward passes a request on and its answer back; a connection that is upgraded
-// becomes a tunnel. With explain, errors of plain text become API errors.
-func (s *Server) forward(q *request, target *url.URL, transport http.RoundTripper, explain bool) {
+// becomes a tunnel. What change does to the answer comes before that; it may be nil.
+func (s *Server) forward(q *request, target *url.URL, transport http.RoundTripper, change func(*http.Response) error) {
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, ErrorLog: nil,
+		Transport: transport, FlushInterval: -1, ErrorLog: nil, ModifyResponse: change,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			*r.Out.URL = *target
 			r.Out.Host = ""
@@ -184,9 +188,6 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 				s.fail(q, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
 			}
 		},
-	}
-	if explain {
-		proxy.ModifyResponse = explained
 	}
 	proxy.ServeHTTP(q.w, q.http)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func (s *Server) proxy(q *request) error {
 	var transport http.RoundTripper = s.plain
 	switch q.served.Resource {
 	case "nodes":
-		target, transport, err = s.nodeTarget(scheme, name, port)
+		target, transport, err = s.nodeTarget(q, scheme, name, port)
 	case "pods":
 		target, err = s.podTarget(q, scheme, name, port)
 	case "services":
@@ -50,7 +51,7 @@ func (s *Server) proxy(q *request) error {
 		return err
 	}
 	target.Path, target.RawQuery = q.rest, q.http.URL.RawQuery
-	s.forward(q, target, transport, false)
+	s.forward(q, target, transport, rewritten(q, target))
 	return nil
 }
 
@@ -83,12 +84,20 @@ func splitName(text string) (scheme, name, port string, err error) {
 	return "", "", "", apierrors.NewBadRequest(fmt.Sprintf("invalid proxy request %q", text))
 }
 
-func (s *Server) nodeTarget(scheme, name, port string) (*url.URL, http.RoundTripper, error) {
+func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, http.RoundTripper, error) {
 	target, transport, err := s.kubelet(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if port != "" && port != target.Port() {
+		// A node says itself what its addresses are: they may not lead to this machine.
+		addresses, err := net.DefaultResolver.LookupNetIP(q.http.Context(), "ip", target.Hostname())
+		if err != nil {
+			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: %v", name, err))
+		}
+		if slices.ContainsFunc(addresses, ownAddress) {
+			return nil, nil, apierrors.NewBadRequest("address not allowed")
+		}
 		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(target.Hostname(), port)}, s.plain, nil
 	}
 	return target, transport, nil
@@ -118,13 +127,19 @@ func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, err
 	return podURL(scheme, pod.Status.PodIP, port)
 }
 
+// ownAddress says whether an address is this machine's own or its network's.
+func ownAddress(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() || addr.IsInterfaceLocalMulticast() || addr.IsUnspecified()
+}
+
 // podURL refuses addresses that are the server's own or its network's.
 func podURL(scheme, ip, port string) (*url.URL, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
 		return nil, apierrors.NewServiceUnavailable("the pod has no address yet")
 	}
-	if addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() || addr.IsInterfaceLocalMulticast() || addr.IsUnspecified() {
+	if ownAddress(addr) {
 		return nil, apierrors.NewBadRequest("address not allowed")
 	}
 	if port == "" {

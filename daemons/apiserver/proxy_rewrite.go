@@ -1,0 +1,48 @@
+package apiserver
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// rewritten makes the answer of who was proxied to one of this server: a redirect within it leads
+// through the proxy again, and which origins may read it is not for the other to say.
+func rewritten(q *request, target *url.URL) func(*http.Response) error {
+	prefix := strings.TrimSuffix(q.http.URL.Path, q.rest)
+	return func(r *http.Response) error {
+		for name := range r.Header {
+			if strings.HasPrefix(name, "Access-Control-Allow-") || name == "Access-Control-Expose-Headers" || name == "Access-Control-Max-Age" {
+				r.Header.Del(name)
+			}
+		}
+		if to := r.Header.Get("Location"); to != "" {
+			r.Header.Set("Location", through(prefix, to, target.Host, q.http.Host))
+		}
+		return nil
+	}
+}
+
+// through is a redirect as it is seen from before the proxy: one to the proxied server itself, which
+// may call itself by either name, gets the prefix under which it is proxied, and all others stay as they are.
+func through(prefix, location string, hosts ...string) string {
+	to, err := url.Parse(location)
+	if err != nil || to.Opaque != "" || !strings.HasPrefix(to.Path, "/") && to.Host == "" {
+		return location // relative to where the client is already
+	}
+	within := to.Host == ""
+	for _, host := range hosts {
+		within = within || to.Host == host
+	}
+	if !within {
+		return location
+	}
+	to.Scheme, to.Host, to.User = "", "", nil
+	if to.Path != prefix && !strings.HasPrefix(to.Path, prefix+"/") {
+		to.Path, to.RawPath = prefix+to.Path, ""
+		if !strings.HasPrefix(to.Path[len(prefix):], "/") {
+			to.Path = prefix + "/" + to.Path[len(prefix):]
+		}
+	}
+	return to.String()
+}
