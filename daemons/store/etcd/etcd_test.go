@@ -1,12 +1,28 @@
 package etcd_test
 
 import (
+	"strings"
 	"testing"
 
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/etcd"
 	"clusterctl/daemons/store/storetest"
 )
+
+// An address alone serves as well as a URL.
+func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
+	s, err := etcd.Open(etcd.Config{Endpoints: []string{strings.TrimPrefix(storetest.Etcd(t), "http://")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if r, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: "/a", Value: []byte("b")}}}); err != nil || !r.Done {
+		t.Fatalf("commit: %+v, %v", r, err)
+	}
+	if kv, err := s.Get(t.Context(), "/a"); err != nil || kv == nil || string(kv.Value) != "b" {
+		t.Errorf("get: %+v, %v", kv, err)
+	}
+}
 
 func TestEtcdBehavesAsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {

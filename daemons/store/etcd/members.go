@@ -97,13 +97,10 @@ func (m *members) seat(member int) (*seat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the store's member %s: %w", m.endpoints[member], err)
 	}
-	calls, err := unary.New(unary.Config{
+	calls := unary.New(unary.Config{
 		Endpoint: m.endpoints[member], TLS: config.TLS, DialTimeout: config.DialTimeout,
 		Headers: []unary.Header{{Name: rpctypes.MetadataClientAPIVersionKey, Value: version.APIVersion}},
 	})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
 	s := &seat{
 		member: member, client: client, calls: calls,
 		kv: pb.NewKVClient(client.ActiveConnection()), watch: pb.NewWatchClient(client.ActiveConnection()),

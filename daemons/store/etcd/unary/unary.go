@@ -23,7 +23,7 @@ var ErrElsewhere = errors.New("the call was not made on this connection")
 
 // Config says where the server is.
 type Config struct {
-	Endpoint    string        // URL: http or https
+	Endpoint    string        // URL of http or https; at any other no call is made
 	TLS         *tls.Config   // for https
 	DialTimeout time.Duration // required
 	Headers     []Header      // sent with every call
@@ -50,15 +50,15 @@ type Client struct {
 }
 
 // New returns a client. Nothing is connected yet.
-func New(c Config) (*Client, error) {
+func New(c Config) *Client {
+	client := &Client{config: c}
+	client.ctx, client.stop = context.WithCancel(context.Background())
 	u, err := url.Parse(c.Endpoint)
-	if err != nil {
-		return nil, fmt.Errorf("read the endpoint %q: %w", c.Endpoint, err)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		client.closed = true // sockets, and addresses alone, are for clients that know them
+		return client
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("the endpoint %q is no URL of http or https", c.Endpoint)
-	}
-	client := &Client{config: c, secure: u.Scheme == "https", address: u.Host}
+	client.secure, client.address = u.Scheme == "https", u.Host
 	if client.secure {
 		own := &tls.Config{MinVersion: tls.VersionTLS13}
 		if c.TLS != nil {
@@ -71,8 +71,7 @@ func New(c Config) (*Client, error) {
 		own.DynamicRecordSizingDisabled = true // calls are whole, and wanted whole
 		client.config.TLS = own
 	}
-	client.ctx, client.stop = context.WithCancel(context.Background())
-	return client, nil
+	return client
 }
 
 // Invoke makes a call. Besides ErrElsewhere it returns the errors that grpc's client does. A call that has failed because

@@ -82,10 +82,7 @@ func serve(t *testing.T, f answer) (*grpc.Server, *line) {
 
 func open(t *testing.T, at *line) *unary.Client {
 	t.Helper()
-	c, err := unary.New(unary.Config{Endpoint: "http://" + at.Addr().String(), DialTimeout: 10 * time.Second, Headers: []unary.Header{{Name: "client-api-version", Value: "3.7"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := unary.New(unary.Config{Endpoint: "http://" + at.Addr().String(), DialTimeout: 10 * time.Second, Headers: []unary.Header{{Name: "client-api-version", Value: "3.7"}}})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -335,5 +332,15 @@ func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
 	})
 	if _, err := connected(t, open(t, &line{Listener: ln}), "key"); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnAddressThatIsNoURLIsLeftToOthers(t *testing.T) {
+	for _, endpoint := range []string{"127.0.0.1:2379", "unix:///run/etcd.sock", "unixs://localhost:2379", "localhost", ""} {
+		c := unary.New(unary.Config{Endpoint: endpoint, DialTimeout: time.Second})
+		if _, err := ask(t.Context(), c, []byte("key")); !errors.Is(err, unary.ErrElsewhere) {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+		c.Close()
 	}
 }
