@@ -35,11 +35,16 @@ func (s *Server) advertise(ctx context.Context) error {
 	}
 	tick := time.NewTicker(presenceEvery)
 	defer tick.Stop()
-	retry := make(<-chan time.Time)
+	const first = 500 * time.Millisecond
+	pause, retry := first, make(<-chan time.Time)
 	for {
-		if err := s.announce(ctx); err != nil && ctx.Err() == nil {
+		switch err := s.announce(ctx); {
+		case err == nil:
+			pause = first
+		case ctx.Err() == nil:
 			s.log.Warn("keep the service kubernetes", "err", err)
-			retry = time.After(500 * time.Millisecond)
+			retry = time.After(pause)
+			pause = min(2*pause, presenceEvery)
 		}
 		select {
 		case <-ctx.Done():

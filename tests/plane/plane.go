@@ -167,7 +167,8 @@ func (p *Plane) plan() error {
 	}
 	for i := range p.Servers {
 		cfg, defaults := config.DefaultAPIServer(), config.DefaultAPIServer()
-		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", "127.0.0.1", p.ports[i]
+		// An endpoint of a service cannot be a loopback address: nobody connects to these, which are there for examples (RFC 5737).
+		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", fmt.Sprintf("192.0.2.%d", i+1), p.ports[i]
 		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path("apiserver.crt"), p.path("apiserver.key"), p.path("ca.crt")
 		cfg.Profiling = p.Profiling
 		own := i % p.Members // first, as on a machine that has both
