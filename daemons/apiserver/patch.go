@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,14 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"clusterctl/daemons/apiserver/jsonpatch"
 )
 
 // maxOperations bounds a JSON patch.
 const maxOperations = 10000
-
-// boundCopies bounds how much the copies of one JSON patch may add up to: a short patch could
-// make an object of any size, a client's as well as a webhook's. The library has one bound for all.
-var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxBody })
 
 // patchTypes are what a patch may be, as Accept-Patch tells.
 const patchTypes = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
@@ -231,14 +227,14 @@ func invalidPatch(after []byte, err error) error {
 func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.Object) ([]byte, error) {
 	switch patchType {
 	case types.JSONPatchType:
-		operations, err := jsonpatch.DecodePatch(patch)
+		operations, err := jsonpatch.Decode(patch)
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		if len(operations) > maxOperations {
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
 		}
-		after, err := operations.Apply(before)
+		after, err := jsonpatch.Apply(operations, before)
 		if err != nil {
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}

@@ -59,7 +59,6 @@ func New(o Options) (*Server, error) {
 	if o.Store == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
 		return nil, errors.New("an API server needs a store, a log, metrics and health")
 	}
-	boundCopies()
 	if o.Prefix == "" {
 		o.Prefix = "/registry"
 	}

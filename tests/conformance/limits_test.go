@@ -74,6 +74,7 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 
 	operations := strings.Repeat(`{"op":"test","path":"/metadata/name","value":"mib"},`, 10001)
 	c.refused(t, patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"), 413, tooLarge, "The allowed maximum operations in a JSON patch is 10000, got 10001")
+	c.refused(t, patch(path+"/mib", "json-patch+json", `[{"op":"test","path":""}]`), 422, "Invalid", "the server rejected our request")
 	copies := `[{"op":"add","path":"/data/b","value":""}`
 	for range 3000 {
 		copies += `,{"op":"copy","from":"/data/a","path":"/data/b"}`

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +27,6 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":false,"status":{"code":700,"reason":"A","message":"b","details":{"causes":[{}]}},"warnings":["\u0000"]}}`))
-	jsonpatch.AccumulatedCopySizeLimit = 3 << 20 // as the server has it
 	f.Fuzz(func(t *testing.T, text []byte) {
 		answer := &admissionv1.AdmissionReview{}
 		if json.Unmarshal(text, answer) != nil || answer.Response == nil {

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/jsonpatch"
 	"clusterctl/daemons/apiserver/match"
 )
 
@@ -122,7 +122,7 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 
 // patched returns an object as a JSON patch makes it.
 func patched(before runtime.Object, patch []byte) (runtime.Object, error) {
-	operations, err := jsonpatch.DecodePatch(patch)
+	operations, err := jsonpatch.Decode(patch)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func patched(before runtime.Object, patch []byte) (runtime.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
-	if data, err = operations.Apply(data); err != nil {
+	if data, err = jsonpatch.Apply(operations, data); err != nil {
 		return nil, err
 	}
 	after, err := match.Decode(data, before)
