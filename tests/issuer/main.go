@@ -1,0 +1,119 @@
+// Command issuer is somebody else's issuer of tokens (OIDC), for the tests: it says where its keys
+// are, writes one token of its user ann and an AuthenticationConfiguration that names it, and ends
+// by itself.
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8443", "address to serve on")
+	dir := flag.String("dir", ".", "where token and authentication.yaml are written")
+	limit := flag.Duration("for", 5*time.Minute, "after which it ends")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), *limit)
+	defer cancel()
+	if err := run(ctx, *listen, *dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, listen, dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.ParseIP(host)}, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return fmt.Errorf("make a certificate: %w", err)
+	}
+	url := "https://" + listen
+	server := &http.Server{
+		Addr: listen, Handler: handler(url, key), ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+	}
+	if err := write(dir, url, key, der); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ListenAndServeTLS("", "") }()
+	select {
+	case err = <-ended:
+		return fmt.Errorf("serve on %s: %w", listen, err)
+	case <-ctx.Done():
+	}
+	err = server.Close()
+	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+func handler(url string, key *ecdsa.PrivateKey) http.Handler {
+	mux := http.NewServeMux()
+	answer := func(what any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(what) // who has gone needs no answer
+		}
+	}
+	mux.HandleFunc("/.well-known/openid-configuration", answer(map[string]any{"issuer": url, "jwks_uri": url + "/keys"}))
+	mux.HandleFunc("/keys", answer(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}}))
+	return mux
+}
+
+const configuration = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+jwt:
+- issuer:
+    url: %s
+    audiences: [cluster]
+    certificateAuthority: |
+      %s
+  claimMappings:
+    username: {expression: "'corp:' + claims.sub"}
+    groups: {claim: groups, prefix: "corp:"}
+`
+
+func write(dir, url string, key *ecdsa.PrivateKey, der []byte) error {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}}, nil)
+	if err != nil {
+		return err
+	}
+	token, err := jwt.Signed(signer).Claims(map[string]any{"iss": url, "aud": "cluster", "sub": "ann", "groups": []string{"devs"}, "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+	if err != nil {
+		return err
+	}
+	ca := strings.TrimSpace(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	text := fmt.Sprintf(configuration, url, strings.ReplaceAll(ca, "\n", "\n      "))
+	return errors.Join(os.WriteFile(filepath.Join(dir, "authentication.yaml"), []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600))
+}
