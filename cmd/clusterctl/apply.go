@@ -70,6 +70,7 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 		return err
 	}
 	defer func() { _ = lock.Release() }()
+	f.held = lock
 	ctx, cancel := holding(c.Context(), lock)
 	defer cancel(nil)
 	out := c.OutOrStdout()
@@ -186,7 +187,7 @@ func holding(ctx context.Context, lock *state.Lock) (context.Context, context.Ca
 
 // lockLost returns that a run was stopped for its lock, when that is why.
 func lockLost(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), state.ErrLost) {
+	if errors.Is(err, state.ErrLost) || err != nil && errors.Is(context.Cause(ctx), state.ErrLost) {
 		return state.ErrLost
 	}
 	return err

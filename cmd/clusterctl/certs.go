@@ -102,6 +102,7 @@ func newRevoke() *cobra.Command {
 				return err
 			}
 			defer func() { _ = lock.Release() }()
+			store.Lock = lock
 			s, err := store.Read()
 			if err != nil {
 				return err

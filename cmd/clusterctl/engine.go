@@ -38,6 +38,8 @@ type runFlags struct {
 	refreshOnly       bool
 	json              bool
 	stateDir          string
+
+	held *state.Lock // what store gives back writes under it, once there is one
 }
 
 func (f *runFlags) add(c *cobra.Command) {
@@ -69,7 +71,7 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 	if dir == "" {
 		dir = filepath.Join(c.Dir, state.Folder)
 	}
-	return state.Store{Dir: dir, Sealer: state.Sealer{Passphrase: os.Getenv(state.PassphraseEnv), KeyFile: keyFile}}, nil
+	return state.Store{Dir: dir, Sealer: state.Sealer{Passphrase: os.Getenv(state.PassphraseEnv), KeyFile: keyFile}, Lock: f.held}, nil
 }
 
 // engine wires everything that a run needs.

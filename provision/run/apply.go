@@ -352,6 +352,9 @@ const reconcileTimeout = 10 * time.Minute
 func (p *Prepared) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
+	if err := p.engine.Store.Held(); err != nil {
+		return err
+	}
 	if list := p.replacedObjects(); len(list) > 0 {
 		if err := p.live.Delete(ctx, list); err != nil {
 			return err

@@ -91,6 +91,9 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		}
 	}
 	p.choose()
+	if err := p.selectable(); err != nil {
+		return nil, err
+	}
 	if err := p.replaceable(); err != nil {
 		return nil, err
 	}
@@ -174,12 +177,46 @@ func (p *Prepared) choose() {
 	}
 }
 
-// selected applies -target and -exclude: machine.node names all of its instances.
+// selected applies -target and -exclude.
 func (e *Engine) selected(address string) bool {
 	match := func(list []string) bool {
-		return slices.ContainsFunc(list, func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") })
+		return slices.ContainsFunc(list, func(t string) bool { return covers(t, address) })
 	}
 	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
+}
+
+// covers says whether a selection names an address: machine.node names all of its instances.
+func covers(selection, address string) bool {
+	return address == selection || strings.HasPrefix(address, selection+"[")
+}
+
+// selectable refuses selections that name nothing, which would spare nothing, or change nothing, unnoticed.
+func (p *Prepared) selectable() error {
+	e := p.engine
+	addresses := append(slices.Collect(maps.Keys(p.State.Machines)), "cluster."+e.Config.Name)
+	for _, m := range e.Config.Machines {
+		addresses = append(addresses, m.Address)
+	}
+	for _, w := range e.Config.Workloads {
+		addresses = append(addresses, "workload."+w.Name)
+	}
+	for _, o := range e.Config.Objects {
+		addresses = append(addresses, o.Address)
+	}
+	for _, o := range p.State.Objects {
+		addresses = append(addresses, o.Address)
+	}
+	for _, chosen := range []struct {
+		flag string
+		list []string
+	}{{"-target", e.Targets}, {"-exclude", e.Excludes}} {
+		for _, t := range chosen.list {
+			if !slices.ContainsFunc(addresses, func(a string) bool { return covers(t, a) }) {
+				return fmt.Errorf("%s %s: there is no such machine, workload or object, neither declared nor applied before. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", chosen.flag, t)
+			}
+		}
+	}
+	return nil
 }
 
 // each does something with machines at the same time, and returns all errors.
@@ -195,7 +232,10 @@ func (p *Prepared) most(ctx context.Context, limit int, list []*machine, do func
 	g.SetLimit(min(limit, p.engine.parallelism()))
 	for _, m := range list {
 		g.Go(func() error {
-			err := do(ctx, m)
+			err := p.engine.Store.Held()
+			if err == nil {
+				err = do(ctx, m)
+			}
 			if err != nil && interrupted(ctx) { // how each machine met that says nothing
 				return nil
 			}

@@ -510,3 +510,21 @@ func TestTheOnlyMemberWithoutItsDataIsRefused(t *testing.T) {
 		t.Errorf("error %v does not say what to do", err)
 	}
 }
+
+// P05: a slip of the pen in what is to be spared, or to be changed alone, is not taken for nothing.
+func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	for _, bad := range []string{"machine.c", "machine.node[a]", "workload.wbe"} {
+		w.engine.Targets, w.engine.Excludes = nil, []string{bad}
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "-exclude "+bad+": there is no such") {
+			t.Errorf("-exclude %s: %v", bad, err)
+		}
+		w.engine.Targets, w.engine.Excludes = []string{bad}, nil
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "-target "+bad+": there is no such") {
+			t.Errorf("-target %s: %v", bad, err)
+		}
+	}
+	w.engine.Targets, w.engine.Excludes = []string{"machine.a"}, nil
+	w.mustApply()
+}

@@ -46,7 +46,8 @@ type Lock struct {
 	path  string
 	own   holder
 	stop  chan struct{}
-	lost  chan struct{} // closed when another has it
+	lost  chan struct{} // closed when another has it, or had it
+	lose  func()
 	wait  sync.WaitGroup
 	clock func() time.Time
 }
@@ -58,6 +59,7 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 		return nil, fmt.Errorf("make the state's folder: %w", err)
 	}
 	l := &Lock{path: filepath.Join(dir, "lock.json"), stop: make(chan struct{}), lost: make(chan struct{}), clock: time.Now}
+	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.own = holder{Who: who, Since: l.clock().UTC(), Process: thisProcess()}
 	for {
 		other, err := l.try()
@@ -140,9 +142,7 @@ func (l *Lock) keep() {
 			return
 		case <-tick.C:
 		}
-		var now holder
-		if text, err := os.ReadFile(l.path); err == nil && json.Unmarshal(text, &now) == nil && !now.same(l.own) {
-			close(l.lost)
+		if l.Held() != nil {
 			return
 		}
 		own := l.own
@@ -158,6 +158,18 @@ func (l *Lock) keep() {
 	}
 }
 
+// Held is ErrLost once another run has taken the lock over, also one that has ended since: this process may have
+// stood still meanwhile, and goes by what it knew before.
+func (l *Lock) Held() error {
+	var now holder
+	text, err := os.ReadFile(l.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && json.Unmarshal(text, &now) == nil && !now.same(l.own) {
+		l.lose()
+		return ErrLost
+	}
+	return nil // what cannot be read now is looked at again
+}
+
 // Lost is closed when another run has taken the lock over.
 func (l *Lock) Lost() <-chan struct{} { return l.lost }
 
@@ -165,10 +177,8 @@ func (l *Lock) Lost() <-chan struct{} { return l.lost }
 func (l *Lock) Release() error {
 	close(l.stop)
 	l.wait.Wait()
-	select {
-	case <-l.lost:
+	if l.Held() != nil {
 		return nil
-	default:
-		return os.Remove(l.path)
 	}
+	return os.Remove(l.path)
 }

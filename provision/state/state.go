@@ -147,6 +147,15 @@ func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*St
 type Store struct {
 	Dir    string
 	Sealer Sealer
+	Lock   *Lock // of who writes; nil for who only reads, and where nobody else can be
+}
+
+// Held is ErrLost when another run has taken the lock.
+func (s Store) Held() error {
+	if s.Lock == nil {
+		return nil
+	}
+	return s.Lock.Held()
 }
 
 // Read returns the state, nil when there is none.
@@ -175,8 +184,11 @@ func (s Store) Read() (*State, error) {
 	return &state, nil
 }
 
-// Write keeps the state. A reader sees the old or the new one.
+// Write keeps the state. A reader sees the old or the new one. Who has lost the lock writes nothing.
 func (s Store) Write(state *State) error {
+	if err := s.Held(); err != nil {
+		return err
+	}
 	plain, err := json.Marshal(state.Keys)
 	if err != nil {
 		return err
@@ -214,6 +226,11 @@ func (s Store) Write(state *State) error {
 }
 
 // Remove forgets the state of a cluster that is no more.
-func (s Store) Remove() error { return os.Remove(s.path()) }
+func (s Store) Remove() error {
+	if err := s.Held(); err != nil {
+		return err
+	}
+	return os.Remove(s.path())
+}
 
 func (s Store) path() string { return filepath.Join(s.Dir, "state.json") }

@@ -90,3 +90,66 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// P02: a process that stood still while another run took the lock, worked and ended, writes nothing when it goes on.
+func TestWhoHasLostTheLockWritesNothing(t *testing.T) {
+	for name, takenOver := range map[string]bool{"another holds it": true, "another has held it": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			stopped, err := state.Acquire(t.Context(), dir, "stopped")
+			if err != nil {
+				t.Fatal(err)
+			}
+			store := state.Store{Dir: dir, Sealer: state.Sealer{Passphrase: "long enough to be one"}, Lock: stopped}
+			s, err := state.New("small", authorities)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Write(s); err != nil {
+				t.Fatalf("with the lock: %v", err)
+			}
+			lock := filepath.Join(dir, "lock.json")
+			if err := os.Remove(lock); err != nil {
+				t.Fatal(err)
+			}
+			other, err := state.Acquire(t.Context(), dir, "other")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !takenOver {
+				if err := other.Release(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before, err := os.ReadFile(filepath.Join(dir, "state.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Write(s); !errors.Is(err, state.ErrLost) {
+				t.Errorf("a write without the lock: %v", err)
+			}
+			if err := store.Remove(); !errors.Is(err, state.ErrLost) {
+				t.Errorf("a removal without the lock: %v", err)
+			}
+			if now, err := os.ReadFile(filepath.Join(dir, "state.json")); err != nil || !bytes.Equal(now, before) {
+				t.Errorf("the state is another, %v", err)
+			}
+			select {
+			case <-stopped.Lost():
+			default:
+				t.Error("it is not told that it has lost the lock")
+			}
+			if err := stopped.Release(); err != nil {
+				t.Errorf("release what is lost: %v", err)
+			}
+			if takenOver {
+				if err := other.Held(); err != nil {
+					t.Errorf("the other has it no more: %v", err)
+				}
+				if err := other.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
