@@ -13,6 +13,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/role"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
@@ -136,5 +137,53 @@ func TestEveryStepCanTravel(t *testing.T) {
 	}
 	if render(t, back) != render(t, steps) {
 		t.Error("steps are others after the way")
+	}
+}
+
+func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
+	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	c := cluster(m)
+	c.Runtime.Source = config.RuntimeDistribution
+	steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("one"), Files: files{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &hostfake.Host{}
+	write := func(path, text string) {
+		if err := own.WriteFile(path, strings.NewReader(text), 0o644, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const unit = "/etc/systemd/system/containerd.service"
+	for _, test := range []struct {
+		name, unit, link string
+		goes             bool
+	}{
+		{"of the bundle", "# written by clusterctl: changes\n[Unit]\n", host.Library + "/digest/containerd", true},
+		{"of somebody else", "[Unit]\n", "/opt/containerd/bin/containerd", false},
+	} {
+		write(unit, test.unit)
+		if err := own.Symlink(test.link, "/usr/local/bin/containerd"); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps {
+			switch s := s.(type) {
+			case *step.NoUnit, *step.Absent:
+				if label := s.Label(); label != "no unit containerd.service" && label != "no /usr/local/bin/containerd" {
+					continue
+				}
+				c, err := s.Check(t.Context(), own, &step.Walk{})
+				if err != nil || (c.Action != "") != test.goes {
+					t.Errorf("%s, %s: %+v, %v", test.name, s.Label(), c, err)
+				}
+			}
+		}
+	}
+	for i, s := range steps {
+		if u, ok := s.(*step.Unit); ok && u.Name == "containerd.service" {
+			if before, ok := steps[i-1].(*step.Absent); !ok || before.LinkInto == "" {
+				t.Errorf("containerd starts after %s, before the bundle's is gone", steps[i-1].Label())
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
 	"clusterctl/provision/step"
 )
 
@@ -15,8 +16,10 @@ func (in Input) cniBin() string {
 	if in.Cluster.Runtime.Source == config.RuntimeDistribution {
 		return "/usr/lib/cni"
 	}
-	return "/opt/cni/bin"
+	return bundleCNI
 }
+
+const bundleCNI = "/opt/cni/bin"
 
 // runtime is containerd with what belongs to it: the bundle's, or the distribution's.
 func runtime(b *builder) {
@@ -26,6 +29,14 @@ func runtime(b *builder) {
 			b.add(&step.Package{Name: name})
 		}
 		path := b.file(containerdConfig, containerdV2(b))
+		// The bundle's, which the machine may have had before, hides it.
+		b.run(&step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service", Written: written})
+		for _, name := range []string{bundle.Containerd, bundle.Shim, bundle.Runc} {
+			b.run(&step.Absent{Path: bin(name), LinkInto: host.Library})
+		}
+		for _, name := range bundle.CNI {
+			b.run(&step.Absent{Path: bundleCNI + "/" + name, LinkInto: host.Library})
+		}
 		b.run(&step.Unit{Name: "containerd.service", Files: []string{path}})
 		return
 	}

@@ -26,6 +26,9 @@ var confined = []string{
 	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
 }
 
+// written is how a unit's file of ours begins.
+const written = "# written by clusterctl"
+
 // unit adds a unit's file and, after all files, that it runs with them.
 func (b *builder) unit(s service) {
 	kind := "notify"
@@ -33,7 +36,7 @@ func (b *builder) unit(s service) {
 		kind = "exec"
 	}
 	text := []string{
-		"# written by clusterctl: changes made here are put back by the next apply",
+		written + ": changes made here are put back by the next apply",
 		"[Unit]", "Description=" + s.description, "Documentation=https://kubernetes.io/docs/",
 		"Wants=network-online.target", "After=network-online.target " + s.after,
 		"StartLimitIntervalSec=0", "",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"clusterctl/provision/host"
 )
@@ -161,6 +162,8 @@ func (s *Symlink) Apply(_ context.Context, h host.Host, _ *Walk) error {
 // Absent is that there is nothing at a path.
 type Absent struct {
 	Path string `json:"path"`
+	// LinkInto spares what is not a link to somewhere below, which is somebody else's.
+	LinkInto string `json:"linkInto,omitempty"`
 }
 
 // Label names the path.
@@ -168,12 +171,15 @@ func (s *Absent) Label() string { return "no " + s.Path }
 
 // Check looks whether something is there.
 func (s *Absent) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
-	_, err := h.Stat(s.Path)
+	info, err := h.Stat(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Change{}, nil
 	}
 	if err != nil {
 		return Change{}, err
+	}
+	if s.LinkInto != "" && !strings.HasPrefix(info.Target, s.LinkInto+"/") {
+		return Change{}, nil
 	}
 	w.Touch(s.Path)
 	return Change{Action: Delete, Kind: "file", Name: s.Path}, nil

@@ -178,6 +178,8 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 type NoUnit struct {
 	Name string `json:"name"`
 	Path string `json:"path"` // of its file
+	// Written spares a file that does not begin so, which is somebody else's.
+	Written string `json:"written,omitempty"`
 }
 
 // Label names the unit.
@@ -185,12 +187,15 @@ func (s *NoUnit) Label() string { return "no unit " + s.Name }
 
 // Check looks for the unit's file.
 func (s *NoUnit) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	_, err := h.Stat(s.Path)
+	text, err := h.ReadFile(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Change{}, nil
 	}
 	if err != nil {
 		return Change{}, err
+	}
+	if !strings.HasPrefix(string(text), s.Written) {
+		return Change{}, nil
 	}
 	return Change{Action: Delete, Kind: "unit", Name: s.Name, Note: "stop"}, nil
 }
