@@ -167,7 +167,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		o.Reviews = map[schema.GroupResource]Review{}
 		o.Anonymous = who.Anonymous
 		if tokens := who.Tokens(); tokens != nil {
-			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), tokens.Issue), tokens
+			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), may, tokens.Issue), tokens
 		}
 		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), who) {
 			o.Reviews[gr] = handle

@@ -27,7 +27,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 		return nil, nil, err
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
-	nodes, priorities, certificates := &nodeRestriction{objects}, &priority{objects}, &certificate{may}
+	nodes, priorities, certificates := &nodeRestriction{objects, may}, &priority{objects}, &certificate{may}
 	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}}
 	for _, name := range cfg.EnableAdmissionPlugins {
 		switch {

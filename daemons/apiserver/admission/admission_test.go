@@ -58,7 +58,17 @@ func cluster() *apifake.Objects {
 		&corev1.ResourceQuota{ObjectMeta: in("bounded", "q"), Spec: corev1.ResourceQuotaSpec{Hard: list("pods", "2", "requests.cpu", "1", "configmaps", "1")}},
 		&corev1.Pod{ObjectMeta: in("bounded", "first"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list("cpu", "600m")}}}}},
 		&corev1.ConfigMap{ObjectMeta: in("bounded", "taken")},
-		&corev1.Pod{ObjectMeta: in("shop", "mine"), Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "default"}},
+		&corev1.Pod{ObjectMeta: in("shop", "mine"), Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "default", Volumes: []corev1.Volume{
+			{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "vault", Audience: "vault"}},
+			}}}},
+			{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets.example.com"}}},
+			{Name: "disk", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}},
+		}}},
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "secrets.example.com"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "secrets"}}}},
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disks.example.com"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "disks"}}}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: in("shop", "disk"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disks.example.com"}}}},
 		&corev1.Pod{ObjectMeta: in("shop", "theirs"), Spec: corev1.PodSpec{NodeName: "n2", ServiceAccountName: "default"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1"}}},
 	}

@@ -17,10 +17,13 @@ import (
 )
 
 // nodeRestriction holds a kubelet to its own node, its own pods and its own lease.
-type nodeRestriction struct{ objects api.Objects }
+type nodeRestriction struct {
+	objects api.Objects
+	may     api.Authorizer
+}
 
 // Validate looks at writes of nodes only.
-func (p *nodeRestriction) Validate(_ context.Context, a *api.Admission) error {
+func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error {
 	node, ok := authz.NodeName(a.User)
 	if !ok {
 		return nil
@@ -33,7 +36,11 @@ func (p *nodeRestriction) Validate(_ context.Context, a *api.Admission) error {
 		err = p.node(node, a)
 	case serviceAccountsGR:
 		if a.Subresource == "token" {
-			err = p.token(node, a)
+			err = p.token(ctx, node, a)
+		}
+	case requestsGR:
+		if is(a, "CREATE", requestsGR) {
+			err = p.request(node, a)
 		}
 	case resource{Group: coordinationv1.GroupName, Resource: "leases"}:
 		switch {
@@ -192,8 +199,8 @@ func restricted(is, was map[string]string) []string {
 	return bad
 }
 
-// token lets a kubelet have tokens for the pods on it, bound to them.
-func (p *nodeRestriction) token(node string, a *api.Admission) error {
+// token lets a kubelet have tokens for the pods on it, bound to them, for those that they speak with.
+func (p *nodeRestriction) token(ctx context.Context, node string, a *api.Admission) error {
 	req, ok := a.Object.(*authenticationv1.TokenRequest)
 	if !ok {
 		return fmt.Errorf("unexpected type %T", a.Object)
@@ -214,6 +221,7 @@ func (p *nodeRestriction) token(node string, a *api.Admission) error {
 		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", to.UID)
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node requested token bound to a pod scheduled on a different node")
+	default:
+		return p.audience(ctx, a, req, pod)
 	}
-	return nil
 }

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,12 +105,12 @@ func sandboxSecurity(p *corev1.Pod) *runtime.LinuxSandboxSecurityContext {
 		NamespaceOptions: namespaces(p),
 		Seccomp:          &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_RuntimeDefault},
 	}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if c := list[i].SecurityContext; c != nil && c.Privileged != nil && *c.Privileged {
-				s.Privileged = true
-			}
-		}
+	privileged := func(c *corev1.SecurityContext) bool { return c != nil && c.Privileged != nil && *c.Privileged }
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		s.Privileged = s.Privileged || privileged(c.SecurityContext)
+	}
+	for _, c := range p.Spec.EphemeralContainers { // they come later, and each brings the sandbox's configuration along
+		s.Privileged = s.Privileged || privileged(c.SecurityContext)
 	}
 	sc := p.Spec.SecurityContext
 	if sc == nil {

@@ -1,0 +1,118 @@
+package admission
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+var (
+	volumesGR    = resource{Resource: "persistentvolumes"}
+	requestsGR   = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
+	csiDriversGR = resource{Group: storagev1.GroupName, Resource: "csidrivers"}
+)
+
+// audienceVerb is what else lets nodes ask for tokens of an audience, as a right on that audience.
+const audienceVerb = "request-serviceaccounts-token-audience"
+
+// audience holds a kubelet to tokens for those that its pod speaks with: a node that was broken into has no tokens
+// that other systems believe.
+func (p *nodeRestriction) audience(ctx context.Context, a *api.Admission, req *authenticationv1.TokenRequest, pod *corev1.Pod) error {
+	asked := ""
+	switch len(req.Spec.Audiences) {
+	case 0:
+	case 1:
+		asked = req.Spec.Audiences[0]
+	default:
+		return errors.New("node may only request 0 or 1 audiences")
+	}
+	if p.speaksWith(pod, asked) {
+		return nil
+	}
+	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+		Verb: audienceVerb, Resource: true, Namespace: a.Namespace, Name: a.Name,
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: asked},
+	})
+	if err == nil && d == api.Allow {
+		return nil
+	}
+	return fmt.Errorf("audience %q not found in pod spec volume", asked)
+}
+
+// speaksWith says whether a volume of the pod has tokens for an audience, or its driver is given them.
+func (p *nodeRestriction) speaksWith(pod *corev1.Pod, audience string) bool {
+	for _, v := range pod.Spec.Volumes {
+		driver := ""
+		switch {
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				if t := s.ServiceAccountToken; t != nil && t.Audience == audience {
+					return true
+				}
+			}
+		case v.CSI != nil:
+			driver = v.CSI.Driver
+		case v.PersistentVolumeClaim != nil:
+			driver = p.driver(pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			driver = p.driver(pod.Namespace, pod.Name+"-"+v.Name)
+		}
+		if driver == "" {
+			continue
+		}
+		if obj, ok := p.objects.Get(csiDriversGR, "", driver); ok {
+			for _, t := range obj.(*storagev1.CSIDriver).Spec.TokenRequests {
+				if t.Audience == audience {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// driver returns the CSI driver of a claim's volume, if it has one.
+func (p *nodeRestriction) driver(namespace, claim string) string {
+	c, ok := p.objects.Get(claimsGR, namespace, claim)
+	if !ok {
+		return ""
+	}
+	v, ok := p.objects.Get(volumesGR, "", c.(*corev1.PersistentVolumeClaim).Spec.VolumeName)
+	if !ok || v.(*corev1.PersistentVolume).Spec.CSI == nil {
+		return ""
+	}
+	return v.(*corev1.PersistentVolume).Spec.CSI.Driver
+}
+
+// request holds a kubelet to certificates in its own name. What else a certificate has is the signer's to judge.
+func (p *nodeRestriction) request(node string, a *api.Admission) error {
+	r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return fmt.Errorf("unexpected type %T", a.Object)
+	}
+	if s := r.Spec.SignerName; s != certificatesv1.KubeletServingSignerName && s != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		return nil
+	}
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		return errors.New("unable to parse csr: PEM block type must be CERTIFICATE REQUEST")
+	}
+	wanted, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("unable to parse csr: %w", err)
+	}
+	if name := api.NodeUserPrefix + node; wanted.Subject.CommonName != name {
+		return fmt.Errorf("can only create a node CSR with CN=%s", name)
+	}
+	return nil
+}
