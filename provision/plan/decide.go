@@ -98,13 +98,16 @@ func Describe(f host.Facts) string {
 	return fmt.Sprintf("%s, %d cpu, %d GiB", f.OS, f.CPUs, (f.Memory+(1<<29))>>30)
 }
 
-// EtcdLine explains the number of members.
-func EtcdLine(c *config.Cluster) string {
+// EtcdLine explains the number of members, of whose machines some may not have been reached.
+func EtcdLine(c *config.Cluster, unreached int) string {
 	n, control := c.Etcd.Members, len(c.ControlPlane())
 	if n == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("etcd: %d members, survives the loss of %d.", n, (n-1)/2)
+	if unreached > 0 {
+		text = fmt.Sprintf("etcd: %d members, of which %d may be lost; %s of the control plane not reached.", n, (n-1)/2, Number(unreached, "machine"))
+	}
 	if n == 1 {
 		text = "etcd: 1 member, does not survive its loss."
 	}

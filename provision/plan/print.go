@@ -86,6 +86,9 @@ func Number(n int, noun string) string {
 
 // Summary is the last line.
 func (p *Plan) Summary() string {
+	if p.Empty() && !p.Pending && p.Partly {
+		return "No changes in what is selected, which is as declared. What -target or -exclude leaves out was not looked at."
+	}
 	if p.Empty() && !p.Pending {
 		return "No changes. The machines and what runs on them are as declared."
 	}

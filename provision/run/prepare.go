@@ -62,7 +62,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{Cluster: e.Config.Name}}
+	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{Cluster: e.Config.Name, Partly: len(e.Targets)+len(e.Excludes) > 0}}
 	if s == nil {
 		if p.State, err = state.New(e.Config.Name, e.authorities); err != nil {
 			return nil, err
@@ -390,7 +390,8 @@ func (p *Prepared) summarize() {
 		p.Plan.Machines = append(p.Plan.Machines, entry)
 	}
 	if !p.engine.Destroy {
-		p.Plan.Etcd = plan.EtcdLine(p.engine.Config)
+		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool { return m.dead == nil || m.action == plan.Remove || !m.Has(config.RoleControlPlane) })
+		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, len(unreached))
 		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
 	}
 }

@@ -526,5 +526,7 @@ func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 		}
 	}
 	w.engine.Targets, w.engine.Excludes = []string{"machine.a"}, nil
-	w.mustApply()
+	if p := w.mustApply(); !strings.Contains(p.Summary(), "No changes in what is selected") {
+		t.Errorf("a plan of a part says %q", p.Summary())
+	}
 }
