@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,8 +37,9 @@ func newCollect() *cobra.Command {
 		Short: "Gather what all machines and the API say into one file for somebody else to read, secrets left out",
 		Long: `Gather units' states and journals, versions, certificates' dates, static pods, sockets, disks and
 kernel messages of all machines, and the API's objects and events, into one compressed archive.
-Private keys, tokens, the data of secrets and config maps, and sensitive values of the
-configuration are left out. A machine that is not reached is named, and the others are gathered.`,
+Private keys, tokens, the data of secrets and config maps, sensitive values of the configuration, and
+what variables of environments and flags hold whose names speak of secrets are left out. A machine that is
+not reached and objects that cannot be listed are named, also in PROBLEMS.txt, and the others are gathered.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.load(c, args)
@@ -83,7 +86,9 @@ func collect(ctx context.Context, engine *run.Engine, c *config.Cluster) (files 
 	if err != nil {
 		return nil, nil, err
 	}
+	known := support.NewKnown(secretsOf(s, c))
 	var objects []support.File
+	var unlisted []string
 	var objectsErr error
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -98,7 +103,7 @@ func collect(ctx context.Context, engine *run.Engine, c *config.Cluster) (files 
 			objectsErr = err
 			return
 		}
-		objects, objectsErr = live.Gather(ctx)
+		objects, unlisted, objectsErr = live.Gather(ctx, known)
 	})
 	machines, _, err := engine.Collect(ctx)
 	wg.Wait()
@@ -108,6 +113,7 @@ func collect(ctx context.Context, engine *run.Engine, c *config.Cluster) (files 
 	if objectsErr != nil {
 		problems = append(problems, fmt.Sprintf("the API's objects are not in it: %v", objectsErr))
 	}
+	problems = append(problems, unlisted...)
 	for _, o := range objects {
 		files = append(files, support.File{Name: "objects/" + o.Name, Content: o.Content})
 	}
@@ -119,33 +125,32 @@ func collect(ctx context.Context, engine *run.Engine, c *config.Cluster) (files 
 			files = append(files, support.File{Name: "machines/" + m.Name + "/" + f.Name, Content: f.Content})
 		}
 	}
-	secrets := secretsOf(s, c)
 	for i, f := range files {
-		files[i].Content = []byte(support.Known(string(f.Content), secrets))
+		files[i].Content = []byte(known.Hide(string(f.Content)))
+	}
+	for i, p := range problems {
+		problems[i] = known.Hide(p)
 	}
 	if len(problems) > 0 {
-		files = append(files, support.File{Name: "PROBLEMS.txt", Content: []byte(support.Known(strings.Join(problems, "\n")+"\n", secrets))})
+		files = append(files, support.File{Name: "PROBLEMS.txt", Content: []byte(strings.Join(problems, "\n") + "\n")})
 	}
 	return files, problems, nil
 }
 
-// secretsOf are the values that are known to be secret: the lines of keys, and the
-// configuration's sensitive values.
+// secretsOf are the values that are known to be secret: the cluster's keys, and the sensitive values of the
+// configuration and of what was applied before.
 func secretsOf(s *state.State, c *config.Cluster) []string {
-	list := append([]string(nil), c.Secrets...)
+	list := slices.Clone(c.Secrets)
 	if s == nil {
 		return list
 	}
-	keys := []string{string(s.Keys.ServiceAccount)}
+	list = append(list, s.Keys.Secrets...)
+	list = append(list, string(s.Keys.ServiceAccount))
 	for _, k := range s.Keys.CAs {
-		keys = append(keys, string(k))
+		list = append(list, string(k))
 	}
-	for _, k := range keys {
-		for _, line := range strings.Split(k, "\n") {
-			if line != "" && !strings.HasPrefix(line, "-----") {
-				list = append(list, line)
-			}
-		}
+	for _, k := range slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former) {
+		list = append(list, base64.StdEncoding.EncodeToString(k.Secret))
 	}
 	return list
 }

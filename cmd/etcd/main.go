@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
@@ -39,7 +40,15 @@ const startTimeout = 10 * time.Minute
 func serve(ctx context.Context, args []string, log *slog.Logger) error {
 	var cfg config.Etcd
 	flags := config.Flags("etcd", &cfg)
+	show := flags.Bool("version", false, "say which etcd this is, and end")
 	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("start etcd: %q is no flag, and nothing else is understood", flags.Arg(0))
+	}
+	if *show {
+		_, err := fmt.Println("etcd Version:", version.Version)
 		return err
 	}
 	server, err := start(cfg, log)

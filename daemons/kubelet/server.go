@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -158,7 +159,7 @@ func (k *Kubelet) findContainer(r *http.Request, previous bool) (*corev1.Pod, po
 }
 
 func waitingReason(p *corev1.Pod, name string) string {
-	for _, s := range append(append([]corev1.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
 		if s.Name == name && s.State.Waiting != nil {
 			switch s.State.Waiting.Reason {
 			case "ErrImagePull", "ImagePullBackOff":

@@ -26,28 +26,51 @@ var fields = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|client-key-d
 
 var bearer = regexp.MustCompile(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
 
+// named are a name, what stands between, and a value, which is hidden when the name speaks of secrets.
+var named = []*regexp.Regexp{
+	// a flag with its value: on one line, as two items of a list of YAML, or of JSON
+	regexp.MustCompile(`(?m:^|[\s"'\[(,=])(--?[A-Za-z][A-Za-z0-9_.-]*)(=["']?|[ \t]+["']?|["']?[ \t]*\n[ \t]*-[ \t]+["']?|["'][ \t\n]*,[ \t\n]*["'])([^\s"'-][^\s"']*)`),
+	// a variable of an environment
+	regexp.MustCompile(`\b([A-Z][A-Z0-9_]*)(=["']?)([^\s"']+)`),
+	// the same in the list of a container
+	regexp.MustCompile(`\bname["']?:[ \t]*["']?([A-Za-z0-9_.-]+)(["']?(?:[ \t]*\n[ \t]*|[ \t]*,[ \t\n]*)["']?value["']?:[ \t]*)("(?:[^"\\\n]|\\.)*"|[^\n"][^\n]*)`),
+}
+
 // Redact hides what looks like a secret.
 func Redact(text string) string {
 	for _, p := range patterns {
 		text = p.ReplaceAllString(text, hidden)
 	}
 	text = bearer.ReplaceAllString(text, "${1}"+hidden)
-	return fields.ReplaceAllStringFunc(text, func(found string) string {
+	text = fields.ReplaceAllStringFunc(text, func(found string) string {
 		parts := fields.FindStringSubmatch(found)
 		if strings.HasPrefix(parts[2], hidden) {
 			return found
 		}
 		return parts[1] + hidden
 	})
-}
-
-// Known hides values that are known to be secret. Those too short to be told from
-// ordinary words stay.
-func Known(text string, secrets []string) string {
-	for _, s := range secrets {
-		if len(s) >= 6 {
-			text = strings.ReplaceAll(text, s, hidden)
-		}
+	for _, p := range named {
+		text = redactNamed(text, p)
 	}
 	return text
+}
+
+func redactNamed(text string, p *regexp.Regexp) string {
+	var out strings.Builder
+	begin := 0
+	for _, at := range p.FindAllStringSubmatchIndex(text, -1) {
+		name, value := text[at[2]:at[3]], text[at[6]:at[7]]
+		if !speaksOfSecrets(name) || plainValue(strings.Trim(value, `"'`)) {
+			continue
+		}
+		out.WriteString(text[begin:at[6]])
+		if value[0] == '"' {
+			out.WriteString(`"` + hidden + `"`)
+		} else {
+			out.WriteString(hidden)
+		}
+		begin = at[7]
+	}
+	out.WriteString(text[begin:])
+	return out.String()
 }

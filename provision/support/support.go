@@ -58,10 +58,15 @@ var commands = []struct {
 	{"all-units.txt", []string{"systemctl", "--no-pager", "--full", "list-units", "--all"}},
 	{"kernel-log.txt", []string{"journalctl", "--no-pager", "-k", "-n", "500", "-o", "short-iso"}},
 	{"versions/clusterctl.txt", []string{"clusterctl", "version"}},
-	{"versions/containerd.txt", []string{"/usr/local/bin/containerd", "--version"}},
-	{"versions/runc.txt", []string{"/usr/local/bin/runc", "--version"}},
 	{"versions/systemd.txt", []string{"systemctl", "--version"}},
 }
+
+// programs say their version where they are: what comes with clusterctl stands in the first of places, the
+// distribution's in the others. Machines have some of them, and static pods have theirs in images.
+var (
+	programs = []string{"containerd", "runc", "etcd"}
+	places   = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"}
+)
 
 // Collect asks a machine. What cannot be asked says so in its file: half a bundle is
 // better than none.
@@ -70,6 +75,7 @@ func Collect(ctx context.Context, h host.Host) []File {
 	for _, cmd := range commands {
 		c.run(ctx, cmd.file, cmd.line...)
 	}
+	c.versions(ctx)
 	for _, u := range units {
 		state, err := h.Unit(ctx, u+".service")
 		if err != nil || state.Active == "" || state.Fragment == "" {
@@ -107,13 +113,35 @@ func (c *collector) add(name string, content []byte) {
 }
 
 func (c *collector) run(ctx context.Context, name string, line ...string) {
+	c.add(name, c.output(ctx, line...))
+}
+
+func (c *collector) output(ctx context.Context, line ...string) []byte {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	out, err := c.host.Run(ctx, line[0], line[1:]...)
 	if err != nil {
 		out = fmt.Appendf(out, "\n(%s: %v)\n", strings.Join(line, " "), err)
 	}
-	c.add(name, out)
+	return out
+}
+
+// versions asks the programs that are there, all of those of one name: which one is run is the unit's to say.
+func (c *collector) versions(ctx context.Context) {
+	for _, program := range programs {
+		var text []byte
+		for _, place := range places {
+			at := path.Join(place, program)
+			if _, err := c.host.Stat(at); err != nil {
+				continue
+			}
+			text = fmt.Appendf(text, "# %s\n", at)
+			text = append(text, c.output(ctx, at, "--version")...)
+		}
+		if len(text) > 0 {
+			c.add("versions/"+program+".txt", text)
+		}
+	}
 }
 
 func (c *collector) file(name, at string) {

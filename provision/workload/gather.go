@@ -26,15 +26,19 @@ const (
 )
 
 // Gather returns all objects for a support bundle, a file for each kind. Of secrets
-// and config maps there are the names of their fields alone. A kind that cannot be listed says so.
-func (l *Live) Gather(ctx context.Context) ([]support.File, error) {
+// and config maps there are the names of their fields alone, and known values are hidden. A kind
+// that cannot be listed says so in its file, and problems name it, together with those that have the same reason.
+func (l *Live) Gather(ctx context.Context, known *support.Known) (files []support.File, problems []string, err error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(l.REST())
 	if err != nil {
-		return nil, fmt.Errorf("prepare to list the API's objects: %w", err)
+		return nil, nil, fmt.Errorf("prepare to list the API's objects: %w", err)
 	}
 	lists, err := disco.ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
-		return nil, fmt.Errorf("ask the API for its kinds: %w", err)
+		return nil, nil, fmt.Errorf("ask the API for its kinds: %w", err)
+	}
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("kinds are missing from the API's objects: %v", err))
 	}
 	var kinds []schema.GroupVersionResource
 	for _, list := range lists {
@@ -48,30 +52,37 @@ func (l *Live) Gather(ctx context.Context) ([]support.File, error) {
 			}
 		}
 	}
-	files := make([]support.File, len(kinds))
-	g, ctx := errgroup.WithContext(ctx)
+	files, refused := l.gatherAll(ctx, kinds, known)
+	return files, append(problems, refused...), nil
+}
+
+// gatherAll lists kinds, a few at a time.
+func (l *Live) gatherAll(ctx context.Context, kinds []schema.GroupVersionResource, known *support.Known) (files []support.File, problems []string) {
+	files = make([]support.File, len(kinds))
+	failed := make([]error, len(kinds))
+	var g errgroup.Group
 	g.SetLimit(gatherAtOnce)
 	for i, kind := range kinds {
 		g.Go(func() error {
-			files[i] = l.gather(ctx, kind)
+			files[i], failed[i] = l.gather(ctx, kind, known)
 			return nil
 		})
 	}
-	return files, g.Wait()
+	_ = g.Wait() // none returns an error: what cannot be listed does not stop the others
+	return files, unlisted(kinds, failed)
 }
 
-func (l *Live) gather(ctx context.Context, kind schema.GroupVersionResource) support.File {
-	name := kind.Resource
-	if kind.Group != "" {
-		name += "." + kind.Group
-	}
+// gather lists a kind. Its file is there also with an error, with what was read until then.
+func (l *Live) gather(ctx context.Context, kind schema.GroupVersionResource, known *support.Known) (support.File, error) {
 	var text strings.Builder
+	var failed error
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	options := metav1.ListOptions{Limit: gatherPage}
 	for {
 		list, err := l.dynamic.Resource(kind).List(ctx, options)
 		if err != nil && !apierrors.IsNotFound(err) {
+			failed = err
 			fmt.Fprintf(&text, "# %v\n", err)
 		}
 		if err != nil {
@@ -79,6 +90,7 @@ func (l *Live) gather(ctx context.Context, kind schema.GroupVersionResource) sup
 		}
 		for i := range list.Items {
 			strip(&list.Items[i])
+			support.Object(list.Items[i].Object, known)
 			out, err := yaml.Marshal(list.Items[i].Object)
 			if err != nil {
 				continue
@@ -94,7 +106,7 @@ func (l *Live) gather(ctx context.Context, kind schema.GroupVersionResource) sup
 			break
 		}
 	}
-	return support.File{Name: name + ".yaml", Content: []byte(text.String())}
+	return support.File{Name: kind.GroupResource().String() + ".yaml", Content: []byte(text.String())}, failed
 }
 
 // strip takes out what is secret, and what only fills pages.

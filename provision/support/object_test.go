@@ -1,0 +1,72 @@
+package support
+
+import (
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Values that stand next to names which speak of secrets are hidden, and what an object is made of stays.
+func TestObjectsAreWithoutSecrets(t *testing.T) {
+	var o map[string]any
+	if err := yaml.Unmarshal([]byte(`
+spec:
+  automountServiceAccountToken: true
+  containers:
+  - name: secret-keeper
+    image: keeper
+    args: [--password, x, --token-file, /var/t, --api-key=abc, --verbose, --pin-code, "4711"]
+    command: [sh, -c, "login --password swordfish -v"]
+    env:
+    - {name: DB_PASSWORD, value: x}
+    - {name: dbToken, value: "many\nlines"}
+    - {name: KEY_FILE, value: key.pem}
+    - {name: LOG, value: debug}
+    - {name: API_KEY, valueFrom: {secretKeyRef: {name: keys, key: api}}}
+    - {name: KNOWN, value: before hunter2hunter2}
+    ports: [{containerPort: 4711}]
+  tolerations: [{key: example.com/key, operator: Exists}]
+  volumes: [{name: s, secret: {secretName: s}}]
+  database: {password: correct horse}
+`), &o); err != nil {
+		t.Fatal(err)
+	}
+	Object(o, NewKnown([]string{"hunter2hunter2", "4711"}))
+	got, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w map[string]any
+	if err := yaml.Unmarshal([]byte(`
+spec:
+  automountServiceAccountToken: true
+  containers:
+  - name: secret-keeper
+    image: keeper
+    args: [--password, (hidden), --token-file, /var/t, --api-key=(hidden), --verbose, --pin-code, (hidden)]
+    command: [sh, -c, "login --password (hidden) -v"]
+    env:
+    - {name: DB_PASSWORD, value: (hidden)}
+    - {name: dbToken, value: (hidden)}
+    - {name: KEY_FILE, value: key.pem}
+    - {name: LOG, value: debug}
+    - {name: API_KEY, valueFrom: {secretKeyRef: {name: keys, key: api}}}
+    - {name: KNOWN, value: before (hidden)}
+    ports: [{containerPort: (hidden)}]
+  tolerations: [{key: example.com/key, operator: Exists}]
+  volumes: [{name: s, secret: {secretName: s}}]
+  database: {password: (hidden)}
+`), &w); err != nil {
+		t.Fatal(err)
+	}
+	want, err := yaml.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if again := Redact(string(got)); again != string(got) {
+		t.Errorf("as a text it is hidden differently:\n%s", again)
+	}
+}
