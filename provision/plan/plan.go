@@ -33,7 +33,7 @@ type Plan struct {
 	Etcd         string    `json:"etcd,omitempty"`         // how many members, and what that survives
 	Certificates string    `json:"certificates,omitempty"` // when the next one ends
 	Warnings     []string  `json:"warnings,omitempty"`
-	Partly       bool      `json:"partly,omitempty"`       // a selection left something out
+	Partly       bool      `json:"partly,omitempty"`  // a selection left something out
 	Pending      bool      `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
 }
 

@@ -390,7 +390,9 @@ func (p *Prepared) summarize() {
 		p.Plan.Machines = append(p.Plan.Machines, entry)
 	}
 	if !p.engine.Destroy {
-		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool { return m.dead == nil || m.action == plan.Remove || !m.Has(config.RoleControlPlane) })
+		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool {
+			return m.dead == nil || m.action == plan.Remove || !m.Has(config.RoleControlPlane)
+		})
 		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, len(unreached))
 		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
 	}
