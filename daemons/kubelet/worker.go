@@ -195,12 +195,19 @@ func superseded(u *underway, f *pod.Facts) bool {
 	return false
 }
 
+// lastWait is how long a kubelet that ends waits for what the runtime is making.
+const lastWait = 5 * time.Second
+
 // abandon ends a step because the kubelet ends. What the step had asked of the
 // runtime may or may not be done: the next kubelet looks.
 func (w *worker) abandon(u *underway) {
-	if u != nil {
-		u.cancel()
-		<-u.done
+	if u == nil {
+		return
+	}
+	u.cancel()
+	select {
+	case <-u.done:
+	case <-time.After(lastWait):
 	}
 }
 

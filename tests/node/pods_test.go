@@ -300,6 +300,50 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
 	}
 }
 
+// Pods are deleted at forty moments of their start, and the kubelet goes away at three:
+// the runtime finishes what it has begun, so that nothing runs that nobody knows of.
+func TestPodsDeletedWhileTheyStartLeaveNothingS23(t *testing.T) {
+	n := start(t)
+	for round := range 4 {
+		for i := range 10 {
+			n.create(n.shell(fmt.Sprintf("brief-%d-%d", round, i), "exec sleep 1000", nil))
+		}
+		for i := range 10 {
+			// The moment is what varies: 0 to 390 ms after the pods came.
+			<-time.After(time.Duration(10*round+i) * time.Millisecond)
+			n.delete(fmt.Sprintf("brief-%d-%d", round, i))
+		}
+		if round < 3 {
+			n.stop()
+			n.run()
+		}
+		n.until("all pods to be gone", func() bool {
+			pods, err := n.admin.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
+			return err == nil && len(pods.Items) == 0
+		})
+		n.until("their sandboxes to be gone", func() bool {
+			boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
+			return err == nil && len(boxes) == 0
+		})
+		n.until("their shims to be gone", func() bool { return !n.shims() })
+	}
+}
+
+// shims reports whether a shim of this test's containerd runs.
+func (n *node) shims() bool {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, line := range lines {
+		args, err := os.ReadFile(line)
+		if err == nil && bytes.Contains(args, []byte(n.engine.Dir+"/containerd.sock")) && bytes.Contains(args, []byte("shim")) {
+			return true
+		}
+	}
+	return false
+}
+
 func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -242,8 +243,9 @@ func (m *Manager) makeUnified(path string, l Limits) error {
 
 func put(path, value string) error { return os.WriteFile(path, []byte(value), 0o644) }
 
-// Remove removes a pod's group and what is left below it. Groups that processes
-// are still in stay, and are an error.
+// Remove removes a pod's group and what is left below it. A process that is in there
+// still is no container's that the runtime knows of, and is killed: a runtime that
+// was cut short leaves some.
 func (m *Manager) Remove(path string) error {
 	if m.Driver == "systemd" {
 		return nil
@@ -280,8 +282,29 @@ func removeTree(dir string) error {
 		if wait > 100*time.Millisecond {
 			return fmt.Errorf("remove cgroup: %w", err)
 		}
+		if err := killAll(dir); err != nil {
+			return err
+		}
 		time.Sleep(wait)
 	}
+}
+
+// killAll kills the processes of a group.
+func killAll(dir string) error {
+	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for processes in a cgroup: %w", err)
+	}
+	var failures []error
+	for _, word := range strings.Fields(string(procs)) {
+		// One that this process cannot see is shown as 0, which would be kill's word for its own group.
+		if id, err := strconv.Atoi(word); err == nil && id > 1 {
+			if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				failures = append(failures, fmt.Errorf("kill process %d in %s: %w", id, dir, err))
+			}
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // Pods returns the uids of the pods that have a group.

@@ -89,6 +89,17 @@ func call[Q, A any](ctx context.Context, d time.Duration, what string, f func(co
 	return a, nil
 }
 
+// whole makes one bounded call that is not cut short when its caller is not interested
+// any more: a runtime that is told to stop in the middle of making something can leave
+// processes that it does not know of.
+func whole[Q, A any](ctx context.Context, d time.Duration, what string, f func(context.Context, Q, ...grpc.CallOption) (A, error), q Q) (A, error) {
+	if err := ctx.Err(); err != nil {
+		var none A
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	return call(context.WithoutCancel(ctx), d, what, f, q)
+}
+
 // gone turns "not found" into success: what should go is gone.
 func gone(err error) error {
 	if err != nil && IsNotFound(err) {
@@ -110,7 +121,7 @@ func (c *Client) Status(ctx context.Context) (*runtime.RuntimeStatus, error) {
 
 // RunPodSandbox implements Runtime.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (string, error) {
-	r, err := call(ctx, 2*changeTime, "run sandbox", c.run.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	r, err := whole(ctx, 2*changeTime, "run sandbox", c.run.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	return r.GetPodSandboxId(), err
 }
 
@@ -140,13 +151,13 @@ func (c *Client) ListPodSandbox(ctx context.Context, filter *runtime.PodSandboxF
 
 // CreateContainer implements Runtime.
 func (c *Client) CreateContainer(ctx context.Context, sandbox string, config *runtime.ContainerConfig, box *runtime.PodSandboxConfig) (string, error) {
-	r, err := call(ctx, changeTime, "create container", c.run.CreateContainer, &runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box})
+	r, err := whole(ctx, changeTime, "create container", c.run.CreateContainer, &runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box})
 	return r.GetContainerId(), err
 }
 
 // StartContainer implements Runtime.
 func (c *Client) StartContainer(ctx context.Context, id string) error {
-	_, err := call(ctx, changeTime, "start container "+id, c.run.StartContainer, &runtime.StartContainerRequest{ContainerId: id})
+	_, err := whole(ctx, changeTime, "start container "+id, c.run.StartContainer, &runtime.StartContainerRequest{ContainerId: id})
 	return err
 }
 
