@@ -65,15 +65,46 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		_ = ln.Close() // as above
 		return err
 	}
+	probed, err := listenHealthz(ctx, cfg)
+	if err != nil {
+		_ = ln.Close() // as above
+		return err
+	}
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
 	defer server.auditing(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return server.Run(ctx) })
 	g.Go(func() error { return serve(ctx, ln, server, tlsConfig, env.Log) })
+	if probed != nil {
+		g.Go(func() error { return run.Serve(ctx, probed, server.healthz(), nil, time.Second, env.Log) })
+	}
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// listenHealthz is where probes ask without credentials; nil: nowhere.
+func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, error) {
+	if cfg.HealthzBindAddress == "" {
+		return nil, nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.HealthzBindAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listen for health checks: %w", err)
+	}
+	return ln, nil
+}
+
+// healthz answers about health, and nothing else.
+func (s *Server) healthz() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isHealth(r.URL.Path) {
+			http.NotFound(w, r)
+			return
+		}
+		s.own.ServeHTTP(w, r)
+	})
 }
 
 // serve answers on ln with h until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.

@@ -41,6 +41,7 @@ type APIServer struct {
 	AdvertiseAddress                     string        `flag:"advertise-address" help:"address at which the members of the cluster reach this server"`
 	BindAddress                          string        `flag:"bind-address" help:"address to serve on"`
 	SecurePort                           int           `flag:"secure-port" help:"port to serve on; 0 takes a free one"`
+	HealthzBindAddress                   string        `flag:"healthz-bind-address" help:"host:port of /livez, /readyz and /healthz for everybody, for the probes of a static pod; none when empty"`
 	TLSCertFile                          string        `flag:"tls-cert-file" help:"server certificate"`
 	TLSPrivateKeyFile                    string        `flag:"tls-private-key-file" help:"server key"`
 	ClientCAFile                         string        `flag:"client-ca-file" help:"CA of client certificates"`

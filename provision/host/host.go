@@ -29,9 +29,9 @@ type Host interface {
 	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
-	// Answers asks a URL, of the machine itself or of another, whether all is well, trusting a CA's file.
+	// Answers asks a URL, of the machine itself or of another, whether all is well.
 	// When nobody listens there, the error is ErrNothingListens.
-	Answers(ctx context.Context, url, ca string) error
+	Answers(ctx context.Context, url string, as Client) error
 	// Mounts returns what is mounted at paths that start so; Unmount takes all of it off,
 	// also what is still in use.
 	Mounts(prefixes ...string) ([]string, error)
@@ -41,6 +41,13 @@ type Host interface {
 	ClearNetwork(ctx context.Context, tables, links []string) error
 	// Etcd returns the store, as its clients on this machine reach it.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
+}
+
+// Client is as whom a machine asks others: paths of files on it. A zero one trusts what the machine does.
+type Client struct {
+	CA   string `json:"ca,omitempty"`   // whom it trusts
+	Cert string `json:"cert,omitempty"` // who it is; a server that does not know it is asked as nobody
+	Key  string `json:"key,omitempty"`
 }
 
 // ErrNothingListens is that a port of the machine is not served.

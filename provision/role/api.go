@@ -43,7 +43,7 @@ func (b *builder) answering(cfg *config.APIServer) (reads []string, taken []step
 		if s.reread == "" {
 			reads = append(reads, path)
 		} else {
-			taken = append(taken, &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, s.reread), CA: PKI + "/ca.crt", Unit: "kube-apiserver"})
+			taken = append(taken, &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, s.reread), Client: ServerClient, Unit: "kube-apiserver"})
 		}
 	}
 	return reads, taken

@@ -3,12 +3,14 @@ package role
 import (
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
 	hcl "clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -114,12 +116,15 @@ func apiServer(b *builder) {
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()
 	cfg.EncryptionProviderConfig = b.encryption()
 	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate("apiserver-kubelet-client", certs.ClusterCA, certs.APIServerKubeletClient())
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate(kubeletClient, certs.ClusterCA, certs.APIServerKubeletClient())
 	cfg.ServiceAccountIssuer = "https://kubernetes.default.svc." + b.Cluster.Domain
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{PKI + "/sa.pub"}, PKI+"/sa.key"
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{"front-proxy-client"}
 	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate("front-proxy-client", certs.FrontProxyCA, certs.FrontProxyClient())
 	cfg.ServiceClusterIPRange = texts(b.Cluster.ServiceCIDRs)
+	if b.staticPods() {
+		cfg.HealthzBindAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(probedPort))
+	}
 	b.add(&step.Directory{Path: settings, Mode: 0o700})
 	reads := b.audit(&cfg)
 	more, taken := b.answering(&cfg)
@@ -133,9 +138,18 @@ func apiServer(b *builder) {
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
 		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 6443, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, writes: writes})
+	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, writes: writes})
 	b.run(taken...)
 }
+
+// probedPort is where an API server that is a static pod tells the kubelet how it is: the kubelet has no
+// credentials, and whether anybody is answered without at 6443 is for the AuthenticationConfiguration to say.
+const probedPort = 6080
+
+// ServerClient is as whom a machine of the control plane asks the API servers whether they are well.
+var ServerClient = host.Client{CA: PKI + "/ca.crt", Cert: PKI + "/" + kubeletClient + ".crt", Key: PKI + "/" + kubeletClient + ".key"}
+
+const kubeletClient = "apiserver-kubelet-client"
 
 // etcdServers are the members' URLs, this machine's own first.
 func (b *builder) etcdServers() []string {

@@ -74,7 +74,7 @@ func Rewritten(ip netip.Addr) *step.Answer {
 }
 
 func encryptionAnswer(ip netip.Addr, check, what string) *step.Answer {
-	return &step.Answer{What: what, URL: serverCheck(ip, check), CA: PKI + "/ca.crt"}
+	return &step.Answer{What: what, URL: serverCheck(ip, check), Client: ServerClient}
 }
 
 // serverCheck is where a machine's API server answers to a single check.

@@ -6,8 +6,14 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
@@ -137,6 +143,48 @@ func TestEveryStepCanTravel(t *testing.T) {
 	}
 	if render(t, back) != render(t, steps) {
 		t.Error("steps are others after the way")
+	}
+}
+
+// S15, S12: whether anybody is answered at 6443 without credentials is for the AuthenticationConfiguration to say,
+// so the kubelet asks a static API server elsewhere, and the tool with a certificate.
+func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
+	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	c := cluster(m)
+	c.ControlPlaneForm = config.FormStaticPods
+	c.API.Authentication = "kind: AuthenticationConfiguration"
+	steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("one"), Files: files{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []host.Client
+	for _, s := range steps {
+		switch s := s.(type) {
+		case *step.StaticPod:
+			if s.Name != "kube-apiserver" {
+				continue
+			}
+			asked = append(asked, s.Client)
+			var pod corev1.Pod
+			if err := yaml.UnmarshalStrict([]byte(s.Content), &pod); err != nil {
+				t.Fatal(err)
+			}
+			api := pod.Spec.Containers[0]
+			if !slices.Contains(api.Command, "--healthz-bind-address=127.0.0.1:6080") {
+				t.Errorf("the command is %q", api.Command)
+			}
+			for path, probe := range map[string]*corev1.Probe{"/livez": api.LivenessProbe, "/readyz": api.ReadinessProbe} {
+				want := corev1.HTTPGetAction{Host: "127.0.0.1", Path: path, Port: intstr.FromInt32(6080), Scheme: corev1.URISchemeHTTP}
+				if got := *probe.HTTPGet; !reflect.DeepEqual(got, want) {
+					t.Errorf("it is probed at %+v, want %+v", got, want)
+				}
+			}
+		case *step.Reread:
+			asked = append(asked, s.Client)
+		}
+	}
+	if len(asked) != 2 || asked[0] != role.ServerClient || asked[1] != role.ServerClient || role.ServerClient.Cert == "" {
+		t.Errorf("it is asked as %+v", asked)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	hcl "clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
 	"clusterctl/provision/step"
 )
 
@@ -21,6 +22,7 @@ import (
 type component struct {
 	service
 	port   int    // of its health
+	probed int    // of its health, without TLS and for everybody on the machine; 0: port is for everybody, too
 	http   bool   // it serves health without TLS
 	live   string // paths of health
 	ready  string
@@ -31,11 +33,16 @@ type component struct {
 	writes []string // folders that it writes
 }
 
-func (c component) url() (url, ca string) {
-	if c.http {
-		return fmt.Sprintf("http://127.0.0.1:%d%s", c.port, c.ready), ""
+func (c component) url() (url string, as host.Client) {
+	switch {
+	case c.http:
+		return fmt.Sprintf("http://127.0.0.1:%d%s", c.port, c.ready), as
+	case c.probed != 0:
+		as = ServerClient
+	default:
+		as.CA = PKI + "/ca.crt"
 	}
-	return fmt.Sprintf("https://127.0.0.1:%d%s", c.port, c.ready), PKI + "/ca.crt"
+	return fmt.Sprintf("https://127.0.0.1:%d%s", c.port, c.ready), as
 }
 
 // component adds a part of the control plane in the form that the cluster block says.
@@ -55,23 +62,26 @@ func (b *builder) pod(c component) {
 		b.err = fmt.Errorf("write the manifest of %s: %w", c.name, err)
 	}
 	text, _, _ := strings.Cut(string(manifest), "\nstatus:")
-	url, ca := c.url()
+	url, as := c.url()
 	b.run(&step.StaticPod{
-		Name: c.name, Path: step.Manifest(c.name), Content: text + "\n", Files: c.reads, URL: url, CA: ca,
+		Name: c.name, Path: step.Manifest(c.name), Content: text + "\n", Files: c.reads, URL: url, Client: as,
 		Unit: c.name + ".service", UnitAt: step.UnitDir + c.name + ".service",
 	})
 }
 
 func (c component) manifest(image string) *corev1.Pod {
 	priority := int32(2000001000) // of system-node-critical
-	scheme := corev1.URISchemeHTTPS
+	scheme, port := corev1.URISchemeHTTPS, int32(c.port)
 	if c.http {
 		scheme = corev1.URISchemeHTTP
+	}
+	if c.probed != 0 {
+		scheme, port = corev1.URISchemeHTTP, int32(c.probed)
 	}
 	probe := func(at string, delay, failures, period int32) *corev1.Probe {
 		return &corev1.Probe{
 			InitialDelaySeconds: delay, TimeoutSeconds: 15, FailureThreshold: failures, PeriodSeconds: period,
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: at, Port: intstr.FromInt32(int32(c.port)), Scheme: scheme}},
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Path: at, Port: intstr.FromInt32(port), Scheme: scheme}},
 		}
 	}
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)}
@@ -94,6 +104,9 @@ func (c component) manifest(image string) *corev1.Pod {
 				Resources: corev1.ResourceRequirements{Requests: requests},
 			}},
 		},
+	}
+	if c.probed != 0 { // so that the manifest says it
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: int32(c.port), HostPort: int32(c.port), Protocol: corev1.ProtocolTCP}}
 	}
 	mount := func(at string, typ corev1.HostPathType, readOnly bool) {
 		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(at, "/"))
@@ -139,8 +152,8 @@ func staticForm(b *builder) {
 // kubelet goes, which has to stop them.
 func unitForm(b *builder) {
 	for _, c := range staticPorts {
-		url, ca := c.url()
-		b.add(&step.NoStaticPod{Name: c.name, Path: step.Manifest(c.name), URL: url, CA: ca})
+		url, as := c.url()
+		b.add(&step.NoStaticPod{Name: c.name, Path: step.Manifest(c.name), URL: url, Client: as})
 	}
 }
 
@@ -148,15 +161,15 @@ func unitForm(b *builder) {
 var staticPorts = []component{
 	{service: service{name: "kube-scheduler"}, port: 10259, ready: "/readyz"},
 	{service: service{name: "kube-controller-manager"}, port: 10257, ready: "/readyz"},
-	{service: service{name: "kube-apiserver"}, port: 6443, ready: "/readyz"},
+	{service: service{name: "kube-apiserver"}, port: 6443, probed: probedPort, ready: "/readyz"},
 	{service: service{name: "etcd"}, port: 2381, http: true, ready: "/readyz"},
 }
 
 // noStaticPod is that one part does not run as a static pod.
 func noStaticPod(name string) step.Step {
 	i := slices.IndexFunc(staticPorts, func(c component) bool { return c.name == name })
-	url, ca := staticPorts[i].url()
-	return &step.NoStaticPod{Name: name, Path: step.Manifest(name), URL: url, CA: ca}
+	url, as := staticPorts[i].url()
+	return &step.NoStaticPod{Name: name, Path: step.Manifest(name), URL: url, Client: as}
 }
 
 func (in Input) staticPods() bool {

@@ -30,7 +30,7 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 		_, member := p.State.Etcd[m.Name]
 		member = member && slices.ContainsFunc(members, func(e config.Machine) bool { return e.Name == m.Name })
 		list = append(list, plan.Health{Name: m.Name, Member: member})
-		steps = append(steps, &step.ServerHealth{Name: m.Name, URL: "https://" + net.JoinHostPort(m.IP.String(), "6443") + "/readyz", CA: role.PKI + "/ca.crt"})
+		steps = append(steps, &step.ServerHealth{Name: m.Name, URL: "https://" + net.JoinHostPort(m.IP.String(), "6443") + "/readyz", Client: role.ServerClient})
 		if member {
 			steps = append(steps, &step.MemberHealth{Name: m.Name, Store: role.Member(m)})
 		}

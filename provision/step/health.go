@@ -37,7 +37,7 @@ func (s *MemberHealth) Apply(context.Context, host.Host, *Walk) error { return n
 type ServerHealth struct {
 	Name string `json:"name"` // of the machine
 	URL  string `json:"url"`
-	CA   string `json:"ca"` // path on the machine that asks
+	host.Client
 }
 
 func (*ServerHealth) distant() {}
@@ -49,7 +49,7 @@ func (s *ServerHealth) Label() string { return "health of the API server on " + 
 func (s *ServerHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	return ill("kube-apiserver", s.Name, h.Answers(ctx, s.URL, s.CA)), nil
+	return ill("kube-apiserver", s.Name, h.Answers(ctx, s.URL, s.Client)), nil
 }
 
 // Apply does nothing.

@@ -19,7 +19,7 @@ type alone struct {
 	silent string
 }
 
-func (a *alone) Answers(ctx context.Context, url, _ string) error {
+func (a *alone) Answers(ctx context.Context, url string, _ host.Client) error {
 	if !strings.Contains(url, a.silent) {
 		return nil
 	}

@@ -15,8 +15,8 @@ import (
 type Reread struct {
 	Path string `json:"path"` // of the file
 	URL  string `json:"url"`  // answers that what is in the file is in use
-	CA   string `json:"ca"`   // path on the machine that asks
 	Unit string `json:"unit"` // whose journal says why it is not
+	host.Client
 }
 
 // rereadTimeout is how long a server has to come up and take it in.
@@ -35,14 +35,14 @@ func (s *Reread) Check(ctx context.Context, h host.Host, w *Walk) (Change, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	return ill("setting", s.Path, h.Answers(ctx, s.URL, s.CA)), nil
+	return ill("setting", s.Path, h.Answers(ctx, s.URL, s.Client)), nil
 }
 
 // Apply waits until the server uses it.
 func (s *Reread) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, rereadTimeout)
 	defer cancel()
-	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.CA) }); err != nil {
+	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.Client) }); err != nil {
 		return fmt.Errorf("%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w", s.Unit, s.Path, s.Unit, err)
 	}
 	return nil

@@ -29,7 +29,7 @@ func (s *Rotation) Apply(context.Context, host.Host, *Walk) error { return nil }
 type Answer struct {
 	What string `json:"what"` // that is said by it
 	URL  string `json:"url"`
-	CA   string `json:"ca"` // path on the machine that asks
+	host.Client
 }
 
 // answerTimeout is long: a large store is written anew meanwhile.
@@ -42,14 +42,14 @@ func (s *Answer) Label() string { return s.What }
 func (s *Answer) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	return ill("answer", s.URL, h.Answers(ctx, s.URL, s.CA)), nil
+	return ill("answer", s.URL, h.Answers(ctx, s.URL, s.Client)), nil
 }
 
 // Apply waits.
 func (s *Answer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.CA) }); err != nil {
+	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.Client) }); err != nil {
 		return fmt.Errorf("wait until %s (journalctl -u kube-apiserver says what is in the way): %w", s.What, err)
 	}
 	return nil

@@ -22,13 +22,13 @@ const FilesMark = "@FILES@"
 // StaticPod is that a part of the control plane runs as a static pod and not as a unit.
 type StaticPod struct {
 	Name    string   `json:"name"`
-	Path    string   `json:"path"`    // of the manifest
-	Content string   `json:"content"` // with FilesMark
-	Files   []string `json:"files"`   // whose change restarts it
-	URL     string   `json:"url"`     // that answers when it is ready
-	CA      string   `json:"ca,omitempty"`
+	Path    string   `json:"path"`     // of the manifest
+	Content string   `json:"content"`  // with FilesMark
+	Files   []string `json:"files"`    // whose change restarts it
+	URL     string   `json:"url"`      // that answers when it is ready
 	Unit    string   `json:"unit"`     // of the same part, to be taken away
 	UnitAt  string   `json:"unitPath"` // its file
+	host.Client
 }
 
 // Label names the pod.
@@ -86,7 +86,7 @@ func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
 			return err
 		}
 	}
-	if err := (&NoStaticPod{Name: s.Name, Path: s.Path, URL: s.URL, CA: s.CA}).Apply(ctx, h, w); err != nil {
+	if err := (&NoStaticPod{Name: s.Name, Path: s.Path, URL: s.URL, Client: s.Client}).Apply(ctx, h, w); err != nil {
 		return err
 	}
 	content, err := s.content(h)
@@ -96,7 +96,7 @@ func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err := h.WriteFile(s.Path, bytes.NewReader([]byte(content)), 0o600, 0, 0); err != nil {
 		return err
 	}
-	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.CA) }); err != nil {
+	if err := until(ctx, func() error { return h.Answers(ctx, s.URL, s.Client) }); err != nil {
 		return fmt.Errorf("the static pod %s is not ready (crictl ps -a and journalctl -u kubelet on the machine say why): %w", s.Name, err)
 	}
 	return nil
@@ -129,7 +129,7 @@ type NoStaticPod struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 	URL  string `json:"url"`
-	CA   string `json:"ca,omitempty"`
+	host.Client
 }
 
 // Label names the pod.
@@ -155,7 +155,7 @@ func (s *NoStaticPod) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		return err
 	}
 	if err := until(ctx, func() error {
-		err := h.Answers(ctx, s.URL, s.CA)
+		err := h.Answers(ctx, s.URL, s.Client)
 		if errors.Is(err, host.ErrNothingListens) {
 			return nil
 		}

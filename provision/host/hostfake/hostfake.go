@@ -301,7 +301,7 @@ func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 
 // Answers as if the kubelet had started every static pod whose manifest has the URL's port. Other machines
 // are well but for what the test says.
-func (h *Host) Answers(_ context.Context, address, _ string) error {
+func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 	at, err := url.Parse(address)
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (h *Host) Answers(_ context.Context, address, _ string) error {
 		return err
 	}
 	for _, name := range names {
-		if text, err := h.ReadFile("/etc/kubernetes/manifests/" + name); err == nil && strings.Contains(string(text), "port: "+at.Port()+"\n") {
+		if text, err := h.ReadFile("/etc/kubernetes/manifests/" + name); err == nil && strings.Contains(strings.ToLower(string(text)), "port: "+at.Port()+"\n") {
 			return nil
 		}
 	}

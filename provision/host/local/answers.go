@@ -17,33 +17,52 @@ import (
 const answerTimeout = 5 * time.Second
 
 // Answers asks a URL of this machine.
-func (h *Host) Answers(ctx context.Context, url, ca string) error {
+func (h *Host) Answers(ctx context.Context, url string, as host.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true}
-	if ca != "" {
-		text, err := os.ReadFile(ca)
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if as.CA != "" {
+		text, err := os.ReadFile(as.CA)
 		if err != nil {
 			return fmt.Errorf("ask %s: %w", url, err)
 		}
-		pool := x509.NewCertPool()
-		pool.AppendCertsFromPEM(text)
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(text)
 	}
+	// A machine that is being set up has no certificate yet, and one that was off for long has one that has run
+	// out. Neither is a reason to call the server ill where it answers anybody.
+	if pair, err := tls.LoadX509KeyPair(as.Cert, as.Key); err == nil {
+		known := config.Clone()
+		known.Certificates = []tls.Certificate{pair}
+		if status, err := ask(ctx, url, known); err != nil || status != http.StatusUnauthorized {
+			return healthy(url, status, err)
+		}
+	}
+	status, err := ask(ctx, url, config)
+	return healthy(url, status, err)
+}
+
+func ask(ctx context.Context, url string, config *tls.Config) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}).Do(req)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("ask %s: %w", url, host.ErrNothingListens)
+		return 0, host.ErrNothingListens
+	}
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+func healthy(url string, status int, err error) error {
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("it answers %d %s", status, http.StatusText(status))
 	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", url, err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("ask %s: it answers %s", url, resp.Status)
 	}
 	return nil
 }
