@@ -1,17 +1,12 @@
 package kinds
 
 import (
-	"crypto/x509"
-	"encoding/pem"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func certificateSigningRequests() *Kind {
@@ -32,8 +27,9 @@ func certificateSigningRequests() *Kind {
 		}),
 		Columns: columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
 		Row:     row(signingRequestRow),
-		// Conditions that approve or deny come through approval alone, which admission sees to.
-		Status:       status(copyRequestStatus),
+		// Conditions that approve or deny come through approval alone, and the certificate through status, which
+		// admission sees to.
+		Status:       &Status{Copy: updates(copyRequestStatus), Validate: compares(validateRequestStatus)},
 		Subresources: []string{"approval"},
 	}
 }
@@ -58,10 +54,6 @@ func copyRequestStatus(to, from *certificatesv1.CertificateSigningRequest) {
 			}
 		}
 	}
-}
-
-func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
-	return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
 }
 
 func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {
@@ -91,34 +83,4 @@ func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {
 		state += ",Issued"
 	}
 	return []any{age(c.CreationTimestamp), c.Spec.SignerName, c.Spec.Username, asked, state}
-}
-
-func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
-	path := field.NewPath("spec")
-	var errs field.ErrorList
-	block, _ := pem.Decode(c.Spec.Request)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"))
-	} else if _, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
-		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, err.Error()))
-	}
-	if len(c.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(path.Child("usages"), ""))
-	}
-	if name := c.Spec.SignerName; name == "" {
-		errs = append(errs, field.Required(path.Child("signerName"), ""))
-	} else if domain, rest, ok := strings.Cut(name, "/"); !ok || rest == "" {
-		errs = append(errs, field.Invalid(path.Child("signerName"), name, "must be a fully qualified domain and path of the form 'example.com/signer-name'"))
-	} else {
-		errs = append(errs, dns1123Subdomain(domain, path.Child("signerName"))...)
-	}
-	if s := c.Spec.ExpirationSeconds; s != nil && *s < 600 {
-		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
-	}
-	for i, cond := range c.Status.Conditions {
-		if isDecision(cond) && cond.Status != corev1.ConditionTrue {
-			errs = append(errs, notSupported(field.NewPath("status", "conditions").Index(i).Child("status"), cond.Status, []corev1.ConditionStatus{corev1.ConditionTrue}))
-		}
-	}
-	return errs
 }

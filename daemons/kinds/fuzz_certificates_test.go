@@ -44,6 +44,7 @@ func FuzzCertificates(f *testing.F) {
 			switch k.GVK.Kind {
 			case "CertificateSigningRequest":
 				k.Validate(c)
+				k.Status.Validate(c, &certificatesv1.CertificateSigningRequest{})
 			case "ClusterTrustBundle":
 				k.Validate(b)
 			case "PodCertificateRequest":

@@ -64,22 +64,6 @@ var podCertificateEnds = []string{
 	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed, certificatesv1.PodCertificateRequestConditionTypeIssued,
 }
 
-// signerName demands a domain and a path, as example.com/signer.
-func signerName(name string, path *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	domain, rest, ok := strings.Cut(name, "/")
-	if !ok || rest == "" {
-		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
-	}
-	errs := dns1123Subdomain(domain, path)
-	for part := range strings.SplitSeq(rest, "/") {
-		errs = append(errs, dns1123Subdomain(part, path)...)
-	}
-	return errs
-}
-
 func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	path, s := field.NewPath("spec"), &r.Spec
 	errs := signerName(s.SignerName, path.Child("signerName"))

@@ -10,7 +10,9 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"clusterctl/daemons/api"
 )
@@ -22,7 +24,7 @@ type certificate struct{ may api.Authorizer }
 var certificateRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
 
 // Admit writes down the requester, whatever the client said, and keeps decisions out
-// of writes that are not for deciding.
+// of writes that are not for deciding, and certificates out of those that are.
 func (p *certificate) Admit(_ context.Context, a *api.Admission) error {
 	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -38,21 +40,37 @@ func (p *certificate) Admit(_ context.Context, a *api.Admission) error {
 			}
 			c.Spec.Extra[k] = v
 		}
+	case a.Subresource == "approval" && old != nil:
+		c.Status.Certificate = old.Status.Certificate // who approves does not sign
 	case a.Subresource == "status" && old != nil:
-		c.Status.Conditions = append(decisions(old, true), decisions(c, false)...)
+		keepDecisions(c, old)
 	}
 	return nil
 }
 
-// decisions returns the conditions that approve or deny, or the others.
-func decisions(c *certificatesv1.CertificateSigningRequest, wanted bool) []certificatesv1.CertificateSigningRequestCondition {
-	var out []certificatesv1.CertificateSigningRequestCondition
-	for _, cond := range c.Status.Conditions {
-		if wanted == (cond.Type == certificatesv1.CertificateApproved || cond.Type == certificatesv1.CertificateDenied) {
-			out = append(out, cond)
+// decided are the conditions that approve or deny.
+var decided = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
+
+func instances(c *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) (at []int) {
+	for i, cond := range c.Status.Conditions {
+		if cond.Type == t {
+			at = append(at, i)
 		}
 	}
-	return out
+	return at
+}
+
+// keepDecisions has the decisions as they are, when who writes neither adds nor removes one.
+func keepDecisions(c, old *certificatesv1.CertificateSigningRequest) {
+	for _, t := range decided {
+		is, was := instances(c, t), instances(old, t)
+		if len(is) != len(was) {
+			continue
+		}
+		for i := range is {
+			c.Status.Conditions[is[i]] = old.Status.Conditions[was[i]]
+		}
+	}
 }
 
 // Validate demands the verbs approve and sign on the signer.
@@ -72,6 +90,12 @@ func (p *certificate) Validate(ctx context.Context, a *api.Admission) error {
 			return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
 		}
 	case a.Subresource == "status" && old != nil:
+		for _, t := range decided {
+			if len(instances(c, t)) > len(instances(old, t)) {
+				return apierrors.NewInvalid(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(), a.Name, field.ErrorList{
+					field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", t))})
+			}
+		}
 		if equality.Semantic.DeepEqual(c.Status, old.Status) {
 			return nil
 		}

@@ -1,0 +1,189 @@
+package kinds
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// keyUsages are what a certificate may be asked for.
+var keyUsages = []certificatesv1.KeyUsage{
+	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
+	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth,
+	certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME,
+	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
+	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
+}
+
+// legacySigner is that of the versions before v1, where a signer did not have to be named.
+const legacySigner = "kubernetes.io/legacy-unknown"
+
+func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	block, _ := pem.Decode(c.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"))
+	} else if _, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
+		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, err.Error()))
+	}
+	if len(c.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(path.Child("usages"), ""))
+	}
+	for i, usage := range c.Spec.Usages {
+		if !slices.Contains(keyUsages, usage) {
+			errs = append(errs, notSupported(path.Child("usages").Index(i), usage, keyUsages))
+		}
+		if slices.Contains(c.Spec.Usages[:i], usage) {
+			errs = append(errs, field.Duplicate(path.Child("usages").Index(i), usage))
+		}
+	}
+	if c.Spec.SignerName == legacySigner {
+		errs = append(errs, field.Invalid(path.Child("signerName"), c.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+	} else {
+		errs = append(errs, signerName(c.Spec.SignerName, path.Child("signerName"))...)
+	}
+	if s := c.Spec.ExpirationSeconds; s != nil && *s < 600 {
+		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	return errs
+}
+
+// signerName demands a domain and a path, as example.com/signer.
+func signerName(name string, path *field.Path) field.ErrorList {
+	const longestDomain = validation.DNS1123SubdomainMaxLength
+	const longest = longestDomain + 1 + validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	domain, rest, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(rest, "/") {
+		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	var errs field.ErrorList
+	labels := func(of string, valid func(string) []string) (n int) {
+		for label := range strings.SplitSeq(of, ".") {
+			for _, message := range valid(label) {
+				errs = append(errs, field.Invalid(path, of, fmt.Sprintf("validating label %q: %s", label, message)))
+			}
+			n++
+		}
+		return n
+	}
+	if len(domain) > longestDomain {
+		errs = append(errs, field.TooLong(path, domain, longestDomain))
+	}
+	if labels(domain, validation.IsDNS1123Label) < 2 {
+		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+	}
+	labels(rest, validation.IsDNS1123Subdomain)
+	if len(name) > longest {
+		errs = append(errs, field.TooLong(path, name, longest))
+	}
+	return errs
+}
+
+// requestEnds are the conditions that a request keeps once it has them.
+var requestEnds = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed}
+
+// validateRequestStatus judges what was decided on a request. What it says of the stored one alone is not held
+// against who changes something else.
+func validateRequestStatus(c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+	status := field.NewPath("status")
+	var errs field.ErrorList
+	if !Same(c.Status.Conditions, old.Status.Conditions) {
+		errs = requestConditions(c.Status.Conditions, status.Child("conditions"))
+	}
+	for _, t := range requestEnds {
+		if countConditions(c, t) < countConditions(old, t) {
+			errs = append(errs, field.Forbidden(status.Child("conditions"), fmt.Sprintf("updates may not remove a condition of type %q", t)))
+		}
+	}
+	if bytes.Equal(c.Status.Certificate, old.Status.Certificate) {
+		return errs
+	}
+	if len(old.Status.Certificate) > 0 {
+		errs = append(errs, field.Forbidden(status.Child("certificate"), "updates may not modify existing certificate content"))
+	}
+	if err := issuedCertificate(c.Status.Certificate); err != nil {
+		errs = append(errs, field.Invalid(status.Child("certificate"), "<certificate data>", err.Error()))
+	}
+	return errs
+}
+
+func countConditions(c *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) (n int) {
+	for _, cond := range c.Status.Conditions {
+		if cond.Type == t {
+			n++
+		}
+	}
+	return n
+}
+
+func requestConditions(list []certificatesv1.CertificateSigningRequestCondition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[certificatesv1.RequestConditionType]bool{}
+	for i, c := range list {
+		at := path.Index(i)
+		if c.Type == "" {
+			errs = append(errs, field.Required(at.Child("type"), ""))
+		}
+		allowed := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
+		if slices.Contains(requestEnds, c.Type) {
+			allowed = allowed[:1]
+		}
+		switch {
+		case c.Status == "":
+			errs = append(errs, field.Required(at.Child("status"), ""))
+		case !slices.Contains(allowed, c.Status):
+			errs = append(errs, notSupported(at.Child("status"), c.Status, allowed))
+		}
+		if c.Type == certificatesv1.CertificateApproved && seen[certificatesv1.CertificateDenied] || c.Type == certificatesv1.CertificateDenied && seen[certificatesv1.CertificateApproved] {
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "Approved and Denied conditions are mutually exclusive"))
+		}
+		if seen[c.Type] {
+			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))
+		}
+		seen[c.Type] = true
+	}
+	return errs
+}
+
+// issuedCertificate demands certificates in PEM and nothing else between them that PEM would read. What surrounds
+// the blocks is left alone: signers write there what the certificate says.
+func issuedCertificate(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	n := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		n++
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+		}
+		if len(block.Headers) > 0 {
+			return errors.New("no PEM block headers are permitted")
+		}
+		certs, err := x509.ParseCertificates(block.Bytes)
+		if err != nil {
+			return err
+		}
+		if len(certs) == 0 {
+			return errors.New("found CERTIFICATE PEM block containing 0 certificates")
+		}
+	}
+	if n == 0 {
+		return errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return nil
+}
