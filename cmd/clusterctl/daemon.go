@@ -121,7 +121,7 @@ func serve(ctx context.Context, name string, verbosity int, start func(context.C
 	var wg sync.WaitGroup
 	notify, stop := context.WithCancel(ctx)
 	wg.Go(func() { run.Notify(notify, env.Health) })
-	wg.Go(func() { run.Memory(notify) })
+	wg.Go(func() { run.Memory(notify, env.Rest) })
 	log.Info("starting", "version", version.Version)
 	err := start(ctx, env)
 	stop()

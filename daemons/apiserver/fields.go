@@ -225,7 +225,7 @@ func (f *fieldManagers) remember(s wire.Served, subresource string, before *cach
 		w.Before = sent // with the times that were sent
 	}
 	if before != nil {
-		if w.Live = before.JSON; len(w.Live) > worthRemembering {
+		if w.Live = before.JSON(); len(w.Live) > worthRemembering {
 			return key, nil, false
 		}
 	}

@@ -101,6 +101,7 @@ func New(o Options) (*Server, error) {
 	}
 	o.Env.Health.Ready("etcd", s.storeWell)
 	o.Env.Health.Ready("informer-sync", s.cache.Ready)
+	o.Env.Rest.Add(s.cache.Rest)
 	return s, nil
 }
 

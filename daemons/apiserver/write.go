@@ -336,12 +336,13 @@ func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtim
 // onlyTimes says whether nothing is new but when managers last wrote: then nothing was written.
 func (w *write) onlyTimes() bool {
 	// Times are of one length, and in most writes something else is not, or differs outside of one.
-	if len(w.data) != len(w.live.JSON) || w.obj == nil || w.old == nil {
+	if len(w.data) != w.live.Size() || w.obj == nil || w.old == nil {
 		return false
 	}
 	const name, most = `"time":"`, len(`"time":"2006-01-02T15:04:05Z`)
+	stored := w.live.JSON()
 	for i := range w.data {
-		if w.data[i] != w.live.JSON[i] && !bytes.Contains(w.data[max(0, i-most):i], []byte(name)) {
+		if w.data[i] != stored[i] && !bytes.Contains(w.data[max(0, i-most):i], []byte(name)) {
 			return false
 		}
 	}
@@ -369,7 +370,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	case w.released():
 		w.release(&txn)
 		txn.Deletes = append(txn.Deletes, full)
-	case !w.live.Stale && (bytes.Equal(w.data, w.live.JSON) || w.onlyTimes()):
+	case !w.live.Stale && (bytes.Equal(w.data, w.live.JSON()) || w.onlyTimes()):
 		return w.live, false, nil
 	default:
 		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)

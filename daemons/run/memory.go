@@ -21,8 +21,8 @@ const (
 )
 
 // Memory trades memory for speed while the process works, and gives it back to the
-// system when the work is over. It returns when ctx ends.
-func Memory(ctx context.Context) {
+// system when the work is over and what is to be done then has been. It returns when ctx ends.
+func Memory(ctx context.Context, rest *Rest) {
 	debug.SetGCPercent(maxPercent)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -36,9 +36,11 @@ func Memory(ctx context.Context) {
 		live, allocated := heap()
 		debug.SetGCPercent(percent(live))
 		if idle(live, allocated, last, returned) {
+			rest.do()
 			runtime.GC() // what pools and weak pointers hold is garbage only after a first one
 			debug.FreeOSMemory()
 			releaseProgram()
+			_, allocated = heap() // what this has taken itself is no work
 			returned = allocated
 		}
 		last = allocated

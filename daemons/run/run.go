@@ -26,13 +26,14 @@ type Env struct {
 	Log     *slog.Logger         // required
 	Metrics *prometheus.Registry // required; the daemon registers its collectors here
 	Health  *Health              // required
+	Rest    *Rest                // required; what the daemon tidies up when it has nothing to do
 }
 
 // NewEnv returns an Env with nothing registered but the process' own metrics.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return Env{Log: log, Metrics: metrics, Health: &Health{}}
+	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}}
 }
 
 // A Check returns nil when what it looks at is well. It must not block.

@@ -211,7 +211,7 @@ func TestFiftyThousandPodsFitIntoTheirMark(t *testing.T) {
 	}
 	size := 0
 	r.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
-		size += len(e.JSON)
+		size += e.Size()
 		return true
 	})
 	// The store in memory shares the encoded bytes with the cache: they are counted in.

@@ -29,10 +29,13 @@ type Entry struct {
 	Name      string
 	Revision  int64
 	Labels    labels.Set
-	JSON      []byte // without resourceVersion
-	Stale     bool   // whether the store has it in another form than JSON
-	splice    int    // where it belongs in JSON
+	json      []byte      // without resourceVersion; nil when it is in a parcel
+	Stale     bool        // whether the store has it in another form than JSON
+	splice    int16       // where it belongs in JSON
+	past      atomic.Bool // whether there is a newer one, or none any more: the log alone has it
 
+	parcel *parcel
+	place  span        // where the JSON is in the parcel
 	kind   *kinds.Kind // in whose version it is
 	values []string    // of the kind's selectable fields, in the order of their names
 
@@ -40,7 +43,6 @@ type Entry struct {
 	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
 	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
 	kept    atomic.Pointer[[]byte] // the protobuf form: what daemons' watches and lists are made of
-	past    atomic.Bool            // whether there is a newer one, or none any more: the log alone has it
 
 	versions atomic.Pointer[[]*Entry] // the same object in other versions
 }
@@ -85,7 +87,7 @@ func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
 // NewEntry makes an entry of what the store holds. obj is the decoded object if the
 // caller has it, which must not change it any more; nil otherwise.
 func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtime.Object) (*Entry, error) {
-	e := &Entry{Key: key, Name: key, Revision: revision, JSON: data, kind: k}
+	e := &Entry{Key: key, Name: key, Revision: revision, json: data, kind: k}
 	for i := range key {
 		if key[i] == '/' {
 			e.Namespace, e.Name = key[:i], key[i+1:]
@@ -108,10 +110,10 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	}
 	if m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded || e.labelled() != nil {
 		// Written by somebody else: laid out anew, so that the splice has its place.
-		if e.JSON, err = Encode(k, obj); err != nil {
+		if e.json, err = Encode(k, obj); err != nil {
 			return nil, err
 		}
-		e.Stale = !bytes.Equal(e.JSON, data)
+		e.Stale = !bytes.Equal(e.json, data)
 		if !e.locate() {
 			return nil, fmt.Errorf("the %s %s has no metadata", k.GVK.Kind, key)
 		}
@@ -132,12 +134,13 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 // structs, so metadata comes right after kind and apiVersion.
 func (e *Entry) locate() bool {
 	const start = `"metadata":{`
-	at := bytes.Index(e.JSON, []byte(start))
-	if at < 0 || at > 200 || bytes.IndexByte(e.JSON[1:at], '{') >= 0 {
+	at := bytes.Index(e.json, []byte(start))
+	if at < 0 || at > 200 || bytes.IndexByte(e.json[1:at], '{') >= 0 {
 		return false
 	}
-	e.splice = at + len(start)
-	return e.splice < len(e.JSON) && e.JSON[e.splice] == '"'
+	at += len(start)
+	e.splice = int16(at)
+	return at < len(e.json) && e.json[at] == '"'
 }
 
 func version(revision int64) string {
@@ -186,17 +189,34 @@ func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 	return obj, k, nil
 }
 
+// JSON is the object as it is stored, without its resource version. It must not be changed.
+func (e *Entry) JSON() []byte {
+	if e.parcel != nil {
+		return e.parcel.text()[e.place.from:e.place.to]
+	}
+	return e.json
+}
+
+// Size is the length of the JSON.
+func (e *Entry) Size() int {
+	if e.parcel != nil {
+		return int(e.place.to - e.place.from)
+	}
+	return len(e.json)
+}
+
 // AppendJSON appends the object's JSON with its resource version, which is left out
 // when it is 0 (of what was not stored).
 func (e *Entry) AppendJSON(to []byte) []byte {
+	text := e.JSON()
 	if e.Revision == 0 {
-		return append(to, e.JSON...)
+		return append(to, text...)
 	}
-	to = append(to, e.JSON[:e.splice]...)
+	to = append(to, text[:e.splice]...)
 	to = append(to, `"resourceVersion":"`...)
 	to = strconv.AppendInt(to, e.Revision, 10)
 	to = append(to, `",`...)
-	return append(to, e.JSON[e.splice:]...)
+	return append(to, text[e.splice:]...)
 }
 
 // AppendMetadata appends the JSON of the object's metadata with its resource version.
@@ -207,7 +227,8 @@ func (e *Entry) AppendMetadata(to []byte) []byte {
 		to = strconv.AppendInt(to, e.Revision, 10)
 		to = append(to, `",`...)
 	}
-	return append(to, e.JSON[e.splice:e.splice+closing(e.JSON[e.splice:])]...)
+	inside := e.JSON()[e.splice:]
+	return append(to, inside[:closing(inside)]...)
 }
 
 // closing returns where the JSON object ends whose inside data begins with.
@@ -242,7 +263,7 @@ func (e *Entry) Object() runtime.Object {
 			return *obj
 		}
 	}
-	obj, _, err := decode(e.kind, e.JSON)
+	obj, _, err := decode(e.kind, e.JSON())
 	if err != nil { // it was decoded when the entry was made
 		obj = e.kind.New()
 	}
@@ -336,7 +357,7 @@ func (s selectable) Get(name string) string {
 func (e *Entry) at(revision int64) *Entry {
 	left := &Entry{
 		Key: e.Key, Namespace: e.Namespace, Name: e.Name, Revision: revision,
-		Labels: e.Labels, JSON: e.JSON, splice: e.splice, kind: e.kind, values: e.values,
+		Labels: e.Labels, json: e.json, parcel: e.parcel, place: e.place, splice: e.splice, kind: e.kind, values: e.values,
 	}
 	left.past.Store(true)
 	return left

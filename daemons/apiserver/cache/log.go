@@ -16,6 +16,7 @@ type Event struct {
 	Entry    *Entry // nil when deleted
 	Prev     *Entry // nil when created
 
+	packed bool // whether it was moved close to others
 	left   atomic.Pointer[Entry]
 	frames frames
 }

@@ -181,7 +181,7 @@ func (r *Resource) Estimate() (count, average int) {
 	s := r.snapshot.Load()
 	seen, size := 0, 0
 	s.tree.Ascend(func(e *Entry) bool {
-		seen, size = seen+1, size+len(e.JSON)
+		seen, size = seen+1, size+e.Size()
 		return seen < sample
 	})
 	return s.tree.Len(), size / max(seen, 1)

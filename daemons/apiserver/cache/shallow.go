@@ -22,8 +22,8 @@ func (e *Entry) shallow() bool {
 	if e.kind.Untyped != nil || kept[e.kind.Resource] || !e.locate() {
 		return false
 	}
-	r := reading{Scanner: scan.Scanner{Data: e.JSON}, whole: e.kind.Fields != nil}
-	if !r.object(0) || r.Pos != len(e.JSON) || !r.ours(e.kind) {
+	r := reading{Scanner: scan.Scanner{Data: e.json}, whole: e.kind.Fields != nil}
+	if !r.object(0) || r.Pos != len(e.json) || !r.ours(e.kind) {
 		return false
 	}
 	var err error
@@ -52,7 +52,7 @@ var scratch sync.Map
 
 // labelled reads an entry's labels, whose metadata has been located.
 func (e *Entry) labelled() error {
-	r := reading{Scanner: scan.Scanner{Data: e.JSON, Pos: e.splice - 1}}
+	r := reading{Scanner: scan.Scanner{Data: e.json, Pos: int(e.splice) - 1}}
 	if !r.metadata() {
 		return fmt.Errorf("read the metadata of %s: it is not as it was written", e.Key)
 	}

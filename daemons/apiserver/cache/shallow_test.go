@@ -118,7 +118,7 @@ func BenchmarkNewEntry(b *testing.B) {
 	e := makeEntry(b, k, "a/x", "n1", 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := NewEntry(k, "a/x", e.JSON, 2, nil); err != nil {
+		if _, err := NewEntry(k, "a/x", e.JSON(), 2, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

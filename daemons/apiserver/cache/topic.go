@@ -32,10 +32,12 @@ func newTopics(fields int) topics {
 	return t
 }
 
-func (t *topics) end() {
+func (t *topics) end() { t.each(func(topic *topic) { topic.end() }) }
+
+func (t *topics) each(f func(*topic)) {
 	for _, m := range append([]map[string]*topic{t.byNamespace, t.byKey}, t.byField...) {
 		for _, topic := range m {
-			topic.end()
+			f(topic)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (m Media) WriteList(w http.ResponseWriter, r *http.Request, s Served, l Lis
 	w.Header().Set("Content-Type", m.ContentType())
 	size := 0
 	for _, e := range l.Entries {
-		size += len(e.JSON)
+		size += e.Size()
 	}
 	var to io.Writer = w
 	if size > worthZipping && acceptsGzip(r) {

@@ -57,7 +57,7 @@ func (m Media) WriteEntry(w http.ResponseWriter, code int, s Served, e *cache.En
 	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
-	data, err := m.AppendEntry(make([]byte, 0, len(e.JSON)+256), s, e, rows, true)
+	data, err := m.AppendEntry(make([]byte, 0, e.Size()+256), s, e, rows, true)
 	if err != nil {
 		return err
 	}

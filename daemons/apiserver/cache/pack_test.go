@@ -1,0 +1,165 @@
+package cache
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// happen has a kind's log see n objects made, changed and deleted, and returns what its events said.
+func happen(t testing.TB, r *Resource, n int) []string {
+	revision := int64(0)
+	pad := strings.Repeat("x", 40)
+	for round := range 3 {
+		for i := range n {
+			revision++
+			c := change{key: fmt.Sprintf("a/%s-%d", pad, i), revision: revision}
+			if round < 2 {
+				c.entry = makeEntry(t, r.Kind, c.key, fmt.Sprintf("n%d", i%3), revision)
+			}
+			r.apply([]change{c})
+		}
+	}
+	return said(r)
+}
+
+// said is everything that the events of a log tell.
+func said(r *Resource) []string {
+	var out []string
+	for _, e := range r.log.events {
+		line := fmt.Sprint(e.Revision)
+		for _, entry := range []*Entry{e.Prev, e.Entry} {
+			if entry != nil {
+				node, _ := entry.Field("spec.nodeName")
+				line += fmt.Sprintf(" %s|%s|%s|%s|%d|%s|%s", entry.Key, entry.Namespace, entry.Name, node, entry.Size(), entry.AppendJSON(nil), entry.AppendMetadata(nil))
+			}
+		}
+		if e.Entry == nil {
+			line += fmt.Sprintf(" left %s", e.Left().AppendJSON(nil))
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// S4: what is packed while the server rests says the same as before, in every log that has it, and once only.
+func TestEventsSayTheSameWhenTheyHaveBeenPacked(t *testing.T) {
+	r := newResource(podKind())
+	c, err := r.Watch(Topic{Field: 1, Value: "n1"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := happen(t, r, 300)
+	for range 2 {
+		r.pack()
+		for i, line := range said(r) {
+			if line != want[i] {
+				t.Fatalf("event %d says %s, want %s", i, line, want[i])
+			}
+		}
+	}
+	all := map[*Event]bool{}
+	for _, e := range r.log.events {
+		all[e] = true
+		if e.Entry != nil && e.Entry.parcel == nil || e.Prev != nil && e.Prev.parcel == nil {
+			t.Fatalf("the event at %d is not packed", e.Revision)
+		}
+	}
+	told, _, err := c.Next()
+	if err != nil || len(told) != 300 {
+		t.Fatalf("%d events of a node, %v", len(told), err)
+	}
+	for _, e := range told {
+		if !all[e] {
+			t.Fatalf("the topic has an event at %d of its own", e.Revision)
+		}
+	}
+}
+
+// S4: an object that there still is stays as it is, and is packed once it has gone.
+func TestWhatASnapshotHasIsNotPacked(t *testing.T) {
+	r := newResource(podKind())
+	e := makeEntry(t, r.Kind, "a/x", "n1", 1)
+	r.apply([]change{{key: "a/x", revision: 1, entry: e}})
+	r.pack()
+	if r.Get("a/x") != e || r.log.events[0].Entry != e {
+		t.Fatal("an object was moved that there still is")
+	}
+	r.apply([]change{{key: "a/x", revision: 2}})
+	r.pack()
+	first, second := r.log.events[0], r.log.events[1]
+	if first.Entry != second.Prev || first.Entry.parcel == nil {
+		t.Fatal("an object that has gone is still there twice, or not packed")
+	}
+}
+
+// S4: readers may read, and writers write, while the log is packed.
+func TestPackingIsInNobodysWay(t *testing.T) {
+	r := newResource(podKind())
+	want := happen(t, r, 100)
+	var wg sync.WaitGroup
+	for range 4 {
+		c, err := r.Watch(Topic{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			events, _, err := c.Next()
+			if err != nil || len(events) < len(want) {
+				t.Errorf("%d events, %v", len(events), err)
+				return
+			}
+			for _, e := range events {
+				if e.Entry != nil {
+					_ = e.Entry.AppendJSON(nil)
+				} else {
+					_ = e.Left().AppendJSON(nil)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 100 {
+			revision := int64(1000 + i)
+			r.apply([]change{{key: "b/y", revision: revision, entry: makeEntry(t, r.Kind, "b/y", "n1", revision)}})
+		}
+	})
+	for range 20 {
+		r.pack()
+	}
+	wg.Wait()
+	r.pack()
+	for i, line := range said(r)[:len(want)] {
+		if line != want[i] {
+			t.Fatalf("event %d says %s, want %s", i, line, want[i])
+		}
+	}
+}
+
+// BenchmarkRest is what a full log holds after a time of work, before and after it is packed.
+func BenchmarkRest(b *testing.B) {
+	held := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapInuse) / (1 << 20)
+	}
+	for range b.N {
+		b.StopTimer()
+		empty := held()
+		r := newResource(podKind())
+		happen(b, r, 3*logSize)
+		before := held()
+		b.StartTimer()
+		r.pack()
+		b.StopTimer()
+		b.ReportMetric(before-empty, "MiB-before")
+		b.ReportMetric(held()-empty, "MiB-after")
+		runtime.KeepAlive(r)
+		b.StartTimer()
+	}
+}
