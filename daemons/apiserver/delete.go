@@ -261,6 +261,9 @@ func (s *Server) deleteCollection(q *request) error {
 	if err != nil {
 		return err
 	}
+	if err := q.cache.Unread(sel.prefix); err != nil {
+		return apierrors.NewInternalError(err)
+	}
 	var chosen []*cache.Entry
 	snapshot := q.cache.Snapshot()
 	err = sel.in(q, snapshot, "", func(e *cache.Entry) bool {

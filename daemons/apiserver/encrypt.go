@@ -16,7 +16,7 @@ import (
 
 // encrypted puts the encryption that cfg asks for before the store. /readyz/encryption-config
 // has the file as it is now in use, or fails; /readyz/encryption-rewritten says whether
-// everything that is stored has been written as it says.
+// everything that is stored has been written as it says. /readyz has kms-providers: that the KMS plugins in use are well.
 func encrypted(cfg config.APIServer, s store.Store, env run.Env) (store.Store, []func(context.Context, *Server) error, error) {
 	if cfg.EncryptionProviderConfig == "" {
 		return s, nil, nil
@@ -30,6 +30,7 @@ func encrypted(cfg config.APIServer, s store.Store, env run.Env) (store.Store, [
 	}
 	env.Health.Tell("encryption-config", sealed.Reload)
 	env.Health.Tell("encryption-rewritten", sealed.Rewritten)
+	env.Health.Ready("kms-providers", sealed.Plugins)
 	task := func(ctx context.Context, server *Server) error {
 		return sealed.Run(ctx, server.rewritten)
 	}

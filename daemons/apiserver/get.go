@@ -20,6 +20,9 @@ func (s *Server) get(q *request) error {
 	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 		return err
 	}
+	if err := q.cache.Unread(q.key()); err != nil {
+		return apierrors.NewInternalError(err)
+	}
 	e := q.cache.Get(q.key())
 	if e == nil {
 		return apierrors.NewNotFound(q.gr(), q.Name)

@@ -199,6 +199,9 @@ func (s *Server) list(q *request) error {
 		}
 	}
 	snapshot, revision, from, err := s.snapshot(q)
+	if err == nil {
+		err = q.cache.Unread(sel.prefix)
+	}
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ import (
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/etcd"
+	"clusterctl/daemons/store/sealed"
 )
 
 // grace is how long open requests may take to finish when the server stops.
@@ -69,6 +70,9 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 	if err != nil {
 		_ = ln.Close() // as above
 		return err
+	}
+	if s, ok := server.o.Store.(*sealed.Store); ok {
+		defer s.Close()
 	}
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
 	defer server.auditing(ctx)()

@@ -58,6 +58,9 @@ func (s *Server) watch(q *request) error {
 	if err != nil {
 		return err
 	}
+	if err := q.cache.Unread(sel.prefix); err != nil {
+		return apierrors.NewInternalError(err)
+	}
 	var snapshot *cache.Snapshot
 	if initial {
 		snapshot = q.cache.Snapshot()

@@ -28,6 +28,7 @@ type KV struct {
 	Key      string
 	Value    []byte
 	Revision int64
+	Err      error // why the value, which then is nil, cannot be read at present; it will be told when it can be
 }
 
 // Guard is what must hold for a transaction to be done: the key was last written at
@@ -65,6 +66,7 @@ type Event struct {
 	Value    []byte // nil when Deleted
 	Revision int64
 	Deleted  bool
+	Err      error // as a KV's
 }
 
 // Batch is what a watch delivers: whole revisions in order, every change once.

@@ -131,6 +131,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
 	entries := map[*Resource][]*Entry{}
+	unread := map[*Resource]map[string]error{}
 	names := map[*Names][]string{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -161,7 +162,11 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 					}
 				}
 				for ; r != nil; r = r.next {
-					if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
+					if kv.Err != nil {
+						mu.Lock()
+						unread[r] = with(unread[r], rest, kv.Err)
+						mu.Unlock()
+					} else if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
 						mu.Lock()
 						entries[r] = append(entries[r], e)
 						mu.Unlock()
@@ -173,7 +178,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	wg.Wait()
 	for _, r := range c.tables.Load().byKey {
 		for ; r != nil; r = r.next {
-			r.reset(entries[r], revision)
+			r.reset(entries[r], unread[r], revision)
 		}
 	}
 	for _, n := range c.names {
@@ -250,8 +255,8 @@ func (c *Cache) apply(events []store.Event) {
 			}
 		}
 		for ; r != nil; r = r.next {
-			ch := change{key: rest, revision: e.Revision}
-			if !e.Deleted {
+			ch := change{key: rest, revision: e.Revision, err: e.Err}
+			if !e.Deleted && e.Err == nil {
 				if ch.entry = c.entry(r, e.Key, rest, e.Value, e.Revision); ch.entry == nil {
 					continue
 				}

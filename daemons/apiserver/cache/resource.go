@@ -19,6 +19,7 @@ type Resource struct {
 	Kind *kinds.Kind
 
 	snapshot atomic.Pointer[Snapshot]
+	unread   unread
 
 	mu     sync.Mutex // guards what follows; held while applying events
 	tree   *btree.BTreeG[*Entry]
@@ -37,7 +38,7 @@ type Resource struct {
 
 func newResource(k *kinds.Kind) *Resource {
 	r := &Resource{Kind: k}
-	r.reset(nil, 0)
+	r.reset(nil, nil, 0)
 	return r
 }
 
@@ -56,9 +57,10 @@ func byField(name string) btree.LessFunc[*Entry] {
 
 // reset begins anew with what the store held at a revision. Watchers are told to
 // list again.
-func (r *Resource) reset(entries []*Entry, revision int64) {
+func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.unread.replace(unread)
 	r.held, r.floor = nil, revision
 	r.tree = btree.NewG(32, byKey)
 	r.index = nil
@@ -99,6 +101,9 @@ func (r *Resource) apply(changes []change) {
 	defer r.mu.Unlock()
 	events := make([]*Event, 0, len(changes))
 	for _, c := range changes {
+		if r.unread.note(c.key, c.err); c.err != nil {
+			continue // what there was before stays, and is not told as what there is
+		}
 		event := &Event{Revision: c.revision, Entry: c.entry}
 		var prev *Entry
 		var had bool
@@ -159,6 +164,7 @@ type change struct {
 	key      string
 	revision int64
 	entry    *Entry // nil: deleted
+	err      error  // why what there is now cannot be read at present
 }
 
 // Get returns the entry of a key as the cache has it now.

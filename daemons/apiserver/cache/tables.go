@@ -33,7 +33,7 @@ func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	}
 	c.feed.Unlock()
 
-	entries, revision, err := c.read(ctx, r, key)
+	entries, unread, revision, err := c.read(ctx, r, key)
 
 	c.feed.Lock()
 	defer c.feed.Unlock()
@@ -48,7 +48,7 @@ func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	}
 	held := r.held
 	if r.floor < revision { // otherwise everything was loaded anew meanwhile
-		r.reset(entries, revision)
+		r.reset(entries, unread, revision)
 	}
 	r.filling, r.held = false, nil
 	r.apply(held)
@@ -83,18 +83,22 @@ func (c *Cache) change(f func(*tables)) {
 }
 
 // read ranges over what the store holds of one kind, once.
-func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*Entry, revision int64, err error) {
+func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*Entry, unread map[string]error, revision int64, err error) {
 	prefix, after := c.prefix+key+"/", ""
 	for more := true; more; {
 		call, cancel := context.WithTimeout(ctx, time.Minute)
 		kvs, at, further, err := c.store.Range(call, prefix, after, revision, page)
 		cancel()
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 		revision, more = at, further
 		for _, kv := range kvs {
 			after = kv.Key
+			if kv.Err != nil {
+				unread = with(unread, kv.Key[len(prefix):], kv.Err)
+				continue
+			}
 			e, err := NewEntry(r.Kind, kv.Key[len(prefix):], kv.Value, kv.Revision, nil)
 			if err != nil {
 				c.log.Error("left out what cannot be decoded", "key", kv.Key, "err", err)
@@ -103,5 +107,5 @@ func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*E
 			entries = append(entries, e)
 		}
 	}
-	return entries, revision, nil
+	return entries, unread, revision, nil
 }

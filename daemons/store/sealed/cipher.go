@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -9,6 +10,8 @@ import (
 	"fmt"
 
 	"golang.org/x/crypto/nacl/secretbox"
+
+	"clusterctl/daemons/store/sealed/kms"
 )
 
 // marker begins every encrypted value. JSON never begins like this.
@@ -20,21 +23,36 @@ func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(marker))
 // k8s:enc:secretbox:v1:NAME:.
 type key struct {
 	prefix  string
-	encrypt func(aad, plain []byte) ([]byte, error)
-	decrypt func(aad, data []byte) ([]byte, error)
+	encrypt crypt
+	decrypt crypt
+	plugin  *kms.Plugin // that keeps the key; nil: it is here
 }
 
 // seal encrypts a value that is to be stored at path.
 func (k *key) seal(path string, plain []byte) ([]byte, error) {
-	data, err := k.encrypt([]byte(path), plain)
+	encrypt := k.encrypt
+	if k.plugin != nil {
+		encrypt = k.plugin.Seal
+	}
+	data, err := encrypt([]byte(path), plain)
 	if err != nil {
 		return nil, err
 	}
 	return append([]byte(k.prefix), data...), nil
 }
 
-func (k *key) open(path string, value []byte) ([]byte, error) {
+// open may have to ask a plugin.
+func (k *key) open(ctx context.Context, path string, value []byte) ([]byte, error) {
+	if k.plugin != nil {
+		return k.plugin.Open(ctx, []byte(path), value[len(k.prefix):])
+	}
 	return k.decrypt([]byte(path), value[len(k.prefix):])
+}
+
+// wrote says whether a value is as it would be written now.
+func (k *key) wrote(value []byte) bool {
+	data, ok := bytes.CutPrefix(value, []byte(k.prefix))
+	return ok && (k.plugin == nil || !k.plugin.Stale(data))
 }
 
 var errBroken = errors.New("the value was changed, or another key of the same name has written it")

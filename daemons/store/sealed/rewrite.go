@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -20,28 +19,33 @@ const lookEvery = 5 * time.Second
 // progress is how far rewriting has come.
 type progress struct {
 	mu     sync.Mutex
-	done   [sha256.Size]byte // the file as which everything that is stored is written
+	done   [sha256.Size]byte // the version of the rules as which everything that is stored is written
 	broken int               // values that cannot be decrypted, so stay as they are
 }
 
 // Reload has the file as it is now in use, and says why if it cannot be: then the former one
-// stays.
+// stays, as it does when a KMS plugin that it adds is not well.
 func (s *Store) Reload() error {
-	r, err := readFile(s.File)
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	former := s.current()
+	r, err := readFile(s.File, s.pool)
 	if err != nil {
 		return err
 	}
-	if r.digest == s.current().digest {
+	if r.digest == former.digest {
 		return nil
+	}
+	if err := s.look(context.Background(), r.added); err != nil {
+		s.pool.keep(nil, r.added)
+		return fmt.Errorf("take %s into use: %w", s.File, err)
 	}
 	s.mu.Lock()
 	s.rules = r
 	s.mu.Unlock()
+	s.pool.keep(r.plugins, former.plugins)
 	s.watches.reloaded()
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	s.again()
 	s.Log.Info("the encryption configuration has changed and is in use", "file", s.File)
 	return nil
 }
@@ -51,7 +55,7 @@ func (s *Store) Rewritten() error {
 	if err := s.Reload(); err != nil {
 		return err
 	}
-	now := s.current().digest
+	now := s.current().version()
 	s.progress.mu.Lock()
 	defer s.progress.mu.Unlock()
 	switch {
@@ -63,12 +67,16 @@ func (s *Store) Rewritten() error {
 	return nil
 }
 
-// Run reads the file again when it changes, and writes anew what another key has written,
-// until ctx ends.
+// Run reads the file again when it changes, looks at KMS plugins, and writes anew what another
+// key has written, until ctx ends.
 func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource) error {
+	var attending sync.WaitGroup
+	defer attending.Wait()
+	attending.Go(func() { s.attend(ctx) })
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for {
+	const first, most = time.Second, 30 * time.Second
+	for pause := first; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -77,23 +85,29 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 				s.Log.Warn("the encryption configuration is left as it was", "err", err)
 			}
 		case <-s.changed:
-			if err := s.rewriteAll(ctx, resources()); err != nil && ctx.Err() == nil {
-				s.Log.Warn("write anew what another key has written; it is tried again", "err", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
-				select {
-				case s.changed <- struct{}{}:
-				default:
-				}
+			err := s.rewriteAll(ctx, resources())
+			if err == nil || ctx.Err() != nil {
+				pause = first
+				continue
 			}
+			s.Log.Warn("write anew what another key has written; it is tried again", "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, most)
+			s.again()
 		}
 	}
 }
 
 func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource) error {
-	r, count, broken := s.current(), 0, 0
+	// Writes that chose their key before are done by then: none comes after what is looked at.
+	s.mu.Lock()
+	r := s.rules
+	version := r.version()
+	s.mu.Unlock()
+	count, broken := 0, 0
 	for _, gr := range resources {
 		if !r.covers(gr) {
 			continue
@@ -109,7 +123,7 @@ func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource
 	}
 	s.progress.mu.Lock()
 	defer s.progress.mu.Unlock()
-	s.progress.done, s.progress.broken = r.digest, broken
+	s.progress.done, s.progress.broken = version, broken
 	return nil
 }
 
@@ -131,12 +145,12 @@ func (s *Store) rewrite(ctx context.Context, r *rules, gr schema.GroupResource) 
 		}
 		for _, kv := range kvs {
 			after = kv.Key
-			if w == nil && !isSealed(kv.Value) || w != nil && bytes.HasPrefix(kv.Value, []byte(w.prefix)) {
+			if w == nil && !isSealed(kv.Value) || w != nil && w.wrote(kv.Value) {
 				continue
 			}
 			plain := kv.Value
 			if isSealed(plain) {
-				if plain, err = r.open(kv.Key, kv.Value); err != nil {
+				if plain, err = r.open(ctx, kv.Key, kv.Value); err != nil {
 					s.Log.Error("left as it is what cannot be decrypted", "key", kv.Key, "err", err)
 					broken++
 					continue

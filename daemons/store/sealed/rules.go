@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/store/sealed/kms"
 )
 
 // rules are an EncryptionConfiguration, understood. They never change.
@@ -19,6 +22,10 @@ type rules struct {
 	digest [sha256.Size]byte // of the file
 	list   []rule            // the first that names a resource holds
 	keys   []*key            // all, to read with
+	pool   *pool             // where plugins come from
+
+	plugins []*kms.Plugin
+	added   []*kms.Plugin // that the former file did not have
 }
 
 // rule says how resources are written.
@@ -27,19 +34,19 @@ type rule struct {
 	write     *key     // nil: as they are
 }
 
-func readFile(path string) (*rules, error) {
+func readFile(path string, from *pool) (*rules, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the encryption configuration: %w", err)
 	}
-	r, err := parse(text)
+	r, err := parse(text, from)
 	if err != nil {
 		return nil, fmt.Errorf("read the encryption configuration %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func parse(text []byte) (*rules, error) {
+func parse(text []byte, from *pool) (_ *rules, err error) {
 	var c apiserverv1.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
 		return nil, err
@@ -50,7 +57,12 @@ func parse(text []byte) (*rules, error) {
 	if len(c.Resources) == 0 {
 		return nil, errors.New("resources are missing")
 	}
-	r := &rules{digest: sha256.Sum256(text)}
+	r := &rules{digest: sha256.Sum256(text), pool: from}
+	defer func() {
+		if err != nil {
+			from.keep(nil, r.added)
+		}
+	}()
 	for i, res := range c.Resources {
 		if len(res.Resources) == 0 || len(res.Providers) == 0 {
 			return nil, fmt.Errorf("resources[%d] must name resources and providers", i)
@@ -95,13 +107,21 @@ func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err 
 	if p.Identity != nil {
 		take("identity", nil)
 	}
+	if p.KMS != nil {
+		take("kms", nil)
+	}
 	switch {
-	case p.KMS != nil:
-		return nil, errors.New("the provider kms is not known here: use secretbox, aesgcm, aescbc or identity")
 	case several != 1:
-		return nil, errors.New("name exactly one of secretbox, aesgcm, aescbc and identity")
+		return nil, errors.New("name exactly one of kms, secretbox, aesgcm, aescbc and identity")
 	case name == "identity":
 		return nil, nil
+	case name == "kms":
+		made, err := r.plugin(p.KMS)
+		if err != nil {
+			return nil, fmt.Errorf("kms: %w", err)
+		}
+		r.keys = append(r.keys, made)
+		return []*key{made}, nil
 	case len(list) == 0:
 		return nil, fmt.Errorf("%s needs keys", name)
 	}
@@ -148,15 +168,17 @@ func (r *rule) names(gr schema.GroupResource) bool {
 
 // open decrypts with whichever key has written the value. Keys of several rules may bear
 // one name: the one that opens it is the right one.
-func (r *rules) open(path string, value []byte) ([]byte, error) {
+func (r *rules) open(ctx context.Context, path string, value []byte) ([]byte, error) {
 	err := error(nil)
 	for _, k := range r.keys {
 		if bytes.HasPrefix(value, []byte(k.prefix)) {
-			plain, wrong := k.open(path, value)
+			plain, wrong := k.open(ctx, path, value)
 			if wrong == nil {
 				return plain, nil
 			}
-			err = wrong
+			if err == nil || !errors.Is(err, kms.ErrPlugin) {
+				err = wrong
+			}
 		}
 	}
 	if err == nil {

@@ -1,12 +1,13 @@
 // Package sealed is a store whose values are encrypted at rest, as an EncryptionConfiguration
 // says: for each resource the first provider writes and all of them read. Values have
 // upstream's layout, so that its documents and scanners hold. The keys' file is read again when
-// it changes, and what another key has written is written anew. How the values got to be, and
-// where the keys come from, is others' business.
+// it changes, and what another key has written is written anew. Keys that a plugin keeps are
+// package kms's; how the values got to be, and where the file comes from, is others' business.
 package sealed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/sealed/kms"
 )
 
 // Config is what a sealed store is made of.
@@ -34,7 +36,9 @@ type Store struct {
 	mu    sync.RWMutex
 	rules *rules
 
-	changed chan struct{} // holds a token when there are rules for which nothing was rewritten
+	pool      *pool
+	reloading sync.Mutex
+	changed   chan struct{} // holds a token when there are rules for which nothing was rewritten
 
 	progress progress
 	watches  watches
@@ -42,15 +46,24 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open reads the file and returns the store over c.Store.
+// Open reads the file and returns the store over c.Store. KMS plugins that are not well are waited for when they are needed.
 func Open(c Config) (*Store, error) {
-	r, err := readFile(c.File)
-	if err != nil {
+	s := &Store{Config: c, changed: make(chan struct{}, 1), pool: &pool{log: c.Log}}
+	var err error
+	if s.rules, err = readFile(c.File, s.pool); err != nil {
 		return nil, err
 	}
-	s := &Store{Config: c, rules: r, changed: make(chan struct{}, 1)}
-	s.changed <- struct{}{}
+	_ = s.look(context.Background(), s.rules.plugins) // who is not well has said so in the log
+	s.again()
 	return s, nil
+}
+
+// again has everything that is stored looked at once more.
+func (s *Store) again() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (s *Store) current() *rules {
@@ -59,19 +72,40 @@ func (s *Store) current() *rules {
 	return s.rules
 }
 
-// open decrypts a value. One that cannot be is left as it is: it is nobody's object, and
-// whoever decodes it says so.
-func (s *Store) open(r *rules, key string, value []byte) []byte {
+// decrypt decrypts a value with the keys that hold, also when they have changed meanwhile.
+func (s *Store) decrypt(ctx context.Context, key string, value []byte) (plain []byte, err error) {
+	for r := s.current(); ; {
+		if plain, err = r.open(ctx, key, value); err == nil {
+			return plain, nil
+		}
+		now := s.current()
+		if now == r {
+			return nil, err
+		}
+		r = now
+	}
+}
+
+// open decrypts a value. One that its plugin does not decrypt at present is told as that. One that cannot be decrypted at
+// all is left as it is: it is nobody's object, and whoever decodes it says so.
+func (s *Store) open(ctx context.Context, key string, value []byte) ([]byte, error) {
 	if !isSealed(value) {
-		return value
+		return value, nil
 	}
-	plain, err := r.open(key, value)
-	if err != nil {
+	plain, err := s.decrypt(ctx, key, value)
+	switch {
+	case err == nil:
+		return plain, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, kms.ErrPlugin):
 		s.watches.missed()
-		s.Log.Error("a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it", "key", key, "err", err)
-		return value
+		s.Log.Warn("a stored value cannot be decrypted at present", "key", key, "err", err)
+		return nil, fmt.Errorf("decrypt what is stored: %w", err)
 	}
-	return plain
+	s.watches.missed()
+	s.Log.Error("a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it", "key", key, "err", err)
+	return value, nil
 }
 
 // Get implements store.Store.
@@ -80,7 +114,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	if err != nil || kv == nil || !isSealed(kv.Value) {
 		return kv, err
 	}
-	plain, err := s.current().open(key, kv.Value)
+	plain, err := s.decrypt(ctx, key, kv.Value)
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s: %w", key, err)
 	}
@@ -90,20 +124,34 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 // Range implements store.Store.
 func (s *Store) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
 	kvs, at, more, err := s.Store.Range(ctx, prefix, after, revision, limit)
-	r := s.current()
 	for i := range kvs {
-		kvs[i].Value = s.open(r, kvs[i].Key, kvs[i].Value)
+		kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value)
+	}
+	if err == nil {
+		err = ctx.Err()
 	}
 	return kvs, at, more, err
 }
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+	result, err := s.commit(ctx, t)
+	for i, kv := range result.Current {
+		if kv != nil && isSealed(kv.Value) {
+			own := &store.KV{Key: kv.Key, Revision: kv.Revision}
+			own.Value, own.Err = s.open(ctx, kv.Key, kv.Value)
+			result.Current[i] = own
+		}
+	}
+	return result, err
+}
+
+func (s *Store) commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	r, copied := s.rules, false
+	copied := false
 	for i, p := range t.Puts {
-		w := r.writer(s.Resource(p.Key))
+		w := s.rules.writer(s.Resource(p.Key))
 		if w == nil {
 			continue
 		}
@@ -116,13 +164,7 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 		}
 		t.Puts[i].Value = value
 	}
-	result, err := s.Store.Commit(ctx, t)
-	for i, kv := range result.Current {
-		if kv != nil && isSealed(kv.Value) {
-			result.Current[i] = &store.KV{Key: kv.Key, Value: s.open(r, kv.Key, kv.Value), Revision: kv.Revision}
-		}
-	}
-	return result, err
+	return s.Store.Commit(ctx, t)
 }
 
 // Progress implements store.Store.

@@ -26,13 +26,17 @@ func secret(b byte, n int) string {
 }
 
 // document writes an EncryptionConfiguration for secrets of these providers, each
-// "secretbox NAME LETTER" or "identity".
+// "secretbox NAME LETTER", "kms NAME ENDPOINT" or "identity".
 func document(providers ...string) string {
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n"
 	for _, p := range providers {
 		f := strings.Fields(p)
 		if len(f) == 1 {
 			text += "  - identity: {}\n"
+			continue
+		}
+		if f[0] == "kms" {
+			text += fmt.Sprintf("  - kms: {apiVersion: v2, name: %s, endpoint: %q, timeout: 20s}\n", f[1], f[2])
 			continue
 		}
 		text += fmt.Sprintf("  - %s: {keys: [{name: %s, secret: %s}]}\n", f[0], f[1], secret(f[2][0], 32))
@@ -64,7 +68,17 @@ func open(t *testing.T, inner store.Store, text string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
 	return s
+}
+
+// kinds are all kinds of providers, and how what each writes begins.
+func kinds(t *testing.T) map[string]string {
+	t.Helper()
+	return map[string]string{
+		"secretbox one A": "k8s:enc:secretbox:v1:one:", "aesgcm one A": "k8s:enc:aesgcm:v1:one:", "aescbc one A": "k8s:enc:aescbc:v1:one:",
+		"kms one " + plugin(t).endpoint(): "k8s:enc:kms:v2:one:",
+	}
 }
 
 func inner(t *testing.T) *memory.Store {
@@ -74,7 +88,11 @@ func inner(t *testing.T) *memory.Store {
 }
 
 func TestEncryptedStoreBehavesAsAStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inner(t), document("aesgcm a A")) })
+	for provider := range kinds(t) {
+		t.Run(strings.Fields(provider)[0], func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) store.Store { return open(t, inner(t), document(provider)) })
+		})
+	}
 }
 
 func put(t *testing.T, s store.Store, key, value string, revision int64) int64 {
@@ -96,13 +114,13 @@ func get(t *testing.T, s store.Store, key string) string {
 }
 
 func TestSecretsAreStoredEncryptedAndOthersAreNot(t *testing.T) {
-	for _, provider := range []string{"secretbox", "aesgcm", "aescbc"} {
+	for provider, prefix := range kinds(t) {
 		m := inner(t)
-		s := open(t, m, document(provider+" one A"))
+		s := open(t, m, document(provider))
 		for _, value := range []string{"", "x", `{"kind":"Secret"}`, strings.Repeat("long", 1000)} {
 			key := fmt.Sprintf("/registry/secrets/a/%d", len(value))
 			put(t, s, key, value, 0)
-			if raw := get(t, m, key); !strings.HasPrefix(raw, "k8s:enc:"+provider+":v1:one:") || value != "" && strings.Contains(raw, value[:1]+value) {
+			if raw := get(t, m, key); !strings.HasPrefix(raw, prefix) || value != "" && strings.Contains(raw, value[:1]+value) {
 				t.Errorf("%s stores %q", provider, raw)
 			}
 			if plain := get(t, s, key); plain != value {
@@ -117,9 +135,12 @@ func TestSecretsAreStoredEncryptedAndOthersAreNot(t *testing.T) {
 }
 
 func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
-	for _, provider := range []string{"secretbox", "aesgcm"} {
+	for provider := range kinds(t) {
+		if strings.HasPrefix(provider, "aescbc") {
+			continue // it hides values, and no more
+		}
 		m := inner(t)
-		s := open(t, m, document(provider+" one A"))
+		s := open(t, m, document(provider))
 		put(t, s, "/registry/secrets/a/b", "value", 0)
 		raw := []byte(get(t, m, "/registry/secrets/a/b"))
 		raw[len(raw)-1] ^= 1
@@ -129,24 +150,34 @@ func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
 		}
 		raw[len(raw)-1] ^= 1
 		put(t, m, "/registry/secrets/a/d", string(raw), 0)
-		if _, err := s.Get(context.Background(), "/registry/secrets/a/d"); provider == "aesgcm" && err == nil {
+		if _, err := s.Get(context.Background(), "/registry/secrets/a/d"); !strings.HasPrefix(provider, "secretbox") && err == nil {
 			t.Errorf("%s opens what was moved to another key", provider)
 		}
 	}
 }
 
 func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+	with := func(provider string) string {
+		return strings.Replace(document("identity"), "identity: {}", provider, 1)
+	}
 	for name, c := range map[string]struct{ text, want string }{
 		"another kind": {"apiVersion: v1\nkind: Secret\n", "not an EncryptionConfiguration"},
 		"unknown":      {document("identity") + "more: 1\n", "unknown field"},
 		"nothing":      {"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n", "resources are missing"},
 		"short key":    {strings.Replace(document("secretbox a A"), secret('A', 32), secret('A', 16), 1), "needs 32"},
 		"no base64":    {strings.Replace(document("aesgcm a A"), secret('A', 32), "_", 1), "not base64"},
-		"kms":          {strings.Replace(document("identity"), "identity: {}", "kms: {name: a, endpoint: 'unix:///a'}", 1), "kms is not known"},
+		"kms v1":       {with("kms: {apiVersion: v1, name: a, endpoint: 'unix:///a'}"), "v1 of the KMS API is not spoken here"},
+		"kms v?":       {with("kms: {name: a, endpoint: 'unix:///a'}"), "v1 of the KMS API is not spoken here"},
+		"kms v3":       {with("kms: {apiVersion: v3, name: a, endpoint: 'unix:///a'}"), `"v3" is not known`},
+		"kms name":     {with("kms: {apiVersion: v2, name: 'a:b', endpoint: 'unix:///a'}"), "no name of a plugin"},
+		"kms endpoint": {with("kms: {apiVersion: v2, name: a, endpoint: 'https://a'}"), "no unix socket"},
+		"kms timeout":  {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', timeout: -1s}"), "not positive"},
+		"kms cache":    {with("kms: {apiVersion: v2, name: a, endpoint: 'unix:///a', cachesize: 1}"), "cachesize means nothing"},
+		"kms twice":    {document("kms a unix:///a", "kms a unix:///b"), "two plugins have this name"},
 		"two in one":   {strings.Replace(document("identity"), "identity: {}", "{identity: {}, secretbox: {keys: []}}", 1), "exactly one"},
 		"wildcard":     {strings.Replace(document("identity"), "[secrets]", "['*']", 1), "no resource"},
 	} {
-		if _, err := parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parse([]byte(c.text), &pool{log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -158,10 +189,10 @@ apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
 - {resources: [configmaps], providers: [{identity: {}}]}
-- {resources: ["*.", deployments.apps], providers: [{secretbox: {keys: [{name: core, secret: ` + secret('A', 32) + `}]}}]}
-- {resources: ["*.apps"], providers: [{aesgcm: {keys: [{name: apps, secret: ` + secret('B', 32) + `}]}}]}
-- {resources: ["*.*"], providers: [{aescbc: {keys: [{name: all, secret: ` + secret('C', 32) + `}]}}]}
-`))
+- {resources: ["*.", deployments.apps], providers: [{secretbox: {keys: [{name: core, secret: `+secret('A', 32)+`}]}}]}
+- {resources: ["*.apps"], providers: [{aesgcm: {keys: [{name: apps, secret: `+secret('B', 32)+`}]}}]}
+- {resources: ["*.*"], providers: [{aescbc: {keys: [{name: all, secret: `+secret('C', 32)+`}]}}]}
+`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +233,7 @@ func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
 	if kv, _ := m.Get(context.Background(), "/registry/secrets/a/plain"); kv.Revision != first {
 		t.Fatal("what was as it should be was written anew")
 	}
+	three := plugin(t).endpoint()
 	for _, c := range []struct {
 		providers []string
 		prefix    string
@@ -210,6 +242,10 @@ func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
 		{[]string{"secretbox one A", "aesgcm two B", "identity"}, "k8s:enc:secretbox:v1:one:"},
 		{[]string{"aesgcm two B", "secretbox one A", "identity"}, "k8s:enc:aesgcm:v1:two:"},
 		{[]string{"aesgcm two B"}, "k8s:enc:aesgcm:v1:two:"},
+		{[]string{"aesgcm two B", "kms three " + three}, "k8s:enc:aesgcm:v1:two:"},
+		{[]string{"kms three " + three, "aesgcm two B"}, "k8s:enc:kms:v2:three:"},
+		{[]string{"kms three " + three}, "k8s:enc:kms:v2:three:"},
+		{[]string{"aesgcm two B", "kms three " + three}, "k8s:enc:aesgcm:v1:two:"},
 		{[]string{"identity", "aesgcm two B"}, "plain"},
 	} {
 		write(t, s.File, document(c.providers...))

@@ -15,6 +15,7 @@ type watches struct {
 	mu      sync.Mutex
 	missing bool
 	again   chan struct{} // closed by a reload after something was missed
+	late    bool          // it was closed before anybody followed: the next to come ends at once
 }
 
 func (w *watches) missed() {
@@ -29,15 +30,24 @@ func (w *watches) ending() <-chan struct{} {
 	if w.again == nil {
 		w.again = make(chan struct{})
 	}
-	return w.again
+	ends := w.again
+	if w.late {
+		w.again, w.late = nil, false
+	}
+	return ends
 }
 
 func (w *watches) reloaded() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.missing && w.again != nil {
+	switch {
+	case !w.missing || w.late:
+	case w.again != nil:
 		close(w.again)
 		w.again = nil
+	default:
+		w.again, w.late = make(chan struct{}), true
+		close(w.again)
 	}
 	w.missing = false
 }
@@ -61,7 +71,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan st
 			if !ok {
 				return
 			}
-			batch.Events = s.openAll(batch.Events)
+			batch.Events = s.openAll(ctx, batch.Events)
 			select {
 			case out <- batch:
 			case <-ctx.Done():
@@ -76,13 +86,13 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan st
 }
 
 // openAll decrypts what events hold. What others may hold as well is copied first.
-func (s *Store) openAll(events []store.Event) []store.Event {
+func (s *Store) openAll(ctx context.Context, events []store.Event) []store.Event {
 	if !slices.ContainsFunc(events, func(e store.Event) bool { return isSealed(e.Value) }) {
 		return events
 	}
-	r, events := s.current(), slices.Clone(events)
+	events = slices.Clone(events)
 	for i := range events {
-		events[i].Value = s.open(r, events[i].Key, events[i].Value)
+		events[i].Value, events[i].Err = s.open(ctx, events[i].Key, events[i].Value)
 	}
 	return events
 }

@@ -1,0 +1,304 @@
+package kms
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clusterctl/tests/kmsplugin/server"
+)
+
+// clock is a time that passes when tests say so.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time       { return time.Unix(1e9, c.ahead.Load()) }
+func (c *clock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// real is a plugin of tests at a socket, whose key may be changed.
+type real struct {
+	*server.Server
+	key    atomic.Value
+	socket string
+}
+
+func (r *real) rotate(id string) { r.key.Store(id) }
+
+// start has a plugin answer; stop has it answer no longer.
+func (r *real) start(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, r.socket) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func newReal(t *testing.T) *real {
+	r := &real{socket: filepath.Join(t.TempDir(), "kms.sock")}
+	r.rotate("one")
+	r.Server = &server.Server{Secret: "s", Key: func() string { return r.key.Load().(string) }}
+	return r
+}
+
+// timeout is of calls that are answered; the machine may be slow.
+const timeout = 20 * time.Second
+
+func client(t *testing.T, r *real, c *clock, timeout time.Duration) *Plugin {
+	t.Helper()
+	p, err := New(Config{Name: "test", Endpoint: "unix://" + r.socket, Timeout: timeout, Log: slog.New(slog.DiscardHandler), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func look(t *testing.T, p *Plugin) Found {
+	t.Helper()
+	found, err := p.Look(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func seal(t *testing.T, p *Plugin, where, plain string) []byte {
+	t.Helper()
+	stored, err := p.Seal([]byte(where), []byte(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+func opens(t *testing.T, p *Plugin, where string, stored []byte, want string) {
+	t.Helper()
+	plain, err := p.Open(context.Background(), []byte(where), stored)
+	if err != nil || string(plain) != want {
+		t.Fatalf("opened as %q, %v, want %q", plain, err, want)
+	}
+}
+
+func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
+	r := newReal(t)
+	r.start(t)
+	p := client(t, r, &clock{}, timeout)
+	if !look(t, p).Key || look(t, p).Key {
+		t.Error("a first look finds no key, or a second one another")
+	}
+	var all [][]byte
+	seen := map[string]bool{}
+	for range 100 {
+		stored := seal(t, p, "/a", "the same")
+		seen[string(stored)] = true
+		all = append(all, stored)
+	}
+	if len(seen) != 100 {
+		t.Error("two values are stored alike")
+	}
+	other := client(t, r, &clock{}, timeout) // another API server: it asks once
+	var readers sync.WaitGroup
+	for _, stored := range all {
+		readers.Go(func() {
+			for _, p := range []*Plugin{p, other} {
+				if plain, err := p.Open(context.Background(), []byte("/a"), stored); err != nil || string(plain) != "the same" {
+					t.Errorf("opened as %q, %v", plain, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if e, d := r.Count("Encrypt"), r.Count("Decrypt"); e != 1 || d != 1 {
+		t.Errorf("the plugin was asked %d times to encrypt and %d times to decrypt", e, d)
+	}
+}
+
+func TestAValueThatWasChangedOrMovedIsNotOpened(t *testing.T) {
+	r := newReal(t)
+	r.start(t)
+	p := client(t, r, &clock{}, timeout)
+	look(t, p)
+	stored := seal(t, p, "/a", "value")
+	opens(t, p, "/a", stored, "value")
+	if _, err := p.Open(context.Background(), []byte("/b"), stored); err == nil || errors.Is(err, ErrPlugin) {
+		t.Errorf("a value that was moved: %v", err)
+	}
+	for i := range stored {
+		bad := append([]byte(nil), stored...)
+		bad[i] ^= 1
+		if plain, err := p.Open(context.Background(), []byte("/a"), bad); err == nil {
+			t.Errorf("opened as %q with byte %d changed", plain, i)
+		}
+	}
+}
+
+func TestAnotherKeyOfThePluginsIsWrittenWithAndTheFormerIsStaleAndRead(t *testing.T) {
+	r := newReal(t)
+	r.start(t)
+	p := client(t, r, &clock{}, timeout)
+	look(t, p)
+	was := seal(t, p, "/a", "was")
+	if p.Stale(was) || p.KeyID() != "one" {
+		t.Errorf("written with %q, stale: %v", p.KeyID(), p.Stale(was))
+	}
+	r.rotate("two")
+	if p.Stale(was) || !look(t, p).Key || p.KeyID() != "two" {
+		t.Errorf("after the rotation it writes with %q", p.KeyID())
+	}
+	is := seal(t, p, "/a", "is")
+	if !p.Stale(was) || p.Stale(is) || !p.Stale([]byte("nonsense")) {
+		t.Error("what is stale is not what another key has written")
+	}
+	fresh := client(t, r, &clock{}, timeout)
+	opens(t, fresh, "/a", was, "was")
+	opens(t, fresh, "/a", is, "is")
+}
+
+func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T) {
+	r, c := newReal(t), &clock{}
+	stop := r.start(t)
+	p := client(t, r, c, timeout)
+	look(t, p)
+	stored := seal(t, p, "/a", "kept")
+	stop()
+	p.config.Timeout = 50 * time.Millisecond // nobody answers any more
+	if _, err := p.Look(context.Background()); !errors.Is(err, ErrPlugin) || !strings.Contains(err.Error(), `KMS plugin "test" at unix://`) {
+		t.Errorf("a plugin that is away: %v", err)
+	}
+	if p.Health() == nil || !p.Due().Before(c.now().Add(lookAgain)) {
+		t.Errorf("its health is %v, and it is looked at again at %s", p.Health(), p.Due())
+	}
+	seal(t, p, "/a", "soon")
+	c.pass(writeFor + time.Second)
+	if _, err := p.Seal([]byte("/a"), []byte("late")); err == nil || !strings.Contains(err.Error(), `KMS plugin "test"`) {
+		t.Errorf("written with a key that may be the plugin's no longer: %v", err)
+	}
+	c.pass(48 * time.Hour)
+	opens(t, p, "/a", stored, "kept")
+	if _, err := client(t, r, c, 50*time.Millisecond).Open(context.Background(), []byte("/a"), stored); !errors.Is(err, ErrPlugin) {
+		t.Errorf("read without a seed: %v", err)
+	}
+	p.config.Timeout = timeout
+	r.start(t)
+	look(t, p)
+	seal(t, p, "/a", "again")
+	if p.Health() != nil || r.Count("Encrypt") != 1 {
+		t.Errorf("after it is back: %v, asked %d times to encrypt", p.Health(), r.Count("Encrypt"))
+	}
+}
+
+func TestAPluginThatFailsIsNotAskedForEveryValueAndIsAskedAgain(t *testing.T) {
+	r, c := newReal(t), &clock{}
+	r.start(t)
+	p := client(t, r, c, timeout)
+	look(t, p)
+	stored := seal(t, p, "/a", "value")
+	other := client(t, r, c, timeout)
+	look(t, other)
+	r.Fail(errors.New("the vault is sealed"))
+	for range 10 {
+		if _, err := other.Open(context.Background(), []byte("/a"), stored); !errors.Is(err, ErrPlugin) || !strings.Contains(err.Error(), "the vault is sealed") {
+			t.Fatal(err)
+		}
+	}
+	if n := r.Count("Decrypt"); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+	if _, err := other.Look(context.Background()); err == nil || !strings.Contains(err.Error(), "the vault is sealed") {
+		t.Errorf("a plugin that says that it is not well: %v", err)
+	}
+	r.Fail(nil)
+	if found := look(t, other); !found.Opened || found.Key {
+		t.Errorf("it finds %+v", found)
+	}
+	opens(t, other, "/a", stored, "value")
+}
+
+func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, health, want string
+	}{
+		"no key":        {"", "", "key_id is empty"},
+		"a long key":    {strings.Repeat("k", 1025), "", "1024 are allowed"},
+		"not well":      {"one", "burning", "burning"},
+		"a change once": {"flips", "", "says that its key is"},
+	} {
+		r := newReal(t)
+		r.rotate(c.key)
+		if c.key == "flips" {
+			var n atomic.Int64
+			r.Server.Key = func() string { return strings.Repeat("k", int(n.Add(1))) }
+		}
+		r.Say(c.health)
+		r.start(t)
+		p := client(t, r, &clock{}, timeout)
+		if _, err := p.Look(context.Background()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := p.Seal(nil, nil); err == nil && name != "not well" {
+			t.Errorf("%s: it is written with", name)
+		}
+	}
+	for _, endpoint := range []string{"", "http://x/y", "unix://", "/run/a.sock", "unix:///", "unix:\x00"} {
+		if _, err := New(Config{Endpoint: endpoint}); err == nil || !strings.Contains(err.Error(), "unix:///path") {
+			t.Errorf("endpoint %q: %v", endpoint, err)
+		}
+	}
+	long := map[string][]byte{"a.example.com": make([]byte, maxAnnotations)}
+	for name, w := range map[string]wrapped{
+		"no source": {KeyID: "a"}, "a long source": {KeyID: "a", EncryptedDEKSource: make([]byte, maxWrapped+1)},
+		"a type": {KeyID: "a", EncryptedDEKSource: []byte("x"), EncryptedDEKSourceType: 7}, "much to note": {KeyID: "a", EncryptedDEKSource: []byte("x"), Annotations: long},
+		"a note without a domain": {KeyID: "a", EncryptedDEKSource: []byte("x"), Annotations: map[string][]byte{"note": nil}},
+	} {
+		if valid(w) == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+func TestWhoGivesUpDoesNotSpoilItForOthers(t *testing.T) {
+	r := newReal(t)
+	r.start(t)
+	p := client(t, r, &clock{}, timeout)
+	look(t, p)
+	stored := seal(t, p, "/a", "value")
+	other := client(t, r, &clock{}, timeout)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := other.Open(gone, []byte("/a"), stored); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPlugin) {
+		t.Errorf("given up: %v", err)
+	}
+	opens(t, other, "/a", stored, "value")
+}
+
+func TestSeedsAreBoundedAndTheOldestGoes(t *testing.T) {
+	var s seeds
+	first := &storedObject{KeyID: "first", EncryptedDEKSource: []byte("x")}
+	kept := &storedObject{KeyID: "kept", EncryptedDEKSource: []byte("x")}
+	s.know(first, &seed{})
+	s.know(kept, &seed{})
+	for i := range maxSeeds - 1 {
+		s.know(&storedObject{KeyID: "k", EncryptedDEKSource: []byte{1, byte(i), byte(i >> 8)}}, &seed{})
+		if _, mine := s.take(kept, identity(kept), time.Now()); mine {
+			t.Fatal("what is used goes")
+		}
+	}
+	if _, mine := s.take(first, identity(first), time.Now()); !mine || len(s.known) > maxSeeds {
+		t.Errorf("%d seeds are remembered", len(s.known))
+	}
+}

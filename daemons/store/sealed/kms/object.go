@@ -1,0 +1,112 @@
+package kms
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	stored "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2/v2"
+)
+
+// What the API allows a plugin to give.
+const (
+	maxKeyID       = 1 << 10
+	maxWrapped     = 1 << 10
+	maxAnnotations = 32 << 10
+)
+
+// How the key of a value follows from what the plugin has encrypted.
+const (
+	seedType = stored.EncryptedDEKSourceType_HKDF_SHA256_XNONCE_AES_GCM_SEED
+	keyType  = stored.EncryptedDEKSourceType_AES_GCM_KEY
+)
+
+// wrapped is a seed as the plugin has encrypted it, and all that the plugin wants to have again to decrypt it: an
+// EncryptedObject without data.
+type wrapped = *storedObject
+
+type storedObject = stored.EncryptedObject
+
+// encode writes a value that was encrypted with a key of w's.
+func encode(w wrapped, data []byte) ([]byte, error) {
+	return proto.Marshal(&storedObject{
+		EncryptedData: data, KeyID: w.KeyID, EncryptedDEKSource: w.EncryptedDEKSource, Annotations: w.Annotations, EncryptedDEKSourceType: w.EncryptedDEKSourceType,
+	})
+}
+
+// decode takes a stored value apart.
+func decode(value []byte) (wrapped, []byte, error) {
+	o := &storedObject{}
+	if err := proto.Unmarshal(value, o); err != nil {
+		return nil, nil, fmt.Errorf("the stored value is no EncryptedObject: %w", err)
+	}
+	data := o.EncryptedData
+	o.EncryptedData = nil
+	if err := valid(o); err != nil {
+		return nil, nil, fmt.Errorf("the stored value: %w", err)
+	}
+	if len(data) == 0 {
+		return nil, nil, errors.New("the stored value has no data")
+	}
+	return o, data, nil
+}
+
+// valid holds what a plugin has given to the limits of the API.
+func valid(w wrapped) error {
+	if err := validKeyID(w.KeyID); err != nil {
+		return err
+	}
+	switch n := len(w.EncryptedDEKSource); {
+	case w.EncryptedDEKSourceType != seedType && w.EncryptedDEKSourceType != keyType:
+		return fmt.Errorf("its encrypted key is of type %d, which is not known here", w.EncryptedDEKSourceType)
+	case n == 0:
+		return errors.New("the encrypted key is empty")
+	case n > maxWrapped:
+		return fmt.Errorf("the encrypted key has %d bytes, %d are allowed", n, maxWrapped)
+	}
+	size := 0
+	for key, value := range w.Annotations {
+		if errs := validation.IsFullyQualifiedDomainName(field.NewPath("annotations"), key); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+		size += len(key) + len(value)
+	}
+	if size > maxAnnotations {
+		return fmt.Errorf("the annotations have %d bytes, %d are allowed", size, maxAnnotations)
+	}
+	return nil
+}
+
+func validKeyID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the key_id is empty")
+	case len(id) > maxKeyID:
+		return fmt.Errorf("the key_id has %d bytes, %d are allowed", len(id), maxKeyID)
+	}
+	return nil
+}
+
+// identity tells what plugins have given apart.
+func identity(w wrapped) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	part := func(b []byte) {
+		_ = binary.Write(h, binary.BigEndian, int64(len(b))) // a hash takes everything
+		h.Write(b)
+	}
+	part([]byte{byte(w.EncryptedDEKSourceType)})
+	part(w.EncryptedDEKSource)
+	part([]byte(w.KeyID))
+	for _, key := range slices.Sorted(maps.Keys(w.Annotations)) {
+		part([]byte(key))
+		part(w.Annotations[key])
+	}
+	h.Sum(sum[:0])
+	return sum
+}

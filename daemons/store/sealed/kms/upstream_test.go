@@ -1,0 +1,50 @@
+package kms
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/storage/value"
+	upstream "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
+)
+
+// What upstream's API server has written is read here, and the other way (S10).
+func TestTheStoredFormIsUpstreams(t *testing.T) {
+	r := newReal(t)
+	r.start(t)
+	p := client(t, r, &clock{}, timeout)
+	look(t, p)
+	ctx := context.Background()
+	service, err := upstream.NewGRPCService(t.Context(), "unix://"+r.socket, "upstream", timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, seeds := range map[string]bool{"keys are derived": true, "one key for all": false} {
+		transformer, object, cacheKey, err := upstream.GenerateTransformer(ctx, "uid", service, seeds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := func() (upstream.State, error) {
+			return upstream.State{
+				Transformer: transformer, EncryptedObjectKeyID: object.KeyID, EncryptedObjectEncryptedDEKSource: object.EncryptedDEKSource,
+				EncryptedObjectAnnotations: object.Annotations, EncryptedObjectEncryptedDEKSourceType: object.EncryptedDEKSourceType,
+				ExpirationTimestamp: time.Now().Add(time.Hour), CacheKey: cacheKey,
+			}, nil
+		}
+		theirs := upstream.NewEnvelopeTransformer(service, "upstream", state, "server")
+		at := value.DefaultContext("/registry/secrets/a/b")
+		stored, err := theirs.TransformToStorage(ctx, []byte("of upstream"), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opens(t, p, "/registry/secrets/a/b", stored, "of upstream")
+		if p.Stale(stored) == seeds {
+			t.Errorf("%s: stale is %v", name, p.Stale(stored))
+		}
+		ours := seal(t, p, "/registry/secrets/a/b", "of ours")
+		if plain, stale, err := theirs.TransformFromStorage(ctx, ours, at); err != nil || string(plain) != "of ours" || stale == seeds {
+			t.Errorf("%s: upstream reads %q, stale: %v, %v", name, plain, stale, err)
+		}
+	}
+}

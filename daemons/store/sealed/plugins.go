@@ -1,0 +1,148 @@
+package sealed
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"clusterctl/daemons/store/sealed/kms"
+)
+
+// plugin makes the key that a KMS plugin keeps.
+func (r *rules) plugin(p *apiserverv1.KMSConfiguration) (*key, error) {
+	c := kms.Config{Name: p.Name, Endpoint: p.Endpoint}
+	if p.Timeout != nil {
+		if c.Timeout = p.Timeout.Duration; c.Timeout <= 0 {
+			return nil, fmt.Errorf("%s: the timeout %s is not positive", p.Name, c.Timeout)
+		}
+	}
+	switch version := cmp.Or(p.APIVersion, "v1"); { // upstream's default
+	case p.Name == "" || strings.Contains(p.Name, ":"):
+		return nil, fmt.Errorf("%q is no name of a plugin: it must not be empty and have no colon", p.Name)
+	case version == "v1":
+		return nil, fmt.Errorf("%s: version v1 of the KMS API is not spoken here, and not by upstream any more: write apiVersion: v2, for a plugin that speaks that", p.Name)
+	case version != "v2":
+		return nil, fmt.Errorf("%s: apiVersion %q is not known: write v2", p.Name, version)
+	case p.CacheSize != nil:
+		return nil, fmt.Errorf("%s: cachesize means nothing in v2: leave it out", p.Name)
+	case slices.ContainsFunc(r.plugins, func(o *kms.Plugin) bool { return o.Name() == p.Name }):
+		return nil, fmt.Errorf("%s: two plugins have this name", p.Name)
+	}
+	made, added, err := r.pool.plugin(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	if added {
+		r.added = append(r.added, made)
+	}
+	r.plugins = append(r.plugins, made)
+	return &key{prefix: marker + "kms:v2:" + p.Name + ":", plugin: made}, nil
+}
+
+// version tells what the rules write with: it is another one when a plugin has another key.
+func (r *rules) version() [sha256.Size]byte {
+	if len(r.plugins) == 0 {
+		return r.digest
+	}
+	h := sha256.New()
+	h.Write(r.digest[:])
+	for _, p := range r.plugins {
+		id := sha256.Sum256([]byte(p.KeyID()))
+		h.Write(id[:])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// pool has the plugins that are in use, so that a file that was read again finds those of the former one, with all that
+// they have given.
+type pool struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	known []*kms.Plugin
+}
+
+func (p *pool) plugin(c kms.Config) (_ *kms.Plugin, added bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, known := range p.known {
+		if known.Same(c) {
+			return known, false, nil
+		}
+	}
+	c.Log = p.log
+	made, err := kms.New(c)
+	if err != nil {
+		return nil, false, err
+	}
+	p.known = append(p.known, made)
+	return made, true, nil
+}
+
+// keep lets those of a list go that are not in use.
+func (p *pool) keep(use, list []*kms.Plugin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, plugin := range list {
+		if !slices.Contains(use, plugin) && slices.Contains(p.known, plugin) {
+			p.known = slices.DeleteFunc(p.known, func(o *kms.Plugin) bool { return o == plugin })
+			_ = plugin.Close() // calls that are under way fail, and their values are opened by the rules that hold now
+		}
+	}
+}
+
+// look asks plugins how they are, all at once.
+func (s *Store) look(ctx context.Context, plugins []*kms.Plugin) error {
+	errs := make([]error, len(plugins))
+	var looking sync.WaitGroup
+	for i, p := range plugins {
+		looking.Go(func() {
+			var found kms.Found
+			if found, errs[i] = p.Look(ctx); found.Key || found.Opened {
+				s.again()
+			}
+			if found.Opened {
+				s.watches.reloaded()
+			}
+		})
+	}
+	looking.Wait()
+	return errors.Join(errs...)
+}
+
+// attend looks at the plugins whenever it is time, until ctx ends. What it finds they log themselves.
+func (s *Store) attend(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		due := slices.DeleteFunc(slices.Clone(s.current().plugins), func(p *kms.Plugin) bool { return now.Before(p.Due()) })
+		_ = s.look(ctx, due)
+	}
+}
+
+// Plugins says whether all KMS plugins in use are well.
+func (s *Store) Plugins() error {
+	var errs []error
+	for _, p := range s.current().plugins {
+		errs = append(errs, p.Health())
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the connections to plugins.
+func (s *Store) Close() { s.pool.keep(nil, s.current().plugins) }

@@ -1,0 +1,136 @@
+// Package server is a KMS plugin for tests: version 2 of the KMS plugin API over a unix socket, with keys of its own that follow
+// from a secret and their names. It can be told to fail, and counts what it is asked. How a real one is run is its maker's business.
+package server
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	kmsapi "k8s.io/kms/apis/v2"
+)
+
+// Server is the plugin.
+type Server struct {
+	kmsapi.UnimplementedKeyManagementServiceServer
+	Secret string
+	Key    func() string // the ID of the key that is encrypted with
+
+	mu     sync.Mutex
+	fails  error
+	says   string
+	counts map[string]int
+}
+
+// Serve answers at a socket until ctx ends.
+func (s *Server) Serve(ctx context.Context, socket string) error {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("listen at %s: %w", socket, err)
+	}
+	g := grpc.NewServer()
+	kmsapi.RegisterKeyManagementServiceServer(g, s)
+	stopped := make(chan struct{})
+	over := context.AfterFunc(ctx, func() { defer close(stopped); g.Stop() })
+	if err := g.Serve(listener); err != nil && over() {
+		return err
+	}
+	<-stopped
+	return nil
+}
+
+// Fail has everything but Status answered with an error, and Status with it as health; nil ends it.
+func (s *Server) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = err
+}
+
+// Say has Status answer another health than ok.
+func (s *Server) Say(health string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.says = health
+}
+
+// Count is how often a call was made: Status, Encrypt or Decrypt.
+func (s *Server) Count(call string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[call]
+}
+
+func (s *Server) called(call string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts == nil {
+		s.counts = map[string]int{}
+	}
+	s.counts[call]++
+	return s.fails
+}
+
+// Status implements the API.
+func (s *Server) Status(context.Context, *kmsapi.StatusRequest) (*kmsapi.StatusResponse, error) {
+	health := "ok"
+	if err := s.called("Status"); err != nil {
+		health = err.Error()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.says != "" {
+		health = s.says
+	}
+	return &kmsapi.StatusResponse{Version: "v2", Healthz: health, KeyId: s.Key()}, nil
+}
+
+// note is what the plugin wants to have again with what it has encrypted.
+const note = "made-by.kmsplugin.example.com"
+
+// Encrypt implements the API.
+func (s *Server) Encrypt(_ context.Context, r *kmsapi.EncryptRequest) (*kmsapi.EncryptResponse, error) {
+	if err := s.called("Encrypt"); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	id := s.Key()
+	aead, err := s.aead(id)
+	if err != nil {
+		return nil, err
+	}
+	return &kmsapi.EncryptResponse{Ciphertext: aead.Seal(nil, nil, r.Plaintext, []byte(id)), KeyId: id, Annotations: map[string][]byte{note: []byte(id)}}, nil
+}
+
+// Decrypt implements the API.
+func (s *Server) Decrypt(_ context.Context, r *kmsapi.DecryptRequest) (*kmsapi.DecryptResponse, error) {
+	if err := s.called("Decrypt"); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	if string(r.Annotations[note]) != r.KeyId || r.Uid == "" {
+		return nil, status.Errorf(codes.InvalidArgument, "the annotations are not those that were given, or the call has no uid: %v", r)
+	}
+	aead, err := s.aead(r.KeyId)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := aead.Open(nil, nil, r.Ciphertext, []byte(r.KeyId))
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "it was not encrypted with key %q of this plugin", r.KeyId)
+	}
+	return &kmsapi.DecryptResponse{Plaintext: plain}, nil
+}
+
+func (s *Server) aead(id string) (cipher.AEAD, error) {
+	key := sha256.Sum256([]byte(s.Secret + "/" + id))
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
