@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -20,20 +22,14 @@ func clusterTrustBundles() *Kind {
 		Resource: "clustertrustbundles", Singular: "clustertrustbundle",
 		New: made[certificatesv1.ClusterTrustBundle](), NewList: made[certificatesv1.ClusterTrustBundleList](),
 		// A signer's bundles are named after it, with colons for slashes.
-		NameErrors: func(name string, prefix bool) []string {
-			signer, rest, found := cutLast(name, ":")
-			if !found {
-				return dns1123SubdomainName(name, prefix)
-			}
-			var errs []string
-			for part := range strings.SplitSeq(signer, ":") {
-				errs = append(errs, dns1123SubdomainName(part, false)...)
-			}
-			return append(errs, dns1123SubdomainName(rest, prefix)...)
-		},
-		Validate: checks(validateTrustBundle),
+		NameErrors: trustBundleName,
+		Validate:   checks(validateTrustBundle),
 		ValidateUpdate: compares(func(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
-			return append(validateTrustBundle(b), immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+			errs := namedAfterSigner(b)
+			if b.Spec.TrustBundle != old.Spec.TrustBundle {
+				errs = validateTrustBundle(b)
+			}
+			return append(errs, immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 		}),
 		Fields: selectable(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 			return fields.Set{"spec.signerName": b.Spec.SignerName}
@@ -45,6 +41,47 @@ func clusterTrustBundles() *Kind {
 	}
 }
 
+func trustBundleName(name string, prefix bool) []string {
+	signer, rest, found := cutLast(name, ":")
+	if !found {
+		return dns1123SubdomainName(name, prefix)
+	}
+	var errs []string
+	for part := range strings.SplitSeq(signer, ":") {
+		errs = append(errs, dns1123SubdomainName(part, false)...)
+	}
+	return append(errs, dns1123SubdomainName(rest, prefix)...)
+}
+
+// validateTrustProjection judges what a volume wants of the bundles: one, or those of a signer.
+func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case p.Name != nil && p.SignerName != nil:
+		errs = append(errs, field.Invalid(at, p, "only one of name and signerName may be used"))
+	case p.Name != nil:
+		if *p.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), "must be a valid object name"))
+		} else {
+			for _, message := range trustBundleName(*p.Name, false) {
+				errs = append(errs, field.Invalid(at.Child("name"), *p.Name, "not a valid clustertrustbundlename: "+message))
+			}
+		}
+		if p.LabelSelector != nil {
+			errs = append(errs, field.Invalid(at.Child("labelSelector"), p.LabelSelector, "labelSelector must be unset if name is specified"))
+		}
+	case p.SignerName != nil:
+		errs = append(errs, signerName(*p.SignerName, at.Child("signerName"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
+	default:
+		errs = append(errs, field.Required(at, "either name or signerName must be specified"))
+	}
+	if p.Path == "" {
+		return append(errs, field.Required(at.Child("path"), ""))
+	}
+	return append(errs, descending(p.Path, at.Child("path"))...)
+}
+
 func cutLast(s, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		return s[:i], s[i+len(sep):], true
@@ -53,6 +90,10 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 func validateTrustBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	return append(namedAfterSigner(b), trustAnchors(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
+}
+
+func namedAfterSigner(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	path, name := field.NewPath("metadata", "name"), b.Name
 	var errs field.ErrorList
 	if signer := b.Spec.SignerName; signer == "" {
@@ -65,7 +106,7 @@ func validateTrustBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, want)))
 		}
 	}
-	return append(errs, trustAnchors(b.Spec.TrustBundle, field.NewPath("spec", "trustBundle"))...)
+	return errs
 }
 
 // trustAnchors demands certificates of authorities in PEM, each once.

@@ -142,6 +142,8 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			} else {
 				errs = append(errs, descending(s.ServiceAccountToken.Path, token.Child("path"))...)
 			}
+		case s.ClusterTrustBundle != nil:
+			errs = append(errs, validateTrustProjection(s.ClusterTrustBundle, where.Child("clusterTrustBundle"))...)
 		}
 	}
 	return errs

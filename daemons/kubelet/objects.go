@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// objects reads configMaps and secrets that this node's pods refer to. One that is
+// objects reads configMaps, secrets and trust bundles that this node's pods refer to. One that is
 // asked for is watched by its name from then on (all that a node is allowed), for as
 // long as a pod uses it.
 type objects struct {
@@ -34,11 +35,25 @@ type objects struct {
 
 type ref struct{ kind, namespace, name string }
 
+// Kinds of what is read.
+const (
+	configMaps     = "configmaps"
+	secrets        = "secrets"
+	trustBundles   = "clustertrustbundles"
+	signersBundles = "clustertrustbundles of signer" // all of them
+)
+
+// revised is an object, or a list of some.
+type revised interface {
+	runtime.Object
+	GetResourceVersion() string
+}
+
 type object struct {
 	cancel context.CancelFunc
 	first  chan struct{} // closed after the first answer
 	once   sync.Once
-	value  runtime.Object
+	value  revised
 	err    error
 	users  map[types.UID]bool
 }
@@ -78,7 +93,7 @@ func forPod(ctx context.Context, uid types.UID) context.Context {
 
 // ConfigMap returns a configMap as it is now.
 func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	v, err := o.get(ctx, ref{"configmaps", namespace, name})
+	v, err := o.get(ctx, ref{configMaps, namespace, name})
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +102,30 @@ func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev
 
 // Secret returns a secret as it is now.
 func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	v, err := o.get(ctx, ref{"secrets", namespace, name})
+	v, err := o.get(ctx, ref{secrets, namespace, name})
 	if err != nil {
 		return nil, err
 	}
 	return v.(*corev1.Secret), nil
 }
 
-func (o *objects) get(ctx context.Context, r ref) (runtime.Object, error) {
+// TrustBundles returns the bundle of a name or, without one, those of a signer.
+func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
+	r := ref{kind: trustBundles, name: name}
+	if name == "" {
+		r = ref{kind: signersBundles, name: signer}
+	}
+	v, err := o.get(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if list, ok := v.(*certificatesv1.ClusterTrustBundleList); ok {
+		return list.Items, nil
+	}
+	return []certificatesv1.ClusterTrustBundle{*v.(*certificatesv1.ClusterTrustBundle)}, nil
+}
+
+func (o *objects) get(ctx context.Context, r ref) (revised, error) {
 	uid, _ := ctx.Value(user{}).(types.UID)
 	if uid == "" {
 		return o.read(ctx, r)
@@ -124,22 +155,34 @@ func (o *objects) get(ctx context.Context, r ref) (runtime.Object, error) {
 	return value, nil
 }
 
-func (o *objects) read(ctx context.Context, r ref) (runtime.Object, error) {
+func (o *objects) read(ctx context.Context, r ref) (revised, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	if r.kind == "secrets" {
+	switch r.kind {
+	case secrets:
 		return o.client.CoreV1().Secrets(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+	case trustBundles:
+		return o.client.CertificatesV1().ClusterTrustBundles().Get(ctx, r.name, metav1.GetOptions{})
+	case signersBundles:
+		return o.client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{FieldSelector: r.selector()})
 	}
 	return o.client.CoreV1().ConfigMaps(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 }
 
-func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Interface, error) {
-	options := metav1.ListOptions{
-		FieldSelector:   fields.OneTermEqualSelector("metadata.name", r.name).String(),
-		ResourceVersion: version, AllowWatchBookmarks: true,
+func (r ref) selector() string {
+	if r.kind == signersBundles {
+		return fields.OneTermEqualSelector("spec.signerName", r.name).String()
 	}
-	if r.kind == "secrets" {
+	return fields.OneTermEqualSelector("metadata.name", r.name).String()
+}
+
+func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Interface, error) {
+	options := metav1.ListOptions{FieldSelector: r.selector(), ResourceVersion: version, AllowWatchBookmarks: true}
+	switch r.kind {
+	case secrets:
 		return o.client.CoreV1().Secrets(r.namespace).Watch(ctx, options)
+	case trustBundles, signersBundles:
+		return o.client.CertificatesV1().ClusterTrustBundles().Watch(ctx, options)
 	}
 	return o.client.CoreV1().ConfigMaps(r.namespace).Watch(ctx, options)
 }
@@ -153,13 +196,13 @@ func (o *objects) follow(ctx context.Context, r ref, x *object) {
 		x.once.Do(func() { close(x.first) })
 		version := ""
 		if err == nil {
-			version = value.(metav1.Object).GetResourceVersion()
+			version = value.GetResourceVersion()
 		}
 		if err == nil || apierrors.IsNotFound(err) {
 			w, werr := o.watch(ctx, r, version)
 			if werr == nil {
 				delay = time.Second
-				o.drain(ctx, x, w)
+				o.drain(ctx, r, x, w)
 			}
 		}
 		if !pause(ctx, delay) {
@@ -169,7 +212,7 @@ func (o *objects) follow(ctx context.Context, r ref, x *object) {
 	}
 }
 
-func (o *objects) drain(ctx context.Context, x *object, w watch.Interface) {
+func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface) {
 	defer w.Stop()
 	for {
 		select {
@@ -179,9 +222,19 @@ func (o *objects) drain(ctx context.Context, x *object, w watch.Interface) {
 			if !ok {
 				return
 			}
+			if r.kind == signersBundles && (e.Type == watch.Added || e.Type == watch.Modified || e.Type == watch.Deleted) {
+				value, err := o.read(ctx, r) // one has changed: what there is, is all of them
+				if err != nil {
+					return
+				}
+				o.learn(x, value, nil)
+				continue
+			}
 			switch e.Type {
 			case watch.Added, watch.Modified:
-				o.learn(x, e.Object, nil)
+				if value, ok := e.Object.(revised); ok {
+					o.learn(x, value, nil)
+				}
 			case watch.Deleted:
 				o.learn(x, nil, apierrors.NewNotFound(corev1.Resource("object"), "deleted"))
 			case watch.Error:
@@ -192,17 +245,11 @@ func (o *objects) drain(ctx context.Context, x *object, w watch.Interface) {
 }
 
 // learn takes in an object and wakes the pods that use it when it is another.
-func (o *objects) learn(x *object, value runtime.Object, err error) {
+func (o *objects) learn(x *object, value revised, err error) {
 	o.mu.Lock()
 	changed := false
 	if err == nil {
-		m, ok := value.(metav1.Object)
-		if !ok {
-			o.mu.Unlock()
-			return
-		}
-		was, ok := x.value.(metav1.Object)
-		changed = !ok || was.GetResourceVersion() != m.GetResourceVersion()
+		changed = x.value == nil || x.value.GetResourceVersion() != value.GetResourceVersion()
 		x.value, x.err = value, nil
 	} else if x.value == nil || apierrors.IsNotFound(err) {
 		x.value, x.err = nil, err

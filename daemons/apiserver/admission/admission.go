@@ -28,7 +28,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
 	nodes, priorities, certificates := &nodeRestriction{objects, may}, &priority{objects}, &certificate{may}
-	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}}
+	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}}
 	for _, name := range cfg.EnableAdmissionPlugins {
 		switch {
 		case name == ownerReferencesName:
@@ -47,7 +47,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 var always = []string{
 	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass",
 	"PersistentVolumeClaimResize", "StorageObjectInUseProtection", "DefaultIngressClass", "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-	"NodeRestriction", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
+	"ClusterTrustBundleAttest", "NodeRestriction", "PodSecurity", "ResourceQuota", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 
 // resource is what a plugin looks at, such as {"", "pods"}.

@@ -150,6 +150,9 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		change(n)
 		return n
 	}
+	bundle := func(signer, text string, finalizers ...string) *certificatesv1.ClusterTrustBundle {
+		return &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: finalizers}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: text}}
+	}
 	on := func(name string) *corev1.Pod {
 		return pod(func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "x", name })
 	}
@@ -177,6 +180,12 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		"mirror with account":   {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { mirrorOf("n1")(p); p.Spec.ServiceAccountName = "default" }), nil), `a mirror pod may not reference service accounts`},
 		"no runtime class":      {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(string); *p.Spec.RuntimeClassName = "x" }), nil), `pods "p" is forbidden: pod rejected: RuntimeClass "x" not found`},
 		"masters certificate":   {write(root, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Request: mastersRequest(t)}}, nil), `use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`},
+		"attest without right":  {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), `clustertrustbundles.certificates.k8s.io "b" is forbidden: user not permitted to attest for signerName "example.com/s"`},
+		"attest":                {write(root, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), nil), ""},
+		"bundle of no signer":   {write(node1, "CREATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("", "a"), nil), ""},
+		"change of a bundle":    {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a"), bundle("example.com/s", "b")), `user not permitted to attest for signerName "example.com/s"`},
+		"collected bundle":      {write(node1, "UPDATE", "certificates.k8s.io:clustertrustbundles", "", "b", bundle("example.com/s", "a", "finalizer"), bundle("example.com/s", "a")), ""},
+		"bundle goes":           {write(node1, "DELETE", "certificates.k8s.io:clustertrustbundles", "", "b", nil, bundle("example.com/s", "a")), ""},
 		"approve without right": {write(node1, "UPDATE", "certificates.k8s.io:certificatesigningrequests/approval", "", "c", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s"}}, &certificatesv1.CertificateSigningRequest{}), `user not permitted to approve requests with signerName "example.com/s"`},
 
 		"node makes a pod":       {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nil), `pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods`},

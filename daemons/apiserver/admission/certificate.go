@@ -86,7 +86,7 @@ func (p *certificate) Validate(ctx context.Context, a *api.Admission) error {
 			return forbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters))
 		}
 	case a.Subresource == "approval":
-		if !p.signer(ctx, a, "approve", c.Spec.SignerName) {
+		if !onSigner(ctx, p.may, a, "approve", c.Spec.SignerName) {
 			return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
 		}
 	case a.Subresource == "status" && old != nil:
@@ -99,18 +99,18 @@ func (p *certificate) Validate(ctx context.Context, a *api.Admission) error {
 		if equality.Semantic.DeepEqual(c.Status, old.Status) {
 			return nil
 		}
-		if !p.signer(ctx, a, "sign", c.Spec.SignerName) {
+		if !onSigner(ctx, p.may, a, "sign", c.Spec.SignerName) {
 			return forbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", c.Spec.SignerName))
 		}
 	}
 	return nil
 }
 
-// signer asks for the signer itself, and for all signers of its domain.
-func (p *certificate) signer(ctx context.Context, a *api.Admission, verb, name string) bool {
+// onSigner says whether who writes has a right on a signer, or on all signers of its domain.
+func onSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	for _, n := range []string{name, domain + "/*"} {
-		d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+		d, _, err := may.Authorize(ctx, a.User, api.Request{
 			Verb: verb, Resource: true, Name: n,
 			GroupVersionResource: schema.GroupVersionResource{Group: certificatesv1.GroupName, Version: "*", Resource: "signers"},
 		})

@@ -40,6 +40,7 @@ func Defaults() []runtime.Object {
 	bound("system:discovery", group(api.GroupAuthenticated))
 	bound("system:public-info-viewer", group(api.GroupAuthenticated), group(api.GroupUnauthenticated))
 	bound("system:service-account-issuer-discovery", group("system:serviceaccounts"))
+	bound("system:cluster-trust-bundle-discovery", group("system:serviceaccounts"))
 	bound("system:monitoring", group("system:monitoring"))
 	bound("system:kube-scheduler", user("system:kube-scheduler"))
 	out = append(out, clusterBinding("system:volume-scheduler", "system:volume-scheduler", user("system:kube-scheduler")))

@@ -55,6 +55,11 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Projec
 			err = m.secret(ctx, p.Namespace, s.Secret.Name, s.Secret.Items, s.Secret.Optional, perm, all)
 		case s.DownwardAPI != nil:
 			err = m.downward(p, s.DownwardAPI.Items, perm, all)
+		case s.ClusterTrustBundle != nil:
+			var anchors []byte
+			if anchors, err = m.anchors(ctx, s.ClusterTrustBundle); err == nil {
+				all[s.ClusterTrustBundle.Path] = file{anchors, perm}
+			}
 		case s.ServiceAccountToken != nil:
 			t := s.ServiceAccountToken
 			lifetime := time.Hour

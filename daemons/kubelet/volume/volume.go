@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -25,6 +26,8 @@ type Source interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// Token returns a service-account token for the pod, and when to ask again.
 	Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (token string, renew time.Time, err error)
+	// TrustBundles returns the bundle of a name or, without one, those of a signer.
+	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
 	// Claim returns the volume that a claim of the pod's namespace is bound to.
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolume, error)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +18,21 @@ import (
 
 // source has the objects that it is given.
 type source struct {
-	maps map[string]*corev1.ConfigMap
-	asks int
+	maps    map[string]*corev1.ConfigMap
+	bundles []certificatesv1.ClusterTrustBundle
+	asks    int
+}
+
+func (s *source) TrustBundles(_ context.Context, name, signer string) (list []certificatesv1.ClusterTrustBundle, err error) {
+	for _, b := range s.bundles {
+		if b.Name == name || name == "" && b.Spec.SignerName == signer {
+			list = append(list, b)
+		}
+	}
+	if name != "" && len(list) == 0 {
+		err = apierrors.NewNotFound(certificatesv1.Resource("clustertrustbundles"), name)
+	}
+	return list, err
 }
 
 func (s *source) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {

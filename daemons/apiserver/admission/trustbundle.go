@@ -1,0 +1,36 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"clusterctl/daemons/api"
+)
+
+// trustBundle lets only those speak for a signer who may attest for it: what a bundle says is believed
+// by everybody who reads the signer's bundles.
+type trustBundle struct{ may api.Authorizer }
+
+// Validate demands the verb attest on the signer.
+func (p *trustBundle) Validate(ctx context.Context, a *api.Admission) error {
+	b, ok := a.Object.(*certificatesv1.ClusterTrustBundle)
+	if !ok || b.Spec.SignerName == "" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
+		return nil
+	}
+	// The garbage collector is no signer's.
+	if old, ok := a.Old.(*certificatesv1.ClusterTrustBundle); ok {
+		collected := b.DeepCopy()
+		collected.OwnerReferences, collected.Finalizers, collected.ManagedFields = old.OwnerReferences, old.Finalizers, old.ManagedFields
+		collected.ResourceVersion, collected.TypeMeta = old.ResourceVersion, old.TypeMeta
+		if equality.Semantic.DeepEqual(collected, old) {
+			return nil
+		}
+	}
+	if !onSigner(ctx, p.may, a, "attest", b.Spec.SignerName) {
+		return forbidden(a, fmt.Errorf("user not permitted to attest for signerName %q", b.Spec.SignerName))
+	}
+	return nil
+}
