@@ -18,10 +18,11 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-const limit = 5 * time.Minute
+const limit = 7 * time.Minute
 
 // S15: a control plane of static pods serves a workload, comes back when a process is killed, becomes one of
-// units and static pods again, and is as declared each time.
+// units and static pods again, and is as declared each time. S12: nothing of it needs that the API server answers
+// without credentials.
 func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -53,10 +54,21 @@ func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T)
 	}
 	answers(ctx, t, c)
 
-	units := strings.Replace(declared, `control_plane = "static-pods"`, "", 1)
+	closed := strings.Replace(declared, `control_plane = "static-pods"`, "control_plane = \"static-pods\"\n"+nobody, 1)
+	if err := c.Write("cluster.hcl", closed); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(ctx, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(ctx, t, c)
+	refused(ctx, t, c)
+	probed(ctx, t, c)
+
+	units := strings.Replace(closed, `control_plane = "static-pods"`, "", 1)
 	for _, form := range []struct{ configuration, proof string }{
 		{units, "systemctl is-active etcd kube-apiserver kube-scheduler kube-controller-manager && [ -z \"$(ls -A /etc/kubernetes/manifests 2>/dev/null)\" ]"},
-		{declared, "! systemctl is-active etcd kube-apiserver && ls /etc/kubernetes/manifests/etcd.yaml /etc/kubernetes/manifests/kube-apiserver.yaml"},
+		{closed, "! systemctl is-active etcd kube-apiserver && ls /etc/kubernetes/manifests/etcd.yaml /etc/kubernetes/manifests/kube-apiserver.yaml"},
 	} {
 		if err := c.Write("cluster.hcl", form.configuration); err != nil {
 			t.Fatal(err)
@@ -65,10 +77,44 @@ func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T)
 			t.Fatal(err)
 		}
 		unchanged(ctx, t, c)
+		refused(ctx, t, c)
 		if out, err := control.Run(ctx, form.proof); err != nil {
 			t.Fatalf("the form is not as declared: %v: %s", err, out)
 		}
 		answers(ctx, t, c)
+	}
+}
+
+// nobody is answered without credentials, not even about health.
+const nobody = `  api {
+    authentication = <<-END
+      apiVersion: apiserver.config.k8s.io/v1
+      kind: AuthenticationConfiguration
+      anonymous: {enabled: false}
+    END
+  }`
+
+// refused is that the API server answers nobody who has no credentials.
+func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	out, err := c.Lab.Machine("control").Run(ctx, "for at in livez readyz version api; do curl -sk -o /dev/null -w '%{http_code} ' https://127.0.0.1:6443/$at; done")
+	if err != nil || strings.TrimSpace(string(out)) != "401 401 401 401" {
+		t.Fatalf("without credentials the API server answers %q, %v", out, err)
+	}
+}
+
+// probed waits until the kubelet says that the API server is well, which it is not told at 6443, and that
+// it has not been started again.
+func probed(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
+		out, err := cluster.Output(c.Kube(ctx, "get", "pod", "-n", "kube-system", "kube-apiserver-control", "-o", status+" {.status.containerStatuses[0].started}"))
+		if err == nil && out != "0 true true" {
+			err = fmt.Errorf("restarts, readiness and start are %q", out)
+		}
+		return err
+	}); err != nil {
+		t.Fatalf("the static API server is not well: %v", err)
 	}
 }
 
