@@ -102,7 +102,7 @@ func (s *Server) ensureService(ctx context.Context) error {
 		return nil
 	}
 	single := corev1.IPFamilyPolicySingleStack
-	return s.ensure(ctx, &corev1.Service{
+	_, err := s.ensure(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: kubernetes, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
@@ -113,6 +113,7 @@ func (s *Server) ensureService(ctx context.Context) error {
 			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt(s.o.AdvertisePort)}},
 		},
 	})
+	return err
 }
 
 // publish writes the endpoints. Servers that do so at once write the same.

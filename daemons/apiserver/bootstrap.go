@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -66,14 +67,16 @@ func (s *Server) ensureAll(ctx context.Context) error {
 		first = append(first, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	// What is in a namespace can only be made after it.
-	if err := s.ensureEach(ctx, first); err != nil {
-		return err
+	for _, objs := range [][]runtime.Object{first, s.o.Bootstrap} {
+		revision, err := s.ensureEach(ctx, objs)
+		if err != nil {
+			return err
+		}
+		if err := s.cache.WaitFor(ctx, revision); err != nil { // authorizers read there
+			return err
+		}
 	}
-	if err := s.ensureEach(ctx, s.o.Bootstrap); err != nil {
-		return err
-	}
-	_, err := s.cache.Current(ctx) // authorizers read there
-	return err
+	return nil
 }
 
 func (s *Server) isFurnished() bool {
@@ -85,41 +88,52 @@ func (s *Server) isFurnished() bool {
 	}
 }
 
-// ensureEach ensures objects that do not depend on each other, some at a time.
-func (s *Server) ensureEach(ctx context.Context, objs []runtime.Object) error {
+// ensureEach ensures objects that do not depend on each other, some at a time, and returns the revision at which all of
+// them are there.
+func (s *Server) ensureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	for _, obj := range objs {
-		g.Go(func() error { return s.ensure(ctx, obj.DeepCopyObject()) })
+	revisions := make([]int64, len(objs))
+	for i, obj := range objs {
+		g.Go(func() (err error) {
+			revisions[i], err = s.ensure(ctx, obj.DeepCopyObject())
+			return err
+		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil || len(objs) == 0 {
+		return 0, err
+	}
+	return slices.Max(revisions), nil
 }
 
-// ensure creates an object, or completes the one that is there.
-func (s *Server) ensure(ctx context.Context, obj runtime.Object) error {
+// ensure creates an object, or completes the one that is there. It returns the revision at which it is as it should.
+func (s *Server) ensure(ctx context.Context, obj runtime.Object) (int64, error) {
 	resource, err := s.resourceOf(obj)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if resource.Empty() {
-		return nil // not served
+		return 0, nil // not served
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	q := s.internal(ctx, resource, m.GetNamespace(), m.GetName())
 	w := &write{s: s, q: q, manager: manager, repeats: true}
-	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+	e, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return obj.DeepCopyObject(), nil
 		}
 		return completed(live, obj), nil
 	})
-	if err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
+	switch {
+	case apierrors.IsConflict(err):
+		return s.cache.Current(ctx) // somebody else does the same
+	case err != nil:
+		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
 	}
-	return nil
+	return e.Revision, nil
 }
 
 // nowhere takes answers that nobody reads.

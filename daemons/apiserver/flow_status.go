@@ -29,7 +29,7 @@ func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
 		}
 		nowSchemas, nowLevels := s.Objects().Revision(flowSchemas.GroupResource()), s.Objects().Revision(priorityLevels.GroupResource())
 		if s.isFurnished() && (nowSchemas != schemas || nowLevels != levels) {
-			if err := s.ensureEach(ctx, wanted); err == nil {
+			if _, err := s.ensureEach(ctx, wanted); err == nil {
 				schemas, levels = nowSchemas, nowLevels
 			} else if ctx.Err() == nil {
 				s.log.Warn("restore what shares the server's capacity out", "err", err)

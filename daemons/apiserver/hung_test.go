@@ -53,6 +53,13 @@ func (h *hanging) Revision(ctx context.Context) (int64, error) {
 	return h.Store.Revision(ctx)
 }
 
+func (h *hanging) Answers(ctx context.Context) error {
+	if err := h.hang(ctx); err != nil {
+		return err
+	}
+	return h.Store.Answers(ctx)
+}
+
 // S10: with a store that has lost its majority what promises to be fresh fails in time, what does
 // not is answered, and the server says that it is not ready and still alive.
 func TestAStoreThatHangsFailsRequestsInTime(t *testing.T) {

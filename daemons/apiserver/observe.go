@@ -106,7 +106,7 @@ func (s *Server) watchStore(ctx context.Context) error {
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := s.o.Store.Revision(call)
+		err := s.o.Store.Answers(call)
 		cancel()
 		if pause = silence; err != nil {
 			s.observed.store.Store(&err)

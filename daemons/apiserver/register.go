@@ -129,7 +129,7 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 		if _, there := objects.Get(registrations.GroupResource(), "", name); there {
 			continue
 		}
-		if err := s.ensure(ctx, wanted[name]); err != nil {
+		if _, err := s.ensure(ctx, wanted[name]); err != nil {
 			return was, err
 		}
 	}

@@ -101,6 +101,9 @@ type Store interface {
 	// before the call has a higher one.
 	Revision(ctx context.Context) (int64, error)
 
+	// Answers returns nil when the store does what needs a majority of its members. It reads nothing.
+	Answers(ctx context.Context) error
+
 	// Compact forgets what was overwritten before revision.
 	Compact(ctx context.Context, revision int64) error
 }

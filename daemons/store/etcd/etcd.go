@@ -217,6 +217,18 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
+// Answers implements store.Store.
+func (s *Store) Answers(ctx context.Context) error {
+	at, err := s.members.at()
+	if err != nil {
+		return fmt.Errorf("ask the store whether it is there: %w", err)
+	}
+	if err := at.answers(ctx); err != nil {
+		return fmt.Errorf("ask the store whether it is there: %w", known(err))
+	}
+	return nil
+}
+
 // Compact implements store.Store.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	at := s.members.current.Load()

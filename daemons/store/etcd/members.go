@@ -135,6 +135,14 @@ func (s *seat) ask(ctx context.Context) (revision int64, err error) {
 	return r.Header.Revision, nil
 }
 
+// answers is ask for who does not want to know the revision. It needs a majority as a read does, and leaves the keys
+// alone: ranges are there for those who want some.
+func (s *seat) answers(ctx context.Context) error {
+	_, err := s.client.MemberList(ctx)
+	s.answered(err)
+	return s.fails(err)
+}
+
 func (m *members) tend(ctx context.Context) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -170,13 +178,7 @@ func (m *members) tend(ctx context.Context) {
 func (m *members) silent(ctx context.Context, s *seat) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// This needs a majority as a read does, and leaves the keys alone: ranges are there for those who want some.
-	_, err := s.client.MemberList(ctx)
-	if err != nil {
-		return true
-	}
-	s.answered(nil)
-	return false
+	return s.answers(ctx) != nil
 }
 
 // move takes the first of the members that answers, and stays when none does: then there is no majority,

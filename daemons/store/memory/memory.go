@@ -188,6 +188,9 @@ func (s *Store) expire(p store.Put) {
 	s.timers[p.Key] = timer
 }
 
+// Answers implements store.Store.
+func (s *Store) Answers(ctx context.Context) error { return ctx.Err() }
+
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	s.mu.Lock()

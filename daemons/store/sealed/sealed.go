@@ -173,6 +173,9 @@ func (s *Store) Progress(ctx context.Context) error { return s.Store.Progress(ct
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) { return s.Store.Revision(ctx) }
 
+// Answers implements store.Store.
+func (s *Store) Answers(ctx context.Context) error { return s.Store.Answers(ctx) }
+
 // Compact implements store.Store.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return s.Store.Compact(ctx, revision)

@@ -1,0 +1,72 @@
+package apiserver_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/store"
+)
+
+// counting counts what a store is asked for that it has to read.
+type counting struct {
+	store.Store
+	ranges, reads atomic.Int64
+}
+
+func (c *counting) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
+	c.ranges.Add(1)
+	return c.Store.Range(ctx, prefix, after, revision, limit)
+}
+
+func (c *counting) Get(ctx context.Context, key string) (*store.KV, error) {
+	c.reads.Add(1)
+	return c.Store.Get(ctx, key)
+}
+
+func (c *counting) Revision(ctx context.Context) (int64, error) {
+	c.reads.Add(1)
+	return c.Store.Revision(ctx)
+}
+
+// S4: a server that starts again loads what there is, and neither it nor the informers that come back have the store
+// read anything else.
+func TestARestartStormReadsNothingOfTheStoreButOnce(t *testing.T) {
+	s := stores["memory"](t)
+	advertise := func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = "10.0.0.1", 6443 }
+	t.Run("the first time", func(t *testing.T) {
+		client := kubernetes.NewForConfigOrDie(start(t, s, advertise))
+		wait(t, func() error { // the last that a server makes for itself
+			return client.RESTClient().Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v2.autoscaling").Do(bounded(t)).Error()
+		})
+	})
+	counted := &counting{Store: s}
+	client := kubernetes.NewForConfigOrDie(start(t, counted, advertise))
+	ctx, stop := context.WithCancel(bounded(t))
+	defer stop()
+	var informers sync.WaitGroup
+	for range 50 {
+		informers.Go(func() {
+			list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w, err := client.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w.Stop()
+		})
+	}
+	informers.Wait()
+	if ranges, reads := counted.ranges.Load(), counted.reads.Load(); ranges != 1 || reads != 0 {
+		t.Errorf("%d ranges and %d other reads, want 1 and none", ranges, reads)
+	}
+}
