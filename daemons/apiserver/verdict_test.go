@@ -51,9 +51,7 @@ func TestACommandSucceedsOnlyWhenThatIsSaid(t *testing.T) {
 							t.Errorf("write: %v", err)
 						}
 					}
-					if err := s.Close(); err != nil {
-						t.Errorf("close a stream: %v", err)
-					}
+					_ = s.Close() // who has seen the last of them end has perhaps closed the connection before this returns
 				}
 				<-conn.CloseChan()
 			}))
