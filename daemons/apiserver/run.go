@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -188,6 +189,12 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		if who.File != nil {
 			wrong = o.follow("authentication", who.File)
 		}
+		if who.Webhook != nil {
+			wrong = errors.Join(wrong, o.follow("token-webhook", who.Webhook))
+		}
+		if auditor != nil && auditor.Webhook != nil {
+			wrong = errors.Join(wrong, o.follow("audit-webhook", auditor.Webhook))
+		}
 		if rules != nil {
 			wrong = errors.Join(wrong, o.follow("authorization", rules))
 		}
@@ -234,7 +241,7 @@ func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, 
 func (o *Options) follow(name string, file reread) error {
 	o.Env.Health.Tell(name+"-config", file.Reload)
 	o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return file.Run(ctx) })
-	return file.Count("apiserver_"+name+"_config_controller", o.Env.Metrics)
+	return file.Count("apiserver_"+strings.ReplaceAll(name, "-", "_")+"_config_controller", o.Env.Metrics)
 }
 
 // advertised is the address at which the cluster reaches this server: as said, or the

@@ -46,6 +46,9 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 			diags = append(diags, fail(nested(b, "api", name), "Invalid "+of.kind, "%s must be a YAML document of kind %s: read one with file(\"PATH\").", name, of.kind))
 		}
 	}
+	if raw.AuthorizationWebhook != "" && raw.Authorization == "" {
+		diags = append(diags, fail(nested(b, "api", "authorization_webhook"), "Webhook that nobody asks", "authorization_webhook is of no use without authorization, an AuthorizationConfiguration whose authorizers name it: its kubeConfigFile is /etc/kubernetes/apiserver/authorization-webhook.conf."))
+	}
 	for name, n := range map[string]int{"max_requests_inflight": c.API.MaxRequests, "max_mutating_requests_inflight": c.API.MaxMutating} {
 		if n < 1 {
 			diags = append(diags, fail(nested(b, "api", name), "Invalid number of requests", "%s must be at least 1.", name))

@@ -6,9 +6,8 @@ import (
 )
 
 // answering has the API server know, let in and hold up whom the configuration says. It
-// returns the files whose change restarts it, and what is waited for when those have changed
-// that it reads again by itself.
-func (b *builder) answering(cfg *config.APIServer) (reads []string, taken []step.Step) {
+// reads its files again by itself: what is returned is waited for when one has changed.
+func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 	api := b.Cluster.API
 	if api.MaxRequests > 0 {
 		cfg.MaxRequestsInflight = api.MaxRequests
@@ -22,11 +21,11 @@ func (b *builder) answering(cfg *config.APIServer) (reads []string, taken []step
 		name, text string
 		flag       *string
 		secret     bool
-		reread     string // the check that says whether the server uses it
+		check      string // that says whether the server uses it
 	}{
-		{"authorization-webhook.conf", api.AuthorizationWebhook, new(string), true, ""},
+		{"authorization-webhook.conf", api.AuthorizationWebhook, new(string), true, "authorization-config"},
 		{"authentication.yaml", api.Authentication, &cfg.AuthenticationConfig, false, "authentication-config"},
-		{"token-webhook.conf", api.TokenWebhook, &cfg.AuthenticationTokenWebhookConfigFile, true, ""},
+		{"token-webhook.conf", api.TokenWebhook, &cfg.AuthenticationTokenWebhookConfigFile, true, "token-webhook-config"},
 		{"authorization.yaml", api.Authorization, &cfg.AuthorizationConfig, false, "authorization-config"},
 	} {
 		path := settings + "/" + s.name
@@ -40,11 +39,12 @@ func (b *builder) answering(cfg *config.APIServer) (reads []string, taken []step
 			b.file(path, s.text)
 		}
 		*s.flag = path
-		if s.reread == "" {
-			reads = append(reads, path)
-		} else {
-			taken = append(taken, &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, s.reread), Client: ServerClient, Unit: "kube-apiserver"})
-		}
+		taken = append(taken, b.reread(path, s.check))
 	}
-	return reads, taken
+	return taken
+}
+
+// reread is that the API server uses a file, which one of its checks says.
+func (b *builder) reread(path, check string) step.Step {
+	return &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, check), Client: ServerClient, Unit: "kube-apiserver"}
 }

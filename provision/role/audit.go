@@ -18,13 +18,14 @@ const settings = Kubernetes + "/apiserver"
 // auditLogs is where the audit log lies.
 const auditLogs = "/var/log/kubernetes/audit"
 
-// audit has the API server keep an audit log, and returns the files whose change restarts it.
-func (b *builder) audit(cfg *config.APIServer) (reads []string) {
+// audit has the API server keep an audit log. It returns the files whose change restarts it, and what is waited
+// for when the one has changed that it reads again by itself.
+func (b *builder) audit(cfg *config.APIServer) (reads []string, taken []step.Step) {
 	audit := b.Cluster.Audit
 	policy, webhook := settings+"/audit-policy.yaml", settings+"/audit-webhook.conf"
 	if !audit.Enabled {
 		b.add(&step.Absent{Path: policy}, &step.Absent{Path: webhook})
-		return nil
+		return nil, nil
 	}
 	text := audit.Policy
 	if text == "" {
@@ -35,8 +36,8 @@ func (b *builder) audit(cfg *config.APIServer) (reads []string) {
 	cfg.AuditLogMaxAge, cfg.AuditLogMaxBackup, cfg.AuditLogMaxSize = audit.MaxAge, audit.MaxBackups, audit.MaxSize
 	if audit.Webhook == "" {
 		b.add(&step.Absent{Path: webhook})
-		return []string{policy}
+		return []string{policy}, nil
 	}
 	cfg.AuditWebhookConfigFile = b.secret(webhook, []byte(audit.Webhook))
-	return []string{policy, webhook}
+	return []string{policy}, []step.Step{b.reread(webhook, "audit-webhook-config")}
 }

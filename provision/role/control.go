@@ -126,9 +126,8 @@ func apiServer(b *builder) {
 		cfg.HealthzBindAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(probedPort))
 	}
 	b.add(&step.Directory{Path: settings, Mode: 0o700})
-	reads := b.audit(&cfg)
-	more, taken := b.answering(&cfg)
-	reads = append(reads, more...)
+	reads, taken := b.audit(&cfg)
+	taken = append(taken, b.answering(&cfg)...)
 	var writes []string
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}

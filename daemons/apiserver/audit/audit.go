@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"clusterctl/daemons/apiserver/settings"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 )
@@ -23,6 +24,8 @@ import (
 // Auditor takes events and hands them to where they are kept.
 type Auditor struct {
 	Policy *Policy
+	// Webhook is the kubeconfig of the server that events are sent to; nil: there is none. Who runs the auditor runs it, too.
+	Webhook *settings.File[*receiver]
 
 	sinks  []*sink
 	events prometheus.Counter
@@ -73,10 +76,11 @@ func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 		a.add(&sink{name: "log", queue: make(chan *auditv1.Event, 10000), most: 256, write: file.write, close: file.Close, log: env.Log, patient: time.Second})
 	}
 	if cfg.AuditWebhookConfigFile != "" {
-		hook, err := newWebhook(cfg)
+		hook, err := newWebhook(cfg, env.Log)
 		if err != nil {
 			return nil, err
 		}
+		a.Webhook = hook.file
 		a.add(&sink{name: "webhook", queue: make(chan *auditv1.Event, max(cfg.AuditWebhookBatchBufferSize, 1)), most: max(cfg.AuditWebhookBatchMaxSize, 1), wait: cfg.AuditWebhookBatchMaxWait,
 			write: hook.write, close: func() error { return nil }, log: env.Log})
 	}

@@ -317,3 +317,64 @@ func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
 		t.Errorf("it got batches of %v, want the last one at the end", sizes)
 	}
 }
+
+// S12: events that nobody takes are sent to the server that the kubeconfig names by then.
+func TestEventsGoWhereTheKubeconfigLeadsByThen(t *testing.T) {
+	busy := make(chan struct{}, 1)
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case busy <- struct{}{}:
+		default:
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer refuses.Close()
+	got := make(chan int, 1)
+	takes := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var list auditv1.EventList
+		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
+			t.Error(err)
+		}
+		got <- len(list.Items)
+	}))
+	defer takes.Close()
+	leads := func(to string) []byte {
+		return []byte("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + to + "}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n")
+	}
+	var path string
+	a := auditor(t, func(dir string, cfg *config.APIServer) {
+		path = filepath.Join(dir, "hook.conf")
+		cfg.AuditWebhookConfigFile = path
+		if err := os.WriteFile(path, leads(refuses.URL), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookInitialBackoff = 3, time.Second
+	})
+	for _, e := range events(3) {
+		a.Keep(e)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	<-busy
+	if err := os.WriteFile(path, leads(takes.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Webhook.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-got:
+		if n != 3 {
+			t.Errorf("it got %d events, want 3", n)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the other server got nothing")
+	}
+}

@@ -7,23 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"clusterctl/daemons/apiserver/remote"
+	"clusterctl/daemons/apiserver/settings"
 	"clusterctl/daemons/config"
 )
 
 // webhook posts events to a server as EventLists. What it does not take is sent again
 // after a pause that grows, a few times.
 type webhook struct {
+	file  *settings.File[*receiver]
+	pause time.Duration
+}
+
+// receiver is the server that takes them.
+type receiver struct {
 	url    string
 	client *http.Client
-	pause  time.Duration
 }
 
 const (
@@ -33,17 +39,13 @@ const (
 
 // newWebhook reads a kubeconfig, whose cluster is the server and whose user the API server
 // is to it.
-func newWebhook(cfg config.APIServer) (*webhook, error) {
-	c, err := clientcmd.BuildConfigFromFlags("", cfg.AuditWebhookConfigFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the audit webhook's configuration %s: %w", cfg.AuditWebhookConfigFile, err)
-	}
-	c.Timeout = webhookTimeout
-	client, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, fmt.Errorf("set up the audit webhook of %s: %w", cfg.AuditWebhookConfigFile, err)
-	}
-	return &webhook{url: c.Host, client: client, pause: max(cfg.AuditWebhookInitialBackoff, time.Millisecond)}, nil
+func newWebhook(cfg config.APIServer, log *slog.Logger) (*webhook, error) {
+	path := cfg.AuditWebhookConfigFile
+	file, err := settings.Open("configuration of the audit webhook", path, func(text []byte, _ func(string) ([]byte, error)) (*receiver, error) {
+		url, client, err := remote.Client(text, path, webhookTimeout)
+		return &receiver{url, client}, err
+	}, log)
+	return &webhook{file: file, pause: max(cfg.AuditWebhookInitialBackoff, time.Millisecond)}, err
 }
 
 func (h *webhook) write(ctx context.Context, events []*auditv1.Event) error {
@@ -74,12 +76,13 @@ func (h *webhook) write(ctx context.Context, events []*auditv1.Event) error {
 
 // post sends once; again says whether another attempt may help.
 func (h *webhook) post(ctx context.Context, text []byte) (again bool, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(text))
+	to := h.file.Get() // another one perhaps than at the attempt before
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url, bytes.NewReader(text))
 	if err != nil {
-		return false, fmt.Errorf("send audit events to %s: %w", h.url, err)
+		return false, fmt.Errorf("send audit events to %s: %w", to.url, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := h.client.Do(r)
+	answer, err := to.client.Do(r)
 	if err != nil {
 		return true, fmt.Errorf("send audit events: %w", err)
 	}
@@ -88,5 +91,5 @@ func (h *webhook) post(ctx context.Context, text []byte) (again bool, err error)
 	if answer.StatusCode/100 == 2 {
 		return false, nil
 	}
-	return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500, fmt.Errorf("send audit events to %s: it answers %s", h.url, answer.Status)
+	return answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500, fmt.Errorf("send audit events to %s: it answers %s", to.url, answer.Status)
 }

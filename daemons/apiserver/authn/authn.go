@@ -25,6 +25,8 @@ import (
 type Authn struct {
 	// File is the AuthenticationConfiguration; nil: there is none. Who runs the server runs it, too.
 	File *settings.File[configured]
+	// Webhook is the kubeconfig of the token webhook, as File.
+	Webhook *settings.File[*remote.Server]
 
 	chain     []api.Authenticator
 	bearer    *bearer
@@ -81,7 +83,7 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	}
 	a.anonymous = newAnonymous(cfg.AnonymousAuth, nil)
 	if cfg.AuthenticationConfig != "" {
-		file, err := settings.Open("authentication configuration", cfg.AuthenticationConfig, func(text []byte) (configured, error) {
+		file, err := settings.Open("authentication configuration", cfg.AuthenticationConfig, func(text []byte, _ func(string) ([]byte, error)) (configured, error) {
 			return configure(cfg, text, audiences, now)
 		}, log)
 		if err != nil {
@@ -91,11 +93,15 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 		a.bearer.ways = append(a.bearer.ways, issuers{file})
 	}
 	if cfg.AuthenticationTokenWebhookConfigFile != "" {
-		server, err := remote.Open(cfg.AuthenticationTokenWebhookConfigFile, webhookTimeout)
+		path := cfg.AuthenticationTokenWebhookConfigFile
+		file, err := settings.Open("configuration of the token webhook", path, func(text []byte, _ func(string) ([]byte, error)) (*remote.Server, error) {
+			return remote.New(text, path, webhookTimeout)
+		}, log)
 		if err != nil {
 			return err
 		}
-		a.bearer.ways = append(a.bearer.ways, &webhook{server: server, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now})
+		a.Webhook = file
+		a.bearer.ways = append(a.bearer.ways, &webhook{server: file, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now})
 	}
 	if len(a.bearer.ways) > 0 {
 		a.chain = append(a.chain, a.bearer)

@@ -13,16 +13,18 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/remote"
+	"clusterctl/daemons/apiserver/settings"
 )
 
 // webhook asks another server whose tokens are. Its answers hold for a while.
 type webhook struct {
-	server    *remote.Server
+	server    *settings.File[*remote.Server]
 	audiences []string
 	ttl       time.Duration
 	now       func() time.Time
 
 	mu       sync.Mutex
+	asked    *remote.Server // whose the answers are
 	answered map[[sha256.Size]byte]answer
 }
 
@@ -39,8 +41,12 @@ func (w *webhook) verify(ctx context.Context, token string, wanted []string) (ap
 	if len(wanted) == 0 {
 		wanted = w.audiences
 	}
+	server := w.server.Get()
 	digest := sha256.Sum256([]byte(token + "\x00" + strings.Join(wanted, "\x00")))
 	w.mu.Lock()
+	if w.asked != server { // what another one said holds no longer
+		w.asked, w.answered = server, nil
+	}
 	a, ok := w.answered[digest]
 	w.mu.Unlock()
 	if ok && w.now().Before(a.until) {
@@ -50,13 +56,16 @@ func (w *webhook) verify(ctx context.Context, token string, wanted []string) (ap
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted},
 	}
-	if err := w.server.Ask(ctx, review); err != nil { // not remembered: the next one asks again
+	if err := server.Ask(ctx, review); err != nil { // not remembered: the next one asks again
 		return api.User{}, nil, fmt.Errorf("ask the token webhook: %w", err)
 	}
 	a = judged(review, w.audiences, wanted)
 	a.until = w.now().Add(w.ttl)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.asked != server {
+		return a.user, a.audiences, a.err
+	}
 	if len(w.answered) >= maxAnswers || w.answered == nil {
 		w.answered = map[[sha256.Size]byte]answer{}
 	}

@@ -36,8 +36,8 @@ func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logg
 	}
 	// What they have learnt of the objects holds for all configurations.
 	own := map[string]api.Authorizer{}
-	f, err := settings.Open("authorization configuration", file, func(text []byte) (Chain, error) {
-		return configured(text, own, objects, now)
+	f, err := settings.Open("authorization configuration", file, func(text []byte, other func(string) ([]byte, error)) (Chain, error) {
+		return configured(text, other, own, objects, now)
 	}, log)
 	return &Configured{f}, err
 }
@@ -47,7 +47,7 @@ func (c *Configured) Authorize(ctx context.Context, u api.User, r api.Request) (
 	return c.Get().Authorize(ctx, u, r)
 }
 
-func configured(text []byte, own map[string]api.Authorizer, objects api.Objects, now func() time.Time) (Chain, error) {
+func configured(text []byte, other func(path string) ([]byte, error), own map[string]api.Authorizer, objects api.Objects, now func() time.Time) (Chain, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), text)
@@ -84,7 +84,7 @@ func configured(text []byte, own map[string]api.Authorizer, objects api.Objects,
 			}
 			matcher = compiled
 		}
-		hook, err := newWebhook(a.Name, a.Webhook, matcher, now)
+		hook, err := newWebhook(a.Name, a.Webhook, matcher, other, now)
 		if err != nil {
 			return nil, err
 		}

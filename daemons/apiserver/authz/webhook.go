@@ -40,11 +40,16 @@ type answer struct {
 
 const maxAnswers = 8192
 
-func newWebhook(name string, c *apiserver.WebhookConfiguration, matcher *authorizationcel.CELMatcher, now func() time.Time) (*webhook, error) {
+func newWebhook(name string, c *apiserver.WebhookConfiguration, matcher *authorizationcel.CELMatcher, other func(path string) ([]byte, error), now func() time.Time) (*webhook, error) {
 	if c.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile || c.ConnectionInfo.KubeConfigFile == nil {
 		return nil, fmt.Errorf("authorizer %s: connectionInfo must be of type %s", name, apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile)
 	}
-	server, err := remote.Open(*c.ConnectionInfo.KubeConfigFile, c.Timeout.Duration)
+	path := *c.ConnectionInfo.KubeConfigFile
+	text, err := other(path)
+	if err != nil {
+		return nil, fmt.Errorf("authorizer %s: read the webhook's configuration: %w", name, err)
+	}
+	server, err := remote.New(text, path, c.Timeout.Duration)
 	if err != nil {
 		return nil, fmt.Errorf("authorizer %s: %w", name, err)
 	}

@@ -140,3 +140,47 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// S12: an authorizer's kubeconfig is part of the configuration that names it.
+func TestAnAuthorizersKubeconfigIsReadAgain(t *testing.T) {
+	says := func(reason string) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: reason}})
+		}))
+		t.Cleanup(server.Close)
+		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)
+	}
+	kubeconfig := put(t, "hook.conf", says("one"))
+	may, err := Open(put(t, "authorization.yaml", `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: friends
+  webhook:
+    timeout: 3s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: `+kubeconfig+`}
+`), apifake.New(), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		text, reason string
+		fails        bool
+	}{{"", "one", false}, {says("two"), "two", false}, {"a: [", "two", true}, {says("three"), "three", false}} {
+		if step.text != "" {
+			if err := os.WriteFile(kubeconfig, []byte(step.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := may.Reload(); (err != nil) != step.fails {
+				t.Errorf("%q: %v", step.text, err)
+			}
+		}
+		if _, reason, err := may.Authorize(t.Context(), api.User{Name: "ann"}, api.Request{Verb: "get", Path: "/x"}); reason != step.reason || err != nil {
+			t.Errorf("%q, %v; want %q", reason, err, step.reason)
+		}
+	}
+}

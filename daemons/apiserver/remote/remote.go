@@ -23,19 +23,44 @@ type Server struct {
 	attempts int
 }
 
-// Open reads a kubeconfig, whose cluster is the server and whose user the API server is to
-// it. timeout bounds one attempt.
-func Open(kubeconfig string, timeout time.Duration) (*Server, error) {
-	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// New returns the server that a kubeconfig's text says, which lies at path. timeout bounds one attempt.
+func New(text []byte, path string, timeout time.Duration) (*Server, error) {
+	url, client, err := Client(text, path, timeout)
 	if err != nil {
-		return nil, fmt.Errorf("read the webhook's configuration %s: %w", kubeconfig, err)
+		return nil, err
+	}
+	return &Server{url: url, client: client, attempts: 3}, nil
+}
+
+// Client is how a kubeconfig's server is reached: its cluster is the server, and its user is who the API server
+// is to it. Files that it names are taken from where it lies.
+func Client(text []byte, path string, timeout time.Duration) (url string, client *http.Client, err error) {
+	says, err := clientcmd.Load(text)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
+	}
+	for _, cluster := range says.Clusters {
+		cluster.LocationOfOrigin = path
+	}
+	for _, user := range says.AuthInfos {
+		user.LocationOfOrigin = path
+	}
+	if err := clientcmd.ResolveLocalPaths(says); err != nil {
+		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
+	}
+	c, err := clientcmd.NewDefaultClientConfig(*says, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 	}
 	c.Timeout = timeout
-	client, err := rest.HTTPClientFor(c)
+	at, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
-		return nil, fmt.Errorf("set up the webhook of %s: %w", kubeconfig, err)
+		return "", nil, fmt.Errorf("read the webhook's configuration %s: the server %q: %w", path, c.Host, err)
 	}
-	return &Server{url: c.Host, client: client, attempts: 3}, nil
+	if client, err = rest.HTTPClientFor(c); err != nil {
+		return "", nil, fmt.Errorf("set up the webhook of %s: %w", path, err)
+	}
+	return at.String(), client, nil
 }
 
 // firstPause is before the second attempt; each further one is longer.

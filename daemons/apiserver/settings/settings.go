@@ -1,6 +1,6 @@
 // Package settings keeps what a configuration file says while the file may be replaced: it is
-// read again when it changes, and what cannot be read leaves the last good one in force. What
-// the text means is its user's business, as is when to look.
+// read again when it changes, or another file does that it names, and what cannot be read leaves the
+// last good one in force. What the text means is its user's business, as is when to look.
 package settings
 
 import (
@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,20 +25,27 @@ const lookEvery = 5 * time.Second
 // File is a value that a file says.
 type File[T any] struct {
 	what, path string
-	read       func(text []byte) (T, error)
+	read       Reading[T]
 	log        *slog.Logger
 
 	value atomic.Pointer[T]
 
 	mu     sync.Mutex
-	digest [sha256.Size]byte // of the text that was looked at last
+	digest digest            // of what was looked at last
+	others map[string]digest // files that the text names, as they were read
 	failed error             // why it is not the one in force; nil: it is
 	counts counts
 }
 
+type digest = [sha256.Size]byte
+
+// Reading makes a value of a text. Other files that the text names are read with other, so that their change is one
+// of the text.
+type Reading[T any] func(text []byte, other func(path string) ([]byte, error)) (T, error)
+
 // Open reads the file at path with read, which is called again with each new text. what names
 // it in errors, as "authentication configuration".
-func Open[T any](what, path string, read func(text []byte) (T, error), log *slog.Logger) (*File[T], error) {
+func Open[T any](what, path string, read Reading[T], log *slog.Logger) (*File[T], error) {
 	f := &File[T]{what: what, path: path, read: read, log: log}
 	return f, f.look()
 }
@@ -68,12 +77,21 @@ func (f *File[T]) look() error {
 		f.failed = fmt.Errorf("read the %s: %w", f.what, err)
 		return f.failed
 	}
-	digest := sha256.Sum256(text)
-	if digest == f.digest && !errors.Is(f.failed, os.ErrNotExist) {
+	now := map[string]digest{}
+	for path := range f.others {
+		other, _ := os.ReadFile(path) // what cannot be read is told by who needs it
+		now[path] = sha256.Sum256(other)
+	}
+	if together(text, now) == f.digest && !errors.Is(f.failed, os.ErrNotExist) {
 		return f.failed
 	}
-	f.digest = digest
-	value, err := f.read(text)
+	f.others = map[string]digest{}
+	value, err := f.read(text, func(path string) ([]byte, error) {
+		other, err := os.ReadFile(path)
+		f.others[path] = sha256.Sum256(other)
+		return other, err
+	})
+	f.digest = together(text, f.others)
 	if err != nil {
 		f.failed = fmt.Errorf("read the %s %s: %w", f.what, f.path, err)
 		return f.failed
@@ -81,6 +99,17 @@ func (f *File[T]) look() error {
 	f.value.Store(&value)
 	f.failed = nil
 	return nil
+}
+
+// together is the digest of a text with what it names.
+func together(text []byte, others map[string]digest) digest {
+	all := sha256.New()
+	fmt.Fprintf(all, "%d ", len(text))
+	_, _ = all.Write(text)
+	for _, path := range slices.Sorted(maps.Keys(others)) {
+		fmt.Fprintf(all, " %d %s %x", len(path), path, others[path])
+	}
+	return digest(all.Sum(nil))
 }
 
 // Run reads the file whenever it has changed, until ctx ends.

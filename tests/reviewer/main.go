@@ -1,0 +1,190 @@
+// Command reviewer is somebody else's server, for the tests, that an API server asks whose a token is
+// (TokenReview) and who may what (SubjectAccessReview), and sends audit events to. It writes the kubeconfigs that
+// lead to it and what it was asked and sent, and ends by itself.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"clusterctl/certs"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8444", "address to serve on")
+	name := flag.String("name", "corp", "what its users' names begin with")
+	dir := flag.String("dir", ".", "where {tokens,access,events}.conf, asked and events are written")
+	limit := flag.Duration("for", 5*time.Minute, "after which it ends")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), *limit)
+	defer cancel()
+	if err := run(ctx, *listen, *name, *dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, listen, name, dir string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	ca, err := certs.NewCA(name, time.Hour, now)
+	if err != nil {
+		return err
+	}
+	own, err := certs.Issue(ca, certs.Request{CommonName: name, Hosts: []string{host}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, Lifetime: time.Hour}, now)
+	if err != nil {
+		return err
+	}
+	client, err := certs.Issue(ca, certs.Request{CommonName: "apiserver", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, Lifetime: time.Hour}, now)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(own.Cert, own.Key)
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.Cert)
+	r := &reviewer{name: name, dir: dir}
+	server := &http.Server{
+		Addr: listen, Handler: r.handler(), ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool},
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, of := range []string{"tokens", "access", "events"} {
+		text, err := certs.Kubeconfig(name, "https://"+listen+"/"+of, "apiserver", ca.Cert, client)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, of+".conf"), text, 0o600); err != nil {
+			return err
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ListenAndServeTLS("", "") }()
+	select {
+	case err = <-ended:
+		return fmt.Errorf("serve on %s: %w", listen, err)
+	case <-ctx.Done():
+	}
+	err = server.Close()
+	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+// reviewer answers, and writes down what it hears.
+type reviewer struct {
+	name, dir string
+	mu        sync.Mutex // of the files
+}
+
+func (r *reviewer) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /tokens", r.tokens)
+	mux.HandleFunc("POST /access", r.access)
+	mux.HandleFunc("POST /events", r.events)
+	return mux
+}
+
+// note appends a line to one of the files.
+func (r *reviewer) note(file, line string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, err := os.OpenFile(filepath.Join(r.dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
+}
+
+// answered sends what came in back with an answer in it.
+func answered(w http.ResponseWriter, review any, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // who has gone needs no answer
+}
+
+// tokens knows ticket-USER as NAME:USER.
+func (r *reviewer) tokens(w http.ResponseWriter, q *http.Request) {
+	var review authenticationv1.TokenReview
+	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if user, ok := strings.CutPrefix(review.Spec.Token, "ticket-"); ok {
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences,
+			User: authenticationv1.UserInfo{Username: r.name + ":" + user, Groups: []string{r.name + ":devs"}}}
+	}
+	answered(w, review, r.note("asked", "token "+review.Status.User.Username))
+}
+
+// access lets its own users read config maps, and eve do nothing.
+func (r *reviewer) access(w http.ResponseWriter, q *http.Request) {
+	var review authorizationv1.SubjectAccessReview
+	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	at, path := review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes
+	line := "access " + review.Spec.User
+	switch {
+	case at != nil:
+		line += " " + at.Verb + " " + at.Resource + " in " + at.Namespace
+	case path != nil:
+		line += " " + path.Verb + " " + path.Path
+	}
+	user, ours := strings.CutPrefix(review.Spec.User, r.name+":")
+	switch {
+	case ours && user == "eve":
+		review.Status = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: r.name + " does not trust her"}
+	case ours && at != nil && at.Resource == "configmaps" && (at.Verb == "get" || at.Verb == "list"):
+		review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: r.name + " says so"}
+	}
+	answered(w, review, r.note("asked", line))
+}
+
+// events keeps who did what, a line each.
+func (r *reviewer) events(w http.ResponseWriter, q *http.Request) {
+	var list auditv1.EventList
+	if err := json.NewDecoder(q.Body).Decode(&list); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	for _, e := range list.Items {
+		line := e.User.Username + " " + e.Verb + " " + e.RequestURI
+		if e.ResponseStatus != nil {
+			line += fmt.Sprintf(" %d", e.ResponseStatus.Code)
+		}
+		if err := r.note("events", line); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+}
