@@ -2,6 +2,9 @@ package kinds
 
 import (
 	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -57,7 +60,14 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	} else if s.Allocation != nil {
 		errs = append(errs, validateAllocation(s.Allocation, names, path.Child("allocation"))...)
 	}
+	reported := sets.New[string]()
 	for i := range s.Devices {
+		d := &s.Devices[i]
+		key := strings.Join([]string{d.Driver, d.Pool, d.Device, value(d.ShareID)}, "/")
+		if reported.Has(key) {
+			errs = append(errs, field.Duplicate(path.Child("devices").Index(i), key))
+		}
+		reported.Insert(key)
 		errs = append(errs, validateDeviceStatus(&s.Devices[i], s.Allocation, path.Child("devices").Index(i))...)
 	}
 	return errs
@@ -76,6 +86,18 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 		errs = append(errs, label(r.Device, where.Child("device"))...)
 		errs = append(errs, validateDeviceTolerations(r.Tolerations, where.Child("tolerations"))...)
 		errs = append(errs, validateSkipped(r.SkipNodeOperations, where.Child("skipNodeOperations"))...)
+		errs = append(errs, bindingConditions(r.BindingConditions, resourcev1.BindingConditionsMaxSize, where.Child("bindingConditions"))...)
+		errs = append(errs, bindingConditions(r.BindingFailureConditions, resourcev1.BindingFailureConditionsMaxSize, where.Child("bindingFailureConditions"))...)
+		if r.ShareID != nil {
+			errs = append(errs, shareID(string(*r.ShareID), where.Child("shareID"))...)
+		}
+		for name, q := range r.ConsumedCapacity {
+			at := where.Child("consumedCapacity").Key(string(name))
+			errs = append(errs, qualifiedName(name, at)...)
+			if q.Sign() < 0 {
+				errs = append(errs, field.Invalid(at, q.String(), "must be greater than or equal to zero"))
+			}
+		}
 	}
 	errs = append(errs, tooMany(len(a.Devices.Config), 2*resourcev1.DeviceConfigMaxSize, at.Child("config"))...)
 	for i, one := range a.Devices.Config {
@@ -92,10 +114,35 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 	return errs
 }
 
+var shareUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// shareID demands a UUID as the scheduler makes them.
+func shareID(id string, path *field.Path) field.ErrorList {
+	if !shareUUID.MatchString(id) {
+		return field.ErrorList{field.Invalid(path, id, "must be a lowercase UUID in 8-4-4-4-12 format")}
+	}
+	return nil
+}
+
+// bindingConditions are names of conditions, each once.
+func bindingConditions(list []string, most int, path *field.Path) field.ErrorList {
+	errs := tooMany(len(list), most, path)
+	for i, name := range list {
+		if slices.Contains(list[:i], name) {
+			errs = append(errs, field.Duplicate(path.Index(i), name))
+		}
+		errs = append(errs, metavalidation.ValidateLabelName(name, path.Index(i))...)
+	}
+	return errs
+}
+
 func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.AllocationResult, at *field.Path) field.ErrorList {
 	errs := driverName(d.Driver, at.Child("driver"))
 	errs = append(errs, poolName(d.Pool, at.Child("pool"))...)
 	errs = append(errs, label(d.Device, at.Child("device"))...)
+	if d.ShareID != nil {
+		errs = append(errs, shareID(*d.ShareID, at.Child("shareID"))...)
+	}
 	allocated := false
 	if a != nil {
 		for _, r := range a.Devices.Results {
@@ -131,6 +178,9 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 	}
 	errs = append(errs, tooMany(len(n.IPs), resourcev1.NetworkDeviceDataMaxIPs, where.Child("ips"))...)
 	for i, ip := range n.IPs {
+		if slices.Contains(n.IPs[:i], ip) {
+			errs = append(errs, field.Duplicate(where.Child("ips").Index(i), ip))
+		}
 		if p, err := netip.ParsePrefix(ip); err != nil || p.String() != ip {
 			errs = append(errs, field.Invalid(where.Child("ips").Index(i), ip, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"))
 		}

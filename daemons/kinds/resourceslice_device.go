@@ -1,11 +1,8 @@
 package kinds
 
 import (
-	"slices"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -42,13 +39,7 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 		{"bindingConditions", d.BindingConditions, resourcev1.BindingConditionsMaxSize},
 		{"bindingFailureConditions", d.BindingFailureConditions, resourcev1.BindingFailureConditionsMaxSize},
 	} {
-		errs = append(errs, tooMany(len(c.list), c.most, at.Child(c.name))...)
-		for i, name := range c.list {
-			if slices.Contains(c.list[:i], name) {
-				errs = append(errs, field.Duplicate(at.Child(c.name).Index(i), name))
-			}
-			errs = append(errs, metavalidation.ValidateLabelName(name, at.Child(c.name).Index(i))...)
-		}
+		errs = append(errs, bindingConditions(c.list, c.most, at.Child(c.name))...)
 	}
 	if len(d.BindingConditions) > 0 != (len(d.BindingFailureConditions) > 0) {
 		errs = append(errs, field.Invalid(at.Child("bindingConditions"), d.BindingConditions, "bindingConditions and bindingFailureConditions must be set together"))

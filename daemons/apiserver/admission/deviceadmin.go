@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/api"
+)
+
+// deviceAdmin keeps administrative access to devices, which others may be using, to claims of namespaces that
+// are labelled for it.
+type deviceAdmin struct{ objects api.Objects }
+
+// Validate looks at what claims and templates ask for, and at what is allocated for them.
+func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
+	var at *field.Path
+	switch obj := a.Object.(type) {
+	case *resourcev1.ResourceClaim:
+		switch {
+		case a.Operation == "CREATE":
+			at = adminRequest(&obj.Spec, field.NewPath("spec"))
+		case a.Subresource == "status":
+			if old, ok := a.Old.(*resourcev1.ResourceClaim); ok && adminResult(old.Status.Allocation) < 0 {
+				if i := adminResult(obj.Status.Allocation); i >= 0 {
+					at = field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess")
+				}
+			}
+		}
+	case *resourcev1.ResourceClaimTemplate:
+		if a.Operation == "CREATE" { // its spec stays as it is
+			at = adminRequest(&obj.Spec.Spec, field.NewPath("spec", "spec"))
+		}
+	}
+	if at == nil {
+		return nil
+	}
+	if obj, ok := await(ctx, p.objects, namespacesGR, "", a.Namespace, namespacePatience); ok {
+		if ns, ok := obj.(*corev1.Namespace); ok && ns.Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
+			return nil
+		}
+	}
+	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{
+		field.Forbidden(at, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", resourcev1.DRAAdminNamespaceLabelKey))})
+}
+
+// adminRequest is where a claim asks for administrative access; nil: nowhere.
+func adminRequest(s *resourcev1.ResourceClaimSpec, path *field.Path) *field.Path {
+	for i, r := range s.Devices.Requests {
+		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
+			return path.Child("devices", "requests").Index(i).Child("exactly", "adminAccess")
+		}
+	}
+	return nil
+}
+
+// adminResult is the first device that is allocated with administrative access; -1: none.
+func adminResult(r *resourcev1.AllocationResult) int {
+	if r == nil {
+		return -1
+	}
+	return slices.IndexFunc(r.Devices.Results, func(d resourcev1.DeviceRequestAllocationResult) bool { return d.AdminAccess != nil && *d.AdminAccess })
+}
