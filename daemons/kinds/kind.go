@@ -69,6 +69,9 @@ type Kind struct {
 	// them that watches and lists should find without looking at every object.
 	Fields        func(obj runtime.Object) fields.Set
 	IndexedFields []string
+	// FieldPlaces says where in an object's JSON the same fields are, in the order of their names, all of them or nil.
+	// It spares decoding objects, for kinds of which there are very many.
+	FieldPlaces []FieldPlace
 
 	// Columns are kubectl's, after NAME, which every kind has; Row returns the cells
 	// for one object in the same order. Nil means AGE alone.

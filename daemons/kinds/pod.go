@@ -20,7 +20,7 @@ func pods() *Kind {
 		PrepareCreate: does(preparePod),
 		PrepareUpdate: updates(func(pod, old *corev1.Pod) { pod.Status = old.Status }),
 		Validate:      checks(validatePod), ValidateUpdate: compares(validatePodUpdate),
-		Fields: selectable(podFields), IndexedFields: []string{"spec.nodeName"},
+		Fields: selectable(podFields), FieldPlaces: podPlaces, IndexedFields: []string{"spec.nodeName"},
 		Columns: columns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
 		Row:     row(podRow), GracePeriod: podGracePeriod,
 		Status:       status(copyPodStatus),
@@ -47,6 +47,18 @@ func copyPodStatus(to, from *corev1.Pod) {
 	if to.Status.QOSClass == "" {
 		to.Status.QOSClass = qos
 	}
+}
+
+// podPlaces are where podFields' are written.
+var podPlaces = []FieldPlace{
+	{Name: "spec.hostNetwork", Section: "spec", Member: "hostNetwork", Bool: true},
+	{Name: "spec.nodeName", Section: "spec", Member: "nodeName"},
+	{Name: "spec.restartPolicy", Section: "spec", Member: "restartPolicy"},
+	{Name: "spec.schedulerName", Section: "spec", Member: "schedulerName"},
+	{Name: "spec.serviceAccountName", Section: "spec", Member: "serviceAccountName"},
+	{Name: "status.nominatedNodeName", Section: "status", Member: "nominatedNodeName"},
+	{Name: "status.phase", Section: "status", Member: "phase"},
+	{Name: "status.podIP", Section: "status", Member: "podIP", List: "podIPs", Item: "ip", Many: true},
 }
 
 func podFields(pod *corev1.Pod) fields.Set {

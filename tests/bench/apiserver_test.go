@@ -233,3 +233,21 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// BenchmarkLoad is what a start does with 50,000 pods, but for the store's part.
+func BenchmarkLoad(b *testing.B) {
+	s := filled(b, 50000)
+	for b.Loop() {
+		c := cache.New(s, "/registry", kinds.All(), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		if err := c.WaitFor(ctx, 2); err != nil {
+			b.Fatal(err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+}

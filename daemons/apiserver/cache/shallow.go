@@ -23,15 +23,26 @@ func (e *Entry) shallow() bool {
 		return false
 	}
 	r := reading{Scanner: scan.Scanner{Data: e.json}, whole: e.kind.Fields != nil}
-	if !r.object(0) || r.Pos != len(e.json) || !r.ours(e.kind) {
+	read := func() bool { return r.object(0) }
+	if of := e.kind.FieldPlaces; of != nil {
+		found := make([][]byte, 2*len(of))
+		r.places = places{of, found[:len(of)], found[len(of):]}
+		read = r.sections
+	}
+	if !read() || r.Pos != len(e.json) || !r.ours(e.kind) {
 		return false
 	}
 	var err error
 	if e.Labels, err = sharedLabels.of(r.labels); err != nil {
 		return false
 	}
-	if e.kind.Fields == nil {
+	switch {
+	case e.kind.Fields == nil:
 		return true
+	case r.places.of != nil:
+		var ok bool
+		e.values, ok = r.places.values()
+		return ok
 	}
 	pool, ok := scratch.Load(e.kind)
 	if !ok {
@@ -80,6 +91,7 @@ type reading struct {
 	scan.Scanner
 	whole      bool // whether thin is wanted
 	thin       []byte
+	places     places // instead, of kinds that say where their fields are
 	labels     []byte
 	kind       []byte
 	apiVersion []byte

@@ -1,0 +1,168 @@
+package cache
+
+import (
+	"strings"
+	"unique"
+
+	"clusterctl/daemons/kinds"
+)
+
+// places are where the values of selectable fields were found in an object that is being read shallowly, for kinds that
+// say where they are: objects of those are so many that decoding what is left of them is most of a start.
+type places struct {
+	of    []kinds.FieldPlace
+	found [][]byte // as they are written, of each; nil: not there
+	first [][]byte // in its list, the same
+}
+
+// sections reads an object whose kind says where its fields are.
+func (r *reading) sections() bool {
+	if !r.Take('{') {
+		return false
+	}
+	for !r.Take('}') {
+		name, ok := r.Name()
+		if !ok {
+			return false
+		}
+		value := r.Pos
+		switch name = name[1 : len(name)-1]; {
+		case string(name) == "metadata":
+			ok = r.metadata()
+		case r.Peek() == '{' && r.places.inside(name):
+			ok = r.section(name)
+		default:
+			ok = r.Value()
+		}
+		if !ok {
+			return false
+		}
+		switch string(name) {
+		case "kind":
+			r.kind = r.Data[value:r.Pos]
+		case "apiVersion":
+			r.apiVersion = r.Data[value:r.Pos]
+		}
+		if !r.Next('}') {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *places) inside(section []byte) bool {
+	for i := range p.of {
+		if string(section) == p.of[i].Section {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reading) section(section []byte) bool {
+	r.Pos++ // its brace
+	for !r.Take('}') {
+		name, ok := r.Name()
+		if !ok {
+			return false
+		}
+		name = name[1 : len(name)-1]
+		at, list := -1, -1
+		for i := range r.places.of {
+			switch p := &r.places.of[i]; {
+			case string(section) != p.Section:
+			case string(name) == p.Member:
+				at = i
+			case p.List != "" && string(name) == p.List:
+				list = i
+			}
+		}
+		start := r.Pos
+		switch {
+		case list >= 0 && r.Peek() == '[':
+			ok = r.list(list)
+		default:
+			ok = r.Value()
+		}
+		if !ok {
+			return false
+		}
+		if at >= 0 {
+			r.places.found[at] = r.Data[start:r.Pos]
+		}
+		if !r.Next('}') {
+			return false
+		}
+	}
+	return true
+}
+
+// list reads the list that a field is in: its first item counts.
+func (r *reading) list(field int) bool {
+	r.Pos++ // its bracket
+	if r.Take(']') {
+		return true
+	}
+	if !r.Take('{') {
+		return false
+	}
+	r.places.first[field] = []byte(`""`)
+	for !r.Take('}') {
+		name, ok := r.Name()
+		if !ok {
+			return false
+		}
+		start := r.Pos
+		if !r.Value() {
+			return false
+		}
+		if string(name[1:len(name)-1]) == r.places.of[field].Item {
+			r.places.first[field] = r.Data[start:r.Pos]
+		}
+		if !r.Next('}') {
+			return false
+		}
+	}
+	for r.Take(',') {
+		if !r.Value() {
+			return false
+		}
+	}
+	return r.Take(']')
+}
+
+// values are the fields' names and values, in order; false if one of them is not written as we do.
+func (p *places) values() ([]string, bool) {
+	values := make([]string, 0, 2*len(p.of))
+	for i := range p.of {
+		place := &p.of[i]
+		written := p.found[i]
+		if p.first[i] != nil {
+			written = p.first[i]
+		}
+		value, ok := read(place, written)
+		if !ok {
+			return nil, false
+		}
+		values = append(values, place.Name, value)
+	}
+	return values, true
+}
+
+// read returns a value as Fields says it.
+func read(place *kinds.FieldPlace, written []byte) (string, bool) {
+	switch text := string(written); {
+	case place.Bool && (text == "" || text == "null"):
+		return "false", true
+	case place.Bool:
+		return text, text == "true" || text == "false"
+	case text == "" || text == "null" || text == `""`:
+		return "", true
+	case text[0] != '"' || strings.IndexByte(text, '\\') >= 0:
+		return "", false
+	case place.Many:
+		return strings.Clone(text[1 : len(text)-1]), true
+	default:
+		return unique.Make(text[1 : len(text)-1]).Value(), true
+	}
+}
