@@ -150,7 +150,9 @@ func secretsOf(s *state.State, c *config.Cluster) []string {
 		list = append(list, string(k))
 	}
 	for _, k := range slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former) {
-		list = append(list, base64.StdEncoding.EncodeToString(k.Secret))
+		if len(k.Secret) > 0 {
+			list = append(list, base64.StdEncoding.EncodeToString(k.Secret))
+		}
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -10,8 +11,9 @@ import (
 )
 
 type encryptionBlock struct {
-	Provider  string   `hcl:"provider,optional" doc:"How values are encrypted: secretbox, aesgcm or aescbc; identity stores them as they are." default:"\"secretbox\""`
-	Key       string   `hcl:"key,optional" doc:"Name of the key. Another name is another key: apply gives it to all API servers, has everything that is stored written with it, and takes the former one away, without a restart. The key itself is made by clusterctl and kept in the state, encrypted." default:"\"1\""`
+	Provider  string   `hcl:"provider,optional" doc:"How values are encrypted: secretbox, aesgcm or aescbc; kms has a plugin keep the key; identity stores values as they are." default:"\"secretbox\""`
+	Key       string   `hcl:"key,optional" doc:"Name of the key. Another name is another key: apply gives it to all API servers, has everything that is stored written with it, and takes the former one away, without a restart. The key itself is made by clusterctl and kept in the state, encrypted. With kms it is the name of the plugin, which has its own keys." default:"\"1\""`
+	Endpoint  string   `hcl:"endpoint,optional" doc:"With kms: the socket of a KMS plugin (version 2 of its API) on each machine of the control plane, as unix:///run/kms/plugin.sock. The plugin must run there before."`
 	Resources []string `hcl:"resources,optional" doc:"Resources that are encrypted: a plural with its group, as secrets or widgets.example.com; *.apps is a group, *. the core group and *.* everything." default:"[\"secrets\"]"`
 }
 
@@ -19,9 +21,15 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	if raw == nil {
 		raw = &encryptionBlock{}
 	}
-	c.Encryption = config.Encryption{Provider: or(raw.Provider, "secretbox"), Key: or(raw.Key, "1"), Resources: slices.Clone(raw.Resources)}
-	if p := c.Encryption.Provider; !slices.Contains([]string{"secretbox", "aesgcm", "aescbc", config.EncryptionIdentity}, p) {
-		diags = append(diags, fail(nested(b, "encryption", "provider"), "Unknown way to encrypt", "%q is not known: write secretbox, aesgcm, aescbc, or identity for none.", p))
+	c.Encryption = config.Encryption{Provider: or(raw.Provider, "secretbox"), Key: or(raw.Key, "1"), Endpoint: raw.Endpoint, Resources: slices.Clone(raw.Resources)}
+	if p := c.Encryption.Provider; !slices.Contains([]string{"secretbox", "aesgcm", "aescbc", config.EncryptionKMS, config.EncryptionIdentity}, p) {
+		diags = append(diags, fail(nested(b, "encryption", "provider"), "Unknown way to encrypt", "%q is not known: write secretbox, aesgcm, aescbc, kms, or identity for none.", p))
+	}
+	switch e := c.Encryption; {
+	case e.Provider == config.EncryptionKMS && !socket(e.Endpoint):
+		diags = append(diags, fail(nested(b, "encryption", "endpoint"), "No socket of a KMS plugin", "%q: write where the plugin's socket is on the machines, as unix:///run/kms/plugin.sock.", e.Endpoint))
+	case e.Provider != config.EncryptionKMS && e.Endpoint != "":
+		diags = append(diags, fail(nested(b, "encryption", "endpoint"), "An endpoint without a plugin", "An endpoint is for provider = \"kms\"; %s has its key from clusterctl.", e.Provider))
 	}
 	if k := c.Encryption.Key; len(k) > 63 || strings.ContainsFunc(k, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
@@ -39,4 +47,10 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	slices.Sort(c.Encryption.Resources)
 	c.Encryption.Resources = slices.Compact(c.Encryption.Resources)
 	return diags
+}
+
+// socket says whether an endpoint is a socket in a folder of its own, which is given to static pods whole.
+func socket(endpoint string) bool {
+	at, ok := strings.CutPrefix(endpoint, "unix://")
+	return ok && path.IsAbs(at) && path.Clean(at) == at && path.Dir(at) != "/"
 }

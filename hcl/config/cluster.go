@@ -86,13 +86,17 @@ type Snapshot struct {
 
 // Encryption says how values are encrypted in the store.
 type Encryption struct {
-	Provider  string   // secretbox, aesgcm or aescbc; EncryptionIdentity or empty for none
-	Key       string   // name of the key; another name is another key
+	Provider  string   // secretbox, aesgcm, aescbc or EncryptionKMS; EncryptionIdentity or empty for none
+	Key       string   // name of the key, of KMS that of the plugin; another name is another key
+	Endpoint  string   // of KMS: unix:///PATH of the plugin's socket on machines of the control plane
 	Resources []string // sorted
 }
 
 // EncryptionIdentity is the provider that stores values as they are.
 const EncryptionIdentity = "identity"
+
+// EncryptionKMS is the provider whose keys a KMS plugin keeps.
+const EncryptionKMS = "kms"
 
 // On says whether anything is encrypted.
 func (e Encryption) On() bool { return e.Provider != "" && e.Provider != EncryptionIdentity }

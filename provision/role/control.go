@@ -137,7 +137,7 @@ func apiServer(b *builder) {
 		exec:    append([]string{b.daemon("kube-apiserver")}, config.Args(&cfg, &def)...),
 		reads:   append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile, cfg.ProxyClientCertFile),
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
-	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, writes: writes})
+	}, port: 6443, probed: probedPort, live: "/livez", ready: "/readyz", cpu: "250m", image: bundle.ControlPlaneImage, mounts: []string{PKI, settings}, shares: b.sockets(), writes: writes})
 	b.run(taken...)
 }
 

@@ -4,12 +4,15 @@ import (
 	"encoding/base64"
 	"net"
 	"net/netip"
+	"path"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -52,6 +55,8 @@ func encryptionConfiguration(e state.Encryption) ([]byte, error) {
 func provider(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
 	keys := []apiserverv1.Key{{Name: k.Name, Secret: base64.StdEncoding.EncodeToString(k.Secret)}}
 	switch k.Provider {
+	case config.EncryptionKMS:
+		p.KMS = &apiserverv1.KMSConfiguration{APIVersion: "v2", Name: k.Name, Endpoint: k.Endpoint}
 	case "aesgcm":
 		p.AESGCM = &apiserverv1.AESConfiguration{Keys: keys}
 	case "aescbc":
@@ -94,6 +99,16 @@ func (b *builder) encryption() string {
 		b.add(&step.Rotation{To: describe(want.On(), want.Provider, want.Key)})
 	}
 	return f.Path
+}
+
+// sockets are the folders of plugins' sockets.
+func (b *builder) sockets() (list []string) {
+	for _, k := range b.State.Keys.Encryption.Keys {
+		if at, ok := strings.CutPrefix(k.Endpoint, "unix://"); ok && !slices.Contains(list, path.Dir(at)) {
+			list = append(list, path.Dir(at))
+		}
+	}
+	return list
 }
 
 func describe(on bool, provider, key string) string {

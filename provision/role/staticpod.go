@@ -30,6 +30,7 @@ type component struct {
 	memory string
 	image  string   // of the bundle
 	mounts []string // files and folders of the machine that it reads
+	shares []string // folders whose sockets it calls
 	writes []string // folders that it writes
 }
 
@@ -119,6 +120,9 @@ func (c component) manifest(image string) *corev1.Pod {
 		} else {
 			mount(at, corev1.HostPathFile, true)
 		}
+	}
+	for _, at := range c.shares {
+		mount(at, corev1.HostPathDirectory, true)
 	}
 	for _, at := range c.writes {
 		mount(at, corev1.HostPathDirectoryOrCreate, false)

@@ -9,9 +9,10 @@ import (
 	"clusterctl/provision/step"
 )
 
-// encrypt changes how values are encrypted in the store. All API servers have the new key by
-// now, to read with. Each move is written down first and has reached all of them before the
-// next, so that a run that is cut off is gone on with by another.
+// encrypt changes how values are encrypted in the store. All API servers have been given the new
+// key by now, to read with. Each move is written down first and is in use by all of them before
+// the next, so that nobody meets what it cannot read, and a run that is cut off is gone on with
+// by another.
 func (p *Prepared) encrypt(ctx context.Context) error {
 	e, want := &p.State.Keys.Encryption, p.engine.Config.Encryption
 	if e.Settled(want) {
@@ -21,6 +22,9 @@ func (p *Prepared) encrypt(ctx context.Context) error {
 	if control == nil {
 		p.engine.say(Event{Kind: EventNote, Message: "how values are encrypted in the store changes with the next apply that reaches the whole control plane"})
 		return nil
+	}
+	if err := p.layEncryption(ctx, control); err != nil {
+		return err
 	}
 	e.Switch(want)
 	if err := p.layEncryption(ctx, control); err != nil {

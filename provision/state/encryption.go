@@ -23,13 +23,19 @@ type Encryption struct {
 type EncryptionKey struct {
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
-	Secret   []byte `json:"secret"`
+	Secret   []byte `json:"secret,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"` // of a plugin that has the keys itself
 }
 
 // ID names a key as the values that it writes do.
 func (k EncryptionKey) ID() string { return keyID(k.Provider, k.Name) }
 
-func keyID(provider, name string) string { return provider + ":v1:" + name }
+func keyID(provider, name string) string {
+	if provider == config.EncryptionKMS {
+		return provider + ":v2:" + name
+	}
+	return provider + ":v1:" + name
+}
 
 // writes is the ID of the key that a configuration wants written with.
 func writes(want config.Encryption) string {
@@ -51,10 +57,16 @@ func (e *Encryption) Settled(want config.Encryption) bool {
 // Add sees to it that there is the key that is wanted, to read with. In a cluster that
 // is not there yet it is written with at once.
 func (e *Encryption) Add(want config.Encryption, fresh bool) error {
-	if want.On() && !e.has(e.Keys, writes(want)) {
-		key := EncryptionKey{Provider: want.Provider, Name: want.Key, Secret: make([]byte, 32)}
-		if i := slices.IndexFunc(e.Former, func(k EncryptionKey) bool { return k.ID() == key.ID() }); i >= 0 {
-			key = e.Former[i] // a name is one key for ever
+	if i := e.find(e.Keys, writes(want)); want.On() && i >= 0 && e.Keys[i].Endpoint != want.Endpoint {
+		e.Keys = slices.Clone(e.Keys)
+		e.Keys[i].Endpoint = want.Endpoint
+	} else if want.On() && i < 0 {
+		key := EncryptionKey{Provider: want.Provider, Name: want.Key, Endpoint: want.Endpoint}
+		if want.Provider != config.EncryptionKMS {
+			key.Secret = make([]byte, 32)
+		}
+		if i := e.find(e.Former, key.ID()); i >= 0 {
+			key.Secret = e.Former[i].Secret // a name is one key for ever
 			e.Former = slices.Delete(slices.Clone(e.Former), i, i+1)
 		} else if _, err := rand.Read(key.Secret); err != nil {
 			return err
@@ -97,6 +109,6 @@ func (e *Encryption) Drop() {
 	e.Keys, e.Leaving = keys, nil
 }
 
-func (e *Encryption) has(list []EncryptionKey, id string) bool {
-	return slices.ContainsFunc(list, func(k EncryptionKey) bool { return k.ID() == id })
+func (e *Encryption) find(list []EncryptionKey, id string) int {
+	return slices.IndexFunc(list, func(k EncryptionKey) bool { return k.ID() == id })
 }

@@ -45,7 +45,8 @@ func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 		{want("secretbox", "1", "secrets"), "secretbox:v1:1", "", []string{"secretbox:v1:1"}, []string{"secretbox:v1:1"}}, // of a cluster that had none
 		{want("secretbox", "2", "secrets", "configmaps"), "secretbox:v1:2", "", []string{"secretbox:v1:1", "secretbox:v1:2"}, []string{"secretbox:v1:2"}},
 		{want("aesgcm", "2", "secrets"), "aesgcm:v1:2", "configmaps", []string{"secretbox:v1:2", "aesgcm:v1:2"}, []string{"aesgcm:v1:2"}},
-		{want("identity", ""), "", "secrets", []string{"aesgcm:v1:2"}, nil},
+		{want("kms", "vault", "secrets"), "kms:v2:vault", "", []string{"aesgcm:v1:2", "kms:v2:vault"}, []string{"kms:v2:vault"}},
+		{want("identity", ""), "", "secrets", []string{"kms:v2:vault"}, nil},
 	} {
 		before := e.Write
 		if err := e.Add(move.want, false); err != nil {
@@ -70,5 +71,20 @@ func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 	former := e.Former[0].Secret
 	if err := e.Add(want("secretbox", "1", "secrets"), false); err != nil || !slices.Equal(e.Keys[0].Secret, former) {
 		t.Errorf("a name that was used before is another key: %v", err)
+	}
+}
+
+// A plugin has its keys itself, and may come to be at another socket.
+func TestAPluginsKeyIsNotKeptInTheState(t *testing.T) {
+	var e state.Encryption
+	w := want("kms", "vault", "secrets")
+	for _, endpoint := range []string{"unix:///run/a/a.sock", "unix:///run/b/b.sock"} {
+		w.Endpoint = endpoint
+		if err := e.Add(w, len(e.Keys) == 0); err != nil {
+			t.Fatal(err)
+		}
+		if len(e.Keys) != 1 || len(e.Keys[0].Secret) != 0 || e.Keys[0].Endpoint != endpoint || e.Write != "kms:v2:vault" || !e.Settled(w) {
+			t.Errorf("%+v", e)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func (s *Store) Reload() error {
 	s.pool.keep(r.plugins, former.plugins)
 	s.watches.reloaded()
 	s.again()
-	s.Log.Info("the encryption configuration has changed and is in use", "file", s.File)
+	s.Log.Info("the encryption configuration has changed and is in use", "file", s.File, "providers", r.order)
 	return nil
 }
 

@@ -22,6 +22,7 @@ type rules struct {
 	digest [sha256.Size]byte // of the file
 	list   []rule            // the first that names a resource holds
 	keys   []*key            // all, to read with
+	order  []string          // of the providers' keys, as the file names them
 	pool   *pool             // where plugins come from
 
 	plugins []*kms.Plugin
@@ -78,6 +79,12 @@ func parse(text []byte, from *pool) (_ *rules, err error) {
 			keys, err := r.provider(p)
 			if err != nil {
 				return nil, fmt.Errorf("resources[%d].providers[%d]: %w", i, j, err)
+			}
+			for _, k := range keys {
+				r.order = append(r.order, strings.Trim(strings.TrimPrefix(k.prefix, marker), ":"))
+			}
+			if p.Identity != nil {
+				r.order = append(r.order, "identity")
 			}
 			if j == 0 && len(keys) > 0 {
 				own.write = keys[0]

@@ -132,6 +132,9 @@ func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*seed, error) {
 				made, err = seedOf(w, secret)
 			}
 			p.seeds.fill(id, u, made, err, p.config.Now())
+			if errors.Is(err, ErrPlugin) {
+				p.soon()
+			}
 			return made, err
 		}
 		select {

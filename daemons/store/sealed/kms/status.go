@@ -46,6 +46,15 @@ func (p *Plugin) Due() time.Time {
 	return p.next
 }
 
+// soon has the plugin looked at before its time: something has failed.
+func (p *Plugin) soon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if next := p.config.Now().Add(time.Second); next.Before(p.next) {
+		p.next = next
+	}
+}
+
 // Found is what a look at the plugin has changed.
 type Found struct {
 	Key    bool // there is another key to write with

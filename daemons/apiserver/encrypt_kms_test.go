@@ -1,0 +1,174 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/store/memory"
+	"clusterctl/tests/kmsplugin/server"
+)
+
+// keeps serves a KMS plugin at a socket until the function that it returns is called.
+func keeps(t *testing.T, socket string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	plugin := &server.Server{Secret: "s", Key: func() string { return "one" }}
+	go func() { done <- plugin.Serve(ctx, socket) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// kept has an API server ask a plugin at a socket of its own.
+func kept(t *testing.T, timeout string) (socket string, change func(*config.APIServer)) {
+	dir := t.TempDir()
+	socket = filepath.Join(dir, "kms.sock")
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" +
+		fmt.Sprintf("  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n", "unix://"+socket, timeout)
+	file(t, dir, "encryption.yaml", []byte(text))
+	return socket, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
+}
+
+// unread holds a client to be told that a secret cannot be decrypted, and by which plugin.
+func unread(what string, err error) error {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || status.Status().Code != http.StatusInternalServerError || !strings.Contains(err.Error(), `KMS plugin "vault" at unix://`) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// S10, S12: an API server whose KMS plugin is away reads what it knows. What it does not is neither missing nor as it was
+// before: it says why, of that object and of lists that would have it, until the plugin answers.
+func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	ctx := context.Background()
+	at := func(how func(*config.APIServer)) (*cluster, *kubernetes.Clientset) {
+		socketless := serve(t, s, how)
+		return socketless, kubernetes.NewForConfigOrDie(socketless.as(certs.Admin()))
+	}
+	sound, how := kept(t, "20s")
+	keeps(t, sound)
+	_, first := at(how)
+	frail, how := kept(t, "1s")
+	stop := keeps(t, frail)
+	c, second := at(how)
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"word": "old"}}
+	if _, err := second.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	wait(t, func() error {
+		got, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
+		if err == nil && string(got.Data["word"]) != "old" {
+			err = fmt.Errorf("read as %v", got.Data)
+		}
+		return err
+	})
+	secret.StringData["word"] = "new"
+	if _, err := first.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	asks := func(what string, f func() error) {
+		t.Helper()
+		if err := unread(what, f()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, version := range []string{"", "0"} {
+		wait(t, func() error { // at 0, as soon as it has heard of the change
+			_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{ResourceVersion: version})
+			return unread("get at "+version, err)
+		})
+	}
+	asks("list", func() error { _, err := second.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); return err })
+	asks("watch", func() error {
+		_, err := second.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
+		return err
+	})
+	asks("deletecollection", func() error {
+		return second.CoreV1().Secrets("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	asks("update", func() error {
+		_, err := second.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{})
+		return err
+	})
+	asks("patch", func() error {
+		_, err := second.CoreV1().Secrets("default").Patch(ctx, "s", "application/merge-patch+json", []byte(`{"stringData":{"word":"x"}}`), metav1.PatchOptions{})
+		return err
+	})
+	if list, err := second.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("another namespace: %v, %v", list, err)
+	}
+	if _, err := second.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("what is not encrypted: %v", err)
+	}
+
+	keeps(t, frail)
+	wait(t, func() error {
+		got, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
+		if err == nil && string(got.Data["word"]) != "new" {
+			t.Errorf("read as %s", got.Data["word"])
+		}
+		return err
+	})
+	if list, err := second.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("listed as %v, %v", list, err)
+	}
+	wait(t, func() error { return c.well("/healthz/kms-providers") })
+}
+
+// S10: without its plugin a server starts, is not ready, and says of secrets that they cannot be decrypted.
+func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	ctx := context.Background()
+	sound, how := kept(t, "20s")
+	keeps(t, sound)
+	first := kubernetes.NewForConfigOrDie(serve(t, s, how).as(certs.Admin()))
+	if _, err := first.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	late, how := kept(t, "200ms")
+	c := launch(t, s, how)
+	second := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	wait(t, func() error {
+		_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
+		return unread("get", err)
+	})
+	if err := c.well("/readyz/kms-providers"); err == nil {
+		t.Error("its plugin is said to be well")
+	}
+	if c.unready() == nil {
+		t.Error("it is ready without its plugin")
+	}
+	_, err := second.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t"}}, metav1.CreateOptions{})
+	if err := unread("create", err); err != nil {
+		t.Error(err)
+	}
+	keeps(t, late)
+	wait(t, c.unready)
+	wait(t, func() error {
+		_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
+		return err
+	})
+}
