@@ -25,7 +25,7 @@ func (s *Server) proxy(q *request) error {
 	}
 	if q.rest == "" && q.http.Method == http.MethodGet && q.http.Header.Get("Upgrade") == "" {
 		// Relative links need the slash.
-		http.Redirect(q.w, q.http, q.http.URL.Path+"/"+query(q), http.StatusMovedPermanently)
+		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+query(q), http.StatusMovedPermanently)
 		return nil
 	}
 	scheme, name, port, err := splitName(q.Name)
@@ -50,7 +50,9 @@ func (s *Server) proxy(q *request) error {
 	if err != nil {
 		return err
 	}
-	target.Path, target.RawQuery = q.rest, q.http.URL.RawQuery
+	target.Path, target.RawPath, target.RawQuery = q.rest, escapedRest(q), q.http.URL.RawQuery
+	q.http.Header.Set("X-Forwarded-Uri", q.http.URL.EscapedPath())
+	acceptsRewritable(q.http.Header)
 	s.forward(q, target, transport, rewritten(q, target))
 	return nil
 }

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// rewritten makes the answer of who was proxied to one of this server: a redirect within it leads
+// rewritten makes the answer of who was proxied to one of this server: a redirect within it and a page's links lead
 // through the proxy again, and which origins may read it is not for the other to say.
 func rewritten(q *request, target *url.URL) func(*http.Response) error {
 	prefix := strings.TrimSuffix(q.http.URL.Path, q.rest)
+	lead := func(link string) string { return through(prefix, link, target.Host, q.http.Host) }
 	return func(r *http.Response) error {
 		for name := range r.Header {
 			if strings.HasPrefix(name, "Access-Control-Allow-") || name == "Access-Control-Expose-Headers" || name == "Access-Control-Max-Age" {
@@ -17,10 +18,28 @@ func rewritten(q *request, target *url.URL) func(*http.Response) error {
 			}
 		}
 		if to := r.Header.Get("Location"); to != "" {
-			r.Header.Set("Location", through(prefix, to, target.Host, q.http.Host))
+			r.Header.Set("Location", lead(to))
 		}
+		rewritePage(r, lead)
 		return nil
 	}
+}
+
+// escapedRest is what follows the proxy in a request's path, as the client escaped it: a %2F is no slash to
+// who is behind.
+func escapedRest(q *request) string {
+	escaped := q.http.URL.EscapedPath()
+	prefix := strings.TrimSuffix(q.http.URL.Path, q.rest)
+	for i := range len(escaped) {
+		if escaped[i] != '/' {
+			continue
+		}
+		before, err := url.PathUnescape(escaped[:i])
+		if err == nil && before == prefix {
+			return escaped[i:]
+		}
+	}
+	return ""
 }
 
 // through is a redirect as it is seen from before the proxy: one to the proxied server itself, which
@@ -39,10 +58,10 @@ func through(prefix, location string, hosts ...string) string {
 	}
 	to.Scheme, to.Host, to.User = "", "", nil
 	if to.Path != prefix && !strings.HasPrefix(to.Path, prefix+"/") {
-		to.Path, to.RawPath = prefix+to.Path, ""
-		if !strings.HasPrefix(to.Path[len(prefix):], "/") {
-			to.Path = prefix + "/" + to.Path[len(prefix):]
+		if !strings.HasPrefix(to.Path, "/") {
+			to.Path, to.RawPath = "/"+to.Path, "/"+to.EscapedPath()
 		}
+		to.Path, to.RawPath = prefix+to.Path, (&url.URL{Path: prefix}).EscapedPath()+to.EscapedPath()
 	}
 	return to.String()
 }

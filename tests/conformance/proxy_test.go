@@ -42,6 +42,11 @@ func behind(t *testing.T, ca certs.Pair, node string) *url.URL {
 			defer conn.Close()
 			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 			_, _ = io.Copy(conn, buf)
+		case r.URL.Path == "/page":
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprintf(w, `<p>%s</p><a href="/x?a=b">x</a><a href="y">y</a>`, r.Header.Get("X-Forwarded-Uri"))
+		case strings.HasPrefix(r.URL.Path, "/escaped/"):
+			fmt.Fprint(w, r.RequestURI)
 		case r.URL.Path == "/teapot":
 			w.WriteHeader(http.StatusTeapot)
 		default:
@@ -93,6 +98,14 @@ func TestNodesAreProxied(t *testing.T) {
 	}
 	if a := c.do(t, get("%s/teapot", path)); a.code != http.StatusTeapot {
 		t.Errorf("another's refusal is %d", a.code)
+	}
+	if a := c.must(t, 200, get("%s/page", path)); string(a.raw) != `<p>`+path+`/page</p><a href="`+path+`/x?a=b">x</a><a href="y">y</a>` {
+		t.Errorf("the page is %s", a.raw)
+	}
+	for _, escaped := range []string{"/escaped/a%2Fb/c%20d/", "/escaped/%2F%2f", "/escaped/a;b=c,d"} {
+		if a := c.must(t, 200, call{method: "GET", path: path + escaped + "?e=%2F"}); string(a.raw) != escaped+"?e=%2F" {
+			t.Errorf("%s is asked for as %s", escaped, a.raw)
+		}
 	}
 	if a := c.must(t, 301, get("%s?a=b", path)); a.header.Get("Location") != path+"/?a=b" {
 		t.Errorf("without a slash it leads to %q", a.header.Get("Location"))

@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// linked are the attributes of HTML's elements that lead somewhere.
+var linked = map[string][]string{
+	"a": {"href"}, "applet": {"codebase"}, "area": {"href"}, "audio": {"src"}, "base": {"href"}, "blockquote": {"cite"},
+	"body": {"background"}, "button": {"formaction"}, "command": {"icon"}, "del": {"cite"}, "embed": {"src"}, "form": {"action"},
+	"frame": {"longdesc", "src"}, "head": {"profile"}, "html": {"manifest"}, "iframe": {"longdesc", "src"},
+	"img": {"longdesc", "src", "usemap"}, "input": {"src", "usemap", "formaction"}, "ins": {"cite"}, "link": {"href"},
+	"object": {"classid", "codebase", "data", "usemap"}, "q": {"cite"}, "script": {"src"}, "source": {"src"}, "track": {"src"},
+	"video": {"src", "poster"},
+}
+
+// acceptsRewritable has who is proxied to answer so that a page can be read here: compressed by gzip at most.
+func acceptsRewritable(h http.Header) {
+	encodings := h.Values("Accept-Encoding")
+	h.Del("Accept-Encoding")
+	for _, list := range encodings {
+		for one := range strings.SplitSeq(list, ",") {
+			name, weight, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(one, " ", "")), ";")
+			if (name == "gzip" || name == "*") && strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || name == "gzip" && weight == "" {
+				h.Set("Accept-Encoding", "gzip")
+			}
+		}
+	}
+}
+
+// rewritePage has the links of a page lead where lead says. What is no page, or not all of it, stays as it is.
+func rewritePage(r *http.Response, lead func(link string) string) {
+	if is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || is != "text/html" || r.StatusCode == http.StatusPartialContent || r.Body == nil || r.Body == http.NoBody ||
+		r.Request != nil && r.Request.Method == http.MethodHead {
+		return
+	}
+	body := r.Body
+	var text io.Reader = body
+	switch r.Header.Get("Content-Encoding") {
+	case "", "identity":
+	case "gzip":
+		text = &unzipped{from: body}
+	default:
+		return
+	}
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Content-Md5", "Digest", "Accept-Ranges"} {
+		r.Header.Del(name)
+	}
+	r.ContentLength, r.Uncompressed = -1, true
+	page := &page{text: text, tokens: html.NewTokenizer(text), lead: lead}
+	page.tokens.SetMaxBuf(longestToken)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{page, body}
+}
+
+// unzipped begins to unpack when it is first read, so that an answer's head does not wait for its body.
+type unzipped struct {
+	from   io.Reader
+	reader *gzip.Reader
+}
+
+func (u *unzipped) Read(b []byte) (int, error) {
+	if u.reader == nil {
+		var err error
+		if u.reader, err = gzip.NewReader(u.from); err != nil {
+			return 0, err
+		}
+	}
+	return u.reader.Read(b)
+}
+
+// longestToken bounds what is held of a page: from a longer one on, it stays as it is.
+const longestToken = 1 << 20
+
+// page is the text of a page with its links rewritten.
+type page struct {
+	text   io.Reader
+	tokens *html.Tokenizer
+	lead   func(link string) string
+
+	ready bytes.Buffer
+	rest  bool // tokens are not looked at any more
+	end   error
+}
+
+// Read implements io.Reader.
+func (p *page) Read(b []byte) (int, error) {
+	for p.ready.Len() == 0 {
+		if p.rest {
+			return p.text.Read(b)
+		}
+		if p.end != nil {
+			return 0, p.end
+		}
+		p.next()
+	}
+	return p.ready.Read(b)
+}
+
+func (p *page) next() {
+	kind := p.tokens.Next()
+	raw := p.tokens.Raw()
+	switch kind {
+	case html.ErrorToken:
+		p.ready.Write(raw)
+		if p.tokens.Err() == html.ErrBufferExceeded {
+			p.ready.Write(p.tokens.Buffered())
+			p.rest = true
+			return
+		}
+		p.end = p.tokens.Err()
+	case html.StartTagToken, html.SelfClosingTagToken:
+		p.ready.Write(p.tag(bytes.Clone(raw))) // reading a token changes it
+	default:
+		p.ready.Write(raw)
+	}
+}
+
+// tag is a tag as it was, unless one of its links leads elsewhere from here.
+func (p *page) tag(raw []byte) []byte {
+	token := p.tokens.Token()
+	changed := false
+	for i, a := range token.Attr {
+		if a.Namespace != "" || !slices.Contains(linked[token.Data], a.Key) {
+			continue
+		}
+		if to := p.lead(strings.TrimSpace(a.Val)); to != strings.TrimSpace(a.Val) {
+			token.Attr[i].Val, changed = to, true
+		}
+	}
+	if !changed {
+		return raw
+	}
+	return []byte(token.String())
+}
