@@ -18,6 +18,7 @@ import (
 func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 	informers := fs.Int("informers", 2000, "informers that list and watch at once")
 	perConn := fs.Int("informers-per-connection", 10, "informers sharing a TCP connection")
+	initial := fs.Bool("initial-events", false, "have the watches begin with what there is now, as new clients do, instead of listing first what the server has")
 	return func(ctx context.Context) error {
 		conns, err := c.connect((*informers + *perConn - 1) / *perConn)
 		if err != nil {
@@ -33,6 +34,29 @@ func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 		o := parallel(*informers, *informers, func(_, i int) error {
 			path, query := informed(i, c.namespace)
 			k := conns[i / *perConn]
+			if *initial {
+				query.Del("resourceVersion")
+				query.Set("watch", "1")
+				query.Set("sendInitialEvents", "true")
+				query.Set("resourceVersionMatch", "NotOlderThan")
+				query.Set("allowWatchBookmarks", "true")
+				stream, err := k.open(wctx, path+"?"+query.Encode(), "application/json")
+				if err != nil {
+					return err
+				}
+				lines := bufio.NewReaderSize(stream, 16<<10)
+				n, err := initialEvents(lines)
+				received.Add(n)
+				if err != nil {
+					stream.Close()
+					return fmt.Errorf("watch %s: %w", path, err)
+				}
+				readers.Go(func() {
+					defer stream.Close()
+					_, _ = io.Copy(io.Discard, lines)
+				})
+				return nil
+			}
 			body, err := k.open(ctx, path+"?"+query.Encode(), "application/json")
 			if err != nil {
 				return err
@@ -97,4 +121,23 @@ func listVersion(r io.Reader) (version string, size int64, err error) {
 	}
 	size, err = io.Copy(io.Discard, br)
 	return meta.ResourceVersion, size, err
+}
+
+// initialEvents reads a watch up to the bookmark that ends what there was when it began.
+func initialEvents(r *bufio.Reader) (size int64, err error) {
+	const end = `"k8s.io/initial-events-end":"true"`
+	bookmark := false
+	for begins := true; ; {
+		part, err := r.ReadSlice('\n')
+		size += int64(len(part))
+		if begins {
+			bookmark = bytes.HasPrefix(part, []byte(`{"type":"BOOKMARK"`))
+		}
+		switch begins = err == nil; {
+		case bookmark && bytes.Contains(part, []byte(end)):
+			return size, nil
+		case err != nil && err != bufio.ErrBufferFull:
+			return size, fmt.Errorf("it ended before the initial events did: %w", err)
+		}
+	}
 }
