@@ -28,7 +28,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.M
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
 	nodes, priorities, certificates := &nodeRestriction{objects, may}, &priority{objects}, &certificate{may}
-	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}}
+	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
 	for _, name := range cfg.EnableAdmissionPlugins {
 		switch {
 		case name == ownerReferencesName:

@@ -1,0 +1,92 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// deviceStatus has each part of a claim's status written by those whom it concerns: who may write the status at all
+// needs a right on resourceclaims/binding for what is allocated and for whom, and one on resourceclaims/driver for
+// what each driver says of its devices.
+type deviceStatus struct{ may api.Authorizer }
+
+// Validate compares the status with what it was.
+func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
+	claim, ok := a.Object.(*resourcev1.ResourceClaim)
+	old, had := a.Old.(*resourcev1.ResourceClaim)
+	if !ok || !had || a.Operation != "UPDATE" || a.Subresource != "status" {
+		return nil
+	}
+	verb := "update"
+	if a.Origin != nil {
+		if _, patched := a.Origin.Options().(*metav1.PatchOptions); patched {
+			verb = "patch"
+		}
+	}
+	if !equality.Semantic.DeepEqual(claim.Status.Allocation, old.Status.Allocation) || !equality.Semantic.DeepEqual(claim.Status.ReservedFor, old.Status.ReservedFor) {
+		if !p.allowed(ctx, a, verb, resourcev1.SubresourceBinding, a.Name) {
+			return forbidden(a, fmt.Errorf("changing status.allocation or status.reservedFor requires %s permission on resourceclaims/%s", verb, resourcev1.SubresourceBinding))
+		}
+	}
+	for _, driver := range reporting(claim, old) {
+		// Who runs on the claim's own node needs the smaller right.
+		if onNodeOf(a.User, claim) && p.allowed(ctx, a, resourcev1.VerbPrefixAssociatedNode+verb, resourcev1.SubresourceDriver, driver) {
+			continue
+		}
+		if !p.allowed(ctx, a, resourcev1.VerbPrefixArbitraryNode+verb, resourcev1.SubresourceDriver, driver) {
+			return forbidden(a, fmt.Errorf("changing status.devices of driver %s requires %s%s permission on resourceclaims/%s, or %s%s permission on the node that the claim is allocated to",
+				driver, resourcev1.VerbPrefixArbitraryNode, verb, resourcev1.SubresourceDriver, resourcev1.VerbPrefixAssociatedNode, verb))
+		}
+	}
+	return nil
+}
+
+func (p *deviceStatus) allowed(ctx context.Context, a *api.Admission, verb, subresource, name string) bool {
+	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name, Subresource: subresource,
+		GroupVersionResource: schema.GroupVersionResource{Group: resourcev1.GroupName, Version: "v1", Resource: "resourceclaims"},
+	})
+	return err == nil && d == api.Allow
+}
+
+// reporting are the drivers whose devices are told of in another way than before.
+func reporting(claim, old *resourcev1.ResourceClaim) (drivers []string) {
+	of := func(c *resourcev1.ResourceClaim, driver string) (list []resourcev1.AllocatedDeviceStatus) {
+		for _, d := range c.Status.Devices {
+			if d.Driver == driver {
+				list = append(list, d)
+			}
+		}
+		return list
+	}
+	for _, d := range slices.Concat(claim.Status.Devices, old.Status.Devices) {
+		if !slices.Contains(drivers, d.Driver) && !equality.Semantic.DeepEqual(of(claim, d.Driver), of(old, d.Driver)) {
+			drivers = append(drivers, d.Driver)
+		}
+	}
+	return drivers
+}
+
+// onNodeOf says whether a user's token is bound to the one node on which a claim's devices are.
+func onNodeOf(u api.User, claim *resourcev1.ResourceClaim) bool {
+	node := u.Extra["authentication.kubernetes.io/node-name"]
+	if len(node) != 1 || claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {
+		return false
+	}
+	terms := claim.Status.Allocation.NodeSelector.NodeSelectorTerms
+	if len(terms) != 1 {
+		return false
+	}
+	return slices.ContainsFunc(terms[0].MatchFields, func(r corev1.NodeSelectorRequirement) bool {
+		return r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 && r.Values[0] == node[0]
+	})
+}

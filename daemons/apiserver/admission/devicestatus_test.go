@@ -1,0 +1,90 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/api"
+)
+
+// rights are what a user may, as "verb subresource name".
+type rights []string
+
+func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
+	if q.GroupVersionResource.Resource == "resourceclaims" && slices.Contains(r, q.Verb+" "+q.Subresource+" "+q.Name) {
+		return api.Allow, "", nil
+	}
+	return api.NoOpinion, "", nil
+}
+
+// sent is a write with some options.
+type sent struct{ options runtime.Object }
+
+func (s sent) Options() runtime.Object { return s.options }
+func (s sent) Annotate(string, string) {}
+
+// S12: each part of a claim's status is written by those whom it concerns.
+func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
+	claim := func(node string, reserved int, devices ...resourcev1.AllocatedDeviceStatus) *resourcev1.ResourceClaim {
+		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop"}}
+		if node != "" {
+			c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}
+		}
+		c.Status.ReservedFor = make([]resourcev1.ResourceClaimConsumerReference, reserved)
+		c.Status.Devices = devices
+		return c
+	}
+	device := func(driver, state string) resourcev1.AllocatedDeviceStatus {
+		return resourcev1.AllocatedDeviceStatus{Driver: driver, Conditions: []metav1.Condition{{Type: "Ready", Reason: state}}}
+	}
+	on := func(node string) api.User {
+		return api.User{Name: "system:serviceaccount:gpu:driver", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}}}
+	}
+	local, anywhere := rights{"associated-node:update driver a"}, rights{"arbitrary-node:update driver a"}
+	const binding, driver = "resourceclaims/binding", "resourceclaims/driver"
+	for name, c := range map[string]struct {
+		user    api.User
+		may     rights
+		is, was *resourcev1.ResourceClaim
+		options runtime.Object
+		refusal string
+	}{
+		"nothing":                        {api.User{}, nil, claim("n", 1, device("a", "x")), claim("n", 1, device("a", "x")), nil, ""},
+		"allocates without":              {api.User{}, local, claim("n", 0), claim("", 0), nil, binding},
+		"reserves without":               {api.User{}, anywhere, claim("n", 1), claim("n", 0), nil, binding},
+		"allocates":                      {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), nil, ""},
+		"allocates by a patch without":   {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), &metav1.PatchOptions{}, "patch permission on " + binding},
+		"allocates by a patch":           {api.User{}, rights{"patch binding c"}, claim("n", 1), claim("", 0), &metav1.PatchOptions{}, ""},
+		"reports without":                {on("n"), rights{"update binding c"}, claim("n", 0, device("a", "x")), claim("n", 0), nil, driver},
+		"reports from its node":          {on("n"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, ""},
+		"reports from another":           {on("m"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, driver},
+		"reports from nowhere":           {api.User{}, local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, driver},
+		"reports from anywhere":          {api.User{}, anywhere, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, ""},
+		"takes back what it said":        {on("n"), local, claim("n", 0), claim("n", 0, device("a", "x")), nil, ""},
+		"takes back what another said":   {on("n"), local, claim("n", 0, device("a", "x")), claim("n", 0, device("a", "x"), device("b", "x")), nil, "driver b"},
+		"reports for another as well":    {on("n"), local, claim("n", 0, device("a", "y"), device("b", "y")), claim("n", 0, device("b", "x")), nil, "driver b"},
+		"reports beside another":         {on("n"), local, claim("n", 0, device("b", "x"), device("a", "y")), claim("n", 0, device("a", "x"), device("b", "x")), nil, ""},
+		"may allocate and reports":       {on("n"), rights{"update binding c"}, claim("n", 1, device("a", "x")), claim("n", 0), nil, driver},
+		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), nil, driver},
+	} {
+		a := write(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.is, c.was)
+		a.Origin = sent{c.options}
+		err := (&deviceStatus{c.may}).Validate(t.Context(), a)
+		if c.refusal == "" && err != nil || c.refusal != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refusal)) {
+			t.Errorf("%s: %v, want %q", name, err, c.refusal)
+		}
+	}
+	other := write(api.User{}, "UPDATE", "resource.k8s.io:resourceclaims", "shop", "c", claim("n", 1), claim("", 0))
+	if err := (&deviceStatus{}).Validate(t.Context(), other); err != nil {
+		t.Errorf("another write: %v", err)
+	}
+}
