@@ -8,6 +8,7 @@ import "strings"
 func (c *Cache) Rest() {
 	for _, r := range c.Resources() {
 		r.pack()
+		r.entries.shrink()
 	}
 }
 

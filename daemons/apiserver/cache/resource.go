@@ -13,12 +13,15 @@ import (
 // logSize is how many events of a kind stay readable.
 const logSize = 4096
 
-// Resource is the cache of one kind: a snapshot of what there is and a log of what
-// happened. Reading a snapshot takes no lock.
+// Resource is the cache of one kind: what there is, by key and in order, and a log of what
+// happened. Single objects are found by their keys; a snapshot of all is made for who asks for
+// one, and serves until something changes.
 type Resource struct {
 	Kind *kinds.Kind
 
-	snapshot atomic.Pointer[Snapshot]
+	snapshot atomic.Pointer[Snapshot] // nil: none since the last change
+	revision atomic.Int64             // of the last change
+	entries  entries
 	unread   unread
 
 	mu     sync.Mutex // guards what follows; held while applying events
@@ -85,7 +88,9 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 	}
 	r.log = newEventLog(revision)
 	r.topics = newTopics(len(r.index))
-	r.publish(revision)
+	r.entries.replace(entries)
+	r.snapshot.Store(nil)
+	r.revision.Store(revision)
 }
 
 // apply takes in the changes of one or more whole revisions, in order.
@@ -137,10 +142,12 @@ func (r *Resource) apply(changes []change) {
 	if len(events) == 0 {
 		return
 	}
-	// The log first: a snapshot's past is always in it.
+	// The log first: the past of what is found is always in it.
 	r.log.append(events, logSize, 0)
 	r.topics.append(r, events)
-	r.publish(events[len(events)-1].Revision)
+	r.entries.apply(events)
+	r.snapshot.Store(nil) // and what only that had can go
+	r.revision.Store(events[len(events)-1].Revision)
 }
 
 // end tells everybody who watches that this cache will not be kept current any more.
@@ -149,14 +156,6 @@ func (r *Resource) end() {
 	defer r.mu.Unlock()
 	r.log.end()
 	r.topics.end()
-}
-
-func (r *Resource) publish(revision int64) {
-	s := &Snapshot{resource: r, Revision: revision, tree: r.tree.Clone(), spaces: r.spaces.Clone(), log: r.log}
-	for _, index := range r.index {
-		s.index = append(s.index, index.Clone())
-	}
-	r.snapshot.Store(s)
 }
 
 // change is what a store event means to a resource.
@@ -169,22 +168,21 @@ type change struct {
 
 // Get returns the entry of a key as the cache has it now.
 func (r *Resource) Get(key string) *Entry {
-	e, _ := r.snapshot.Load().tree.Get(&Entry{Key: key})
-	return e
+	return r.entries.get(key)
 }
 
 // Revision is that of the last change.
-func (r *Resource) Revision() int64 { return r.snapshot.Load().Revision }
+func (r *Resource) Revision() int64 { return r.revision.Load() }
 
 // Len is the number of objects.
-func (r *Resource) Len() int { return r.snapshot.Load().tree.Len() }
+func (r *Resource) Len() int { return r.entries.len() }
 
 // sample is how many objects their average size is taken of.
 const sample = 16
 
 // Estimate says how many objects there are, and how large one is about, in bytes.
 func (r *Resource) Estimate() (count, average int) {
-	s := r.snapshot.Load()
+	s := r.Snapshot()
 	seen, size := 0, 0
 	s.tree.Ascend(func(e *Entry) bool {
 		seen, size = seen+1, size+e.Size()
@@ -205,7 +203,22 @@ type Snapshot struct {
 }
 
 // Snapshot returns the newest one.
-func (r *Resource) Snapshot() *Snapshot { return r.snapshot.Load() }
+func (r *Resource) Snapshot() *Snapshot {
+	if s := r.snapshot.Load(); s != nil {
+		return s
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.snapshot.Load(); s != nil {
+		return s
+	}
+	s := &Snapshot{resource: r, Revision: r.revision.Load(), tree: r.tree.Clone(), spaces: r.spaces.Clone(), log: r.log}
+	for _, index := range r.index {
+		s.index = append(s.index, index.Clone())
+	}
+	r.snapshot.Store(s)
+	return s
+}
 
 // space is how many objects a namespace has.
 type space struct {
@@ -265,7 +278,7 @@ func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry)
 // At returns the state at an exact revision, by undoing what the log has since. The
 // revision must have been reached.
 func (r *Resource) At(revision int64) (*Snapshot, error) {
-	now := r.snapshot.Load()
+	now := r.Snapshot()
 	if now.Revision <= revision {
 		return now, nil
 	}

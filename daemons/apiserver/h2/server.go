@@ -47,7 +47,6 @@ func (s *Server) Attach(server *http.Server) {
 	if s.IdleTimeout == 0 {
 		s.IdleTimeout = 2 * time.Minute
 	}
-	s.workers.init()
 	s.conns = map[*Conn]struct{}{}
 	if server.TLSConfig == nil {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}

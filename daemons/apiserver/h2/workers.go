@@ -4,33 +4,27 @@ import "sync"
 
 // workers are the goroutines that handlers run on. A new goroutine's stack has to grow, copied each
 // time, through decoding, admission and encoding; a worker's stack has grown already.
-// There are as many workers as requests in flight, and idleWorkers of them wait for the next one.
+// There are as many workers as requests in flight, and idleWorkers of them wait for the next one, which
+// the one that has waited least gets.
 // What a long request keeps of a worker's stack without need, the garbage collector takes back.
 type workers struct {
-	work chan *stream
-	idle chan struct{} // a token for each worker that waits
-	stop chan struct{} // closed to end them
-
 	mu    sync.Mutex
+	idle  []chan *stream // of each worker that waits; holds one
 	ended bool
 	all   sync.WaitGroup
 }
 
 const idleWorkers = 64
 
-func (p *workers) init() {
-	p.work, p.idle, p.stop = make(chan *stream), make(chan struct{}, idleWorkers), make(chan struct{})
-}
-
 // run has a worker answer a request.
 func (p *workers) run(st *stream) {
-	select {
-	case p.work <- st:
-		return
-	default:
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if last := len(p.idle) - 1; last >= 0 {
+		p.idle[last] <- st // has room: nobody else knows of it any more
+		p.idle = p.idle[:last]
+		return
+	}
 	if p.ended { // a connection that outlived its server; it is closed soon
 		go st.answer()
 		return
@@ -39,29 +33,34 @@ func (p *workers) run(st *stream) {
 }
 
 func (p *workers) loop(st *stream) {
-	for {
+	work := make(chan *stream, 1)
+	for ok := true; ok; st, ok = <-work {
 		st.answer()
-		select {
-		case p.idle <- struct{}{}:
-		default:
-			return // enough others wait
-		}
-		select {
-		case st = <-p.work:
-			<-p.idle
-		case <-p.stop:
+		if !p.rest(work) {
 			return
 		}
 	}
 }
 
+// rest says that a worker waits for work; false if it should not.
+func (p *workers) rest(work chan *stream) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || len(p.idle) == idleWorkers {
+		return false
+	}
+	p.idle = append(p.idle, work)
+	return true
+}
+
 // close ends the workers that wait.
 func (p *workers) close() {
 	p.mu.Lock()
-	if !p.ended {
-		p.ended = true
-		close(p.stop)
+	p.ended = true
+	for _, work := range p.idle {
+		close(work)
 	}
+	p.idle = nil
 	p.mu.Unlock()
 	p.all.Wait()
 }

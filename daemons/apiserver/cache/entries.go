@@ -1,0 +1,59 @@
+package cache
+
+import "sync"
+
+// entries are a resource's objects by key.
+type entries struct {
+	mu    sync.RWMutex
+	byKey map[string]*Entry
+	most  int // how many there were at once since the map was made
+}
+
+func (s *entries) get(key string) *Entry {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byKey[key]
+}
+
+func (s *entries) len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.byKey)
+}
+
+func (s *entries) replace(all []*Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byKey = make(map[string]*Entry, len(all))
+	for _, e := range all {
+		s.byKey[e.Key] = e
+	}
+	s.most = len(s.byKey)
+}
+
+func (s *entries) apply(events []*Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		if e.Entry != nil {
+			s.byKey[e.Entry.Key] = e.Entry
+		} else {
+			delete(s.byKey, e.Prev.Key)
+		}
+	}
+	s.most = max(s.most, len(s.byKey))
+}
+
+// shrink gives back the room of entries that are gone: a map keeps what it once had.
+func (s *entries) shrink() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.most <= 4*len(s.byKey)+64 {
+		return
+	}
+	fewer := make(map[string]*Entry, len(s.byKey))
+	for key, e := range s.byKey {
+		fewer[key] = e
+	}
+	s.byKey, s.most = fewer, len(fewer)
+}
