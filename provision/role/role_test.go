@@ -188,6 +188,39 @@ func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
 	}
 }
 
+// S10, S15: a static API server reaches its KMS plugin's socket, and is told the plugin in its file alone.
+func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
+	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	c := cluster(m)
+	c.ControlPlaneForm = config.FormStaticPods
+	c.Encryption = config.Encryption{Provider: "kms", Key: "vault", Endpoint: "unix:///run/kms.d/plugin.sock", Resources: []string{"secrets"}}
+	own := newState("one")
+	if err := own.Keys.Encryption.Add(c.Encryption, true); err != nil {
+		t.Fatal(err)
+	}
+	file, err := role.Encryption(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"kms:", "apiVersion: v2", "name: vault", "endpoint: unix:///run/kms.d/plugin.sock"} {
+		if !strings.Contains(string(file.Content), want) {
+			t.Errorf("it is not told %q: %s", want, file.Content)
+		}
+	}
+	steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: own, Files: files{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps {
+		if pod, ok := s.(*step.StaticPod); ok && strings.Contains(pod.Content, "/run/kms.d") != (pod.Name == "kube-apiserver") {
+			t.Errorf("%s is given %s", pod.Name, pod.Content)
+		}
+		if pod, ok := s.(*step.StaticPod); ok && pod.Name == "kube-apiserver" && !strings.Contains(pod.Content, "path: /run/kms.d\n      type: Directory\n") {
+			t.Errorf("the socket's folder is not shared: %s", pod.Content)
+		}
+	}
+}
+
 func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)

@@ -1,8 +1,11 @@
 package run_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
@@ -78,5 +81,47 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 	}
 	if again := w.mustApply(); !again.Empty() {
 		t.Errorf("a plan after the rotation is not empty: %+v", again.Machines)
+	}
+}
+
+// S10: while one API server has a new key in its file and has not read it, no other writes with that.
+func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
+	w := newWorld(t, control, machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane))
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	key := func(name string) config.Encryption {
+		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
+	}
+	w.encrypt(key("one"))
+	w.mustApply()
+	w.encrypt(key("two"))
+	const taken = "https://10.0.0.5:6443/readyz/encryption-config"
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	second := w.hosts["machine.second"]
+	second.Sick = map[string]error{taken: errors.New("it has not read it")}
+	second.Asked = func(url string) {
+		if url == taken {
+			cancel() // whoever runs the apply gives up waiting
+		}
+	}
+	p, err := w.engine.Prepare(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Apply(ctx); err == nil || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("the server that has not read its file is not waited for: %v", err)
+	}
+	p.Close()
+	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Index(text, "name: two") < strings.Index(text, "name: one") {
+		t.Errorf("the servers are told %s", text)
+	}
+	second.Heal()
+	w.wait.Wait() // also for who still asks
+	w.mustApply()
+	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Contains(text, "name: one") {
+		t.Errorf("after all have it they are told %s", text)
 	}
 }

@@ -138,8 +138,8 @@ func everywhere(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*
 	return list
 }
 
-// used reads all secrets of an API server and writes one of its own, over and over. A machine may be slow: an answer that
-// the store gave none in time is none.
+// used reads all secrets of an API server and writes one of its own, over and over. A machine may be slow: what the store or
+// the plugin has given no answer to in time is not unreadable.
 func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which int) {
 	secrets := server.CoreV1().Secrets("default")
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("own-%d", which)}}
@@ -153,9 +153,13 @@ func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which
 		list, listErr := secrets.List(ctx, metav1.ListOptions{})
 		one, oneErr := secrets.Get(ctx, fmt.Sprintf("kept-%d", round%30), metav1.GetOptions{})
 		for _, err := range []error{writeErr, listErr, oneErr} {
-			if err != nil && !apierrors.IsTimeout(err) && ctx.Err() == nil {
+			if err != nil && !apierrors.IsTimeout(err) && !strings.Contains(err.Error(), "no answer within") && ctx.Err() == nil {
 				t.Errorf("use server %d: %v", which, err)
 			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
 		}
 		if writeErr != nil || listErr != nil || oneErr != nil {
 			silent++
@@ -177,12 +181,8 @@ func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which
 			t.Errorf("server %d lists %d of 30 secrets", which, kept)
 		}
 		good++
-		select {
-		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
 	}
-	t.Logf("server %d was used %d times, and %d times had no answer of the store in time", which, good, silent)
+	t.Logf("server %d was used %d times, and %d times there was no answer in time", which, good, silent)
 	if good < 20 {
 		t.Errorf("server %d was hardly used: %d times", which, good)
 	}

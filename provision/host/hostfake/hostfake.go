@@ -27,6 +27,7 @@ type Host struct {
 	Store   *Etcd            // shared by the machines of one cluster
 	Fail    map[string]error // by unit: what starting it gives
 	Sick    map[string]error // by URL: what asking a daemon gives
+	Asked   func(url string) // called when a daemon of this machine is asked
 	Log     []string         // what was done: "start etcd.service", "write /etc/x"…
 
 	mu     sync.Mutex
@@ -299,6 +300,12 @@ func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 	return h.images[name], nil
 }
 
+// Heal has all daemons of other machines answer well from here on, also to who asks already.
+func (h *Host) Heal() {
+	defer h.lock()()
+	h.Sick = nil
+}
+
 // Answers as if the kubelet had started every static pod whose manifest has the URL's port. Other machines
 // are well but for what the test says.
 func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
@@ -306,7 +313,11 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 	if err != nil {
 		return err
 	}
+	if h.Asked != nil {
+		h.Asked(address)
+	}
 	if at.Hostname() != "127.0.0.1" {
+		defer h.lock()()
 		return h.Sick[address]
 	}
 	names, err := h.List("/etc/kubernetes/manifests")
