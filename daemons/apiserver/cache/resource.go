@@ -63,7 +63,8 @@ func byField(name string) btree.LessFunc[*Entry] {
 func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unread.replace(unread)
+	r.unread.add(unread)
+	defer r.unread.replace(unread) // what can be read again is so when it is there
 	r.held, r.floor = nil, revision
 	r.tree = btree.NewG(32, byKey)
 	r.index = nil
@@ -104,9 +105,11 @@ func (r *Resource) apply(changes []change) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.unread.follow(changes)
 	events := make([]*Event, 0, len(changes))
 	for _, c := range changes {
-		if r.unread.note(c.key, c.err); c.err != nil {
+		if c.err != nil {
+			r.unread.note(c.key, c.err)
 			continue // what there was before stays, and is not told as what there is
 		}
 		event := &Event{Revision: c.revision, Entry: c.entry}

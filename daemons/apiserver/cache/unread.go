@@ -24,6 +24,22 @@ func with(m map[string]error, key string, err error) map[string]error {
 	return m
 }
 
+func (u *unread) add(keys map[string]error) {
+	for key, err := range keys {
+		u.note(key, err)
+	}
+}
+
+// follow takes in changes that readers see by now.
+func (u *unread) follow(changes []change) {
+	if !u.some.Load() {
+		return
+	}
+	for _, c := range changes {
+		u.note(c.key, c.err)
+	}
+}
+
 func (u *unread) replace(keys map[string]error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
