@@ -69,16 +69,59 @@ func (p *Prepared) guard(ctx context.Context) error {
 	if !slices.ContainsFunc(changed, func(m *machine) bool { return len(plan.Restarted(m.changes)) > 0 }) {
 		return nil
 	}
-	list, err := p.health(ctx, from)
-	if err != nil {
-		return err
-	}
-	for _, m := range changed {
-		if err := plan.MayRestart(m.Name, plan.Restarted(m.changes), list); err != nil {
-			return fmt.Errorf("%s is not changed: %w", m.Address, err)
+	return p.patiently(ctx, from, func(list []plan.Health) error {
+		for _, m := range changed {
+			if err := plan.MayRestart(m.Name, plan.Restarted(m.changes), list); err != nil {
+				return fmt.Errorf("%s is not changed: %w", m.Address, err)
+			}
+		}
+		return nil
+	})
+}
+
+// rejoinTime is how long a machine that is reached, and so may be just back, has to join the others before a change is
+// refused because of it: its member of the store finds them again some seconds after the network has.
+const rejoinTime = 20 * time.Second
+
+// patiently judges the control plane's health, and looks again for some time while it is refused and a machine that
+// this run reaches is ill.
+func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]plan.Health) error) error {
+	wait := time.NewTimer(rejoinTime)
+	defer wait.Stop()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for said := false; ; {
+		list, err := p.health(ctx, from)
+		if err != nil {
+			return err
+		}
+		refused := judge(list)
+		back := p.maybeBack(list)
+		if refused == nil || back == "" {
+			return refused
+		}
+		if !said {
+			said = true
+			p.engine.say(Event{Kind: EventNote, Machine: from.Address, Message: "waiting for " + back + ", which may be just back"})
+		}
+		select {
+		case <-ctx.Done():
+			return refused
+		case <-wait.C:
+			return refused
+		case <-tick.C:
 		}
 	}
-	return nil
+}
+
+// maybeBack names a machine of the control plane that this run reaches and that does not work, empty if there is none.
+func (p *Prepared) maybeBack(list []plan.Health) string {
+	for _, h := range list {
+		if (h.Etcd != "" || h.API != "") && slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == h.Name && m.agent != nil }) {
+			return h.Name
+		}
+	}
+	return ""
 }
 
 // control are the machines of the control plane of a cluster that is there.
@@ -126,11 +169,7 @@ func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
 	units := plan.Restarted(m.changes)
 	if m.action == plan.Change && len(units) > 0 {
-		list, err := p.health(ctx, m)
-		if err != nil {
-			return err
-		}
-		if err := plan.MayRestart(m.Name, units, list); err != nil {
+		if err := p.patiently(ctx, m, func(list []plan.Health) error { return plan.MayRestart(m.Name, units, list) }); err != nil {
 			return fmt.Errorf("it is not changed: %w", err)
 		}
 	}
