@@ -9,7 +9,7 @@ import (
 // rewritten makes the answer of who was proxied to one of this server: a redirect within it and a page's links lead
 // through the proxy again, and which origins may read it is not for the other to say.
 func rewritten(q *request, target *url.URL) func(*http.Response) error {
-	prefix := strings.TrimSuffix(q.http.URL.Path, q.rest)
+	prefix := proxiedAt(q)
 	lead := func(link string) string { return through(prefix, link, target.Host, q.http.Host) }
 	return func(r *http.Response) error {
 		for name := range r.Header {
@@ -25,11 +25,13 @@ func rewritten(q *request, target *url.URL) func(*http.Response) error {
 	}
 }
 
+// proxiedAt is the part of a request's path that names what is proxied to.
+func proxiedAt(q *request) string { return strings.TrimSuffix(q.http.URL.Path, q.rest) }
+
 // escapedRest is what follows the proxy in a request's path, as the client escaped it: a %2F is no slash to
 // who is behind.
 func escapedRest(q *request) string {
-	escaped := q.http.URL.EscapedPath()
-	prefix := strings.TrimSuffix(q.http.URL.Path, q.rest)
+	escaped, prefix := q.http.URL.EscapedPath(), proxiedAt(q)
 	for i := range len(escaped) {
 		if escaped[i] != '/' {
 			continue

@@ -17,37 +17,24 @@ type places struct {
 
 // sections reads an object whose kind says where its fields are.
 func (r *reading) sections() bool {
-	if !r.Take('{') {
-		return false
-	}
-	for !r.Take('}') {
-		name, ok := r.Name()
-		if !ok {
-			return false
-		}
-		value := r.Pos
-		switch name = name[1 : len(name)-1]; {
-		case string(name) == "metadata":
+	return r.Members(func(name []byte) bool {
+		value, ok := r.Pos, false
+		switch section := name[1 : len(name)-1]; {
+		case string(section) == "metadata":
 			ok = r.metadata()
-		case r.Peek() == '{' && r.places.inside(name):
-			ok = r.section(name)
+		case r.Peek() == '{' && r.places.inside(section):
+			ok = r.section(section)
 		default:
 			ok = r.Value()
 		}
-		if !ok {
-			return false
-		}
 		switch string(name) {
-		case "kind":
+		case `"kind"`:
 			r.kind = r.Data[value:r.Pos]
-		case "apiVersion":
+		case `"apiVersion"`:
 			r.apiVersion = r.Data[value:r.Pos]
 		}
-		if !r.Next('}') {
-			return false
-		}
-	}
-	return true
+		return ok
+	})
 }
 
 func (p *places) inside(section []byte) bool {
@@ -60,12 +47,7 @@ func (p *places) inside(section []byte) bool {
 }
 
 func (r *reading) section(section []byte) bool {
-	r.Pos++ // its brace
-	for !r.Take('}') {
-		name, ok := r.Name()
-		if !ok {
-			return false
-		}
+	return r.Members(func(name []byte) bool {
 		name = name[1 : len(name)-1]
 		at, list := -1, -1
 		for i := range r.places.of {
@@ -77,24 +59,18 @@ func (r *reading) section(section []byte) bool {
 				list = i
 			}
 		}
-		start := r.Pos
-		switch {
-		case list >= 0 && r.Peek() == '[':
-			ok = r.list(list)
-		default:
-			ok = r.Value()
+		if list >= 0 && r.Peek() == '[' {
+			return r.list(list)
 		}
-		if !ok {
+		start := r.Pos
+		if !r.Value() {
 			return false
 		}
 		if at >= 0 {
 			r.places.found[at] = r.Data[start:r.Pos]
 		}
-		if !r.Next('}') {
-			return false
-		}
-	}
-	return true
+		return true
+	})
 }
 
 // list reads the list that a field is in: its first item counts.
@@ -103,15 +79,8 @@ func (r *reading) list(field int) bool {
 	if r.Take(']') {
 		return true
 	}
-	if !r.Take('{') {
-		return false
-	}
 	r.places.first[field] = []byte(`""`)
-	for !r.Take('}') {
-		name, ok := r.Name()
-		if !ok {
-			return false
-		}
+	if !r.Members(func(name []byte) bool {
 		start := r.Pos
 		if !r.Value() {
 			return false
@@ -119,9 +88,9 @@ func (r *reading) list(field int) bool {
 		if string(name[1:len(name)-1]) == r.places.of[field].Item {
 			r.places.first[field] = r.Data[start:r.Pos]
 		}
-		if !r.Next('}') {
-			return false
-		}
+		return true
+	}) {
+		return false
 	}
 	for r.Take(',') {
 		if !r.Value() {

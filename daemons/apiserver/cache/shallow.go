@@ -172,14 +172,7 @@ func (r *reading) keep(text ...byte) {
 }
 
 func (r *reading) metadata() bool {
-	if !r.Take('{') {
-		return false
-	}
-	for !r.Take('}') {
-		name, ok := r.Name()
-		if !ok {
-			return false
-		}
+	return r.Members(func(name []byte) bool {
 		start := r.Pos
 		if !r.Value() {
 			return false
@@ -190,11 +183,8 @@ func (r *reading) metadata() bool {
 		case `"resourceVersion"`:
 			r.versioned = true
 		}
-		if !r.Next('}') {
-			return false
-		}
-	}
-	return true
+		return true
+	})
 }
 
 // ours says whether the object is of the kind and laid out as we do.

@@ -70,6 +70,21 @@ func (s *Scanner) Name() ([]byte, bool) {
 	return s.Data[start : s.Pos-1], true
 }
 
+// Members passes over an object, and has f pass over the value of each of its members, whose name, with its quotes,
+// it is told.
+func (s *Scanner) Members(f func(name []byte) bool) bool {
+	if !s.Take('{') {
+		return false
+	}
+	for !s.Take('}') {
+		name, ok := s.Name()
+		if !ok || !f(name) || !s.Next('}') {
+			return false
+		}
+	}
+	return true
+}
+
 // Next passes over the comma between two members or items; false if neither one nor the end comes.
 func (s *Scanner) Next(end byte) bool {
 	return s.Take(',') || s.Peek() == end
