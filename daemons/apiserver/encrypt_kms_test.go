@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,33 +16,16 @@ import (
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/store/memory"
-	"clusterctl/tests/kmsplugin/server"
+	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// keeps serves a KMS plugin at a socket until the function that it returns is called.
-func keeps(t *testing.T, socket string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	plugin := &server.Server{Secret: "s", Key: func() string { return "one" }}
-	go func() { done <- plugin.Serve(ctx, socket) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
-// kept has an API server ask a plugin at a socket of its own.
-func kept(t *testing.T, timeout string) (socket string, change func(*config.APIServer)) {
-	dir := t.TempDir()
-	socket = filepath.Join(dir, "kms.sock")
+// kept has an API server ask a plugin of its own.
+func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*config.APIServer)) {
+	dir, plugin := t.TempDir(), kmstest.New(t)
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" +
-		fmt.Sprintf("  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n", "unix://"+socket, timeout)
+		fmt.Sprintf("  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n", plugin.Endpoint(), timeout)
 	file(t, dir, "encryption.yaml", []byte(text))
-	return socket, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
+	return plugin, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
 }
 
 // unread holds a client to be told that a secret cannot be decrypted, and by which plugin.
@@ -62,14 +44,14 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	t.Cleanup(s.Close)
 	ctx := context.Background()
 	at := func(how func(*config.APIServer)) (*cluster, *kubernetes.Clientset) {
-		socketless := serve(t, s, how)
-		return socketless, kubernetes.NewForConfigOrDie(socketless.as(certs.Admin()))
+		c := serve(t, s, how)
+		return c, kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
 	}
 	sound, how := kept(t, "20s")
-	keeps(t, sound)
+	sound.Start(t)
 	_, first := at(how)
 	frail, how := kept(t, "1s")
-	stop := keeps(t, frail)
+	stop := frail.Start(t)
 	c, second := at(how)
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"word": "old"}}
@@ -123,7 +105,7 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 		t.Errorf("what is not encrypted: %v", err)
 	}
 
-	keeps(t, frail)
+	frail.Start(t)
 	wait(t, func() error {
 		got, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})
 		if err == nil && string(got.Data["word"]) != "new" {
@@ -143,7 +125,7 @@ func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T)
 	t.Cleanup(s.Close)
 	ctx := context.Background()
 	sound, how := kept(t, "20s")
-	keeps(t, sound)
+	sound.Start(t)
 	first := kubernetes.NewForConfigOrDie(serve(t, s, how).as(certs.Admin()))
 	if _, err := first.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -165,7 +147,7 @@ func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T)
 	if err := unread("create", err); err != nil {
 		t.Error(err)
 	}
-	keeps(t, late)
+	late.Start(t)
 	wait(t, c.unready)
 	wait(t, func() error {
 		_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{})

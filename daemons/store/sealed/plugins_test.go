@@ -3,52 +3,20 @@ package sealed
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"clusterctl/daemons/store"
-	"clusterctl/tests/kmsplugin/server"
+	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// keeper is a KMS plugin of a test, whose key may be changed.
-type keeper struct {
-	*server.Server
-	key    atomic.Value
-	socket string
-}
-
-func (k *keeper) endpoint() string { return "unix://" + k.socket }
-
-// serve has it answer until the function that it returns is called.
-func (k *keeper) serve(t *testing.T) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- k.Serve(ctx, k.socket) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
-func absent(t *testing.T) *keeper {
-	k := &keeper{socket: filepath.Join(t.TempDir(), "kms.sock")}
-	k.key.Store("first")
-	k.Server = &server.Server{Secret: "s", Key: func() string { return k.key.Load().(string) }}
-	return k
-}
-
-func plugin(t *testing.T) *keeper {
+// plugin is a KMS plugin that answers.
+func plugin(t *testing.T) *kmstest.Plugin {
 	t.Helper()
-	k := absent(t)
-	k.serve(t)
+	k := kmstest.New(t)
+	k.Start(t)
 	return k
 }
 
@@ -69,11 +37,11 @@ func eventually(t *testing.T, f func() error) {
 
 func TestAnotherKeyOfThePluginsRewritesWhatIsStored(t *testing.T) {
 	m, k := inner(t), plugin(t)
-	s := open(t, m, document("kms one "+k.endpoint()))
+	s := open(t, m, document("kms one "+k.Endpoint()))
 	put(t, s, "/registry/secrets/a/b", "value", 0)
 	running(t, s)
 	former := get(t, m, "/registry/secrets/a/b")
-	k.key.Store("second")
+	k.Rotate("second")
 	if _, err := s.current().plugins[0].Look(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +60,11 @@ func TestAnotherKeyOfThePluginsRewritesWhatIsStored(t *testing.T) {
 
 func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 	m, k := inner(t), plugin(t)
-	other := open(t, m, document("kms one "+k.endpoint()))
+	other := open(t, m, document("kms one "+k.Endpoint()))
 	put(t, other, "/registry/secrets/a/b", "value", 0)
-	gone := absent(t)
-	s := open(t, m, strings.Replace(document("kms one "+gone.endpoint(), "identity"), "20s", "500ms", 1)) // starts without its plugin
-	if err := s.Plugins(); err == nil || !strings.Contains(err.Error(), `KMS plugin "one" at `+gone.endpoint()) {
+	gone := kmstest.New(t)
+	s := open(t, m, strings.Replace(document("kms one "+gone.Endpoint(), "identity"), "20s", "500ms", 1)) // starts without its plugin
+	if err := s.Plugins(); err == nil || !strings.Contains(err.Error(), `KMS plugin "one" at `+gone.Endpoint()) {
 		t.Errorf("the plugin is said to be well: %v", err)
 	}
 	ctx := context.Background()
@@ -128,7 +96,7 @@ func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 	attending.Go(func() { s.attend(run) })
 	defer attending.Wait()
 	defer stop()
-	gone.serve(t)
+	gone.Start(t)
 	for b := range s.Watch(watching, "/registry/", 1) {
 		if errors.Is(b.Err, store.ErrCompacted) {
 			if plain := get(t, s, "/registry/secrets/a/b"); plain != "value" {
@@ -142,11 +110,11 @@ func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 }
 
 func TestAFileWhosePluginIsNotWellIsNotTakenUntilItIs(t *testing.T) {
-	m, k, late := inner(t), plugin(t), absent(t)
-	s := open(t, m, document("kms one "+k.endpoint()))
+	m, k, late := inner(t), plugin(t), kmstest.New(t)
+	s := open(t, m, document("kms one "+k.Endpoint()))
 	was := s.current().plugins[0]
 	put(t, s, "/registry/secrets/a/b", "value", 0)
-	write(t, s.File, strings.Replace(document("kms two "+late.endpoint(), "kms one "+k.endpoint()), "two, endpoint: \""+late.endpoint()+"\", timeout: 20s", "two, endpoint: \""+late.endpoint()+"\", timeout: 1s", 1))
+	write(t, s.File, strings.Replace(document("kms two "+late.Endpoint(), "kms one "+k.Endpoint()), "two, endpoint: \""+late.Endpoint()+"\", timeout: 20s", "two, endpoint: \""+late.Endpoint()+"\", timeout: 1s", 1))
 	if err := s.Reload(); err == nil || !strings.Contains(err.Error(), `KMS plugin "two"`) {
 		t.Errorf("it is taken: %v", err)
 	}
@@ -154,7 +122,7 @@ func TestAFileWhosePluginIsNotWellIsNotTakenUntilItIs(t *testing.T) {
 	if raw := get(t, m, "/registry/secrets/a/c"); !strings.HasPrefix(raw, "k8s:enc:kms:v2:one:") {
 		t.Errorf("written as %q", raw)
 	}
-	late.serve(t)
+	late.Start(t)
 	eventually(t, s.Reload)
 	put(t, s, "/registry/secrets/a/d", "value", 0)
 	if raw := get(t, m, "/registry/secrets/a/d"); !strings.HasPrefix(raw, "k8s:enc:kms:v2:two:") || get(t, s, "/registry/secrets/a/b") != "value" {

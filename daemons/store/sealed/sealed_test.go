@@ -77,7 +77,7 @@ func kinds(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
 		"secretbox one A": "k8s:enc:secretbox:v1:one:", "aesgcm one A": "k8s:enc:aesgcm:v1:one:", "aescbc one A": "k8s:enc:aescbc:v1:one:",
-		"kms one " + plugin(t).endpoint(): "k8s:enc:kms:v2:one:",
+		"kms one " + plugin(t).Endpoint(): "k8s:enc:kms:v2:one:",
 	}
 }
 
@@ -233,7 +233,7 @@ func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
 	if kv, _ := m.Get(context.Background(), "/registry/secrets/a/plain"); kv.Revision != first {
 		t.Fatal("what was as it should be was written anew")
 	}
-	three := plugin(t).endpoint()
+	three := plugin(t).Endpoint()
 	for _, c := range []struct {
 		providers []string
 		prefix    string

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"clusterctl/tests/kmsplugin/server"
+	"clusterctl/tests/kmsplugin/kmstest"
 )
 
 // clock is a time that passes when tests say so.
@@ -20,47 +19,12 @@ type clock struct{ ahead atomic.Int64 }
 func (c *clock) now() time.Time       { return time.Unix(1e9, c.ahead.Load()) }
 func (c *clock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// real is a plugin of tests at a socket, whose key may be changed.
-type real struct {
-	*server.Server
-	key    atomic.Value
-	socket string
-}
-
-func (r *real) rotate(id string) { r.key.Store(id) }
-
-// start has a plugin answer; stop has it answer no longer.
-func (r *real) start(t *testing.T) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Serve(ctx, r.socket) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
-func newReal(t *testing.T) *real {
-	r := &real{socket: filepath.Join(t.TempDir(), "kms.sock")}
-	r.rotate("one")
-	r.Server = &server.Server{Secret: "s", Key: func() string { return r.key.Load().(string) }}
-	return r
-}
-
 // timeout is of calls that are answered; the machine may be slow.
 const timeout = 20 * time.Second
 
-func client(t *testing.T, r *real, c *clock, timeout time.Duration) *Plugin {
+func client(t *testing.T, r *kmstest.Plugin, c *clock, timeout time.Duration) *Plugin {
 	t.Helper()
-	p, err := New(Config{Name: "test", Endpoint: "unix://" + r.socket, Timeout: timeout, Log: slog.New(slog.DiscardHandler), Now: c.now})
+	p, err := New(Config{Name: "test", Endpoint: r.Endpoint(), Timeout: timeout, Log: slog.New(slog.DiscardHandler), Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +59,8 @@ func opens(t *testing.T, p *Plugin, where string, stored []byte, want string) {
 }
 
 func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
-	r := newReal(t)
-	r.start(t)
+	r := kmstest.New(t)
+	r.Start(t)
 	p := client(t, r, &clock{}, timeout)
 	if !look(t, p).Key || look(t, p).Key {
 		t.Error("a first look finds no key, or a second one another")
@@ -129,8 +93,8 @@ func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
 }
 
 func TestAValueThatWasChangedOrMovedIsNotOpened(t *testing.T) {
-	r := newReal(t)
-	r.start(t)
+	r := kmstest.New(t)
+	r.Start(t)
 	p := client(t, r, &clock{}, timeout)
 	look(t, p)
 	stored := seal(t, p, "/a", "value")
@@ -148,15 +112,15 @@ func TestAValueThatWasChangedOrMovedIsNotOpened(t *testing.T) {
 }
 
 func TestAnotherKeyOfThePluginsIsWrittenWithAndTheFormerIsStaleAndRead(t *testing.T) {
-	r := newReal(t)
-	r.start(t)
+	r := kmstest.New(t)
+	r.Start(t)
 	p := client(t, r, &clock{}, timeout)
 	look(t, p)
 	was := seal(t, p, "/a", "was")
 	if p.Stale(was) || p.KeyID() != "one" {
 		t.Errorf("written with %q, stale: %v", p.KeyID(), p.Stale(was))
 	}
-	r.rotate("two")
+	r.Rotate("two")
 	if p.Stale(was) || !look(t, p).Key || p.KeyID() != "two" {
 		t.Errorf("after the rotation it writes with %q", p.KeyID())
 	}
@@ -170,8 +134,8 @@ func TestAnotherKeyOfThePluginsIsWrittenWithAndTheFormerIsStaleAndRead(t *testin
 }
 
 func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T) {
-	r, c := newReal(t), &clock{}
-	stop := r.start(t)
+	r, c := kmstest.New(t), &clock{}
+	stop := r.Start(t)
 	p := client(t, r, c, timeout)
 	look(t, p)
 	stored := seal(t, p, "/a", "kept")
@@ -194,7 +158,7 @@ func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T)
 		t.Errorf("read without a seed: %v", err)
 	}
 	p.config.Timeout = timeout
-	r.start(t)
+	r.Start(t)
 	look(t, p)
 	seal(t, p, "/a", "again")
 	if p.Health() != nil || r.Count("Encrypt") != 1 {
@@ -203,8 +167,8 @@ func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T)
 }
 
 func TestAPluginThatFailsIsNotAskedForEveryValueAndIsAskedAgain(t *testing.T) {
-	r, c := newReal(t), &clock{}
-	r.start(t)
+	r, c := kmstest.New(t), &clock{}
+	r.Start(t)
 	p := client(t, r, c, timeout)
 	look(t, p)
 	stored := seal(t, p, "/a", "value")
@@ -238,14 +202,14 @@ func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
 		"not well":      {"one", "burning", "burning"},
 		"a change once": {"flips", "", "says that its key is"},
 	} {
-		r := newReal(t)
-		r.rotate(c.key)
+		r := kmstest.New(t)
+		r.Rotate(c.key)
 		if c.key == "flips" {
 			var n atomic.Int64
 			r.Server.Key = func() string { return strings.Repeat("k", int(n.Add(1))) }
 		}
 		r.Say(c.health)
-		r.start(t)
+		r.Start(t)
 		p := client(t, r, &clock{}, timeout)
 		if _, err := p.Look(context.Background()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -272,8 +236,8 @@ func TestWhatBreaksTheAPIIsNotTaken(t *testing.T) {
 }
 
 func TestWhoGivesUpDoesNotSpoilItForOthers(t *testing.T) {
-	r := newReal(t)
-	r.start(t)
+	r := kmstest.New(t)
+	r.Start(t)
 	p := client(t, r, &clock{}, timeout)
 	look(t, p)
 	stored := seal(t, p, "/a", "value")

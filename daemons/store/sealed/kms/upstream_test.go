@@ -7,16 +7,18 @@ import (
 
 	"k8s.io/apiserver/pkg/storage/value"
 	upstream "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
+
+	"clusterctl/tests/kmsplugin/kmstest"
 )
 
 // What upstream's API server has written is read here, and the other way (S10).
 func TestTheStoredFormIsUpstreams(t *testing.T) {
-	r := newReal(t)
-	r.start(t)
+	r := kmstest.New(t)
+	r.Start(t)
 	p := client(t, r, &clock{}, timeout)
 	look(t, p)
 	ctx := context.Background()
-	service, err := upstream.NewGRPCService(t.Context(), "unix://"+r.socket, "upstream", timeout)
+	service, err := upstream.NewGRPCService(t.Context(), r.Endpoint(), "upstream", timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
