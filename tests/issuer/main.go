@@ -15,6 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -25,6 +26,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"clusterctl/daemons/run"
 )
 
 func main() {
@@ -34,13 +37,13 @@ func main() {
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
-	if err := run(ctx, *listen, *dir); err != nil {
+	if err := serve(ctx, *listen, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, listen, dir string) error {
+func serve(ctx context.Context, listen, dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -58,25 +61,15 @@ func run(ctx context.Context, listen, dir string) error {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
 	url := "https://" + listen
-	server := &http.Server{
-		Addr: listen, Handler: handler(url, key), ReadHeaderTimeout: 10 * time.Second,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
-	}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	if err := write(dir, url, key, der); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServeTLS("", "") }()
-	select {
-	case err = <-ended:
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
 		return fmt.Errorf("serve on %s: %w", listen, err)
-	case <-ctx.Done():
 	}
-	err = server.Close()
-	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	return err
+	return run.Serve(ctx, ln, handler(url, key), tlsConfig, time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
 func handler(url string, key *ecdsa.PrivateKey) http.Handler {

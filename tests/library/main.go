@@ -11,6 +11,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -23,6 +25,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/run"
 )
 
 func main() {
@@ -30,13 +34,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *namespace); err != nil {
+	if err := serve(ctx, *namespace); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, namespace string) error {
+func serve(ctx context.Context, namespace string) error {
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return err
@@ -61,26 +65,12 @@ func run(ctx context.Context, namespace string) error {
 	if err := register(ctx, untyped, namespace, public); err != nil {
 		return err
 	}
-	server := &http.Server{
-		Addr: ":8443", Handler: l, ReadHeaderTimeout: 10 * time.Second,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: proxies},
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServeTLS("", "") }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(last); err != nil {
+	ln, err := net.Listen("tcp", ":8443")
+	if err != nil {
 		return err
 	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: proxies}
+	return run.Serve(ctx, ln, l, tlsConfig, 5*time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
 // library answers about books.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +25,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/run"
 )
 
 func main() {
@@ -34,13 +36,13 @@ func main() {
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
-	if err := run(ctx, *listen, *name, *dir); err != nil {
+	if err := serve(ctx, *listen, *name, *dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, listen, name, dir string) error {
+func serve(ctx context.Context, listen, name, dir string) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return err
@@ -65,10 +67,7 @@ func run(ctx context.Context, listen, name, dir string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
 	r := &reviewer{name: name, dir: dir}
-	server := &http.Server{
-		Addr: listen, Handler: r.handler(), ReadHeaderTimeout: 10 * time.Second,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool},
-	}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -81,18 +80,11 @@ func run(ctx context.Context, listen, name, dir string) error {
 			return err
 		}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ListenAndServeTLS("", "") }()
-	select {
-	case err = <-ended:
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
 		return fmt.Errorf("serve on %s: %w", listen, err)
-	case <-ctx.Done():
 	}
-	err = server.Close()
-	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	return err
+	return run.Serve(ctx, ln, r.handler(), tlsConfig, time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
 // reviewer answers, and writes down what it hears.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,20 +19,7 @@ const virtual = "10.99.0.100"
 func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("address-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"},
-		Files:    map[string]string{"cluster.hcl": strings.Replace(configuration, "{}", "{\n  api { endpoint = \""+virtual+":6443\" }\n}", 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
-			t.Errorf("take the lab down: %v", err)
-		}
-	})
-	if err := c.Apply(ctx, os.Stderr); err != nil {
-		t.Fatal(err)
-	}
+	c := up(ctx, t, "address", strings.Replace(configuration, "{}", "{\n  api { endpoint = \""+virtual+":6443\" }\n}", 1))
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answers := func(ctx context.Context) error {

@@ -29,19 +29,7 @@ const rotationLimit = 8 * time.Minute
 func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rotationLimit)
 	defer cancel()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("keys-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}, Files: map[string]string{"cluster.hcl": encrypted(`key = "1"`)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Lab.Down(context.Background()); err != nil {
-			t.Errorf("take the lab down: %v", err)
-		}
-	})
-	if err := c.Apply(ctx, os.Stderr); err != nil {
-		t.Fatal(err)
-	}
+	c := up(ctx, t, "keys", encrypted(`key = "1"`))
 	plugins(ctx, t, c)
 	servers := everywhere(ctx, t, c)
 	for i := range 30 {

@@ -27,12 +27,11 @@ machine "c" {
 }
 `
 
-// S12: no change costs the control plane its majority.
-func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("roll-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}, Files: map[string]string{"cluster.hcl": configuration}})
+// up has a control plane of three machines as a text declares it.
+func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Log: os.Stderr,
+		Machines: []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}, Files: map[string]string{"cluster.hcl": declared}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +43,14 @@ func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 	if err := c.Apply(ctx, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// S12: no change costs the control plane its majority.
+func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c := up(ctx, t, "roll", configuration)
 	for _, m := range c.Lab.Machines {
 		if _, err := m.Run(ctx, "sed -i s/^RestartSec=.*/RestartSec=2/ /etc/systemd/system/etcd.service"); err != nil {
 			t.Fatal(err)
