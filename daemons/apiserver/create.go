@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // create stores what the client sent as a new object.
@@ -50,8 +52,19 @@ func (s *Server) sent(q *request) (runtime.Object, error) {
 // createsOnUpdate names the resources that a PUT may make, as upstream.
 var createsOnUpdate = map[string]bool{
 	"leases": true, "events": true, "endpoints": true, "services": true, "limitranges": true, "podtemplates": true,
-	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true,
+	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true, "runtimeclasses": true,
 }
+
+// guardedUpdates names the resources of which a PUT must say what version it was made from, as upstream: what others wrote
+// in between would be lost without anybody noticing. Custom resources are all of that kind.
+var guardedUpdates = map[string]bool{
+	"leases": true, "runtimeclasses": true, "poddisruptionbudgets": true, "customresourcedefinitions": true, "apiservices": true,
+	"mutatingwebhookconfigurations": true, "validatingwebhookconfigurations": true, "validatingadmissionpolicies": true, "validatingadmissionpolicybindings": true,
+	"mutatingadmissionpolicies": true, "mutatingadmissionpolicybindings": true, "clustertrustbundles": true, "podcertificaterequests": true,
+	"csidrivers": true, "csinodes": true, "csistoragecapacities": true, "volumeattachments": true, "storageversionmigrations": true,
+}
+
+func guarded(q *request) bool { return q.served.Untyped != nil || guardedUpdates[q.served.Resource] }
 
 // update replaces an object, or its status.
 func (s *Server) update(q *request) error {
@@ -73,7 +86,7 @@ func (s *Server) update(q *request) error {
 		code = http.StatusOK
 		next := obj.DeepCopyObject()
 		if live == nil {
-			if !createsOnUpdate[q.served.Resource] || q.Subresource != "" || version != "" && version != "0" {
+			if q.served.Untyped != nil || !createsOnUpdate[q.served.Resource] || q.Subresource != "" || version != "" && version != "0" {
 				return nil, apierrors.NewNotFound(q.gr(), q.Name)
 			}
 			code = http.StatusCreated
@@ -82,6 +95,11 @@ func (s *Server) update(q *request) error {
 		stored, err := meta.Accessor(live)
 		if err != nil {
 			return nil, err
+		}
+		// That it is another object is told first, by who carries over.
+		if guarded(q) && (version == "" || version == "0") && (sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
+			return nil, invalid(schema.GroupKind{Group: q.gr().Group, Kind: q.gr().Resource}, q.Name, field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")})
 		}
 		return next, checkVersion(q, sent, stored)
 	})

@@ -59,8 +59,12 @@ func updates(t *testing.T, s *subject) {
 	if g, _ := a.at("metadata.generation").(float64); counted && g != 2 || !counted && hasGeneration(o) && g != 1 {
 		t.Errorf("generation %v", g)
 	}
-	// Without a version an update is not guarded.
 	blind := with(s.changed(o), "metadata.resourceVersion", "")
+	if guarded[s.Resource] {
+		s.refused(t, put(path, blind), 422, "Invalid", s.qualified()+` "`+name(o)+`" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`)
+		return
+	}
+	// Without a version an update is not guarded.
 	s.must(t, 200, put(path, with(blind, "metadata.annotations", object{"blind": "yes"})))
 	tried := s.must(t, 200, put(path+"?dryRun=All", with(blind, "metadata.annotations", object{"tried": "yes"})))
 	if tried.text("metadata.annotations.tried") != "yes" {
@@ -106,14 +110,31 @@ func refusesUpdates(t *testing.T, s *subject) {
 // reference says with the answer 201 of "replace the specified".
 var upserts = map[string]bool{
 	"leases": true, "events": true, "endpoints": true, "services": true, "limitranges": true, "podtemplates": true,
-	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true,
+	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true, "runtimeclasses": true,
+}
+
+// guarded are the resources that are never updated without saying which version was read: upstream calls it that
+// unconditional updates are not allowed.
+var guarded = map[string]bool{
+	"leases": true, "runtimeclasses": true, "poddisruptionbudgets": true, "customresourcedefinitions": true, "apiservices": true,
+	"mutatingwebhookconfigurations": true, "validatingwebhookconfigurations": true, "validatingadmissionpolicies": true, "validatingadmissionpolicybindings": true,
+	"mutatingadmissionpolicies": true, "mutatingadmissionpolicybindings": true, "clustertrustbundles": true, "podcertificaterequests": true,
+	"csidrivers": true, "csinodes": true, "csistoragecapacities": true, "volumeattachments": true, "storageversionmigrations": true,
+}
+
+// unread is an object as somebody sends it who has read none, as far as that is let through.
+func (s *subject) unread(o object) object {
+	if guarded[s.Resource] {
+		return o
+	}
+	return with(o, "metadata.resourceVersion", "")
 }
 
 func refusesUpdatedValues(t *testing.T, s *subject) {
 	for _, r := range s.RefuseUpdate {
 		o, path := s.created(t)
 		r.Value = s.filled(r.Value, s.ns)
-		bad := with(with(o, r.Path, r.Value), "metadata.resourceVersion", "")
+		bad := s.unread(with(o, r.Path, r.Value))
 		mustCause(t, s.refused(t, put(path, bad), 422, "Invalid", r.Message), r)
 	}
 	o, path := s.created(t)
