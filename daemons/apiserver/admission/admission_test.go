@@ -70,7 +70,7 @@ func cluster() *apifake.Objects {
 		&corev1.PersistentVolumeClaim{ObjectMeta: in("shop", "disk"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}},
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disks.example.com"}}}},
 		&corev1.Pod{ObjectMeta: in("shop", "theirs"), Spec: corev1.PodSpec{NodeName: "n2", ServiceAccountName: "default"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n", Labels: map[string]string{"kubernetes.io/hostname": "n1"}}},
 	}
 	for _, ns := range []string{"shop", "limited", "bounded", "secure"} {
 		objects = append(objects, &corev1.ServiceAccount{ObjectMeta: in(ns, "default")})
@@ -139,7 +139,9 @@ func TestAdmissionRefusesS12(t *testing.T) {
 	number, policy := int32(5), corev1.PreemptNever
 	mirrorOf := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
+			yes := true
 			p.Annotations, p.Spec.NodeName = map[string]string{corev1.MirrorPodAnnotationKey: "x"}, node
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: "n", Controller: &yes}}
 		}
 	}
 	token := func(to *authenticationv1.BoundObjectReference) *authenticationv1.TokenRequest {

@@ -31,9 +31,15 @@ func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error 
 	var err error
 	switch a.Resource.GroupResource() {
 	case podsGR:
-		err = p.pod(node, a)
+		err = p.pod(ctx, node, a)
 	case nodesGR:
 		err = p.node(node, a)
+	case claimsGR:
+		err = p.claim(node, a)
+	case slicesGR:
+		err = p.slice(node, a)
+	case podRequestsGR:
+		return p.podRequest(ctx, node, a)
 	case serviceAccountsGR:
 		if a.Subresource == "token" {
 			err = p.token(ctx, node, a)
@@ -60,15 +66,23 @@ func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error 
 	return nil
 }
 
-func (p *nodeRestriction) pod(node string, a *api.Admission) error {
+func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission) error {
 	switch {
 	case a.Subresource == "status" && a.Operation == "UPDATE":
 		old, ok := a.Old.(*corev1.Pod)
 		if !ok || old.Spec.NodeName != node {
 			return fmt.Errorf("node %q can only update pod status for pods with spec.nodeName set to itself", node)
 		}
-		if pod, ok := a.Object.(*corev1.Pod); ok && !equality.Semantic.DeepEqual(pod.Labels, old.Labels) {
+		pod, ok := a.Object.(*corev1.Pod)
+		switch {
+		case !ok:
+			return fmt.Errorf("unexpected type %T", a.Object)
+		case !equality.Semantic.DeepEqual(pod.Labels, old.Labels):
 			return fmt.Errorf("node %q cannot update labels through pod status", node)
+		case !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses):
+			return fmt.Errorf("node %q cannot update resource claim statuses", node)
+		case !equality.Semantic.DeepEqual(pod.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus):
+			return fmt.Errorf("node %q cannot update extended resource claim status", node)
 		}
 		return nil
 	case a.Subresource == "eviction":
@@ -76,7 +90,7 @@ func (p *nodeRestriction) pod(node string, a *api.Admission) error {
 	case a.Subresource != "":
 		return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.Subresource)
 	case a.Operation == "CREATE":
-		return mirrorPod(node, a)
+		return p.mirrorPod(ctx, node, a)
 	case a.Operation == "DELETE":
 		return p.ownPod(node, a, "delete")
 	default:
@@ -91,39 +105,6 @@ func (p *nodeRestriction) ownPod(node string, a *api.Admission, verb string) err
 	}
 	if obj.(*corev1.Pod).Spec.NodeName != node {
 		return fmt.Errorf("node %q can only %s pods with spec.nodeName set to itself", node, verb)
-	}
-	return nil
-}
-
-// mirrorPod lets a kubelet show its static pods and make no others.
-func mirrorPod(node string, a *api.Admission) error {
-	pod, ok := a.Object.(*corev1.Pod)
-	if !ok {
-		return fmt.Errorf("unexpected type %T", a.Object)
-	}
-	switch {
-	case !mirror(pod):
-		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
-	case pod.Spec.NodeName != node:
-		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
-	case pod.Spec.ServiceAccountName != "":
-		return fmt.Errorf("node %q can not create pods that reference a service account", node)
-	}
-	for _, o := range pod.OwnerReferences {
-		if o.APIVersion != "v1" || o.Kind != "Node" || o.Name != node {
-			return fmt.Errorf("node %q can only create pods with an owner reference set to itself", node)
-		}
-		if o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion {
-			return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
-		}
-	}
-	for resource := range authz.References(pod) {
-		return fmt.Errorf("node %q can not create pods that reference %s", node, resource)
-	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Projected != nil {
-			return fmt.Errorf("node %q can not create pods that reference projected volumes", node)
-		}
 	}
 	return nil
 }

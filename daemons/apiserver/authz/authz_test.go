@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -119,8 +121,36 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 	}
 }
 
+// devices puts what pods have besides secrets and configuration, and with it those secrets that only their volumes name.
+func devices(o *apifake.Objects) {
+	ours, theirs, made := "n1", "n2", "made"
+	obj, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
+	web := obj.(*corev1.Pod).DeepCopy()
+	web.Spec.Volumes = append(web.Spec.Volumes, corev1.Volume{Name: "c", VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}}})
+	named := "named"
+	web.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimName: &named}, {Name: "b", ResourceClaimTemplateName: &named}}
+	web.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "b", ResourceClaimName: &made}}
+	o.Put(web)
+	volume := func(name, claim string, csi *corev1.CSIPersistentVolumeSource) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: claim}, PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: csi}}}
+	}
+	in := func(ns, name string) *corev1.SecretReference {
+		return &corev1.SecretReference{Namespace: ns, Name: name}
+	}
+	o.Put(volume("pv1", "data", &corev1.CSIPersistentVolumeSource{
+		NodeStageSecretRef: in("vault", "stage"), NodePublishSecretRef: in("", "publish"), ControllerPublishSecretRef: in("vault", "attach")}))
+	o.Put(volume("pv3", "elsewhere", &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: in("vault", "foreign")}))
+	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &ours}})
+	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &theirs}})
+	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "everybodys"}})
+	o.Put(&certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mine"}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: "n1"}})
+	o.Put(&certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}, Spec: certificatesv1.PodCertificateRequestSpec{NodeName: "n2"}})
+}
+
 func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 	o := objects()
+	devices(o)
 	n := NewNode(o)
 	for _, c := range []struct {
 		asks   string
@@ -151,6 +181,28 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 		{"update coordination.k8s.io:leases kube-system/n1", `can only access leases in the "kube-node-lease" system namespace`},
 		{"create :events shop/", ""},
 		{"list :services", ""},
+		{"get :secrets vault/stage", ""},
+		{"get :secrets shop/publish", ""},
+		{"get :secrets vault/attach", "no relationship found between node 'n1' and this object"},
+		{"get :secrets vault/foreign", "no relationship found between node 'n1' and this object"},
+		{"get :secrets shop/ceph", ""},
+		{"get resource.k8s.io:resourceclaims shop/named", ""},
+		{"get resource.k8s.io:resourceclaims shop/made", ""},
+		{"get resource.k8s.io:resourceclaims shop/others", "no relationship found between node 'n1' and this object"},
+		{"list resource.k8s.io:resourceclaims shop/", "can only get resources of this type"},
+		{"create resource.k8s.io:resourceslices", ""},
+		{"update resource.k8s.io:resourceslices mine", ""},
+		{"delete resource.k8s.io:resourceslices theirs", "no relationship found between node 'n1' and this object"},
+		{"get resource.k8s.io:resourceslices everybodys", "no relationship found between node 'n1' and this object"},
+		{"watch resource.k8s.io:resourceslices ?spec.nodeName=n1", ""},
+		{"deletecollection resource.k8s.io:resourceslices ?spec.nodeName=n2", "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{"list resource.k8s.io:resourceslices", "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{"create certificates.k8s.io:podcertificaterequests shop/", ""},
+		{"get certificates.k8s.io:podcertificaterequests shop/mine", ""},
+		{"get certificates.k8s.io:podcertificaterequests shop/theirs", "no relationship found between node 'n1' and this object"},
+		{"watch certificates.k8s.io:podcertificaterequests ?spec.nodeName=n1", ""},
+		{"list certificates.k8s.io:podcertificaterequests", "can only list/watch podcertificaterequests with spec.nodeName field selector"},
+		{"update certificates.k8s.io:podcertificaterequests/status shop/mine", "cannot authorize PodCertificateRequest subresources"},
 	} {
 		d, reason, err := n.Authorize(context.Background(), node1, ask(c.asks))
 		if err != nil || (d == api.Allow) != (c.reason == "") || reason != c.reason {

@@ -2,6 +2,7 @@ package authz
 
 import (
 	"iter"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +64,7 @@ func (n *Node) linked(node, resource, namespace, name string) bool {
 		n.known.mu.Unlock()
 		return true
 	}
-	return false
+	return resource == "secrets" && n.throughVolume(node, namespace, name)
 }
 
 // refers says whether a pod needs the object in its namespace. A mirror pod needs none: its manifest is on the machine, and a
@@ -77,7 +78,18 @@ func refers(pod *corev1.Pod, resource, name string) bool {
 			return true
 		}
 	}
-	return false
+	return resource == "resourceclaims" && claims(pod, name)
+}
+
+// claims says whether a claim was made for the pod, by a template that it names or for devices that it asks for as it does
+// for memory.
+func claims(pod *corev1.Pod, name string) bool {
+	if e := pod.Status.ExtendedResourceClaimStatus; e != nil && e.ResourceClaimName == name {
+		return true
+	}
+	return slices.ContainsFunc(pod.Status.ResourceClaimStatuses, func(s corev1.PodResourceClaimStatus) bool {
+		return s.ResourceClaimName != nil && *s.ResourceClaimName == name
+	})
 }
 
 // References are the objects of a pod's namespace that it needs: their resources and names.
@@ -123,17 +135,16 @@ func References(pod *corev1.Pod) iter.Seq2[string, string] {
 }
 
 func volumeReferences(pod *corev1.Pod, v *corev1.Volume, yield func(resource, name string) bool) bool {
+	if secret := mountSecret(v); secret != "" && !yield("secrets", secret) {
+		return false
+	}
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		return yield("persistentvolumeclaims", v.PersistentVolumeClaim.ClaimName)
 	case v.Ephemeral != nil:
 		return yield("persistentvolumeclaims", pod.Name+"-"+v.Name)
-	case v.Secret != nil:
-		return yield("secrets", v.Secret.SecretName)
 	case v.ConfigMap != nil:
 		return yield("configmaps", v.ConfigMap.Name)
-	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
-		return yield("secrets", v.CSI.NodePublishSecretRef.Name)
 	case v.Projected != nil:
 		for _, s := range v.Projected.Sources {
 			if s.Secret != nil && !yield("secrets", s.Secret.Name) || s.ConfigMap != nil && !yield("configmaps", s.ConfigMap.Name) {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
@@ -83,6 +84,12 @@ func (n *Node) special(node string, r *api.Request) (reason string, special bool
 		return n.ownName(node, r, corev1.NamespaceNodeLease, "get", "create", "update", "patch", "delete"), true
 	case schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}:
 		return n.ownName(node, r, "", "get", "create", "update", "patch", "delete"), true
+	case schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}:
+		return n.related(node, r, "get"), true
+	case schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}:
+		return n.ownSlices(node, r), true
+	case schema.GroupResource{Group: certificatesv1.GroupName, Resource: "podcertificaterequests"}:
+		return n.ownRequests(node, r), true
 	}
 	return "", false
 }
@@ -145,10 +152,8 @@ func (n *Node) ownPods(node string, r *api.Request) (string, bool) {
 		}
 		return fmt.Sprintf("no relationship found between node '%s' and this object", node), true
 	case "list", "watch":
-		if selector, err := fields.ParseSelector(r.FieldSelector); err == nil {
-			if v, ok := selector.RequiresExactMatch("spec.nodeName"); ok && v == node {
-				return "", true
-			}
+		if selects(r, "spec.nodeName", node) {
+			return "", true
 		}
 		return "can only list/watch pods with spec.nodeName field selector", true
 	}

@@ -1,0 +1,67 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/authz"
+)
+
+// mirrorPod lets a kubelet show its static pods and make no others: a mirror belongs to the node as it is registered now,
+// and refers to nothing, for what a pod refers to its node may read.
+func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Admission) error {
+	pod, ok := a.Object.(*corev1.Pod)
+	if !ok {
+		return fmt.Errorf("unexpected type %T", a.Object)
+	}
+	switch {
+	case !mirror(pod):
+		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+	case pod.Spec.NodeName != node:
+		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
+	case pod.Spec.ServiceAccountName != "":
+		return fmt.Errorf("node %q can not create pods that reference a service account", node)
+	}
+	if err := p.ownedByNode(ctx, node, pod); err != nil {
+		return err
+	}
+	for resource := range authz.References(pod) {
+		return fmt.Errorf("node %q can not create pods that reference %s", node, resource)
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected != nil {
+			return fmt.Errorf("node %q can not create pods that reference projected volumes", node)
+		}
+	}
+	return nil
+}
+
+// ownedByNode demands that the node is a pod's one owner, and its controller.
+func (p *nodeRestriction) ownedByNode(ctx context.Context, node string, pod *corev1.Pod) error {
+	if len(pod.OwnerReferences) > 1 {
+		return fmt.Errorf("node %q can only create pods with a single owner reference set to itself", node)
+	}
+	if len(pod.OwnerReferences) == 0 {
+		return fmt.Errorf("node %q can only create pods with an owner reference set to itself", node)
+	}
+	switch o := pod.OwnerReferences[0]; {
+	case o.APIVersion != "v1" || o.Kind != "Node" || o.Name != node:
+		return fmt.Errorf("node %q can only create pods with an owner reference set to itself", node)
+	case o.Controller == nil || !*o.Controller:
+		return fmt.Errorf("node %q can only create pods with a controller owner reference set to itself", node)
+	case o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion:
+		return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
+	default:
+		obj, ok := await(ctx, p.objects, nodesGR, "", node, namespacePatience)
+		if !ok {
+			return fmt.Errorf("error looking up node %s to verify uid: node %q not found", node, node)
+		}
+		if is := obj.(*corev1.Node).UID; o.UID != is {
+			return fmt.Errorf("node %s UID mismatch: expected %s got %s", node, o.UID, is)
+		}
+	}
+	return nil
+}

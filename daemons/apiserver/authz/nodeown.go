@@ -1,0 +1,89 @@
+package authz
+
+import (
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// ownSlices allows a kubelet the ResourceSlices that its drivers publish: those that name the node. What a new one
+// names, admission sees.
+func (n *Node) ownSlices(node string, r *api.Request) string {
+	switch {
+	case r.Subresource != "":
+		return "cannot authorize ResourceSlice subresources"
+	case r.Verb == "create":
+		return ""
+	case has([]string{"get", "update", "patch", "delete"}, r.Verb):
+		obj, ok := n.objects.Get(r.GroupResource(), "", r.Name)
+		if ok {
+			slice, is := obj.(*resourcev1.ResourceSlice)
+			ok = is && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node
+		}
+		return noRelation(node, ok)
+	case has([]string{"watch", "list", "deletecollection"}, r.Verb):
+		if !selects(r, resourcev1.ResourceSliceSelectorNodeName, node) {
+			return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+		}
+		return ""
+	}
+	return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"
+}
+
+// ownRequests allows a kubelet to ask for certificates of the pods on it, and to see what becomes of that. For whom a new
+// request asks, admission sees.
+func (n *Node) ownRequests(node string, r *api.Request) string {
+	switch {
+	case r.Subresource != "":
+		return "cannot authorize PodCertificateRequest subresources"
+	case r.Verb == "create":
+		return ""
+	case r.Verb == "get":
+		obj, ok := n.objects.Get(r.GroupResource(), r.Namespace, r.Name)
+		if ok {
+			request, is := obj.(*certificatesv1.PodCertificateRequest)
+			ok = is && string(request.Spec.NodeName) == node
+		}
+		return noRelation(node, ok)
+	case r.Verb == "list" || r.Verb == "watch":
+		if !selects(r, "spec.nodeName", node) {
+			return "can only list/watch podcertificaterequests with spec.nodeName field selector"
+		}
+		return ""
+	}
+	return "only the following verbs are allowed for a PodCertificateRequest: create, get, list, watch"
+}
+
+func noRelation(node string, related bool) string {
+	if related {
+		return ""
+	}
+	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+}
+
+// selects says whether a request is for those objects alone of which a field has that value.
+func selects(r *api.Request, name, value string) bool {
+	selector, err := fields.ParseSelector(r.FieldSelector)
+	if err != nil || strings.TrimSpace(r.FieldSelector) == "" {
+		return false
+	}
+	v, ok := selector.RequiresExactMatch(name)
+	return ok && v == value
+}
+
+// throughVolume says whether a secret is what a volume that a pod on the node has is mounted with.
+func (n *Node) throughVolume(node, namespace, name string) bool {
+	const volumes = "persistentvolumes"
+	for _, obj := range n.objects.List(schema.GroupResource{Resource: volumes}, "") {
+		if volume := persistent(obj); volume != nil && mountsWith(volume, namespace, name) && n.linked(node, volumes, "", volume.Name) {
+			return true
+		}
+	}
+	return false
+}

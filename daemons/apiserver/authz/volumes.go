@@ -1,0 +1,85 @@
+package authz
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func persistent(obj runtime.Object) *corev1.PersistentVolume {
+	volume, _ := obj.(*corev1.PersistentVolume)
+	return volume
+}
+
+// mountsWith says whether a kubelet needs the secret to mount the volume. What controllers attach and grow it with is
+// none of a kubelet's business.
+func mountsWith(v *corev1.PersistentVolume, namespace, name string) bool {
+	claimed := ""
+	if c := v.Spec.ClaimRef; c != nil {
+		claimed = c.Namespace
+	}
+	// A reference without a namespace means the claim's.
+	is := func(ref *corev1.SecretReference) bool {
+		if ref == nil || ref.Name != name {
+			return false
+		}
+		return ref.Namespace == namespace || ref.Namespace == "" && claimed == namespace
+	}
+	switch s := &v.Spec.PersistentVolumeSource; {
+	case s.CSI != nil:
+		return is(s.CSI.NodePublishSecretRef) || is(s.CSI.NodeStageSecretRef) || is(s.CSI.NodeExpandSecretRef)
+	case s.AzureFile != nil:
+		in := ""
+		if s.AzureFile.SecretNamespace != nil {
+			in = *s.AzureFile.SecretNamespace
+		}
+		return is(&corev1.SecretReference{Name: s.AzureFile.SecretName, Namespace: in})
+	case s.CephFS != nil:
+		return is(s.CephFS.SecretRef)
+	case s.Cinder != nil:
+		return is(s.Cinder.SecretRef)
+	case s.FlexVolume != nil:
+		return is(s.FlexVolume.SecretRef)
+	case s.RBD != nil:
+		return is(s.RBD.SecretRef)
+	case s.ScaleIO != nil:
+		return is(s.ScaleIO.SecretRef)
+	case s.ISCSI != nil:
+		return is(s.ISCSI.SecretRef)
+	case s.StorageOS != nil && s.StorageOS.SecretRef != nil:
+		return is(&corev1.SecretReference{Name: s.StorageOS.SecretRef.Name, Namespace: s.StorageOS.SecretRef.Namespace})
+	}
+	return false
+}
+
+// mountSecret is the secret of the pod's namespace that one of its own volumes is mounted with, if there is one.
+func mountSecret(v *corev1.Volume) string {
+	local := func(ref *corev1.LocalObjectReference) string {
+		if ref == nil {
+			return ""
+		}
+		return ref.Name
+	}
+	switch {
+	case v.Secret != nil:
+		return v.Secret.SecretName
+	case v.CSI != nil:
+		return local(v.CSI.NodePublishSecretRef)
+	case v.AzureFile != nil:
+		return v.AzureFile.SecretName
+	case v.CephFS != nil:
+		return local(v.CephFS.SecretRef)
+	case v.Cinder != nil:
+		return local(v.Cinder.SecretRef)
+	case v.FlexVolume != nil:
+		return local(v.FlexVolume.SecretRef)
+	case v.RBD != nil:
+		return local(v.RBD.SecretRef)
+	case v.ScaleIO != nil:
+		return local(v.ScaleIO.SecretRef)
+	case v.ISCSI != nil:
+		return local(v.ISCSI.SecretRef)
+	case v.StorageOS != nil:
+		return local(v.StorageOS.SecretRef)
+	}
+	return ""
+}
