@@ -9,7 +9,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func horizontalPodAutoscalers() *Kind {
@@ -27,6 +26,9 @@ func horizontalPodAutoscalers() *Kind {
 			setDefault(&a.Spec.MinReplicas, 1)
 			if len(a.Spec.Metrics) == 0 {
 				a.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(80)}
+			}
+			if a.Spec.Behavior != nil {
+				defaultBehavior(a.Spec.Behavior)
 			}
 		}),
 		PrepareCreate: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
@@ -197,26 +199,4 @@ func metricTarget(t autoscalingv2.MetricTarget) string {
 	default:
 		return "<auto>"
 	}
-}
-
-func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	path := field.NewPath("spec")
-	var errs field.ErrorList
-	if n := value(a.Spec.MinReplicas); n < 1 {
-		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 1"))
-	}
-	if a.Spec.MaxReplicas < 1 {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than 0"))
-	}
-	if a.Spec.MaxReplicas < value(a.Spec.MinReplicas) {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
-	}
-	target := path.Child("scaleTargetRef")
-	if a.Spec.ScaleTargetRef.Kind == "" {
-		errs = append(errs, field.Required(target.Child("kind"), ""))
-	}
-	if a.Spec.ScaleTargetRef.Name == "" {
-		errs = append(errs, field.Required(target.Child("name"), ""))
-	}
-	return errs
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func jobs() *Kind {
@@ -20,7 +21,9 @@ func jobs() *Kind {
 		Default:       does(defaultJob),
 		PrepareCreate: does(prepareJob),
 		PrepareUpdate: updates(func(j, old *batchv1.Job) { j.Status = old.Status }),
-		Validate:      checks(validateJob), ValidateUpdate: compares(validateJobUpdate),
+		Validate: checks(func(j *batchv1.Job) field.ErrorList {
+			return append(validateJob(j), validateGeneratedSelector(j)...)
+		}), ValidateUpdate: compares(validateJobUpdate),
 		Fields: selectable(func(j *batchv1.Job) fields.Set {
 			return fields.Set{"status.successful": itoa(j.Status.Succeeded)}
 		}),

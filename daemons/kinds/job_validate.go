@@ -7,8 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -21,16 +19,7 @@ func dns1123SubdomainName(name string, prefix bool) []string {
 }
 
 func validateJob(j *batchv1.Job) field.ErrorList {
-	errs := validateJobSpec(&j.Spec, field.NewPath("spec"))
-	path := field.NewPath("spec")
-	if j.Spec.Selector == nil {
-		return append(errs, field.Required(path.Child("selector"), ""))
-	}
-	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
-	if err == nil && !selector.Matches(labels.Set(j.Spec.Template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`"))
-	}
-	return errs
+	return append(validateJobSpec(&j.Spec, field.NewPath("spec")), validateJobSelector(j)...)
 }
 
 func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
@@ -54,6 +43,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if spec.BackoffLimitPerIndex != nil && value(spec.CompletionMode) != batchv1.IndexedCompletion {
 		errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "requires indexed completion mode"))
 	}
+	errs = append(errs, validateJobPolicies(spec, path)...)
 	errs = append(errs, validatePodTemplate(&spec.Template, path.Child("template"))...)
 	restart := path.Child("template", "spec", "restartPolicy")
 	switch policy := spec.Template.Spec.RestartPolicy; {
@@ -115,7 +105,14 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	}, path.Child("concurrencyPolicy"))...)
 	errs = append(errs, notNegative(int64(value(c.Spec.SuccessfulJobsHistoryLimit)), path.Child("successfulJobsHistoryLimit"))...)
 	errs = append(errs, notNegative(int64(value(c.Spec.FailedJobsHistoryLimit)), path.Child("failedJobsHistoryLimit"))...)
-	return append(errs, validateJobSpec(&c.Spec.JobTemplate.Spec, path.Child("jobTemplate", "spec"))...)
+	at, job := path.Child("jobTemplate", "spec"), &c.Spec.JobTemplate.Spec
+	if job.Selector != nil {
+		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))
+	}
+	if value(job.ManualSelector) {
+		errs = append(errs, notSupported(at.Child("manualSelector"), true, []string{"nil", "false"}))
+	}
+	return append(errs, validateJobSpec(job, at)...)
 }
 
 // cronSchedule says what is wrong with a schedule: five fields, or a macro.

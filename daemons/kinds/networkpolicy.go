@@ -96,6 +96,8 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) fie
 	for i, p := range peers {
 		at := path.Index(i)
 		selects := p.PodSelector != nil || p.NamespaceSelector != nil
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.PodSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("podSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.NamespaceSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
 		switch {
 		case p.IPBlock != nil && selects:
 			errs = append(errs, field.Forbidden(at, "may not specify both ipBlock and another peer"))

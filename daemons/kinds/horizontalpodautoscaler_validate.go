@@ -1,0 +1,214 @@
+package kinds
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// defaultBehavior says how fast an autoscaler goes up and down where it says only part of that.
+func defaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
+	setDefault(&b.ScaleUp, autoscalingv2.HPAScalingRules{})
+	setDefault(&b.ScaleUp.StabilizationWindowSeconds, 0)
+	setDefault(&b.ScaleUp.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+	if b.ScaleUp.Policies == nil {
+		b.ScaleUp.Policies = []autoscalingv2.HPAScalingPolicy{
+			{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
+			{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
+		}
+	}
+	setDefault(&b.ScaleDown, autoscalingv2.HPAScalingRules{})
+	setDefault(&b.ScaleDown.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+	if b.ScaleDown.Policies == nil {
+		b.ScaleDown.Policies = []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}
+	}
+}
+
+func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if n := value(a.Spec.MinReplicas); n < 1 {
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 1"))
+	}
+	if a.Spec.MaxReplicas < 1 {
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than 0"))
+	}
+	if a.Spec.MaxReplicas < value(a.Spec.MinReplicas) {
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
+	}
+	errs = append(errs, validateScaled(a.Spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
+	for i := range a.Spec.Metrics {
+		errs = append(errs, validateMetric(&a.Spec.Metrics[i], path.Child("metrics").Index(i))...)
+	}
+	if b := a.Spec.Behavior; b != nil {
+		errs = append(errs, validateScaling(b.ScaleUp, path.Child("behavior", "scaleUp"))...)
+		errs = append(errs, validateScaling(b.ScaleDown, path.Child("behavior", "scaleDown"))...)
+	}
+	return errs
+}
+
+// pathSegment demands a name that can be part of an address.
+func pathSegment(v string, path *field.Path) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return invalid(path, v, pathvalidation.IsValidPathSegmentName(v))
+}
+
+func validateScaled(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
+	return append(pathSegment(ref.Kind, path.Child("kind")), pathSegment(ref.Name, path.Child("name"))...)
+}
+
+// validateMetric demands the one source that the type names, and no other.
+func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
+	sources := []struct {
+		kind  autoscalingv2.MetricSourceType
+		name  string
+		set   bool
+		check func(*field.Path) field.ErrorList
+	}{
+		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(at *field.Path) field.ErrorList {
+			errs := required(m.ContainerResource.Container, at.Child("container"), "must specify a container")
+			errs = append(errs, required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
+			return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
+		}},
+		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(at *field.Path) field.ErrorList {
+			errs := validateMeasured(m.External.Metric, at.Child("metric"))
+			errs = append(errs, validateTarget(m.External.Target, at.Child("target"))...)
+			return append(errs, oneTarget(m.External.Target, at.Child("target"))...)
+		}},
+		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(at *field.Path) field.ErrorList {
+			errs := validateScaled(m.Object.DescribedObject, at.Child("describedObject"))
+			errs = append(errs, validateMeasured(m.Object.Metric, at.Child("metric"))...)
+			errs = append(errs, validateTarget(m.Object.Target, at.Child("target"))...)
+			if m.Object.Target.Value == nil && m.Object.Target.AverageValue == nil {
+				errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value or averageValue"))
+			}
+			return errs
+		}},
+		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(at *field.Path) field.ErrorList {
+			errs := validateMeasured(m.Pods.Metric, at.Child("metric"))
+			errs = append(errs, validateTarget(m.Pods.Target, at.Child("target"))...)
+			if v := m.Pods.Target.AverageValue; v == nil || v.Sign() != 1 {
+				errs = append(errs, field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"))
+			}
+			return errs
+		}},
+		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil, func(at *field.Path) field.ErrorList {
+			errs := required(string(m.Resource.Name), at.Child("name"), "must specify a resource name")
+			return append(errs, validateShare(m.Resource.Target, at.Child("target"))...)
+		}},
+	}
+	var errs field.ErrorList
+	var kinds []autoscalingv2.MetricSourceType
+	for _, s := range sources {
+		kinds = append(kinds, s.kind)
+		switch {
+		case s.kind == m.Type && s.set:
+			errs = append(errs, s.check(path.Child(s.name))...)
+		case s.kind == m.Type:
+			errs = append(errs, field.Required(path.Child(s.name), "must populate information for the given metric source"))
+		case s.set:
+			errs = append(errs, field.Forbidden(path.Child(s.name), "must populate the given metric source only"))
+		}
+	}
+	if m.Type == "" {
+		return append(errs, field.Required(path.Child("type"), "must specify a metric source type"))
+	}
+	return append(errs, supported(m.Type, kinds, path.Child("type"))...)
+}
+
+func required(v string, path *field.Path, message string) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, message)}
+	}
+	return nil
+}
+
+func validateMeasured(m autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
+	if m.Name == "" {
+		return field.ErrorList{field.Required(path.Child("name"), "must specify a metric name")}
+	}
+	return pathSegment(m.Name, path.Child("name"))
+}
+
+func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch t.Type {
+	case "":
+		errs = append(errs, field.Required(path.Child("type"), "must specify a metric target type"))
+	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
+	default:
+		errs = append(errs, field.Invalid(path.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
+	}
+	if t.Value != nil && t.Value.Sign() != 1 {
+		errs = append(errs, field.Invalid(path.Child("value"), t.Value.String(), "must be positive"))
+	}
+	if t.AverageValue != nil && t.AverageValue.Sign() != 1 {
+		errs = append(errs, field.Invalid(path.Child("averageValue"), t.AverageValue.String(), "must be positive"))
+	}
+	if u := t.AverageUtilization; u != nil && *u < 1 {
+		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *u, "must be greater than 0"))
+	}
+	return errs
+}
+
+// validateShare is for a target that is an amount of a resource or a share of what was asked for.
+func validateShare(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
+	errs := validateTarget(t, path)
+	switch {
+	case t.AverageUtilization == nil && t.AverageValue == nil:
+		errs = append(errs, field.Required(path.Child("averageUtilization"), "must set either a target raw value or a target utilization"))
+	case t.AverageUtilization != nil && t.AverageValue != nil:
+		errs = append(errs, field.Forbidden(path.Child("averageValue"), "may not set both a target raw value and a target utilization"))
+	}
+	return errs
+}
+
+func oneTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
+	switch {
+	case t.Value == nil && t.AverageValue == nil:
+		return field.ErrorList{field.Required(path.Child("averageValue"), "must set either a target value for metric or a per-pod target")}
+	case t.Value != nil && t.AverageValue != nil:
+		return field.ErrorList{field.Forbidden(path.Child("value"), "may not set both a target value for metric and a per-pod target")}
+	}
+	return nil
+}
+
+func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.ErrorList {
+	if r == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if w := r.StabilizationWindowSeconds; w != nil && *w < 0 {
+		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be greater than or equal to zero"))
+	} else if w != nil && *w > 3600 {
+		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be less than or equal to 3600"))
+	}
+	if r.SelectPolicy != nil {
+		errs = append(errs, supported(*r.SelectPolicy, []autoscalingv2.ScalingPolicySelect{
+			autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect,
+		}, path.Child("selectPolicy"))...)
+	}
+	if t := r.Tolerance; t != nil && t.Sign() < 0 {
+		errs = append(errs, field.Invalid(path.Child("tolerance"), t.String(), "must be greater or equal to 0"))
+	}
+	if len(r.Policies) == 0 {
+		errs = append(errs, field.Required(path.Child("policies"), "must specify at least one Policy"))
+	}
+	for i, p := range r.Policies {
+		at := path.Child("policies").Index(i)
+		errs = append(errs, supported(p.Type, []autoscalingv2.HPAScalingPolicyType{
+			autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy,
+		}, at.Child("type"))...)
+		if p.Value <= 0 {
+			errs = append(errs, field.Invalid(at.Child("value"), p.Value, "must be greater than zero"))
+		}
+		if p.PeriodSeconds <= 0 {
+			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be greater than zero"))
+		} else if p.PeriodSeconds > 1800 {
+			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be less than or equal to 1800"))
+		}
+	}
+	return errs
+}
