@@ -70,6 +70,7 @@ type APIServer struct {
 	AuthorizationMode                    []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
 	AuthorizationConfig                  string        `flag:"authorization-config" help:"AuthorizationConfiguration: authorizers in order, webhooks among them; takes the place of --authorization-mode"`
 	EnableAdmissionPlugins               []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
+	AdmissionControlConfigFile           string        `flag:"admission-control-config-file" help:"AdmissionConfiguration of apiserver.config.k8s.io/v1: the levels and exemptions of PodSecurity"`
 	AuditPolicyFile                      string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
 	AuditLogPath                         string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
 	AuditLogMaxAge                       int           `flag:"audit-log-maxage" help:"days that rotated audit logs are kept; 0: for ever"`

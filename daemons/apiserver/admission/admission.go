@@ -22,7 +22,11 @@ import (
 // All returns the plugins in order: what changes objects, and then what refuses
 // them. may decides where a plugin demands a right of its own.
 func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.Mutator, []api.Validator, error) {
-	security, err := newPodSecurity(objects)
+	levels, err := configured(cfg.AdmissionControlConfigFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	security, err := newPodSecurity(objects, levels)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,112 +2,117 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	security "k8s.io/pod-security-admission/admission"
+	securityconfig "k8s.io/pod-security-admission/admission/api"
 	securityapi "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/metrics"
 	"k8s.io/pod-security-admission/policy"
 
 	"clusterctl/daemons/api"
 )
 
-// podSecurity holds pods to the security level that their namespace's labels demand:
-// privileged (anything), baseline or restricted.
-type podSecurity struct {
-	objects api.Objects
-	checks  policy.Evaluator
-}
+// podSecurity holds pods to the security level that their namespace's labels demand: privileged (anything), baseline or
+// restricted. It warns of pods and templates below the level of warnings, notes in the audit log what is below the level of
+// audits, and refuses labels that mean nothing.
+type podSecurity struct{ rules *security.Admission }
 
-func newPodSecurity(objects api.Objects) (*podSecurity, error) {
+func newPodSecurity(objects api.Objects, c *securityconfig.PodSecurityConfiguration) (*podSecurity, error) {
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	return &podSecurity{objects, checks}, nil
+	rules := &security.Admission{Configuration: c, Evaluator: checks, Metrics: uncounted{}, NamespaceGetter: secured{objects}, PodLister: secured{objects}}
+	if err := rules.CompleteConfiguration(); err != nil {
+		return nil, fmt.Errorf("set up pod security: %w", err)
+	}
+	if err := rules.ValidateConfiguration(); err != nil {
+		return nil, fmt.Errorf("set up pod security: %w", err)
+	}
+	return &podSecurity{rules}, nil
 }
 
-// Validate refuses pods below the enforced level, and warns of pods and templates
-// below the level of warnings.
-func (p *podSecurity) Validate(_ context.Context, a *api.Admission) error {
-	if a.Namespace == "" || a.Operation != "CREATE" && a.Operation != "UPDATE" || a.Subresource != "" && a.Subresource != "ephemeralcontainers" {
+// Validate looks at pods, at what pods are made of, and at namespaces.
+func (p *podSecurity) Validate(ctx context.Context, a *api.Admission) error {
+	gr := a.Resource.GroupResource()
+	if a.Operation != "CREATE" && a.Operation != "UPDATE" || gr != namespacesGR && !p.rules.PodSpecExtractor.HasPodSpec(gr) {
 		return nil
 	}
-	meta, spec, pod := template(a.Object)
-	if spec == nil {
+	says := p.rules.Validate(ctx, written{a})
+	if a.Origin != nil {
+		for key, value := range says.AuditAnnotations {
+			a.Origin.Annotate(securityapi.AuditAnnotationPrefix+key, value)
+		}
+	}
+	if says.Allowed {
+		for _, text := range says.Warnings {
+			if a.Warn != nil {
+				a.Warn(text)
+			}
+		}
 		return nil
 	}
-	if old, ok := a.Old.(*corev1.Pod); ok && a.Subresource == "" && sameSecurity(a.Object.(*corev1.Pod), old) {
-		return nil
+	if says.Result == nil {
+		return forbidden(a, errors.New("not allowed by pod security"))
 	}
-	obj, ok := p.objects.Get(namespacesGR, "", a.Namespace)
-	if !ok {
-		return nil // namespaceLifecycle has said so
-	}
-	privileged := securityapi.LevelVersion{Level: securityapi.LevelPrivileged, Version: securityapi.LatestVersion()}
-	demanded, errs := securityapi.PolicyToEvaluate(obj.(*corev1.Namespace).Labels, securityapi.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
-	if pod && (len(errs) > 0 || demanded.Enforce.Level != securityapi.LevelPrivileged) {
-		if why := p.violations(demanded.Enforce, meta, spec); why != "" {
-			return forbidden(a, fmt.Errorf("violates PodSecurity %q: %s", demanded.Enforce.String(), why))
-		}
-	}
-	if demanded.Warn.Level != securityapi.LevelPrivileged && a.Warn != nil {
-		if why := p.violations(demanded.Warn, meta, spec); why != "" {
-			a.Warn(fmt.Sprintf("would violate PodSecurity %q: %s", demanded.Warn.String(), why))
-		}
-	}
-	return nil
+	return &apierrors.StatusError{ErrStatus: *says.Result}
 }
 
-func (p *podSecurity) violations(level securityapi.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
-	result := policy.AggregateCheckResults(p.checks.EvaluatePod(level, meta, spec))
-	if result.Allowed {
-		return ""
-	}
-	return result.ForbiddenDetail()
-}
+// secured finds namespaces and the pods in them.
+type secured struct{ objects api.Objects }
 
-// template returns the pod in an object, and whether the object is one itself.
-func template(obj any) (*metav1.ObjectMeta, *corev1.PodSpec, bool) {
-	of := func(t *corev1.PodTemplateSpec) (*metav1.ObjectMeta, *corev1.PodSpec, bool) {
-		return &t.ObjectMeta, &t.Spec, false
-	}
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		return &o.ObjectMeta, &o.Spec, true
-	case *corev1.PodTemplate:
-		return of(&o.Template)
-	case *corev1.ReplicationController:
-		if o.Spec.Template != nil {
-			return of(o.Spec.Template)
-		}
-	case *appsv1.ReplicaSet:
-		return of(&o.Spec.Template)
-	case *appsv1.Deployment:
-		return of(&o.Spec.Template)
-	case *appsv1.StatefulSet:
-		return of(&o.Spec.Template)
-	case *appsv1.DaemonSet:
-		return of(&o.Spec.Template)
-	case *batchv1.Job:
-		return of(&o.Spec.Template)
-	case *batchv1.CronJob:
-		return of(&o.Spec.JobTemplate.Spec.Template)
-	}
-	return nil, nil, false
-}
-
-// sameSecurity says whether an update leaves alone all that the checks look at: images
-// are not among that, and the rest of a pod's spec does not change.
-func sameSecurity(pod, old *corev1.Pod) bool {
-	prefix := "container.apparmor.security.beta.kubernetes.io/"
-	for key, v := range pod.Annotations {
-		if strings.HasPrefix(key, prefix) && old.Annotations[key] != v {
-			return false
+// GetNamespace implements security.NamespaceGetter.
+func (s secured) GetNamespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	if obj, ok := s.objects.Get(namespacesGR, "", name); ok {
+		if ns, ok := obj.(*corev1.Namespace); ok {
+			return ns, nil
 		}
 	}
-	return true
+	return nil, apierrors.NewNotFound(namespacesGR, name)
 }
+
+// ListPods implements security.PodLister.
+func (s secured) ListPods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	for _, obj := range s.objects.List(podsGR, namespace) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// written is a write as the rules of pod security see it.
+type written struct{ *api.Admission }
+
+// GetNamespace is of a namespace the namespace itself, which may be exempt.
+func (w written) GetNamespace() string {
+	if w.Resource.GroupResource() == namespacesGR {
+		return w.Name
+	}
+	return w.Namespace
+}
+
+func (w written) GetName() string                          { return w.Name }
+func (w written) GetResource() schema.GroupVersionResource { return w.Resource }
+func (w written) GetKind() schema.GroupVersionKind         { return w.Kind }
+func (w written) GetSubresource() string                   { return w.Subresource }
+func (w written) GetOperation() admissionv1.Operation      { return admissionv1.Operation(w.Operation) }
+func (w written) GetObject() (runtime.Object, error)       { return w.Object, nil }
+func (w written) GetOldObject() (runtime.Object, error)    { return w.Old, nil }
+func (w written) GetUserName() string                      { return w.User.Name }
+
+// uncounted counts nothing: the audit log has each decision.
+type uncounted struct{}
+
+func (uncounted) RecordEvaluation(metrics.Decision, securityapi.LevelVersion, metrics.Mode, securityapi.Attributes) {
+}
+func (uncounted) RecordExemption(securityapi.Attributes)   {}
+func (uncounted) RecordError(bool, securityapi.Attributes) {}

@@ -1,0 +1,161 @@
+package admission
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	securityapi "k8s.io/pod-security-admission/api"
+
+	"clusterctl/daemons/api"
+)
+
+// noted is a request whose audit annotations are looked at.
+type noted map[string]string
+
+func (n noted) Options() runtime.Object    { return nil }
+func (n noted) Annotate(key, value string) { n[key] = value }
+
+// secured returns the plugin as a file configures it.
+func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {
+	t.Helper()
+	file := ""
+	if text != "" {
+		file = filepath.Join(t.TempDir(), "admission.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	levels, err := configured(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPodSecurity(o, levels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func labelled(pairs ...string) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "levels", Labels: map[string]string{}}}
+	for i := 0; i < len(pairs); i += 2 {
+		ns.Labels["pod-security.kubernetes.io/"+pairs[i]] = pairs[i+1]
+	}
+	return ns
+}
+
+// S12: labels that mean nothing are refused, and who demands more of a namespace hears which of its pods have less.
+func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
+	o := cluster()
+	o.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "levels", Name: "old"}, Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c"}}}})
+	p := securedBy(t, o, "")
+	for what, c := range map[string]struct {
+		is, was *corev1.Namespace
+		refused string
+		warned  []string
+	}{
+		"a level that there is":       {is: labelled("enforce", "baseline", "warn", "restricted", "audit-version", "v1.30")},
+		"a level that there is not":   {is: labelled("enforce", "bad"), refused: `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "bad": must be one of privileged, baseline, restricted`},
+		"a version that there is not": {is: labelled("warn-version", "v0"), refused: `metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "v0"`},
+		"a change to no level":        {is: labelled("enforce", "bad"), was: labelled(), refused: "Invalid value"},
+		"what meant nothing before":   {is: labelled("enforce", "bad"), was: labelled("enforce", "bad")},
+		"more than its pods have":     {is: labelled("enforce", "baseline"), was: labelled(), warned: []string{`existing pods in namespace "levels" violate the new PodSecurity enforce level "baseline:latest"`, "old: host namespaces"}},
+		"less than before":            {is: labelled("enforce", "baseline"), was: labelled("enforce", "restricted")},
+		"as before":                   {is: labelled("enforce", "restricted", "warn", "baseline"), was: labelled("enforce", "restricted")},
+	} {
+		a := write(root, "CREATE", ":namespaces", "", "levels", c.is, nil)
+		if c.was != nil {
+			a = write(root, "UPDATE", ":namespaces", "", "levels", c.is, c.was)
+		}
+		a.Kind = corev1.SchemeGroupVersion.WithKind("Namespace")
+		var warned []string
+		a.Warn = func(text string) { warned = append(warned, text) }
+		err := p.Validate(t.Context(), a)
+		if (err == nil) != (c.refused == "") || err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%s: %v, want %q", what, err, c.refused)
+		}
+		if !slices.Equal(warned, c.warned) {
+			t.Errorf("%s: warned %q, want %q", what, warned, c.warned)
+		}
+	}
+}
+
+// S12: what the levels come to is in the audit log, and whoever is exempt is let through.
+func TestLevelsOfPodsAreAuditedS12(t *testing.T) {
+	const exempt = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: baseline, audit: restricted}
+    exemptions: {usernames: [root], namespaces: [shop], runtimeClasses: [boxed]}
+`
+	private := func(p *corev1.Pod) { p.Spec.HostNetwork = true }
+	boxed := "boxed"
+	someone := api.User{Name: "someone"}
+	old := pod(private)
+	old.Namespace = "bounded"
+	newer := old.DeepCopy()
+	newer.Spec.Containers[0].Image = "other"
+	enforced, violated, reason := securityapi.AuditAnnotationPrefix+"enforce-policy", securityapi.AuditAnnotationPrefix+"audit-violations", securityapi.AuditAnnotationPrefix+"exempt"
+	for what, c := range map[string]struct {
+		config  string
+		write   *api.Admission
+		refused string
+		noted   map[string]string
+	}{
+		"no labels":           {"", write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), "", noted{enforced: "privileged:latest"}},
+		"a default":           {exempt, write(someone, "CREATE", ":pods", "bounded", "p", pod(private), nil), `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`, noted{enforced: "baseline:latest", violated: `would violate PodSecurity "restricted:latest"`}},
+		"another image":       {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", newer, old), "violates PodSecurity", noted{enforced: "baseline:latest", violated: ""}},
+		"nothing that counts": {exempt, write(someone, "UPDATE", ":pods", "bounded", "p", old, old), "", nil},
+		"status":              {exempt, write(someone, "UPDATE", ":pods/status", "bounded", "p", newer, old), "", nil},
+		"an exempt user":      {exempt, write(root, "CREATE", ":pods", "bounded", "p", pod(private), nil), "", noted{reason: "user"}},
+		"an exempt namespace": {exempt, write(someone, "CREATE", ":pods", "shop", "p", pod(private), nil), "", noted{reason: "namespace"}},
+		"an exempt runtime":   {exempt, write(someone, "CREATE", ":pods", "bounded", "p", pod(func(p *corev1.Pod) { private(p); p.Spec.RuntimeClassName = &boxed }), nil), "", noted{reason: "runtimeClass"}},
+	} {
+		got := noted{}
+		c.write.Origin = got
+		err := securedBy(t, cluster(), c.config).Validate(t.Context(), c.write)
+		if (err == nil) != (c.refused == "") || err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%s: %v, want %q", what, err, c.refused)
+		}
+		if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(c.noted))) {
+			t.Errorf("%s: noted %q, want %q", what, got, c.noted)
+		}
+		for key, want := range c.noted {
+			if !strings.HasPrefix(got[key], want) {
+				t.Errorf("%s: %s is %q, want %q", what, key, got[key], want)
+			}
+		}
+	}
+}
+
+func TestAnAdmissionConfigurationThatIsNoneIsRefused(t *testing.T) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for text, want := range map[string]string{
+		"nonsense":                        "couldn't get version/kind",
+		head + "- name: EventRateLimit\n": `it configures "EventRateLimit": the one plugin that takes a configuration is PodSecurity`,
+		head + "- name: PodSecurity\n- name: PodSecurity\n":                          "it configures PodSecurity twice",
+		head + "- {name: PodSecurity, path: missing.yaml}\n":                         "missing.yaml: no such file or directory",
+		head + "- name: PodSecurity\n  configuration: {apiVersion: v1, kind: Pod}\n": "no kind \"Pod\" is registered",
+	} {
+		file := filepath.Join(t.TempDir(), "admission.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := configured(file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
