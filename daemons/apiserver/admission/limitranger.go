@@ -97,7 +97,7 @@ func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []strin
 func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 	var errs []error
 	switch {
-	case is(a, "CREATE", podsGR):
+	case is(a, "CREATE", podsGR), a.Operation == "UPDATE" && a.Subresource == "resize" && a.Resource.GroupResource() == podsGR:
 		pod, ok := a.Object.(*corev1.Pod)
 		if !ok {
 			return nil
@@ -115,7 +115,7 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 		for _, r := range p.ranges(a.Namespace) {
 			for _, limit := range r.Spec.Limits {
 				if limit.Type == corev1.LimitTypePersistentVolumeClaim {
-					errs = append(errs, between(string(limit.Type), limit, claim.Spec.Resources.Requests, claim.Spec.Resources.Requests)...)
+					errs = append(errs, claimed(limit, claim.Spec.Resources.Requests)...)
 				}
 			}
 		}
@@ -124,6 +124,22 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 		return forbidden(a, utilerrors.NewAggregate(errs))
 	}
 	return nil
+}
+
+// claimed compares what a claim asks for with the bounds: it has no limits that would count.
+func claimed(limit corev1.LimitRangeItem, requests corev1.ResourceList) []error {
+	const noun = string(corev1.LimitTypePersistentVolumeClaim)
+	errs := between(noun, corev1.LimitRangeItem{Min: limit.Min}, requests, nil)
+	for _, name := range sorted(limit.Max) {
+		top := limit.Max[name]
+		switch request, ok := requests[name]; {
+		case !ok:
+			errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, noun, top.String()))
+		case request.Cmp(top) > 0:
+			errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, noun, top.String(), request.String()))
+		}
+	}
+	return errs
 }
 
 func bounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
