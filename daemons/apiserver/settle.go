@@ -177,8 +177,8 @@ func (w *write) validate() error {
 			}
 		case w.subresource == part:
 			// Its handler took the part that it may change, and nothing else.
-			if w.q.Subresource == "ephemeralcontainers" && k.Validate != nil {
-				errs = append(append(errs, k.Validate(w.obj)...), ephemeralContainersStay(w.obj, w.old)...)
+			if w.q.Subresource == "ephemeralcontainers" {
+				errs = append(errs, kinds.ValidateEphemeralContainers(w.obj, w.old)...)
 			}
 			if w.q.Subresource == "resize" {
 				errs = append(errs, kinds.ValidateResize(w.obj, w.old)...)

@@ -1,17 +1,14 @@
 package apiserver
 
 import (
-	"fmt"
 	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // subresources are who answers them, besides status and scale, which a kind has by
@@ -142,29 +139,6 @@ func ephemeralContainers(to, from runtime.Object) {
 	if ok && also {
 		pod.Spec.EphemeralContainers = sent.DeepCopy().Spec.EphemeralContainers
 	}
-}
-
-// ephemeralContainersStay refuses to change or remove those that a pod has: they are only added.
-func ephemeralContainersStay(obj, old runtime.Object) field.ErrorList {
-	pod, ok := obj.(*corev1.Pod)
-	before, also := old.(*corev1.Pod)
-	if !ok || !also {
-		return nil
-	}
-	next := map[string]corev1.EphemeralContainer{}
-	for _, c := range pod.Spec.EphemeralContainers {
-		next[c.Name] = c
-	}
-	var errs field.ErrorList
-	at := field.NewPath("spec", "ephemeralContainers")
-	for _, c := range before.Spec.EphemeralContainers {
-		if now, ok := next[c.Name]; !ok {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed", c.Name)))
-		} else if !equality.Semantic.DeepEqual(now, c) {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be changed", c.Name)))
-		}
-	}
-	return errs
 }
 
 func resizes(to, from runtime.Object) {

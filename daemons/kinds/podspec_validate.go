@@ -12,8 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// validatePod is for a pod that is being made.
 func validatePod(pod *corev1.Pod) field.ErrorList {
-	return validatePodSpec(&pod.Spec, field.NewPath("spec"))
+	errs := validatePodSpec(&pod.Spec, field.NewPath("spec"))
+	if len(pod.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "ephemeralContainers"), "cannot be set on create"))
+	}
+	return errs
 }
 
 // validatePodTemplate is for every kind that makes pods.
@@ -35,7 +40,8 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}, path.Child("restartPolicy"))...)
 	errs = append(errs, validateDNS(spec, path)...)
 	errs = append(errs, metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
-	errs = append(errs, validatePodSecurityContext(spec.SecurityContext, path.Child("securityContext"))...)
+	errs = append(errs, validatePodSecurity(spec, path)...)
+	errs = append(errs, validatePodClaims(spec, path)...)
 	if spec.Affinity != nil {
 		errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"))...)
 	}
@@ -63,11 +69,6 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s := spec.TerminationGracePeriodSeconds; s != nil {
 		errs = append(errs, notNegative(*s, path.Child("terminationGracePeriodSeconds"))...)
 	}
-	for i, s := range spec.ImagePullSecrets {
-		if s.Name == "" {
-			errs = append(errs, field.Required(path.Child("imagePullSecrets").Index(i).Child("name"), ""))
-		}
-	}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i)
 		if net.ParseIP(alias.IP) == nil {
@@ -86,8 +87,38 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 		seen[gate.Name] = true
 	}
+	for i, gate := range spec.ReadinessGates {
+		at := path.Child("readinessGates").Index(i).Child("conditionType")
+		errs = append(errs, invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
+	}
+	if spec.OS != nil {
+		errs = append(errs, supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}, path.Child("os", "name"))...)
+	}
+	errs = append(errs, quantities(spec.Overhead, path.Child("overhead"))...)
+	errs = append(errs, validateHostname(spec, path)...)
 	if len(spec.SchedulingGates) > 0 && spec.NodeName != "" {
 		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
+	return errs
+}
+
+// longestHostname is the kernel's limit.
+const longestHostname = 64
+
+func validateHostname(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if spec.HostnameOverride == nil {
+		return nil
+	}
+	at, name := path.Child("hostnameOverride"), *spec.HostnameOverride
+	errs := dns1123Subdomain(name, at)
+	if len(name) > longestHostname {
+		errs = append(errs, field.TooLong(at, name, longestHostname))
+	}
+	if value(spec.SetHostnameAsFQDN) {
+		errs = append(errs, field.Forbidden(at, "may not be specified when `setHostnameAsFQDN` is true"))
+	}
+	if spec.HostNetwork {
+		errs = append(errs, field.Forbidden(at, "may not be specified when `hostNetwork` is true"))
 	}
 	return errs
 }
@@ -122,45 +153,4 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-func validatePodSecurityContext(s *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	id := func(v *int64, name string) {
-		if v != nil && (*v < 0 || *v > math.MaxInt32) {
-			errs = append(errs, field.Invalid(path.Child(name), *v, validation.InclusiveRangeError(0, math.MaxInt32)))
-		}
-	}
-	id(s.RunAsUser, "runAsUser")
-	id(s.RunAsGroup, "runAsGroup")
-	id(s.FSGroup, "fsGroup")
-	for i := range s.SupplementalGroups {
-		id(&s.SupplementalGroups[i], "supplementalGroups")
-	}
-	seen := map[string]bool{}
-	for i, sysctl := range s.Sysctls {
-		at := path.Child("sysctls").Index(i).Child("name")
-		if sysctl.Name == "" {
-			errs = append(errs, field.Required(at, ""))
-		} else if seen[sysctl.Name] {
-			errs = append(errs, field.Duplicate(at, sysctl.Name))
-		}
-		seen[sysctl.Name] = true
-	}
-	return append(errs, validateSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
-}
-
-func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
-	if p == nil {
-		return nil
-	}
-	if p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil {
-		return field.ErrorList{field.Required(path.Child("localhostProfile"), "must be set when seccomp type is Localhost")}
-	}
-	return supported(p.Type, []corev1.SeccompProfileType{
-		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined,
-	}, path.Child("type"))
 }

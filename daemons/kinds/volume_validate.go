@@ -4,6 +4,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -90,8 +91,16 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 			errs = append(errs, field.Invalid(at.Child("nfs", "path"), n.Path, "must be an absolute path"))
 		}
 	}
-	if c := v.CSI; c != nil && c.Driver == "" {
-		errs = append(errs, field.Required(at.Child("csi", "driver"), ""))
+	if c := v.CSI; c != nil {
+		errs = append(errs, driverName(c.Driver, at.Child("csi", "driver"))...)
+	}
+	if i := v.Image; i != nil {
+		errs = append(errs, required(i.Reference, at.Child("image", "reference"), "")...)
+		errs = append(errs, supported(i.PullPolicy, []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, at.Child("image", "pullPolicy"))...)
+	}
+	if g := v.GitRepo; g != nil {
+		errs = append(errs, required(g.Repository, at.Child("gitRepo", "repository"), "")...)
+		errs = append(errs, descending(g.Directory, at.Child("gitRepo", "directory"))...)
 	}
 	if v.Projected != nil {
 		errs = append(errs, validateProjected(v.Projected, at.Child("projected"))...)
@@ -191,8 +200,25 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.E
 			errs = append(errs, field.Required(where, "one of fieldRef and resourceFieldRef is required"))
 		case item.ResourceFieldRef != nil && item.ResourceFieldRef.ContainerName == "":
 			errs = append(errs, field.Required(where.Child("resourceFieldRef", "containerName"), ""))
+		case item.ResourceFieldRef != nil:
+			errs = append(errs, validateResourceField(item.ResourceFieldRef, where.Child("resourceFieldRef"))...)
+		default:
+			errs = append(errs, downwardFile(item.FieldRef, where.Child("fieldRef"))...)
 		}
 		errs = append(errs, fileMode(item.Mode, where.Child("mode"))...)
 	}
 	return errs
+}
+
+// downwardFile checks which of a pod's fields a file holds: what may change while the pod runs, and its name.
+func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
+	fields := []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
+	single := strings.HasPrefix(f.FieldPath, "metadata.labels['") || strings.HasPrefix(f.FieldPath, "metadata.annotations['")
+	switch {
+	case f.FieldPath == "":
+		return field.ErrorList{field.Required(at.Child("fieldPath"), "")}
+	case !single && !slices.Contains(fields, f.FieldPath):
+		return field.ErrorList{notSupported(at.Child("fieldPath"), f.FieldPath, fields)}
+	}
+	return podVersion(f, at)
 }

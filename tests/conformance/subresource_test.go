@@ -107,6 +107,24 @@ func TestContainersAreAddedToPodsAndStay(t *testing.T) {
 	}
 	changed := object{"spec": object{"ephemeralContainers": []any{object{"name": "debug", "image": "other"}}}}
 	c.refused(t, patch(path, "strategic-merge-patch+json", changed), 422, "Invalid", `existing ephemeral containers "debug" may not be changed`)
+	for _, r := range []struct {
+		extra   object
+		message string
+	}{
+		{object{"ports": []any{object{"containerPort": 80}}}, "spec.ephemeralContainers[1].ports: Forbidden: cannot be set for an Ephemeral Container"},
+		{object{"resources": object{"limits": object{"cpu": "1"}}}, "spec.ephemeralContainers[1].resources: Forbidden"},
+		{object{"livenessProbe": object{"exec": object{"command": []any{"a"}}}}, "spec.ephemeralContainers[1].livenessProbe: Forbidden"},
+		{object{"lifecycle": object{"preStop": object{"exec": object{"command": []any{"a"}}}}}, "spec.ephemeralContainers[1].lifecycle: Forbidden"},
+		{object{"targetContainerName": "nobody"}, `spec.ephemeralContainers[1].targetContainerName: Not found: "nobody"`},
+		{object{"name": "c"}, `spec.ephemeralContainers[1].name: Duplicate value: "c"`},
+	} {
+		next := object{"name": "next", "image": "d"}
+		for k, v := range r.extra {
+			next[k] = v
+		}
+		both := append(append([]any{}, a.at("spec.ephemeralContainers").([]any)...), next)
+		c.refused(t, put(path, with(a.obj, "spec.ephemeralContainers", both)), 422, "Invalid", r.message)
+	}
 	c.refused(t, put(path, with(a.obj, "spec.ephemeralContainers", []any{})), 422, "Invalid", `existing ephemeral containers "debug" may not be removed`)
 }
 
