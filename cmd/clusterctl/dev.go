@@ -166,6 +166,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		cfg := config.DefaultControllerManager()
 		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, d.files.path("ca.crt")
+		cfg.ServiceAccountPrivateKeyFile = d.files.path("sa.key")
 		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
 		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
 		cfg.NodeMonitorGracePeriod = d.grace

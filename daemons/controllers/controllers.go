@@ -24,6 +24,7 @@ import (
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/daemonset"
@@ -52,6 +53,7 @@ var all = []struct {
 	new  func(loop.Context) loop.Controller
 }{
 	{"serviceaccount", serviceaccount.New},
+	{"serviceaccount-token", accounttoken.New},
 	{"namespace", namespace.New},
 	{"nodecidr", nodecidr.New},
 	{"node", node.New},

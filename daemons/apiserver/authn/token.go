@@ -68,6 +68,7 @@ type Tokens struct {
 type claims struct {
 	jwt.Claims
 	privateClaims
+	legacyClaims
 }
 
 func newTokens(keys *keySet, issuer string, audiences []string, objects api.Objects, now func() time.Time) *Tokens {
@@ -83,6 +84,9 @@ func (t *Tokens) Verify(token string, wanted []string) (api.User, []string, erro
 	c, err := t.signed(token)
 	if err != nil {
 		return api.User{}, nil, err
+	}
+	if c.Issuer == legacyIssuer {
+		return t.lies(token, c, wanted)
 	}
 	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: t.issuer, Time: t.now()}, jwt.DefaultLeeway); err != nil {
 		return api.User{}, nil, fmt.Errorf("%w: %v", errToken, err)
@@ -116,7 +120,7 @@ func (t *Tokens) signed(token string) (*claims, error) {
 	}
 	for _, key := range t.keys.candidates(parsed.Headers[0].KeyID) {
 		c := &claims{}
-		if parsed.Claims(key.Key, &c.Claims, &c.privateClaims) != nil {
+		if parsed.Claims(key.Key, &c.Claims, &c.privateClaims, &c.legacyClaims) != nil {
 			continue
 		}
 		t.mu.Lock()

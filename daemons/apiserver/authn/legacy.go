@@ -1,0 +1,55 @@
+package authn
+
+import (
+	"crypto/subtle"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// legacyIssuer is that of tokens that lie in Secrets, made by hand for something outside of the cluster, and do not expire.
+const legacyIssuer = "kubernetes/serviceaccount"
+
+// invalidSince is the label by which an administrator makes a Secret's token worthless without losing it.
+const invalidSince = "kubernetes.io/legacy-token-invalid-since"
+
+// legacyClaims are what such a token says of itself.
+type legacyClaims struct {
+	Namespace   string `json:"kubernetes.io/serviceaccount/namespace"`
+	Secret      string `json:"kubernetes.io/serviceaccount/secret.name"`
+	AccountName string `json:"kubernetes.io/serviceaccount/service-account.name"`
+	AccountUID  string `json:"kubernetes.io/serviceaccount/service-account.uid"`
+}
+
+// lies says whose token it is, if it lies in its Secret still: to take it out there is how it is revoked.
+func (t *Tokens) lies(token string, c *claims, wanted []string) (api.User, []string, error) {
+	l := c.legacyClaims
+	if l.Namespace == "" || l.Secret == "" || l.AccountName == "" || l.AccountUID == "" || c.Subject != accountName(l.Namespace, l.AccountName) {
+		return api.User{}, nil, errToken
+	}
+	audiences, err := audiencesOf(t.audiences, wanted, t.audiences)
+	if err != nil {
+		return api.User{}, nil, err
+	}
+	if err := t.exists("serviceaccounts", "service account", l.Namespace, &ref{Name: l.AccountName, UID: l.AccountUID}); err != nil {
+		return api.User{}, nil, err
+	}
+	obj, ok := t.objects.Get(schema.GroupResource{Resource: "secrets"}, l.Namespace, l.Secret)
+	secret, is := obj.(*corev1.Secret)
+	switch {
+	case !ok || !is || secret.DeletionTimestamp != nil:
+		return api.User{}, nil, fmt.Errorf("%w: secret %s has been deleted", errToken, l.Secret)
+	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) != 1:
+		return api.User{}, nil, fmt.Errorf("%w: it is not the token of secret %s any more", errToken, l.Secret)
+	case secret.Labels[invalidSince] != "":
+		return api.User{}, nil, fmt.Errorf("%w: the token in secret %s/%s for service account %s/%s has been marked invalid: remove the label %s to let it be used again",
+			errToken, l.Namespace, l.Secret, l.Namespace, l.AccountName, invalidSince)
+	}
+	return api.User{
+		Name: accountName(l.Namespace, l.AccountName), UID: l.AccountUID,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + l.Namespace},
+	}, audiences, nil
+}
