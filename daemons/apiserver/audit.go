@@ -124,6 +124,16 @@ func (t *trail) annotate(key, value string) {
 	t.event.Annotations[key] = value
 }
 
+// authorized notes whether the user may, and why.
+func (t *trail) authorized(why string, err error) {
+	decision := "allow"
+	if err != nil {
+		decision = "forbid"
+	}
+	t.annotate("authorization.k8s.io/decision", decision)
+	t.annotate("authorization.k8s.io/reason", why)
+}
+
 // impersonates notes as whom the user asks.
 func (t *trail) impersonates(u api.User) {
 	if t != nil {

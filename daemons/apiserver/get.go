@@ -20,6 +20,11 @@ func (s *Server) get(q *request) error {
 	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 		return err
 	}
+	return s.found(q)
+}
+
+// found answers with one object as the cache has it.
+func (s *Server) found(q *request) error {
 	if err := q.cache.Unread(q.key()); err != nil {
 		return apierrors.NewInternalError(err)
 	}

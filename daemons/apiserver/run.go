@@ -112,10 +112,10 @@ func (s *Server) healthz() http.Handler {
 	})
 }
 
-// serve answers on ln with h until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.
-func serve(ctx context.Context, ln net.Listener, h http.Handler, tlsConfig *tls.Config, log *slog.Logger) error {
-	server := run.NewServer(h, tlsConfig, log)
-	own := h2.Server{Log: log}
+// serve answers on ln until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.
+func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
+	server := run.NewServer(s, tlsConfig, log)
+	own := h2.Server{Log: log, Prompt: s.prompt}
 	own.Attach(server)
 	defer own.Close()
 	return run.ServeWith(ctx, server, own.Listen(ln), grace)

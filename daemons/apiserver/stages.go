@@ -44,16 +44,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			if q.trail != nil {
-				q.trail.panicked = true
-			}
-			s.log.Error("a request failed in an unexpected way", "method", r.Method, "path", r.URL.Path, "reason", p, "stack", string(debug.Stack()))
-			if rec.code == 0 {
-				s.fail(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says more")))
-			}
+			s.panicked(q, rec, p)
 		}
 	}()
-	rec.Header().Set("Cache-Control", "no-cache, private")
+	rec.Header().Set("Cache-Control", cacheControl)
 	control := http.NewResponseController(w)
 	if q.long() {
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
@@ -81,30 +75,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// cacheControl has nobody on the way keep answers.
+const cacheControl = "no-cache, private"
+
+// panicked answers when nothing else does any more.
+func (s *Server) panicked(q *request, rec *recorder, reason any) {
+	if q.trail != nil {
+		q.trail.panicked = true
+	}
+	s.log.Error("a request failed in an unexpected way", "method", q.http.Method, "path", q.Path, "reason", reason, "stack", string(debug.Stack()))
+	if rec.code == 0 {
+		s.fail(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says more")))
+	}
+}
+
 // errAnswered ends the stages of a request that has its answer.
 var errAnswered = errors.New("answered")
 
 // identify finds out who asks.
 func (s *Server) identify(q *request) error {
-	for _, a := range s.o.Authenticators {
-		user, ok, err := a.Authenticate(q.http)
-		if err != nil {
-			s.log.Debug("credentials refused", "path", q.Path, "err", err)
-			s.unknown(q)
-			return apierrors.NewUnauthorized("Unauthorized")
+	user, ok, err := s.known(q.http)
+	if err != nil {
+		s.log.Debug("credentials refused", "path", q.Path, "err", err)
+		s.unknown(q)
+		return apierrors.NewUnauthorized("Unauthorized")
+	}
+	if ok {
+		q.user = user
+		if s.o.While != nil && q.long() {
+			var ctx context.Context
+			ctx, q.over = s.o.While(q.http.Context(), q.http, user)
+			q.http = q.http.WithContext(ctx)
 		}
-		if ok {
-			if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
-				user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
-			}
-			q.user = user
-			if s.o.While != nil && q.long() {
-				var ctx context.Context
-				ctx, q.over = s.o.While(q.http.Context(), q.http, user)
-				q.http = q.http.WithContext(ctx)
-			}
-			return nil
-		}
+		return nil
 	}
 	q.user = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
 	if len(s.o.Authenticators) == 0 || s.o.Anonymous != nil && s.o.Anonymous(q.Path, anonymousMay(q.Path)) {
@@ -112,6 +115,24 @@ func (s *Server) identify(q *request) error {
 	}
 	s.unknown(q)
 	return apierrors.NewUnauthorized("Unauthorized")
+}
+
+// known is the user whom a request's credentials are of, if it has any.
+func (s *Server) known(r *http.Request) (api.User, bool, error) {
+	for _, a := range s.o.Authenticators {
+		user, ok, err := a.Authenticate(r)
+		if err != nil || !ok {
+			if err != nil {
+				return api.User{}, false, err
+			}
+			continue
+		}
+		if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
+			user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
+		}
+		return user, true, nil
+	}
+	return api.User{}, false, nil
 }
 
 // anonymousMay names the paths that need no credentials.
@@ -145,14 +166,7 @@ func (s *Server) authorize(q *request) error {
 		case <-wait.Done():
 		}
 	}
-	if q.trail != nil {
-		decision := "allow"
-		if err != nil {
-			decision = "forbid"
-		}
-		q.trail.annotate("authorization.k8s.io/decision", decision)
-		q.trail.annotate("authorization.k8s.io/reason", why)
-	}
+	q.trail.authorized(why, err)
 	return err
 }
 

@@ -115,6 +115,16 @@ func (a *Auditor) Keep(e *auditv1.Event) {
 	}
 }
 
+// Roomy says whether events can be kept without waiting.
+func (a *Auditor) Roomy() bool {
+	for _, s := range a.sinks {
+		if len(s.queue) > cap(s.queue)/2 {
+			return false
+		}
+	}
+	return true
+}
+
 // lose counts events that are lost, and says so now and then.
 func (s *sink) lose(n int, err error) {
 	s.lost.Add(float64(n))

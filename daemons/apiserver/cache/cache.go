@@ -312,7 +312,7 @@ func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
 // Current returns when the cache has seen all writes that were done before the call,
 // and the revision it has then reached.
 func (c *Cache) Current(ctx context.Context) (int64, error) {
-	revision, err := c.looks.take(ctx, c.store.Revision)
+	revision, err := c.look(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -40,37 +40,32 @@ func (p *progress) look() (int64, <-chan struct{}) {
 type looks struct {
 	mu      sync.Mutex
 	running bool
+	idle    bool          // whether run waits to be woken
+	wake    chan struct{} // holds one
 	waiting *look
-	began   time.Time // when the last look did
+	ended   time.Time // when the last look did
 	served  int       // how many it served
 }
 
 type look struct {
 	done     chan struct{}
+	enough   chan struct{} // closed when as many wait as the look before served
 	readers  int
+	told     []Reader // those that do not wait
 	revision int64
 	err      error
 }
 
-// apart is how far apart looks begin while readers are many: a look costs as much as several reads, and the more wait
-// for it the less it costs each. Who reads alone is not held up.
-const apart = time.Millisecond
+// gather is how long a look waits for as many readers as the one before has served: it costs as much as several
+// reads, and readers that were answered together are likely to come again together, to be read from, decided and answered
+// together once more. Who reads alone is not held up.
+const gather = 2 * time.Millisecond
 
-// lookTimeout bounds one look, whoever waits for it.
-const lookTimeout = 10 * time.Second
+// LookTimeout bounds one look, whoever waits for it.
+const LookTimeout = 10 * time.Second
 
-func (l *looks) take(ctx context.Context, revision func(context.Context) (int64, error)) (int64, error) {
-	l.mu.Lock()
-	if l.waiting == nil {
-		l.waiting = &look{done: make(chan struct{})}
-	}
-	mine := l.waiting
-	mine.readers++
-	if !l.running {
-		l.running = true
-		go l.run(context.WithoutCancel(ctx), revision)
-	}
-	l.mu.Unlock()
+func (c *Cache) look(ctx context.Context) (int64, error) {
+	mine := c.looks.join(c, nil)
 	select {
 	case <-mine.done:
 		return mine.revision, mine.err
@@ -79,27 +74,121 @@ func (l *looks) take(ctx context.Context, revision func(context.Context) (int64,
 	}
 }
 
-// run looks for as long as somebody waits. It ends by itself within lookTimeout of
-// the last reader.
-func (l *looks) run(ctx context.Context, revision func(context.Context) (int64, error)) {
+// join has the next look serve one more, and r told of it unless it is nil.
+func (l *looks) join(c *Cache, r Reader) *look {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == nil {
+		l.waiting = &look{done: make(chan struct{}), enough: make(chan struct{})}
+	}
+	mine := l.waiting
+	if mine.readers++; mine.readers == max(l.served, 1) {
+		close(mine.enough)
+	}
+	if r != nil {
+		mine.told = append(mine.told, r)
+	}
+	switch {
+	case !l.running:
+		l.running, l.wake = true, make(chan struct{}, 1)
+		go l.run(c)
+	case l.idle:
+		l.idle = false
+		l.wake <- struct{}{}
+	}
+	return mine
+}
+
+// linger is how long a goroutine that looks waits for somebody to look for: its stack has grown already.
+const linger = 5 * time.Second
+
+// rest waits for somebody to look for; false if nobody comes.
+func (l *looks) rest() bool {
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	select {
+	case <-l.wake:
+		return true
+	case <-timer.C:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.idle { // somebody came just now
+		<-l.wake
+		return true
+	}
+	l.running, l.idle = false, false
+	return false
+}
+
+// run looks for as long as somebody waits, and ends by itself some time after the last reader.
+func (l *looks) run(c *Cache) {
 	for {
 		l.mu.Lock()
-		if l.waiting == nil {
-			l.running = false
+		next := l.waiting
+		if next == nil {
+			l.idle = true
 			l.mu.Unlock()
-			return
+			if !l.rest() {
+				return
+			}
+			continue
 		}
-		if early := apart - time.Since(l.began); early > 0 && l.served > 1 {
+		if early := gather - time.Since(l.ended); early > 0 && next.readers < l.served {
 			l.mu.Unlock()
-			time.Sleep(early)
+			timer := time.NewTimer(early)
+			select {
+			case <-next.enough:
+			case <-timer.C:
+			}
+			timer.Stop()
 			l.mu.Lock()
 		}
-		next := l.waiting
-		l.waiting, l.began, l.served = nil, time.Now(), next.readers
+		l.waiting, l.served = nil, next.readers
 		l.mu.Unlock()
-		call, cancel := context.WithTimeout(ctx, lookTimeout)
-		next.revision, next.err = revision(call)
+		call, cancel := context.WithTimeout(context.Background(), LookTimeout)
+		next.revision, next.err = c.store.Revision(call)
 		cancel()
+		l.mu.Lock()
+		l.ended = time.Now()
+		l.mu.Unlock()
 		close(next.done)
+		if len(next.told) > 0 {
+			c.tell(next)
+		}
+	}
+}
+
+// Reader is told, rather than waits, that the cache has seen all writes that were done before it asked.
+type Reader interface {
+	// Current is told once; why is the reason when it is not so. It does not wait for anything.
+	Current(why error)
+	// Others says that those who asked about the same time have been told, too.
+	Others()
+}
+
+// Tell is Current for who does not wait. It is told within three LookTimeouts: of a look under way, of its own, and of
+// what the cache then has to catch up with.
+func (c *Cache) Tell(r Reader) { c.looks.join(c, r) }
+
+// tell tells readers of a look, once the cache has come as far.
+func (c *Cache) tell(l *look) {
+	if l.err == nil && c.Reached() < l.revision {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), LookTimeout)
+			defer cancel()
+			l.tell(c.WaitFor(ctx, l.revision))
+		}()
+		return
+	}
+	l.tell(l.err)
+}
+
+func (l *look) tell(why error) {
+	for _, r := range l.told {
+		r.Current(why)
+	}
+	for _, r := range l.told {
+		r.Others()
 	}
 }

@@ -200,11 +200,9 @@ func (c *Controller) Classify(u *api.User, r *api.Request) *Schema {
 func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.Request, work Work) (Ticket, error) {
 	l := s.level
 	c.mu.Lock()
-	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.most))
-	if l.waiting == 0 && c.fits(l, work) {
-		c.give(l, work)
+	if t, ok := c.enter(l, &work); ok {
 		c.mu.Unlock()
-		return Ticket{c, l, work}, nil
+		return t, nil
 	}
 	w := &waiter{work: work, granted: make(chan struct{})}
 	queued := l.enqueue(w, hash(s.Name, s.flowOf(u, r)))
@@ -221,6 +219,23 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 		return Ticket{}, c.refuse(s, reason)
 	}
 	return c.await(ctx, s, w)
+}
+
+// Try is Enter for who cannot wait; false if the request would have to.
+func (c *Controller) Try(s *Schema, work Work) (Ticket, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.enter(s.level, &work)
+}
+
+// enter takes seats if there are some, after it has settled how many. The lock is held.
+func (c *Controller) enter(l *level, work *Work) (Ticket, bool) {
+	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.most))
+	if l.waiting > 0 || !c.fits(l, *work) {
+		return Ticket{}, false
+	}
+	c.give(l, *work)
+	return Ticket{c, l, *work}, true
 }
 
 func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, error) {

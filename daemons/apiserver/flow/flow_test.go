@@ -167,6 +167,33 @@ func TestALevelBorrowsWhatOthersLendAndKeepsWhatItDoesNotLend(t *testing.T) {
 	refused(t, c, "a")
 }
 
+func TestWhoCannotWaitGetsASeatOrNone(t *testing.T) {
+	c := controller(t, custom(limited("a", 50, 0, nil, nil)), 100)
+	schema := (*c.schemas.Load())[0]
+	for _, s := range *c.schemas.Load() {
+		if s.Name == "a" {
+			schema = s
+		}
+	}
+	var taken []Ticket
+	for {
+		ticket, ok := c.Try(schema, Work{Seats: 1})
+		if !ok {
+			break
+		}
+		taken = append(taken, ticket)
+	}
+	if len(taken) != c.Used() || len(taken) == 0 {
+		t.Fatalf("%d seats were given, %d are used", len(taken), c.Used())
+	}
+	refused(t, c, "a")
+	taken[0].Leave()
+	must(t, c, "a", 1)
+	if _, ok := c.Try(schema, Work{Seats: 1}); ok {
+		t.Error("there is a seat too many")
+	}
+}
+
 func TestABoundOnBorrowingHolds(t *testing.T) {
 	ten := int32(25)
 	c := controller(t, custom(limited("a", 45, 100, nil, nil), limited("b", 45, 0, &ten, nil)), 100)

@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"context"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -48,7 +47,10 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 		st.req.Header = http.Header{}
 		st.res.instead = http.StatusRequestHeaderFieldsTooLarge
 	}
-	if st.mayHold() {
+	switch {
+	case st.mayDefer():
+		return c.offer(st)
+	case st.mayHold():
 		c.hold(st)
 		return nil
 	}
@@ -108,17 +110,17 @@ func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 	if target == nil {
 		target = &url.URL{}
 	}
-	ctx, cancel := context.WithCancel(st.c.base)
-	st.cancel = cancel
-	st.req = (&http.Request{
+	st.req = &http.Request{
 		Method: method, URL: target, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: header,
 		Host: authority, RemoteAddr: st.c.remote, TLS: &st.c.tls, Body: http.NoBody,
-	}).WithContext(ctx)
-	if st.announce(f.StreamEnded()) {
-		return true
 	}
-	cancel()
-	return false
+	if !st.announce(f.StreamEnded()) {
+		return false
+	}
+	if st.mayDefer() {
+		st.req = st.req.WithContext(ended)
+	}
+	return true
 }
 
 // announce notes what the headers say of the body; false if that cannot be.

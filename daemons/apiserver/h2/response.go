@@ -195,24 +195,30 @@ func (r *response) SetWriteDeadline(t time.Time) error {
 // EnableFullDuplex is for http.ResponseController: it is always so.
 func (r *response) EnableFullDuplex() error { return nil }
 
-// finish ends the answer after its handler.
+// finish ends the answer after its handler, and sends it.
 func (r *response) finish() {
-	st, c := r.st, r.st.c
+	c := r.st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	r.complete()
+	c.flushTogether()
+}
+
+// complete ends the answer. The lock is held.
+func (r *response) complete() {
+	st, c := r.st, r.st.c
 	if !r.wrote {
 		r.begin(http.StatusOK, nil)
 	}
 	if st.gone != nil || c.failed != nil {
 		return
 	}
+	cut := !r.finished && (r.cut || !r.bare && r.length > r.written)
 	switch {
 	case r.finished:
-	case r.cut || !r.bare && r.length > r.written:
+	case cut:
 		c.forget(st.id)
 		c.out.reset(st.id, http2.ErrCodeInternal) // what was announced does not come
-		c.leave(st)
-		return
 	default:
 		if block := r.appendTrailers(nil); len(block) > 0 {
 			c.out.headers(st.id, block, true)
@@ -220,19 +226,13 @@ func (r *response) finish() {
 			c.out.data(st.id, nil, true)
 		}
 	}
-	if !st.body.ended {
+	if !cut && !st.body.ended {
 		// The client need not send what nobody reads.
 		c.forget(st.id)
 		c.out.reset(st.id, http2.ErrCodeNo)
 	}
-	c.leave(st)
-}
-
-// leave ends a stream whose answer is complete, and sends that.
-func (c *Conn) leave(st *stream) {
 	st.gone = errReset
 	c.remove(st)
-	c.flushTogether()
 }
 
 func (r *response) appendTrailers(to []byte) []byte {

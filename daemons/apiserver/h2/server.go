@@ -20,6 +20,9 @@ import (
 type Server struct {
 	Log         *slog.Logger  // required
 	IdleTimeout time.Duration // of connections without streams; zero means two minutes
+	// Prompt, when set, is offered each GET before a handler is, on the goroutine that reads the connection: it must not wait, and the
+	// request's context has ended. It says whether it answers.
+	Prompt func(*Deferred, *http.Request) bool
 
 	workers workers
 

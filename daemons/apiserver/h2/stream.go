@@ -18,7 +18,7 @@ type stream struct {
 	c      *Conn
 	id     uint32
 	req    *http.Request
-	cancel context.CancelFunc
+	cancel context.CancelFunc // nil until a handler is to begin
 	body   body
 	res    response
 	cond   sync.Cond // signalled when something has changed for who waits: a reader or a writer
@@ -65,12 +65,20 @@ func (st *stream) end(why error) {
 	st.c.mu.Lock()
 	st.gone = cmp.Or(st.gone, why)
 	st.look()
+	cancel := st.cancel
 	st.c.mu.Unlock()
-	st.cancel()
+	if cancel != nil {
+		cancel()
+	}
 }
 
 // begin has a handler answer a stream, now or when others have ended. The lock is held.
 func (c *Conn) begin(st *stream) error {
+	ctx, cancel := context.WithCancel(c.base)
+	st.req, st.cancel = st.req.WithContext(ctx), cancel
+	if st.gone != nil {
+		cancel()
+	}
 	switch {
 	case c.busy < maxStreams:
 		c.busy++
@@ -87,25 +95,13 @@ func (c *Conn) begin(st *stream) error {
 // answer runs the handler. It is called on a worker.
 func (st *stream) answer() {
 	c := st.c
-	defer c.running.Done()
 	if c.handle(st) {
 		st.res.finish()
 	}
 	st.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy--
-	for len(c.waiting) > 0 && c.busy < maxStreams {
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		if next.gone != nil {
-			next.cancel()
-			continue
-		}
-		c.busy++
-		c.running.Add(1)
-		c.s.workers.run(next)
-	}
+	c.over()
 }
 
 // handle calls the handler, and says whether it has ended well.

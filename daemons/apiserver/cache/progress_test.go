@@ -1,0 +1,95 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/memory"
+)
+
+// slow is a store whose revision is told when the test says so.
+type slow struct {
+	store.Store
+	tell chan error
+}
+
+func (s *slow) Revision(ctx context.Context) (int64, error) {
+	if err := <-s.tell; err != nil {
+		return 0, err
+	}
+	return s.Store.Revision(ctx)
+}
+
+type told struct {
+	why    chan error
+	others *sync.WaitGroup
+}
+
+func (t *told) Current(why error) { t.why <- why }
+func (t *told) Others()           { t.others.Done() }
+
+// Who asks while a look is under way is served by the next one, together with all others, whether they wait or are told.
+func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
+	inner := memory.New()
+	t.Cleanup(inner.Close)
+	s := &slow{Store: inner, tell: make(chan error)}
+	c := New(s, "/registry", nil, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	var others sync.WaitGroup
+	ask := func() *told {
+		r := &told{why: make(chan error, 1), others: &others}
+		others.Add(1)
+		c.Tell(r)
+		return r
+	}
+	for range 3 {
+		first := ask()
+		// The look that serves it is under way when the store is asked, which is when it takes what the test tells it.
+		bad := errors.New("no majority")
+		s.tell <- bad
+		if err := <-first.why; !errors.Is(err, bad) {
+			t.Errorf("a look that failed: %v", err)
+		}
+		var readers []*told
+		for range 5 {
+			readers = append(readers, ask())
+		}
+		waited := make(chan error, 1)
+		go func() {
+			_, err := c.Current(ctx)
+			waited <- err
+		}()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			for _, r := range readers {
+				if err := <-r.why; err != nil {
+					t.Error(err)
+				}
+			}
+			if err := <-waited; err != nil {
+				t.Error(err)
+			}
+		}()
+		for looking := true; looking; {
+			select {
+			case s.tell <- nil:
+			case <-served:
+				looking = false
+			}
+		}
+		others.Wait()
+	}
+}
