@@ -74,8 +74,8 @@ func deletesFinally(t *testing.T, s *subject) {
 		}
 		if policy == "Foreground" {
 			// Nothing new may hold what is going.
-			more := with(s.must(t, 200, get("%s", path)).obj, "metadata.finalizers", append(list, "example.com/more"))
-			s.refused(t, put(path, s.unread(more)), 422, "Invalid", "no new finalizers can be added if the object is being deleted")
+			more := object{"metadata": object{"finalizers": append(list, "example.com/more")}}
+			s.refused(t, patch(path, "merge-patch+json", more), 422, "Invalid", "no new finalizers can be added if the object is being deleted")
 		}
 		s.erase(t, path)
 	}

@@ -166,10 +166,18 @@ settings. Where it has no figure, it was not measured.
 				ratio = fmt.Sprintf("%.1f", f.upstream/f.measured)
 			}
 		}
-		if f.measured > f.mark {
-			verdict = "**missed**"
+		mark := fmt.Sprintf("%.4g", f.mark)
+		if f.further > 0 {
+			mark += fmt.Sprintf(", then %.4g", f.further)
+			verdict = "met, both"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %.4g | %.4g | %s | %s | %s |\n", f.work, f.unit, upstream, f.mark, f.measured, ratio, verdict, f.note)
+		switch {
+		case f.measured > f.mark:
+			verdict = "**missed**"
+		case f.further > 0 && f.measured > f.further:
+			verdict = "met, the further one missed"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.4g | %s | %s | %s |\n", f.work, f.unit, upstream, mark, f.measured, ratio, verdict, f.note)
 	}
 	b.WriteString(`
 ## Method
@@ -178,6 +186,8 @@ settings. Where it has no figure, it was not measured.
   and fsync. Each part of the table has a fresh store and a fresh server.
 - CPU is user and system time of the API server's process from /proc, divided by the number of operations: unlike elapsed time, it hardly
   depends on what else the machine does. 16 requests in flight on one connection for single objects; one list at a time.
+- Single objects are measured in five rounds: the median is what counts, with the range beside it. etcd's CPU says how fast the machine was at
+  the time: a create of a configmap needed 0.42 ms of the same etcd when upstream was measured.
 - Watches are counted and timed without decoding, from the writer's stamp to the frame's arrival, ten watches per connection.
   While events keep coming, one that more than 256 watches are told of waits for the next, 60 ms at most: latency that CPU is bought with. The first after a rest does
   not wait, nor do events that fewer watches want.
