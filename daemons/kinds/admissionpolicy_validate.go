@@ -236,6 +236,8 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 	var errs field.ErrorList
 	if b.PolicyName == "" {
 		errs = append(errs, field.Required(at.Child("policyName"), ""))
+	} else {
+		errs = append(errs, dns1123Subdomain(b.PolicyName, at.Child("policyName"))...)
 	}
 	if r := b.ParamRef; r != nil {
 		where := at.Child("paramRef")

@@ -125,6 +125,8 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 		errs = append(errs, field.Forbidden(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case name != nil && *name == "":
 		errs = append(errs, field.Required(source.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"))
+	case name != nil:
+		errs = append(errs, dns1123Subdomain(*name, source.Child("persistentVolumeName"))...)
 	}
 	return append(errs, dns1123Subdomain(a.Spec.NodeName, path.Child("nodeName"))...)
 }

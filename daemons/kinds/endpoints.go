@@ -2,10 +2,12 @@ package kinds
 
 import (
 	"net"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -79,9 +81,12 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 		errs = append(errs, field.TooMany(field.NewPath("endpoints"), len(s.Endpoints), 1000))
 	}
 	for i, e := range s.Endpoints {
+		errs = append(errs, validateEndpoint(&e, field.NewPath("endpoints").Index(i))...)
 		at := field.NewPath("endpoints").Index(i).Child("addresses")
 		if len(e.Addresses) == 0 {
 			errs = append(errs, field.Required(at, "must contain at least 1 address"))
+		} else if n := len(e.Addresses); n > 100 {
+			errs = append(errs, field.TooMany(at, n, 100))
 		}
 		for j, a := range e.Addresses {
 			ip := net.ParseIP(a)
@@ -109,7 +114,52 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 			}
 		}
 		errs = append(errs, protocol(value(p.Protocol), at.Child("protocol"))...)
+		if p.AppProtocol != nil {
+			errs = append(errs, invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+		}
 	}
+	return errs
+}
+
+// validateEndpoint checks what is told of where an endpoint is, besides its addresses.
+func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
+	const most = 8 // hints
+	var errs field.ErrorList
+	if e.NodeName != nil {
+		errs = append(errs, dns1123Subdomain(*e.NodeName, path.Child("nodeName"))...)
+	}
+	if e.Hostname != nil {
+		errs = append(errs, dns1123Label(*e.Hostname, path.Child("hostname"))...)
+	}
+	if n := len(e.DeprecatedTopology); n > 16 {
+		errs = append(errs, field.TooMany(path.Child("deprecatedTopology"), n, 16))
+	}
+	errs = append(errs, metavalidation.ValidateLabels(e.DeprecatedTopology, path.Child("deprecatedTopology"))...)
+	if e.Hints == nil {
+		return errs
+	}
+	hinted := func(names []string, path *field.Path) {
+		if len(names) > most {
+			errs = append(errs, field.TooMany(path, len(names), most))
+		}
+		for i, name := range names {
+			at := path.Index(i).Child("name")
+			if slices.Contains(names[:i], name) {
+				errs = append(errs, field.Duplicate(at, name))
+			}
+			errs = append(errs, labelValue(name, at)...)
+			errs = append(errs, required(name, at, "")...)
+		}
+	}
+	var zones, nodes []string
+	for _, z := range e.Hints.ForZones {
+		zones = append(zones, z.Name)
+	}
+	for _, n := range e.Hints.ForNodes {
+		nodes = append(nodes, n.Name)
+	}
+	hinted(zones, path.Child("hints", "forZones"))
+	hinted(nodes, path.Child("hints", "forNodes"))
 	return errs
 }
 

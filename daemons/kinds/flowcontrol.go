@@ -118,6 +118,16 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 	for i, res := range r.ResourceRules {
 		at := path.Child("resourceRules").Index(i)
 		errs = append(errs, wildcardAlone(res.Verbs, at.Child("verbs"))...)
+		for _, verb := range res.Verbs {
+			if verb != "*" && !oneOf(verb, resourceVerbs) {
+				errs = append(errs, notSupported(at.Child("verbs"), verb, resourceVerbs))
+			}
+		}
+		for _, ns := range res.Namespaces {
+			if ns != "*" {
+				errs = append(errs, dns1123Label(ns, at.Child("namespaces"))...)
+			}
+		}
 		errs = append(errs, wildcardAlone(res.APIGroups, at.Child("apiGroups"))...)
 		errs = append(errs, wildcardAlone(res.Resources, at.Child("resources"))...)
 		if len(res.Namespaces) == 0 && !res.ClusterScope {
@@ -165,6 +175,9 @@ func validateFlowSubject(s *flowcontrolv1.Subject, path *field.Path) field.Error
 }
 
 // wildcardAlone demands something, and that a * stands alone.
+// resourceVerbs are what may be done with resources.
+var resourceVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+
 func wildcardAlone(list []string, path *field.Path) field.ErrorList {
 	switch {
 	case len(list) == 0:

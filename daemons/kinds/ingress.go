@@ -86,7 +86,13 @@ func validateIngress(in *networkingv1.Ingress) field.ErrorList {
 			errs = append(errs, validateIngressPath(&p, at.Child("http", "paths").Index(j))...)
 		}
 	}
+	if class := in.Spec.IngressClassName; class != nil {
+		errs = append(errs, dns1123Subdomain(*class, path.Child("ingressClassName"))...)
+	}
 	for i, t := range in.Spec.TLS {
+		if t.SecretName != "" {
+			errs = append(errs, dns1123Subdomain(t.SecretName, path.Child("tls").Index(i).Child("secretName"))...)
+		}
 		for j, host := range t.Hosts {
 			at := path.Child("tls").Index(i).Child("hosts").Index(j)
 			if strings.HasPrefix(host, "*.") {
@@ -111,8 +117,27 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.
 		if !strings.HasPrefix(p.Path, "/") {
 			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
 		}
+		if *p.PathType != networkingv1.PathTypeImplementationSpecific {
+			errs = append(errs, plainPath(p.Path, at.Child("path"))...)
+		}
 	}
 	return append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
+}
+
+// plainPath refuses what servers and proxies read in different ways.
+func plainPath(text string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {
+		if strings.Contains(text, part) {
+			errs = append(errs, field.Invalid(at, text, "must not contain '"+part+"'"))
+		}
+	}
+	for _, end := range []string{"/..", "/."} {
+		if strings.HasSuffix(text, end) {
+			errs = append(errs, field.Invalid(at, text, "cannot end with '"+end+"'"))
+		}
+	}
+	return errs
 }
 
 func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.ErrorList {
@@ -120,7 +145,12 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	case b.Resource != nil && b.Service != nil:
 		return field.ErrorList{field.Invalid(at, "", "cannot set both resource and service backends")}
 	case b.Resource != nil:
-		return nil
+		path := at.Child("resource")
+		errs := append(pathSegment(b.Resource.Kind, path.Child("kind")), pathSegment(b.Resource.Name, path.Child("name"))...)
+		if group := value(b.Resource.APIGroup); group != "" {
+			errs = append(errs, dns1123Subdomain(group, path.Child("apiGroup"))...)
+		}
+		return errs
 	case b.Service == nil:
 		return field.ErrorList{field.Required(at, "resource or service backend is required")}
 	}

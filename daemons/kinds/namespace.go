@@ -1,8 +1,11 @@
 package kinds
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -24,6 +27,17 @@ func namespaces() *Kind {
 		}),
 		// The finalizers change through the finalize subresource alone, which admission sees to.
 		PrepareUpdate: updates(func(n, old *corev1.Namespace) { n.Status = old.Status }),
+		Validate: checks(func(n *corev1.Namespace) field.ErrorList {
+			var errs field.ErrorList
+			for i, f := range n.Spec.Finalizers {
+				at, name := field.NewPath("spec", "finalizers").Index(i), string(f)
+				errs = append(errs, invalid(at, name, validation.IsQualifiedName(name))...)
+				if f != corev1.FinalizerKubernetes && !strings.Contains(name, "/") {
+					errs = append(errs, field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified"))
+				}
+			}
+			return errs
+		}),
 		ValidateUpdate: compares(func(n, old *corev1.Namespace) field.ErrorList {
 			name := field.NewPath("metadata", "labels").Key(corev1.LabelMetadataName)
 			if n.Labels[corev1.LabelMetadataName] != n.Name {

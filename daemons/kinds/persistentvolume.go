@@ -94,13 +94,12 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 		}
 	}
 	errs = append(errs, oneSource(reflect.ValueOf(v.Spec.PersistentVolumeSource), path)...)
-	if v.Spec.HostPath != nil && v.Spec.HostPath.Path == "" {
-		errs = append(errs, field.Required(path.Child("hostPath", "path"), ""))
-	}
+	errs = append(errs, validatePersistentSource(v, path)...)
 	if v.Spec.Local != nil {
 		if v.Spec.Local.Path == "" {
 			errs = append(errs, field.Required(path.Child("local", "path"), ""))
 		}
+		errs = append(errs, noBacksteps(v.Spec.Local.Path, path.Child("local", "path"))...)
 		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 			errs = append(errs, field.Required(path.Child("nodeAffinity"), "Local volume requires node affinity"))
 		}
@@ -138,6 +137,9 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 	path := field.NewPath("spec")
 	if len(immutable(v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource, nil)) > 0 && v.Spec.CSI == nil {
 		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
+	}
+	if old.Spec.NodeAffinity != nil {
+		errs = append(errs, immutable(v.Spec.NodeAffinity, old.Spec.NodeAffinity, path.Child("nodeAffinity"))...)
 	}
 	return append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, path.Child("volumeMode"))...)
 }

@@ -87,6 +87,31 @@ func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path)
 			corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem,
 		}, path.Child("volumeMode"))...)
 	}
+	errs = append(errs, attributesClass(spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))...)
+	if d := spec.DataSource; d != nil {
+		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, path.Child("dataSource"))...)
+	}
+	if d := spec.DataSourceRef; d != nil {
+		at := path.Child("dataSourceRef")
+		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at)...)
+		if ns := value(d.Namespace); ns != "" {
+			errs = append(errs, dns1123Label(ns, at.Child("namespace"))...)
+			if spec.DataSource != nil {
+				errs = append(errs, field.Invalid(path.Child("dataSource"), spec.DataSource, "may not be specified when dataSourceRef.namespace is specified"))
+			}
+		}
+	}
+	return errs
+}
+
+// validateDataSource checks what a volume is filled with: another claim's data, or an object's of another group.
+func validateDataSource(group *string, kind, name string, path *field.Path) field.ErrorList {
+	errs := append(required(name, path.Child("name"), ""), required(kind, path.Child("kind"), "")...)
+	if g := value(group); g != "" {
+		errs = append(errs, dns1123Subdomain(g, path.Child("apiGroup"))...)
+	} else if kind != "PersistentVolumeClaim" {
+		errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+	}
 	return errs
 }
 

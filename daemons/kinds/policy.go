@@ -11,6 +11,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -24,6 +25,12 @@ func leases() *Kind {
 			var errs field.ErrorList
 			if s := l.Spec.LeaseDurationSeconds; s != nil && *s <= 0 {
 				errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *s, "must be greater than 0"))
+			}
+			if s := l.Spec.Strategy; s != nil {
+				errs = append(errs, invalid(path.Child("strategy"), *s, validation.IsQualifiedName(string(*s)))...)
+			}
+			if value(l.Spec.PreferredHolder) != "" && value(l.Spec.Strategy) == "" {
+				errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "may only be specified when `strategy` is defined"))
 			}
 			return append(errs, notNegative(int64(value(l.Spec.LeaseTransitions)), path.Child("leaseTransitions"))...)
 		}),

@@ -68,6 +68,7 @@ func resourceClaimTemplates() *Kind {
 			path, m := field.NewPath("spec", "metadata"), &t.Spec.ObjectMeta
 			errs := metavalidation.ValidateLabels(m.Labels, path.Child("labels"))
 			errs = append(errs, apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations"))...)
+			errs = append(errs, onlyLabelled(m, path, "cannot be set")...)
 			return append(errs, validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))...)
 		}),
 		ValidateUpdate: compares(func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {

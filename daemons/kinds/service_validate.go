@@ -3,6 +3,8 @@ package kinds
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -45,6 +47,9 @@ func validateService(s *corev1.Service) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), n, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds)))
 		}
 	}
+	if len(s.Spec.IPFamilies) > 0 || s.Spec.IPFamilyPolicy != nil {
+		errs = append(errs, validateFamilies(s, path)...)
+	}
 	for i, ip := range s.Spec.ExternalIPs {
 		if net.ParseIP(ip) == nil {
 			errs = append(errs, field.Invalid(path.Child("externalIPs").Index(i), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
@@ -64,6 +69,20 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
 		errs = append(errs, supported(*p, []corev1.ServiceInternalTrafficPolicy{corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal}, path.Child("internalTrafficPolicy"))...)
 	}
+	if n := s.Spec.HealthCheckNodePort; n != 0 &&
+		(s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal) {
+		errs = append(errs, field.Invalid(path.Child("healthCheckNodePort"), n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+	}
+	if d := s.Spec.TrafficDistribution; d != nil {
+		errs = append(errs, supported(*d, []string{
+			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode, corev1.ServiceTrafficDistributionPreferSameZone,
+		}, path.Child("trafficDistribution"))...)
+	}
+	for i, r := range s.Spec.LoadBalancerSourceRanges {
+		if _, _, err := net.ParseCIDR(strings.TrimSpace(r)); err != nil {
+			errs = append(errs, field.Invalid(path.Child("LoadBalancerSourceRanges").Index(i), r, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+		}
+	}
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		if len(s.Spec.LoadBalancerSourceRanges) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("LoadBalancerSourceRanges"), "may only be used when `type` is 'LoadBalancer'"))
@@ -73,6 +92,24 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 		}
 		if s.Spec.LoadBalancerClass != nil {
 			errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"))
+		}
+	}
+	return errs
+}
+
+// validateFamilies checks which protocols' addresses a service has, in what order.
+func validateFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if p := s.Spec.IPFamilyPolicy; p != nil {
+		errs = append(errs, supported(*p, []corev1.IPFamilyPolicy{
+			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
+		}, path.Child("ipFamilyPolicy"))...)
+	}
+	for i, f := range s.Spec.IPFamilies {
+		at := path.Child("ipFamilies").Index(i)
+		errs = append(errs, supported(f, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, at)...)
+		if slices.Contains(s.Spec.IPFamilies[:i], f) {
+			errs = append(errs, field.Duplicate(at, f))
 		}
 	}
 	return errs
@@ -94,6 +131,9 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 		}
 		errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
 		errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
+		if p.AppProtocol != nil {
+			errs = append(errs, invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+		}
 		if p.TargetPort.Type == intstr.String {
 			errs = append(errs, invalid(where.Child("targetPort"), p.TargetPort.StrVal, validation.IsValidPortName(p.TargetPort.StrVal))...)
 		} else {
@@ -129,6 +169,10 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 			ips = []string{s.Spec.ClusterIP}
 		}
 		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), ips, "may not change once set"))
+	}
+	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer && old.Spec.Type == corev1.ServiceTypeLoadBalancer
+	if class := field.NewPath("spec", "loadBalancerClass"); balanced && !Same(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+		errs = append(errs, field.Invalid(class, s.Spec.LoadBalancerClass, "may not change once set"))
 	}
 	return errs
 }

@@ -85,6 +85,17 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	default:
 		errs = append(errs, field.Invalid(update, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
 	}
+	if p := s.Spec.PersistentVolumeClaimRetentionPolicy; p != nil {
+		at := path.Child("persistentVolumeClaimRetentionPolicy")
+		policies := []appsv1.PersistentVolumeClaimRetentionPolicyType{
+			appsv1.DeletePersistentVolumeClaimRetentionPolicyType, appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		}
+		errs = append(errs, supported(p.WhenDeleted, policies, at.Child("whenDeleted"))...)
+		errs = append(errs, supported(p.WhenScaled, policies, at.Child("whenScaled"))...)
+	}
+	if o := s.Spec.Ordinals; o != nil {
+		errs = append(errs, notNegative(int64(o.Start), path.Child("ordinals", "start"))...)
+	}
 	errs = append(errs, templateSelector("StatefulSet", s.Spec.Selector, &s.Spec.Template, path)...)
 	// The volumes of the claims come when pods are made, so that mounts of them are good.
 	template := s.Spec.Template.DeepCopy()

@@ -1,12 +1,13 @@
 package kinds
 
 import (
-	"path"
 	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -43,17 +44,7 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		errs = append(errs, field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"))
 	}
 	if h := v.HostPath; h != nil {
-		if h.Path == "" {
-			errs = append(errs, field.Required(at.Child("hostPath", "path"), ""))
-		} else {
-			errs = append(errs, noBacksteps(h.Path, at.Child("hostPath", "path"))...)
-		}
-		if types := []corev1.HostPathType{
-			corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
-			corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev,
-		}; h.Type != nil && !slices.Contains(types, *h.Type) {
-			errs = append(errs, notSupported(at.Child("hostPath", "type"), *h.Type, types))
-		}
+		errs = append(errs, validateHostPath(h, at.Child("hostPath"))...)
 	}
 	if s := v.Secret; s != nil {
 		if s.SecretName == "" {
@@ -80,16 +71,14 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		if e.VolumeClaimTemplate == nil {
 			errs = append(errs, field.Required(at.Child("ephemeral", "volumeClaimTemplate"), ""))
 		} else {
-			errs = append(errs, validateClaimSpec(&e.VolumeClaimTemplate.Spec, at.Child("ephemeral", "volumeClaimTemplate", "spec"))...)
+			template, m := at.Child("ephemeral", "volumeClaimTemplate"), &e.VolumeClaimTemplate.ObjectMeta
+			errs = append(errs, metavalidation.ValidateLabels(m.Labels, template.Child("metadata", "labels"))...)
+			errs = append(errs, onlyLabelled(m, template.Child("metadata"), "cannot be set for an ephemeral volume")...)
+			errs = append(errs, validateClaimSpec(&e.VolumeClaimTemplate.Spec, template.Child("spec"))...)
 		}
 	}
 	if n := v.NFS; n != nil {
-		if n.Server == "" {
-			errs = append(errs, field.Required(at.Child("nfs", "server"), ""))
-		}
-		if !path.IsAbs(n.Path) {
-			errs = append(errs, field.Invalid(at.Child("nfs", "path"), n.Path, "must be an absolute path"))
-		}
+		errs = append(errs, validateNFS(n, at.Child("nfs"))...)
 	}
 	if c := v.CSI; c != nil {
 		errs = append(errs, driverName(c.Driver, at.Child("csi", "driver"))...)
@@ -221,4 +210,24 @@ func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList
 		return field.ErrorList{notSupported(at.Child("fieldPath"), f.FieldPath, fields)}
 	}
 	return podVersion(f, at)
+}
+
+// onlyLabelled refuses metadata, of what objects are made from, that the object itself gets when it is made.
+func onlyLabelled(m *metav1.ObjectMeta, at *field.Path, message string) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"name", m.Name != ""}, {"generateName", m.GenerateName != ""}, {"namespace", m.Namespace != ""}, {"selfLink", m.SelfLink != ""},
+		{"uid", m.UID != ""}, {"resourceVersion", m.ResourceVersion != ""}, {"generation", m.Generation != 0},
+		{"creationTimestamp", !m.CreationTimestamp.IsZero()}, {"deletionTimestamp", m.DeletionTimestamp != nil},
+		{"deletionGracePeriodSeconds", m.DeletionGracePeriodSeconds != nil}, {"ownerReferences", len(m.OwnerReferences) > 0},
+		{"finalizers", len(m.Finalizers) > 0}, {"managedFields", len(m.ManagedFields) > 0},
+	} {
+		if f.set {
+			errs = append(errs, field.Forbidden(at.Child(f.name), message))
+		}
+	}
+	return errs
 }

@@ -74,6 +74,7 @@ func deletesFinally(t *testing.T, s *subject) {
 		}
 		if policy == "Foreground" {
 			// Nothing new may hold what is going.
+			// It is patched, since the server itself may be writing the object's status.
 			more := object{"metadata": object{"finalizers": append(list, "example.com/more")}}
 			s.refused(t, patch(path, "merge-patch+json", more), 422, "Invalid", "no new finalizers can be added if the object is being deleted")
 		}

@@ -1,0 +1,89 @@
+package kinds
+
+import (
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validatePersistentSource checks where a volume is, how it is used, and from which nodes it is reached.
+func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if h := v.Spec.HostPath; h != nil {
+		errs = append(errs, validateHostPath(h, at.Child("hostPath"))...)
+		if h.Path == "/" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+			errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
+		}
+	}
+	if n := v.Spec.NFS; n != nil {
+		errs = append(errs, validateNFS(n, at.Child("nfs"))...)
+	}
+	if c := v.Spec.CSI; c != nil {
+		errs = append(errs, driverName(c.Driver, at.Child("csi", "driver"))...)
+		errs = append(errs, required(c.VolumeHandle, at.Child("csi", "volumeHandle"), "")...)
+	}
+	if i := v.Spec.ISCSI; i != nil {
+		errs = append(errs, required(i.TargetPortal, at.Child("iscsi", "targetPortal"), "")...)
+		errs = append(errs, required(i.IQN, at.Child("iscsi", "iqn"), "")...)
+		if i.Lun < 0 || i.Lun > 255 {
+			errs = append(errs, field.Invalid(at.Child("iscsi", "lun"), i.Lun, "must be between 0 and 255, inclusive"))
+		}
+	}
+	if m := v.Spec.VolumeMode; m != nil {
+		errs = append(errs, supported(*m, []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}, at.Child("volumeMode"))...)
+	}
+	if a := v.Spec.NodeAffinity; a != nil {
+		where := at.Child("nodeAffinity", "required")
+		if a.Required == nil {
+			errs = append(errs, field.Required(where, "must specify required node constraints"))
+		} else {
+			if len(a.Required.NodeSelectorTerms) == 0 {
+				errs = append(errs, field.Required(where.Child("nodeSelectorTerms"), "must have at least one node selector term"))
+			}
+			for i, t := range a.Required.NodeSelectorTerms {
+				errs = append(errs, validateNodeTerm(t, where.Child("nodeSelectorTerms").Index(i))...)
+			}
+		}
+	}
+	errs = append(errs, attributesClass(v.Spec.VolumeAttributesClassName, at.Child("volumeAttributesClassName"))...)
+	if v.Spec.VolumeAttributesClassName != nil && v.Spec.CSI == nil {
+		errs = append(errs, field.Required(at.Child("csi"), "has to be specified when using volumeAttributesClassName"))
+	}
+	return errs
+}
+
+func attributesClass(name *string, at *field.Path) field.ErrorList {
+	switch {
+	case name == nil:
+		return nil
+	case *name == "":
+		return field.ErrorList{field.Required(at, "an empty string is disallowed")}
+	}
+	return dns1123Subdomain(*name, at)
+}
+
+func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if h.Path == "" {
+		errs = append(errs, field.Required(at.Child("path"), ""))
+	} else {
+		errs = append(errs, noBacksteps(h.Path, at.Child("path"))...)
+	}
+	if types := []corev1.HostPathType{
+		corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
+		corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev,
+	}; h.Type != nil && !slices.Contains(types, *h.Type) {
+		errs = append(errs, notSupported(at.Child("type"), *h.Type, types))
+	}
+	return errs
+}
+
+func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
+	errs := required(n.Server, at.Child("server"), "")
+	if !path.IsAbs(n.Path) {
+		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
+	}
+	return errs
+}
