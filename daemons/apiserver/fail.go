@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,7 @@ func status(err error) metav1.Status {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", large.Limit)).ErrStatus
 	case errors.Is(err, store.ErrUnavailable):
 		return apierrors.NewTimeoutError(err.Error(), 0).ErrStatus
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded): // the latter says so of what the client sends
 		return apierrors.NewTimeoutError("the request did not complete within the allotted timeout", 0).ErrStatus
 	case errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request was given up", 0).ErrStatus

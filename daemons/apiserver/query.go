@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/url"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -55,6 +56,22 @@ func (q *request) writeOptions() error {
 		return badOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
 	}
 	return nil
+}
+
+// patience is how long a client waits for the answer: what it says, up to what the server allows.
+func (q *request) patience(most time.Duration) (time.Duration, error) {
+	asked := q.query.Get("timeout")
+	if asked == "" {
+		return most, nil
+	}
+	patience, err := time.ParseDuration(asked)
+	if err != nil {
+		return most, apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+	}
+	if patience <= 0 {
+		return most, nil
+	}
+	return min(patience, most), nil
 }
 
 // patchType is what the body of a patch says that it is.

@@ -49,14 +49,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	rec.Header().Set("Cache-Control", cacheControl)
 	control := http.NewResponseController(w)
+	var refused error
 	if q.long() {
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
 	} else {
-		ctx, cancel := context.WithTimeout(r.Context(), s.o.RequestTimeout)
+		var patience time.Duration
+		patience, refused = q.patience(s.o.RequestTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		_ = control.SetReadDeadline(start.Add(s.o.RequestTimeout))
-		_ = control.SetWriteDeadline(start.Add(s.o.RequestTimeout + 5*time.Second))
+		_ = control.SetReadDeadline(start.Add(patience))
+		_ = control.SetWriteDeadline(start.Add(patience + 5*time.Second))
 		q.http = r.WithContext(ctx)
 		q.http.Body = http.MaxBytesReader(rec, r.Body, maxBody)
 	}
@@ -65,6 +68,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			q.over()
 		}
 	}()
+	if refused != nil {
+		s.fail(q, refused)
+		return
+	}
 	for _, stage := range stages {
 		if err := stage(s, q); errors.Is(err, errAnswered) {
 			break
