@@ -115,6 +115,14 @@ var usages = map[string][]certificatesv1.KeyUsage{
 	certificatesv1.KubeletServingSignerName:             {certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment},
 }
 
+// needed are the usages without which a signer grants none: a certificate that says nothing of what it is for would be for
+// everything.
+var needed = map[string][]certificatesv1.KeyUsage{
+	certificatesv1.KubeAPIServerClientSignerName:        {certificatesv1.UsageClientAuth},
+	certificatesv1.KubeAPIServerClientKubeletSignerName: {certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature},
+	certificatesv1.KubeletServingSignerName:             {certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature},
+}
+
 // Leaf returns what the certificate of a request should say, or why its signer does
 // not grant it.
 func Leaf(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, certs.Request, error) {
@@ -141,6 +149,11 @@ func Leaf(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateR
 			leaf.Usages = append(leaf.Usages, x509.ExtKeyUsageServerAuth)
 		}
 	}
+	for _, usage := range needed[request.Spec.SignerName] {
+		if !slices.Contains(request.Spec.Usages, usage) {
+			return nil, leaf, fmt.Errorf("signer %s demands the usage %q", request.Spec.SignerName, usage)
+		}
+	}
 	kubelet := request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName
 	if kubelet && (!slices.Equal(leaf.Organizations, []string{"system:nodes"}) || !isNode(leaf.CommonName)) {
 		return nil, leaf, fmt.Errorf("signer %s is for nodes: subject must be system:node:NAME of organization system:nodes", request.Spec.SignerName)
@@ -149,6 +162,9 @@ func Leaf(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateR
 		leaf.Hosts = slices.Clone(asked.DNSNames)
 		for _, ip := range asked.IPAddresses {
 			leaf.Hosts = append(leaf.Hosts, ip.String())
+		}
+		if len(asked.EmailAddresses)+len(asked.URIs) > 0 {
+			return nil, leaf, errors.New("a serving certificate has no mail addresses or URIs")
 		}
 		if len(leaf.Hosts) == 0 {
 			return nil, leaf, errors.New("a serving certificate needs a DNS name or an address")

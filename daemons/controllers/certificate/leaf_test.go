@@ -33,6 +33,9 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 	node := x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}}
 	serving := node
 	serving.DNSNames = []string{"n1"}
+	mailed := serving
+	mailed.EmailAddresses = []string{"n1@example.com"}
+	const signature = certificatesv1.UsageDigitalSignature
 	const clients, kubelets, servers = certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName
 	for _, c := range []struct {
 		name    string
@@ -42,10 +45,14 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 		{"a person", request(t, clients, person, certificatesv1.UsageClientAuth), true},
 		{"a server's usage from the clients' signer", request(t, clients, person, certificatesv1.UsageServerAuth), false},
 		{"names in a client certificate", request(t, clients, serving, certificatesv1.UsageClientAuth), false},
-		{"a node", request(t, kubelets, node, certificatesv1.UsageClientAuth), true},
-		{"a person as a node", request(t, kubelets, person, certificatesv1.UsageClientAuth), false},
-		{"a node's server", request(t, servers, serving, certificatesv1.UsageServerAuth), true},
-		{"a server without a name", request(t, servers, node, certificatesv1.UsageServerAuth), false},
+		{"a person for whatever", request(t, clients, person, signature), false},
+		{"a node", request(t, kubelets, node, certificatesv1.UsageClientAuth, signature), true},
+		{"a node that does not sign", request(t, kubelets, node, certificatesv1.UsageClientAuth), false},
+		{"a person as a node", request(t, kubelets, person, certificatesv1.UsageClientAuth, signature), false},
+		{"a node's server", request(t, servers, serving, certificatesv1.UsageServerAuth, signature, certificatesv1.UsageKeyEncipherment), true},
+		{"a node's server for whatever", request(t, servers, serving, signature), false},
+		{"a server with a mail address", request(t, servers, mailed, certificatesv1.UsageServerAuth, signature), false},
+		{"a server without a name", request(t, servers, node, certificatesv1.UsageServerAuth, signature), false},
 		{"garbage", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: []byte("x"), SignerName: clients}}, false},
 	} {
 		if _, _, err := Leaf(c.request); (err == nil) != c.granted {
