@@ -2,13 +2,18 @@ package kinds
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	schemas "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // customResourceDefinitions declare further kinds; the API server serves these once
@@ -34,6 +39,7 @@ func customResourceDefinitions() *Kind {
 		PrepareUpdate:  updates(func(d, _ crd) { recordStored(d) }),
 		Validate:       checks(validateDefinition),
 		ValidateUpdate: compares(validateDefinitionUpdate),
+		Warnings:       definitionDoubts,
 		Status: &Status{
 			Copy: func(to, from runtime.Object) {
 				to.(crd).Status = *from.(crd).Status.DeepCopy()
@@ -95,4 +101,35 @@ func internalDefinitions(d, old *apiextensionsv1.CustomResourceDefinition) (now,
 		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
 	}
 	return now, was, errs
+}
+
+// definitionDoubts warns of what schemas say to no effect.
+func definitionDoubts(obj runtime.Object) []string {
+	d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return nil
+	}
+	now, _, errs := internalDefinitions(d, d)
+	if len(errs) > 0 {
+		return nil
+	}
+	seen := map[string]bool{}
+	look := func(s *apiextensions.JSONSchemaProps) bool {
+		for _, format := range schemas.GetUnrecognizedFormats(&spec.Schema{SchemaProps: spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}}, environment.DefaultCompatibilityVersion()) {
+			seen[fmt.Sprintf("unrecognized format %q", format)] = true
+		}
+		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil && slices.Contains([]string{"object", "array"}, s.Items.Schema.Type) {
+			seen[fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", s.Items.Schema.Type)] = true
+		}
+		return false // go on
+	}
+	if v := now.Spec.Validation; v != nil && v.OpenAPIV3Schema != nil {
+		validation.SchemaHas(v.OpenAPIV3Schema, look)
+	}
+	for _, v := range now.Spec.Versions {
+		if v.Schema != nil && v.Schema.OpenAPIV3Schema != nil {
+			validation.SchemaHas(v.Schema.OpenAPIV3Schema, look)
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }

@@ -73,6 +73,29 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 	}
 }
 
+// S12: whether a definition in a group of Kubernetes' own was agreed upon is one of its conditions.
+func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
+	for annotation, want := range map[string][2]string{
+		"https://github.com/kubernetes/enhancements/pull/1111": {"True", "ApprovedAnnotation"},
+		"unapproved, for a test":                               {"False", "UnapprovedAnnotation"},
+		"nonsense":                                             {"False", "InvalidAnnotation"},
+		"":                                                     {"False", "MissingAnnotation"},
+	} {
+		d := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"})
+		if status, _, _ := conditionOf(Judge(d, nil, time.Now()), apiextensionsv1.KubernetesAPIApprovalPolicyConformant); status != "" {
+			t.Errorf("a group that nobody protects: %s", status)
+		}
+		d.Spec.Group = "foo.k8s.io"
+		if annotation != "" {
+			d.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: annotation}
+		}
+		status, reason, message := conditionOf(Judge(d, nil, time.Now()), apiextensionsv1.KubernetesAPIApprovalPolicyConformant)
+		if status != want[0] || reason != want[1] || message == "" {
+			t.Errorf("%q: %s %s %q, want %v", annotation, status, reason, message, want)
+		}
+	}
+}
+
 // S12: a column shows what its path leads to, in the form of its type, and else nothing.
 func TestColumnsShowWhatTheirPathsLeadTo(t *testing.T) {
 	object := map[string]any{

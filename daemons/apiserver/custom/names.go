@@ -59,6 +59,9 @@ func Judge(d *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.C
 		apihelpers.SetCRDCondition(out, c)
 	}
 	set(condition)
+	if c, protected := approval(d); protected {
+		set(c)
+	}
 	switch {
 	case apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established):
 	case condition.Status == apiextensionsv1.ConditionTrue:
@@ -79,4 +82,25 @@ func Judge(d *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.C
 		})
 	}
 	return out.Status
+}
+
+// approval says of a definition in a group of Kubernetes' own whether those who keep its API have agreed, as the definition's
+// annotation tells.
+func approval(d *apiextensionsv1.CustomResourceDefinition) (c apiextensionsv1.CustomResourceDefinitionCondition, protected bool) {
+	if !apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
+		return c, false
+	}
+	c.Type, c.Status = apiextensionsv1.KubernetesAPIApprovalPolicyConformant, apiextensionsv1.ConditionFalse
+	var state apihelpers.APIApprovalState
+	switch state, c.Message = apihelpers.GetAPIApprovalState(d.Annotations); state {
+	case apihelpers.APIApproved:
+		c.Status, c.Reason = apiextensionsv1.ConditionTrue, "ApprovedAnnotation"
+	case apihelpers.APIApprovalBypassed:
+		c.Reason = "UnapprovedAnnotation"
+	case apihelpers.APIApprovalMissing:
+		c.Reason = "MissingAnnotation"
+	default:
+		c.Reason = "InvalidAnnotation"
+	}
+	return c, true
 }
