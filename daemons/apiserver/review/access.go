@@ -2,11 +2,10 @@ package review
 
 import (
 	"context"
+	"errors"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -74,6 +73,8 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes")}
 	case r == nil && n == nil:
 		return field.ErrorList{field.Invalid(path, n, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	case r != nil:
+		return validateSelectors(r, path)
 	}
 	return nil
 }
@@ -102,39 +103,10 @@ func decide(ctx context.Context, may api.Authorizer, u api.User, r *authorizatio
 	}
 	d, reason, err := may.Authorize(ctx, u, request)
 	status := authorizationv1.SubjectAccessReviewStatus{Allowed: d == api.Allow, Denied: d == api.Deny, Reason: reason}
-	if err != nil {
+	if err = errors.Join(err, unread(r)); err != nil {
 		status.EvaluationError = err.Error()
 	}
 	return status
-}
-
-// selectors turns what the review says of selectors into what a request would send.
-func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText string) {
-	if f := r.FieldSelector; f != nil {
-		fieldText = f.RawSelector
-		var parts []fields.Selector
-		for _, q := range f.Requirements {
-			if q.Operator == "In" && len(q.Values) == 1 {
-				parts = append(parts, fields.OneTermEqualSelector(q.Key, q.Values[0]))
-			}
-		}
-		if fieldText == "" && len(parts) > 0 {
-			fieldText = fields.AndSelectors(parts...).String()
-		}
-	}
-	if l := r.LabelSelector; l != nil {
-		labelText = l.RawSelector
-		set := labels.Set{}
-		for _, q := range l.Requirements {
-			if q.Operator == "In" && len(q.Values) == 1 {
-				set[q.Key] = q.Values[0]
-			}
-		}
-		if labelText == "" && len(set) > 0 {
-			labelText = set.String()
-		}
-	}
-	return fieldText, labelText
 }
 
 func selfSubjectRules(rules Ruler) Handler {

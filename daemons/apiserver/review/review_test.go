@@ -126,3 +126,30 @@ func TestTokensAndSelvesAreReviewed(t *testing.T) {
 		t.Errorf("%v %v", out, err)
 	}
 }
+
+// S12: selectors of reviews are what requests may have, and what of them cannot be read is told.
+func TestSelectorsOfReviewsAreChecked(t *testing.T) {
+	for what, c := range map[string]struct {
+		attributes      authorizationv1.ResourceAttributes
+		refused, ignore string
+	}{
+		"requirements":            {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "In", Values: []string{"b"}}}}}},
+		"an operator of tomorrow": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Newer", Values: []string{"b"}}}}}},
+		"both": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{RawSelector: "a=b", Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "Exists"}}}},
+			refused: "spec.resourceAttributes.fieldSelector.rawSelector: Invalid value"},
+		"neither": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{}},
+			refused: "when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required"},
+		"no values": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "In"}}}},
+			refused: "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value"},
+		"what is none": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a b c"}},
+			ignore: "spec.resourceAttributes.labelSelector partially ignored due to parse error"},
+	} {
+		out, err := subjectAccess(judge{})(t.Context(), api.User{}, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "a", ResourceAttributes: &c.attributes}})
+		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%s: %v, want %q", what, err, c.refused)
+		}
+		if err == nil && out.(*authorizationv1.SubjectAccessReview).Status.EvaluationError != c.ignore {
+			t.Errorf("%s: %+v", what, out.(*authorizationv1.SubjectAccessReview).Status)
+		}
+	}
+}

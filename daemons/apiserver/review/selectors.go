@@ -1,0 +1,88 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateSelectors returns what is wrong with the selectors of a review. Operators that this server does not know may be a
+// newer client's: what they demand is left out, which allows less.
+func validateSelectors(r *authorizationv1.ResourceAttributes, path *field.Path) (errs field.ErrorList) {
+	one := func(raw string, requirements int, path *field.Path) {
+		switch {
+		case raw != "" && requirements > 0:
+			errs = append(errs, field.Invalid(path.Child("rawSelector"), raw, "may not specified at the same time as requirements"))
+		case raw == "" && requirements == 0:
+			errs = append(errs, field.Required(path.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", path)))
+		}
+	}
+	if f := r.FieldSelector; f != nil {
+		path := path.Child("fieldSelector")
+		one(f.RawSelector, len(f.Requirements), path)
+		for i, q := range f.Requirements {
+			errs = append(errs, validation.ValidateFieldSelectorRequirement(q, validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, path.Child("requirements").Index(i))...)
+		}
+	}
+	if l := r.LabelSelector; l != nil {
+		path := path.Child("labelSelector")
+		one(l.RawSelector, len(l.Requirements), path)
+		for i, q := range l.Requirements {
+			errs = append(errs, validation.ValidateLabelSelectorRequirement(q, validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, path.Child("requirements").Index(i))...)
+		}
+	}
+	return errs
+}
+
+// unread says which selectors were left out since they cannot be read.
+func unread(r *authorizationv1.ResourceAttributes) error {
+	if r == nil {
+		return nil
+	}
+	var errs []error
+	if f := r.FieldSelector; f != nil {
+		if _, err := fields.ParseSelector(f.RawSelector); err != nil {
+			errs = append(errs, errors.New("spec.resourceAttributes.fieldSelector partially ignored due to parse error"))
+		}
+	}
+	if l := r.LabelSelector; l != nil {
+		if _, err := labels.Parse(l.RawSelector); err != nil {
+			errs = append(errs, errors.New("spec.resourceAttributes.labelSelector partially ignored due to parse error"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// selectors turns what the review says of selectors into what a request would send.
+func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText string) {
+	if f := r.FieldSelector; f != nil {
+		fieldText = f.RawSelector
+		var parts []fields.Selector
+		for _, q := range f.Requirements {
+			if q.Operator == "In" && len(q.Values) == 1 {
+				parts = append(parts, fields.OneTermEqualSelector(q.Key, q.Values[0]))
+			}
+		}
+		if fieldText == "" && len(parts) > 0 {
+			fieldText = fields.AndSelectors(parts...).String()
+		}
+	}
+	if l := r.LabelSelector; l != nil {
+		labelText = l.RawSelector
+		set := labels.Set{}
+		for _, q := range l.Requirements {
+			if q.Operator == "In" && len(q.Values) == 1 {
+				set[q.Key] = q.Values[0]
+			}
+		}
+		if labelText == "" && len(set) > 0 {
+			labelText = set.String()
+		}
+	}
+	return fieldText, labelText
+}
