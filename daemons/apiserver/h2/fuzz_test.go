@@ -18,10 +18,10 @@ import (
 
 // FuzzFrames sends a connection whatever comes after a greeting.
 func FuzzFrames(f *testing.F) {
-	frames := func(write func(*http2.Framer, []byte)) []byte {
+	as := func(method string, write func(*http2.Framer, []byte)) []byte {
 		var block, out bytes.Buffer
 		enc := hpack.NewEncoder(&block)
-		for _, h := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
+		for _, h := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
 			if err := enc.WriteField(h); err != nil {
 				f.Fatal(err)
 			}
@@ -29,6 +29,7 @@ func FuzzFrames(f *testing.F) {
 		write(http2.NewFramer(&out, nil), block.Bytes())
 		return out.Bytes()
 	}
+	frames := func(write func(*http2.Framer, []byte)) []byte { return as(http.MethodPost, write) }
 	check := func(err error) {
 		if err != nil {
 			f.Fatal(err)
@@ -47,7 +48,34 @@ func FuzzFrames(f *testing.F) {
 		check(w.WriteGoAway(0, http2.ErrCodeNo, nil))
 	}))
 	f.Add(frames(func(w *http2.Framer, _ []byte) { check(w.WritePing(false, [8]byte{1})) }))
-	address, config, _ := serve(f, &h2.Server{Log: slog.New(slog.DiscardHandler)}, func(w http.ResponseWriter, r *http.Request) {
+	f.Add(as(http.MethodGet, func(w *http2.Framer, block []byte) {
+		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true, EndStream: true}))
+		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
+	}))
+	// Half of what can be answered later is, in pairs.
+	later := make(chan *h2.Deferred, 1)
+	prompt := func(d *h2.Deferred, r *http.Request) bool {
+		if len(r.URL.Path)%2 > 0 {
+			return false
+		}
+		select {
+		case other := <-later:
+			for _, d := range []*h2.Deferred{d, other} {
+				_, _ = d.Write([]byte(r.URL.Path)) // it does not fail
+				d.Send()
+				d.Flush()
+			}
+			return true
+		default:
+		}
+		select {
+		case later <- d:
+			return true
+		default:
+			return false
+		}
+	}
+	address, config, _ := serve(f, &h2.Server{Log: slog.New(slog.DiscardHandler), Prompt: prompt}, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprintln(w, n, err)
 	})
