@@ -8,6 +8,7 @@ import (
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/wire"
 )
 
 // Reads of one object are the most frequent requests, and what a goroutine costs that waits for the store, together with
@@ -81,7 +82,7 @@ func (p *prompted) passes() bool {
 			return false
 		}
 	}
-	if s.negotiate(q) != nil || q.converts() || s.cache.Ready() != nil {
+	if s.negotiate(q) != nil || q.converts() || s.cache.Ready() != nil || !p.small() {
 		return false
 	}
 	if s.o.Auditor != nil && (!s.o.Auditor.Roomy() || s.audit(q) != nil) {
@@ -91,6 +92,18 @@ func (p *prompted) passes() bool {
 		q.trail.authorized(why, nil)
 	}
 	return true
+}
+
+// mostPrompt is how large an object may be: one goroutine answers all who have waited for the same look.
+const mostPrompt = 64 << 10
+
+// small says whether the answer is made in no time.
+func (p *prompted) small() bool {
+	if f := p.q.media.Format; f != wire.JSON && f != wire.Protobuf {
+		return false
+	}
+	e := p.q.cache.Get(p.q.key())
+	return e == nil || e.Size() <= mostPrompt
 }
 
 // promptTurn is takeTurn without waiting.
