@@ -19,6 +19,7 @@ type apiBlock struct {
 	Authorization        string   `hcl:"authorization,optional" doc:"An AuthorizationConfiguration of apiserver.config.k8s.io, as in file(\"authorization.yaml\"): authorizers in order, webhooks among them. The kubeConfigFile of a webhook is /etc/kubernetes/apiserver/authorization-webhook.conf." default:"Node, then RBAC"`
 	AuthorizationWebhook string   `hcl:"authorization_webhook,optional" doc:"That kubeconfig." default:"none"`
 	AdmissionPlugins     []string `hcl:"enable_admission_plugins,optional" doc:"Admission plugins besides those that are always there: OwnerReferencesPermissionEnforcement." default:"none"`
+	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and whom and what it does not concern. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
 }
 
 // decodeAPI reads how API servers answer. Where they are reached is decoded before.
@@ -28,7 +29,7 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	}
 	c.API = config.API{MaxRequests: deref(raw.MaxRequests, 400), MaxMutating: deref(raw.MaxMutating, 200)}
 	c.API.Authentication, c.API.TokenWebhook, c.API.Authorization, c.API.AuthorizationWebhook = raw.Authentication, raw.TokenWebhook, raw.Authorization, raw.AuthorizationWebhook
-	c.API.AdmissionPlugins = raw.AdmissionPlugins
+	c.API.AdmissionPlugins, c.API.Admission = raw.AdmissionPlugins, raw.Admission
 	for _, name := range raw.AdmissionPlugins {
 		if name != "OwnerReferencesPermissionEnforcement" {
 			diags = append(diags, fail(nested(b, "api", "enable_admission_plugins"), "Unknown admission plugin", "%q cannot be enabled: OwnerReferencesPermissionEnforcement can; the others are always there.", name))
@@ -36,7 +37,7 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 	}
 	for name, of := range map[string]struct{ text, kind string }{
 		"authentication": {raw.Authentication, "AuthenticationConfiguration"}, "authorization": {raw.Authorization, "AuthorizationConfiguration"},
-		"token_webhook": {raw.TokenWebhook, "Config"}, "authorization_webhook": {raw.AuthorizationWebhook, "Config"},
+		"admission": {raw.Admission, "AdmissionConfiguration"}, "token_webhook": {raw.TokenWebhook, "Config"}, "authorization_webhook": {raw.AuthorizationWebhook, "Config"},
 	} {
 		var is metav1.TypeMeta
 		if of.text == "" {

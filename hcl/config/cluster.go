@@ -70,6 +70,7 @@ type API struct {
 	Authorization        string // an AuthorizationConfiguration; empty means Node and RBAC
 	AuthorizationWebhook string // the kubeconfig that it names
 	AdmissionPlugins     []string
+	Admission            string // an AdmissionConfiguration, YAML; empty means none
 }
 
 // Etcd is what the cluster block says of the store.

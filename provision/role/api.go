@@ -15,7 +15,6 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 	if api.MaxMutating > 0 {
 		cfg.MaxMutatingRequestsInflight = api.MaxMutating
 	}
-	cfg.EnableAdmissionPlugins = api.AdmissionPlugins
 	// A setting is a file and the flag that names it; without the one there is not the other.
 	for _, s := range []struct {
 		name, text string
@@ -47,4 +46,16 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 // reread is that the API server uses a file, which one of its checks says.
 func (b *builder) reread(path, check string) step.Step {
 	return &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, check), Client: ServerClient, Unit: "kube-apiserver"}
+}
+
+// admission gives the API server what the configuration says of its admission plugins. It reads that when it starts.
+func (b *builder) admission(cfg *config.APIServer) (reads []string) {
+	cfg.EnableAdmissionPlugins = b.Cluster.API.AdmissionPlugins
+	path := settings + "/admission.yaml"
+	if b.Cluster.API.Admission == "" {
+		b.add(&step.Absent{Path: path})
+		return nil
+	}
+	cfg.AdmissionControlConfigFile = b.file(path, b.Cluster.API.Admission)
+	return []string{path}
 }

@@ -128,6 +128,7 @@ func apiServer(b *builder) {
 	b.add(&step.Directory{Path: settings, Mode: 0o700})
 	reads, taken := b.audit(&cfg)
 	taken = append(taken, b.answering(&cfg)...)
+	reads = append(reads, b.admission(&cfg)...)
 	var writes []string
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}

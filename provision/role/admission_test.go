@@ -1,0 +1,43 @@
+package role_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/role"
+	"clusterctl/provision/step"
+)
+
+// S12: an API server is given the AdmissionConfiguration, and starts again when that changes.
+func TestAnAdmissionConfigurationIsGivenToTheAPIServer(t *testing.T) {
+	const path, text = "/etc/kubernetes/apiserver/admission.yaml", "kind: AdmissionConfiguration"
+	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	for _, said := range []string{"", text} {
+		c := cluster(m)
+		c.API.Admission = said
+		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("one"), Files: files{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var gone, flagged, read bool
+		var written string
+		for _, s := range steps {
+			switch s := s.(type) {
+			case *step.Absent:
+				gone = gone || s.Path == path
+			case *step.File:
+				if s.Path == path {
+					written = string(s.Content)
+				}
+				flagged = flagged || strings.Contains(string(s.Content), "--admission-control-config-file="+path)
+			case *step.Unit:
+				read = read || s.Name == "kube-apiserver.service" && slices.Contains(s.Files, path)
+			}
+		}
+		if there := said != ""; gone == there || flagged != there || read != there || written != said {
+			t.Errorf("with %q: gone %v, written %q, a flag %v, restarts %v", said, gone, written, flagged, read)
+		}
+	}
+}
