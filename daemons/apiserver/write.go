@@ -318,6 +318,9 @@ func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtim
 	if w.obj, err = next(w.old); err != nil {
 		return nil, false, err
 	}
+	if live != nil && w.obj == w.old {
+		return live, false, nil // nothing is wanted; and what is stored is everybody's, so that no stage may write into it
+	}
 	if live == nil {
 		w.operation = "CREATE"
 		if err := w.through(creation); err != nil {
