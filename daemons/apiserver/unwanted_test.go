@@ -1,0 +1,31 @@
+package apiserver
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/cache"
+)
+
+// What is stored is read by everybody: a write that finds nothing to do must not write into it.
+func TestAWriteThatWantsNothingLeavesWhatIsStoredAlone(t *testing.T) {
+	s, _ := fieldServer(t)
+	q := s.internal(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+	entry, err := cache.NewEntry(q.kind(), "n", []byte(`{"metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`), 5, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &write{s: s, q: q, manager: manager}
+	was := entry.Object().DeepCopyObject()
+	e, lost, err := w.attempt(context.Background(), entry, func(live runtime.Object) (runtime.Object, error) { return live, nil })
+	if err != nil || lost || e != entry {
+		t.Errorf("it came to %v %v %v", e, lost, err)
+	}
+	if is := entry.Object(); !equality.Semantic.DeepEqual(is, was) {
+		t.Errorf("stored is %+v, was %+v", is, was)
+	}
+}
