@@ -23,7 +23,6 @@ func (s *Server) components(q *request) error {
 		all = append(all, component(name, s.leaseHeld(name)))
 	}
 	all = append(all, component("etcd-0", s.storeWell()))
-	q.w.Header().Add("Warning", `299 - "v1 ComponentStatus is deprecated in v1.19+"`)
 	gvk := q.served.GVK
 	if q.Verb == "get" {
 		for i := range all {

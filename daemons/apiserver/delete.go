@@ -257,7 +257,11 @@ func (s *Server) deleteCollection(q *request) error {
 	if err != nil {
 		return err
 	}
-	reached, err := s.fresh(q.http.Context(), "")
+	limit, err := limitOf(q)
+	if err != nil {
+		return err
+	}
+	snapshot, revision, from, err := s.snapshot(q)
 	if err != nil {
 		return err
 	}
@@ -265,8 +269,12 @@ func (s *Server) deleteCollection(q *request) error {
 		return apierrors.NewInternalError(err)
 	}
 	var chosen []*cache.Entry
-	snapshot := q.cache.Snapshot()
-	err = sel.in(q, snapshot, "", func(e *cache.Entry) bool {
+	next := token{Version: tokenVersion, Revision: revision}
+	err = sel.in(q, snapshot, from.Start, func(e *cache.Entry) bool {
+		if limit > 0 && len(chosen) == limit {
+			next.Start = chosen[limit-1].Key
+			return false
+		}
 		chosen = append(chosen, e)
 		return true
 	})
@@ -280,7 +288,7 @@ func (s *Server) deleteCollection(q *request) error {
 			return err
 		}
 	}
-	return s.writeDeleted(q, chosen, max(reached, snapshot.Revision))
+	return s.writeDeleted(q, chosen, next)
 }
 
 // release gives back what a deleted object had claimed.
@@ -290,12 +298,16 @@ func (w *write) release(txn *store.Txn) {
 	}
 }
 
-// writeDeleted answers with the list of what was deleted.
-func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, revision int64) error {
+// writeDeleted answers with the list of what was deleted, and where it goes on when that
+// was not all that was chosen.
+func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, next token) error {
 	if err := q.convert(deleted); err != nil {
 		return err
 	}
 	l := wire.List{Entries: deleted, Rows: rowsOf(q)}
-	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
+	l.Meta.ResourceVersion = strconv.FormatInt(next.Revision, 10)
+	if next.Start != "" {
+		l.Meta.Continue = next.String()
+	}
 	return q.media.WriteList(q.w, q.http, q.served, l)
 }

@@ -192,11 +192,9 @@ func (s *Server) list(q *request) error {
 	if err != nil {
 		return err
 	}
-	limit := 0
-	if text := q.query.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
-			return apierrors.NewBadRequest(fmt.Sprintf("invalid limit %q", text))
-		}
+	limit, err := limitOf(q)
+	if err != nil {
+		return err
 	}
 	snapshot, revision, from, err := s.snapshot(q)
 	if err == nil {
@@ -244,6 +242,19 @@ func (s *Server) list(q *request) error {
 		l.Meta.Continue = next.String()
 	}
 	return q.media.WriteList(q.w, q.http, q.served, l)
+}
+
+// limitOf is how many objects a client wants at once; 0 means all.
+func limitOf(q *request) (int, error) {
+	text := q.query.Get("limit")
+	if text == "" {
+		return 0, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid limit %q", text))
+	}
+	return limit, nil
 }
 
 // sizeOf is how many objects a page has at most.

@@ -19,6 +19,9 @@ func (s *Server) serveResource(q *request) error {
 	if !q.served.Namespaced {
 		q.Namespace = "" // the path of a namespace itself carries its name twice over
 	}
+	if text := q.served.Deprecated; text != "" {
+		q.warn(text)
+	}
 	if q.Subresource != "" {
 		return s.serveSubresource(q)
 	}

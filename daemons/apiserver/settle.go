@@ -194,7 +194,7 @@ func (w *write) validate() error {
 	if len(errs) > 0 {
 		return invalid(k.GVK.GroupKind(), m.GetName(), errs)
 	}
-	if k.Warnings != nil {
+	if k.Warnings != nil && w.subresource == "" {
 		for _, text := range k.Warnings(w.obj) {
 			w.q.warn(text)
 		}
@@ -233,6 +233,11 @@ func (w *write) own() error {
 	live := w.old
 	if live == nil {
 		live = w.q.served.New()
+		if m, err := meta.Accessor(w.obj); err == nil {
+			// Nobody manages what a new object does not have, whatever was sent.
+			m.SetDeletionTimestamp(nil)
+			m.SetDeletionGracePeriodSeconds(nil)
+		}
 	}
 	obj, err := w.s.fields.update(w.q.served, w.q.Subresource, w.seen, live, w.obj, w.manager)
 	if err != nil {

@@ -36,7 +36,8 @@ func Config(o Options) (*rest.Config, error) {
 	}
 	cfg.QPS = -1
 	cfg.UserAgent = o.UserAgent
-	cfg.Timeout = 0 // watches are long; callers bound each request by its context
+	cfg.WarningHandler = rest.NoWarnings{} // what is doubtful about objects was told to those who wrote them
+	cfg.Timeout = 0                        // watches are long; callers bound each request by its context
 	if !o.JSON {
 		cfg.ContentType = runtime.ContentTypeProtobuf
 		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

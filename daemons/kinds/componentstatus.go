@@ -8,8 +8,9 @@ import (
 // read, and nobody writes them.
 func componentStatuses() *Kind {
 	return &Kind{
-		GVK:      corev1.SchemeGroupVersion.WithKind("ComponentStatus"),
-		Resource: "componentstatuses", Singular: "componentstatus", ShortNames: []string{"cs"},
+		GVK:        corev1.SchemeGroupVersion.WithKind("ComponentStatus"),
+		Deprecated: "v1 ComponentStatus is deprecated in v1.19+",
+		Resource:   "componentstatuses", Singular: "componentstatus", ShortNames: []string{"cs"},
 		Virtual: true, Verbs: []string{"get", "list"},
 		New: made[corev1.ComponentStatus](), NewList: made[corev1.ComponentStatusList](),
 		Columns: columns("Status", "Message", "Error"),

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -15,6 +16,7 @@ func daemonSets() *Kind {
 		Default:       does(defaultDaemonSet),
 		PrepareCreate: does(func(d *appsv1.DaemonSet) { d.Status = appsv1.DaemonSetStatus{} }),
 		PrepareUpdate: updates(func(d, old *appsv1.DaemonSet) { d.Status = old.Status }),
+		Warnings:      podWarnings(func(o *appsv1.DaemonSet) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
 		Validate:      checks(validateDaemonSet),
 		ValidateUpdate: compares(func(d, old *appsv1.DaemonSet) field.ErrorList {
 			return append(validateDaemonSet(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,6 +21,7 @@ func deployments() *Kind {
 		Default:       does(defaultDeployment),
 		PrepareCreate: does(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }),
 		PrepareUpdate: updates(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
+		Warnings:      podWarnings(func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
 		Validate:      checks(validateDeployment),
 		ValidateUpdate: compares(func(d, old *appsv1.Deployment) field.ErrorList {
 			return append(validateDeployment(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

@@ -61,8 +61,10 @@ type Kind struct {
 	Validate       func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
 
-	// Warnings returns deprecations and doubts for the Warning header.
-	Warnings func(obj runtime.Object) []string
+	// Warnings returns doubts about what is written, for the Warning header; Deprecated is said
+	// there whatever is asked of the kind.
+	Warnings   func(obj runtime.Object) []string
+	Deprecated string
 
 	// Fields returns the selectable fields besides metadata.name and
 	// metadata.namespace, as spec.nodeName of pods. IndexedFields names those of

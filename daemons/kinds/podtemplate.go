@@ -11,7 +11,8 @@ func podTemplates() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("PodTemplate"),
 		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true,
 		New: made[corev1.PodTemplate](), NewList: made[corev1.PodTemplateList](),
-		Default: does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
+		Default:  does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
+		Warnings: podWarnings(func(t *corev1.PodTemplate) *corev1.PodSpec { return &t.Template.Spec }, "template", "spec"),
 		Validate: checks(func(t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),

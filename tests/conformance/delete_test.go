@@ -111,6 +111,11 @@ func deletesMany(t *testing.T, s *subject) {
 	if left := s.must(t, 200, get("%s", all)); len(left.items()) != 3 {
 		t.Fatalf("a dry run left %v", names(left.items()))
 	}
+	first := s.must(t, 200, remove(all+"&dryRun=All&limit=2", nil))
+	rest := s.must(t, 200, remove(all+"&dryRun=All&limit=2&continue="+url.QueryEscape(first.text("metadata.continue")), nil))
+	if !slices.Equal(names(first.items()), made[:2]) || !slices.Equal(names(rest.items()), made[2:]) || rest.text("metadata.continue") != "" {
+		t.Errorf("no more than two at a time of %v were to go: %s %s", made, first.raw, rest.raw)
+	}
 	one := s.collection() + query + "&fieldSelector=metadata.name%3D" + made[0]
 	s.must(t, 200, remove(one, object{"gracePeriodSeconds": 0}))
 	if !s.lingers() {

@@ -60,6 +60,9 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	described := map[string]bool{}
 	for name, entry := range paths {
 		address, _ := at(entry, "serverRelativeURL").(string)
+		if a := c.do(t, get("/openapi/v3/%s?hash=0", name)); a.code != 200 || string(a.raw) != string(c.must(t, 200, get("%s", address)).raw) {
+			t.Errorf("an address with another hash leads to the one that there is: %d", a.code)
+		}
 		if !strings.HasPrefix(address, "/openapi/v3/"+name+"?hash=") {
 			t.Errorf("%s is at %q", name, address)
 		}

@@ -179,6 +179,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	if asked := r.URL.Query().Get("hash"); asked != "" && asked != d.hash {
+		// What an address with a hash says never changes, so that this is not its content.
+		to := *r.URL
+		query := to.Query()
+		query.Set("hash", d.hash)
+		to.RawQuery = query.Encode()
+		http.Redirect(w, r, to.RequestURI(), http.StatusMovedPermanently)
+		return
+	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("ETag", `"`+d.hash+`"`)
 	if asked := r.URL.Query().Get("hash"); asked == d.hash {
