@@ -67,7 +67,7 @@ KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_V
 .PHONY: test-tools
 test-tools: $(BIN)/kubectl $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/library ./tests/issuer ./tests/reviewer ./tests/kmsplugin
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/demo ./tests/chaos ./tests/bench/marks
 
 $(BIN)/kubectl: go.mod tests/kubectl/main.go | deps

@@ -67,7 +67,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"), "operator", "library"); err != nil {
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar"), "operator", "bookshop"); err != nil {
 		return c, err
 	}
 	return c, c.Apply(ctx, os.Stderr)

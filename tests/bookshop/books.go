@@ -22,19 +22,19 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-const group = "library.example.com"
+const group = "bookshop.example.com"
 
 // documents are how the server describes itself.
 var documents = map[string]string{
-	"/apis/" + group + "/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"library.example.com/v1","resources":[{"name":"books","singularName":"book","namespaced":true,"kind":"Book","verbs":["get","list"],"shortNames":["bk"]}]}`,
-	"/openapi/v2": `{"swagger":"2.0","info":{"title":"library","version":"v1"},"paths":{"/apis/library.example.com/v1/namespaces/{namespace}/books":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/com.example.library.v1.Book"}}}}}},
-"definitions":{"com.example.library.v1.Book":` + bookSchema + `}}`,
-	"/openapi/v3": `{"paths":{"apis/library.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/library.example.com/v1?hash=1"}}}`,
-	"/openapi/v3/apis/" + group + "/v1": `{"openapi":"3.0.0","info":{"title":"library","version":"v1"},"paths":{"/apis/library.example.com/v1/namespaces/{namespace}/books":{"get":{"responses":{"200":{"description":"OK"}},"x-kubernetes-action":"list",
-"x-kubernetes-group-version-kind":{"group":"library.example.com","version":"v1","kind":"Book"}}}},"components":{"schemas":{"com.example.library.v1.Book":` + bookSchema + `}}}`,
+	"/apis/" + group + "/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"bookshop.example.com/v1","resources":[{"name":"books","singularName":"book","namespaced":true,"kind":"Book","verbs":["get","list"],"shortNames":["bk"]}]}`,
+	"/openapi/v2": `{"swagger":"2.0","info":{"title":"bookshop","version":"v1"},"paths":{"/apis/bookshop.example.com/v1/namespaces/{namespace}/books":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/com.example.bookshop.v1.Book"}}}}}},
+"definitions":{"com.example.bookshop.v1.Book":` + bookSchema + `}}`,
+	"/openapi/v3": `{"paths":{"apis/bookshop.example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/bookshop.example.com/v1?hash=1"}}}`,
+	"/openapi/v3/apis/" + group + "/v1": `{"openapi":"3.0.0","info":{"title":"bookshop","version":"v1"},"paths":{"/apis/bookshop.example.com/v1/namespaces/{namespace}/books":{"get":{"responses":{"200":{"description":"OK"}},"x-kubernetes-action":"list",
+"x-kubernetes-group-version-kind":{"group":"bookshop.example.com","version":"v1","kind":"Book"}}}},"components":{"schemas":{"com.example.bookshop.v1.Book":` + bookSchema + `}}}`,
 }
 
-const bookSchema = `{"description":"A Book tells who reads it.","type":"object","properties":{"reader":{"type":"string","description":"Who asked for the book."}},"x-kubernetes-group-version-kind":[{"group":"library.example.com","version":"v1","kind":"Book"}]}`
+const bookSchema = `{"description":"A Book tells who reads it.","type":"object","properties":{"reader":{"type":"string","description":"Who asked for the book."}},"x-kubernetes-group-version-kind":[{"group":"bookshop.example.com","version":"v1","kind":"Book"}]}`
 
 // bookAt reads the path of a book, or of a namespace's books.
 func bookAt(path string) (namespace, name string, ok bool) {
@@ -67,10 +67,10 @@ func register(ctx context.Context, c dynamic.Interface, namespace string, ca []b
 	_, err := services.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1." + group},
 		"spec": map[string]any{"group": group, "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(10), "caBundle": base64.StdEncoding.EncodeToString(ca),
-			"service": map[string]any{"namespace": namespace, "name": "library"}},
+			"service": map[string]any{"namespace": namespace, "name": "bookshop"}},
 	}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("register the library: %w", err)
+		return fmt.Errorf("register the bookshop: %w", err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func certificate(namespace string) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "library"}, DNSNames: []string{"library." + namespace + ".svc"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bookshop"}, DNSNames: []string{"bookshop." + namespace + ".svc"},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

@@ -1,5 +1,5 @@
-// Command library is an API server as people write them to be aggregated, for the tests: it
-// serves the books of library.example.com, and believes who asks when the cluster's API server
+// Command bookshop is an API server as people write them to be aggregated, for the tests: it
+// serves the books of bookshop.example.com, and believes who asks when the cluster's API server
 // says so. It registers itself.
 package main
 
@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	namespace := flag.String("namespace", "default", "where the server runs, behind the service named library")
+	namespace := flag.String("namespace", "default", "where the server runs, behind the service named bookshop")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -53,8 +53,8 @@ func serve(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	l := &library{client: client}
-	proxies, err := l.trust(ctx)
+	b := &bookshop{client: client}
+	proxies, err := b.trust(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,22 +70,22 @@ func serve(ctx context.Context, namespace string) error {
 		return err
 	}
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: proxies}
-	return run.Serve(ctx, ln, l, tlsConfig, 5*time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	return run.Serve(ctx, ln, b, tlsConfig, 5*time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
-// library answers about books.
-type library struct {
+// bookshop answers about books.
+type bookshop struct {
 	client  kubernetes.Interface
 	allowed []string // names of proxies that are believed
 }
 
 // trust reads whom the cluster says that its aggregated servers should believe.
-func (l *library) trust(ctx context.Context) (*x509.CertPool, error) {
-	told, err := l.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+func (b *bookshop) trust(ctx context.Context) (*x509.CertPool, error) {
+	told, err := b.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read whom to believe: %w", err)
 	}
-	if err := json.Unmarshal([]byte(told.Data["requestheader-allowed-names"]), &l.allowed); err != nil {
+	if err := json.Unmarshal([]byte(told.Data["requestheader-allowed-names"]), &b.allowed); err != nil {
 		return nil, fmt.Errorf("read the names of proxies: %w", err)
 	}
 	pool := x509.NewCertPool()
@@ -96,12 +96,12 @@ func (l *library) trust(ctx context.Context) (*x509.CertPool, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" {
 		return
 	}
 	user := r.Header.Get("X-Remote-User")
-	if user == "" || len(r.TLS.PeerCertificates) == 0 || !slices.Contains(l.allowed, r.TLS.PeerCertificates[0].Subject.CommonName) {
+	if user == "" || len(r.TLS.PeerCertificates) == 0 || !slices.Contains(b.allowed, r.TLS.PeerCertificates[0].Subject.CommonName) {
 		http.Error(w, "nobody who is believed says who asks", http.StatusUnauthorized)
 		return
 	}
@@ -119,7 +119,7 @@ func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		User: user, Groups: r.Header.Values("X-Remote-Group"),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Group: group, Version: "v1", Resource: "books", Name: name},
 	}}
-	may, err := l.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), review, metav1.CreateOptions{})
+	may, err := b.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), review, metav1.CreateOptions{})
 	if err != nil || !may.Status.Allowed {
 		http.Error(w, fmt.Sprintf("%s may not read: %v", user, err), http.StatusForbidden)
 		return
