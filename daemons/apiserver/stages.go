@@ -128,10 +128,10 @@ func (s *Server) identify(q *request) error {
 func (s *Server) known(r *http.Request) (api.User, bool, error) {
 	for _, a := range s.o.Authenticators {
 		user, ok, err := a.Authenticate(r)
-		if err != nil || !ok {
-			if err != nil {
-				return api.User{}, false, err
-			}
+		if err != nil {
+			return api.User{}, false, err
+		}
+		if !ok {
 			continue
 		}
 		if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {

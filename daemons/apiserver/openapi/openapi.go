@@ -179,7 +179,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if asked := r.URL.Query().Get("hash"); asked != "" && asked != d.hash {
+	asked := r.URL.Query().Get("hash")
+	if asked != "" && asked != d.hash {
 		// What an address with a hash says never changes, so that this is not its content.
 		to := *r.URL
 		query := to.Query()
@@ -190,7 +191,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("ETag", `"`+d.hash+`"`)
-	if asked := r.URL.Query().Get("hash"); asked == d.hash {
+	if asked == d.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
 	if r.Header.Get("If-None-Match") == `"`+d.hash+`"` {
