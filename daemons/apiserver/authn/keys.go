@@ -2,12 +2,7 @@ package authn
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -16,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/api/accountkey"
 )
 
 // keySet is the keys of service-account tokens: all that are believed, and the one
@@ -45,33 +41,20 @@ func readKeys(publicFiles []string, signingFile string) (*keySet, error) {
 	if signingFile == "" {
 		return keys, nil
 	}
-	text, err := os.ReadFile(signingFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the service-account signing key: %w", err)
-	}
-	private, err := certs.ParseKey(text)
-	if err != nil {
-		return nil, fmt.Errorf("read the service-account signing key %s: %w", signingFile, err)
-	}
-	if err := keys.add(private.Public()); err != nil {
-		return nil, fmt.Errorf("read the service-account signing key %s: %w", signingFile, err)
-	}
-	id, alg, err := describe(private.Public())
+	signer, public, err := accountkey.Signer(signingFile)
 	if err != nil {
 		return nil, err
 	}
-	keys.signer, err = jose.NewSigner(jose.SigningKey{
-		Algorithm: alg, Key: jose.JSONWebKey{Key: private, KeyID: id, Algorithm: string(alg)},
-	}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("set up the service-account signer: %w", err)
+	keys.signer = signer
+	if err := keys.add(public); err != nil {
+		return nil, fmt.Errorf("read the service-account signing key %s: %w", signingFile, err)
 	}
 	return keys, nil
 }
 
 // add makes a key believed, once.
 func (k *keySet) add(key crypto.PublicKey) error {
-	id, alg, err := describe(key)
+	id, alg, err := accountkey.Describe(key)
 	if err != nil {
 		return err
 	}
@@ -92,30 +75,6 @@ func (k *keySet) candidates(id string) []jose.JSONWebKey {
 		}
 	}
 	return k.public
-}
-
-// describe returns a key's id, which is made of the key itself, and its algorithm.
-func describe(key crypto.PublicKey) (string, jose.SignatureAlgorithm, error) {
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return "", "", fmt.Errorf("encode a public key: %w", err)
-	}
-	digest := sha256.Sum256(der)
-	id := base64.RawURLEncoding.EncodeToString(digest[:])
-	switch key := key.(type) {
-	case *rsa.PublicKey:
-		return id, jose.RS256, nil
-	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256():
-			return id, jose.ES256, nil
-		case elliptic.P384():
-			return id, jose.ES384, nil
-		case elliptic.P521():
-			return id, jose.ES512, nil
-		}
-	}
-	return "", "", fmt.Errorf("keys of type %T cannot sign tokens", key)
 }
 
 // publicKeys reads public keys, or the public halves of private ones and of

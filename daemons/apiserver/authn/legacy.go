@@ -10,23 +10,12 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// legacyIssuer is that of tokens that lie in Secrets, made by hand for something outside of the cluster, and do not expire.
-const legacyIssuer = "kubernetes/serviceaccount"
-
 // invalidSince is the label by which an administrator makes a Secret's token worthless without losing it.
 const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 
-// legacyClaims are what such a token says of itself.
-type legacyClaims struct {
-	Namespace   string `json:"kubernetes.io/serviceaccount/namespace"`
-	Secret      string `json:"kubernetes.io/serviceaccount/secret.name"`
-	AccountName string `json:"kubernetes.io/serviceaccount/service-account.name"`
-	AccountUID  string `json:"kubernetes.io/serviceaccount/service-account.uid"`
-}
-
 // lies says whose token it is, if it lies in its Secret still: to take it out there is how it is revoked.
 func (t *Tokens) lies(token string, c *claims, wanted []string) (api.User, []string, error) {
-	l := c.legacyClaims
+	l := c.LegacyClaims
 	if l.Namespace == "" || l.Secret == "" || l.AccountName == "" || l.AccountUID == "" || c.Subject != accountName(l.Namespace, l.AccountName) {
 		return api.User{}, nil, errToken
 	}

@@ -1,45 +1,31 @@
 package authn
 
 import (
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"clusterctl/certs"
+	"clusterctl/daemons/api/accountkey"
 )
 
 // S12: a token that lies in a Secret is good as long as it lies there and its account is the same.
 func TestTokensInSecretsHoldAsLongAsTheyLieThereS12(t *testing.T) {
 	w := newWorld(t)
-	text, err := os.ReadFile(w.cfg.ServiceAccountSigningKeyFile)
+	signer, _, err := accountkey.Signer(w.cfg.ServiceAccountSigningKeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, err := certs.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, algorithm, err := describe(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: private}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed := func(subject string, c legacyClaims) string {
-		token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: legacyIssuer, Subject: subject}).Claims(c).Serialize()
+	signed := func(subject string, c accountkey.LegacyClaims) string {
+		token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: accountkey.LegacyIssuer, Subject: subject}).Claims(c).Serialize()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
-	claims := legacyClaims{Namespace: "shop", Secret: "s", AccountName: "web", AccountUID: "sa-1"}
+	claims := accountkey.LegacyClaims{Namespace: "shop", Secret: "s", AccountName: "web", AccountUID: "sa-1"}
 	good := signed("system:serviceaccount:shop:web", claims)
 	secret := func(token string, labels map[string]string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s", Labels: labels}, Data: map[string][]byte{"token": []byte(token)}}
@@ -60,7 +46,7 @@ func TestTokensInSecretsHoldAsLongAsTheyLieThereS12(t *testing.T) {
 		"it is marked":            {good, secret(good, map[string]string{invalidSince: "2026-01-01"}), nil, "has been marked invalid"},
 		"of a former account":     {signed("system:serviceaccount:shop:web", former), secret(signed("system:serviceaccount:shop:web", former), nil), nil, "service account UID (sa-1) does not match claim (sa-0)"},
 		"in the name of another":  {signed("system:serviceaccount:shop:other", claims), secret(signed("system:serviceaccount:shop:other", claims), nil), nil, "invalid bearer token"},
-		"that names no secret":    {signed("system:serviceaccount:shop:web", legacyClaims{Namespace: "shop", AccountName: "web", AccountUID: "sa-1"}), nil, nil, "invalid bearer token"},
+		"that names no secret":    {signed("system:serviceaccount:shop:web", accountkey.LegacyClaims{Namespace: "shop", AccountName: "web", AccountUID: "sa-1"}), nil, nil, "invalid bearer token"},
 		"that somebody else made": {good[:len(good)-4] + "AAAA", secret(good[:len(good)-4]+"AAAA", nil), nil, "invalid bearer token"},
 	} {
 		w.objects.Remove(secret("", nil))

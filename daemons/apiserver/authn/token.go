@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/accountkey"
 )
 
 // privateClaims are what a token says of itself besides the registered claims, as upstream.
@@ -68,7 +69,7 @@ type Tokens struct {
 type claims struct {
 	jwt.Claims
 	privateClaims
-	legacyClaims
+	accountkey.LegacyClaims
 }
 
 func newTokens(keys *keySet, issuer string, audiences []string, objects api.Objects, now func() time.Time) *Tokens {
@@ -85,7 +86,7 @@ func (t *Tokens) Verify(token string, wanted []string) (api.User, []string, erro
 	if err != nil {
 		return api.User{}, nil, err
 	}
-	if c.Issuer == legacyIssuer {
+	if c.Issuer == accountkey.LegacyIssuer {
 		return t.lies(token, c, wanted)
 	}
 	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: t.issuer, Time: t.now()}, jwt.DefaultLeeway); err != nil {
@@ -120,7 +121,7 @@ func (t *Tokens) signed(token string) (*claims, error) {
 	}
 	for _, key := range t.keys.candidates(parsed.Headers[0].KeyID) {
 		c := &claims{}
-		if parsed.Claims(key.Key, &c.Claims, &c.privateClaims, &c.legacyClaims) != nil {
+		if parsed.Claims(key.Key, &c.Claims, &c.privateClaims, &c.LegacyClaims) != nil {
 			continue
 		}
 		t.mu.Lock()

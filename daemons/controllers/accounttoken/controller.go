@@ -6,12 +6,12 @@ package accounttoken
 import (
 	"context"
 	"fmt"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -55,7 +55,7 @@ func (t *controller) wake(obj any) {
 		return
 	}
 	// What the cache cannot list it does not have.
-	list, _ := t.secrets.Secrets(account.GetNamespace()).List(everything)
+	list, _ := t.secrets.Secrets(account.GetNamespace()).List(labels.Everything())
 	for _, s := range list {
 		if s.Annotations[corev1.ServiceAccountNameKey] == account.GetName() {
 			t.Add(s)
@@ -88,11 +88,11 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if t.Config.ServiceAccountPrivateKeyFile == "" {
 		return nil // who signs tokens elsewhere fills them in elsewhere
 	}
-	ca, err := t.ca()
+	ca, err := t.RootCA()
 	if err != nil {
 		return err
 	}
-	filled, err := fill(secret, account, ca, func() (string, error) { return t.sign(secret, account) })
+	filled, err := fill(secret, account, ca, func() (string, error) { return sign(t.Config.ServiceAccountPrivateKeyFile, secret, account) })
 	if err != nil || filled == nil {
 		return err
 	}
@@ -114,24 +114,4 @@ func (t *controller) account(ctx context.Context, s *corev1.Secret) (*corev1.Ser
 		return nil, nil
 	}
 	return a, err
-}
-
-// ca is the bundle that the API server is verified with; read each time, for a rotation replaces the file.
-func (t *controller) ca() ([]byte, error) {
-	if t.Config.RootCAFile == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(t.Config.RootCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the root CA: %w", err)
-	}
-	return text, nil
-}
-
-func (t *controller) sign(s *corev1.Secret, a *corev1.ServiceAccount) (string, error) {
-	text, err := os.ReadFile(t.Config.ServiceAccountPrivateKeyFile)
-	if err != nil {
-		return "", fmt.Errorf("read the service-account signing key: %w", err)
-	}
-	return sign(text, s, a)
 }

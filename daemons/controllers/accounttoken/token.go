@@ -2,19 +2,13 @@ package accounttoken
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/rsa"
 	"fmt"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"clusterctl/certs"
+	"clusterctl/daemons/api/accountkey"
 )
-
-var everything = labels.Everything()
 
 // fill returns a Secret with all that it should have: a CA bundle that is the newest, a token and a namespace unless somebody
 // put others there. Nil: nothing is missing.
@@ -45,43 +39,14 @@ func fill(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte, token func() (s
 	return s, nil
 }
 
-// issuer of tokens that are in Secrets, as upstream: it tells them from those that expire.
-const issuer = "kubernetes/serviceaccount"
-
-type claims struct {
-	Namespace   string `json:"kubernetes.io/serviceaccount/namespace"`
-	Secret      string `json:"kubernetes.io/serviceaccount/secret.name"`
-	AccountName string `json:"kubernetes.io/serviceaccount/service-account.name"`
-	AccountUID  string `json:"kubernetes.io/serviceaccount/service-account.uid"`
-}
-
-// sign makes a Secret's token with a private key in PEM.
-func sign(key []byte, s *corev1.Secret, a *corev1.ServiceAccount) (string, error) {
-	private, err := certs.ParseKey(key)
+// sign makes a Secret's token with the private key in a file, read each time, for a rotation replaces it.
+func sign(keyFile string, s *corev1.Secret, a *corev1.ServiceAccount) (string, error) {
+	signer, _, err := accountkey.Signer(keyFile)
 	if err != nil {
-		return "", fmt.Errorf("read the service-account signing key: %w", err)
+		return "", err
 	}
-	algorithm := jose.RS256
-	switch k := private.(type) {
-	case *rsa.PrivateKey:
-	case *ecdsa.PrivateKey:
-		switch k.Curve.Params().BitSize {
-		case 256:
-			algorithm = jose.ES256
-		case 384:
-			algorithm = jose.ES384
-		default:
-			algorithm = jose.ES512
-		}
-	default:
-		return "", fmt.Errorf("keys of type %T cannot sign tokens: take an RSA or ECDSA key", private)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: private}, nil)
-	if err != nil {
-		return "", fmt.Errorf("set up the service-account signer: %w", err)
-	}
-	text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: issuer, Subject: "system:serviceaccount:" + s.Namespace + ":" + a.Name}).
-		Claims(claims{Namespace: s.Namespace, Secret: s.Name, AccountName: a.Name, AccountUID: string(a.UID)}).Serialize()
+	text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: accountkey.LegacyIssuer, Subject: "system:serviceaccount:" + s.Namespace + ":" + a.Name}).
+		Claims(accountkey.LegacyClaims{Namespace: s.Namespace, Secret: s.Name, AccountName: a.Name, AccountUID: string(a.UID)}).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("sign a token for service account %s/%s: %w", s.Namespace, a.Name, err)
 	}

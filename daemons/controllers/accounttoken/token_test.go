@@ -2,6 +2,8 @@ package accounttoken
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/api/accountkey"
 )
 
 func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
@@ -52,7 +55,11 @@ func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := sign(private, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}})
+	file := filepath.Join(t.TempDir(), "sa.key")
+	if err := os.WriteFile(file, private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := sign(file, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,14 +72,14 @@ func TestATokenSaysWhoseItIsAndWhereItLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var std jwt.Claims
-	var own claims
+	var own accountkey.LegacyClaims
 	if err := parsed.Claims(key.Public(), &std, &own); err != nil {
 		t.Fatal(err)
 	}
-	if want := (claims{Namespace: "shop", Secret: "s", AccountName: "web", AccountUID: "1"}); own != want || std.Issuer != issuer || std.Subject != "system:serviceaccount:shop:web" || std.Expiry != nil {
+	if want := (accountkey.LegacyClaims{Namespace: "shop", Secret: "s", AccountName: "web", AccountUID: "1"}); own != want || std.Issuer != accountkey.LegacyIssuer || std.Subject != "system:serviceaccount:shop:web" || std.Expiry != nil || parsed.Headers[0].KeyID == "" {
 		t.Errorf("%+v %+v", std, own)
 	}
-	if _, err := sign([]byte("none"), &corev1.Secret{}, &corev1.ServiceAccount{}); err == nil {
+	if _, err := sign(file+".none", &corev1.Secret{}, &corev1.ServiceAccount{}); err == nil {
 		t.Error("signed without a key")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -36,6 +37,19 @@ type Context struct {
 	Config    config.ControllerManager
 	Log       *slog.Logger
 	Now       func() time.Time
+}
+
+// RootCA is the bundle that the API server is verified with, nil where none is configured; read each time, for a rotation
+// replaces the file.
+func (c Context) RootCA() ([]byte, error) {
+	if c.Config.RootCAFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.Config.RootCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the root CA: %w", err)
+	}
+	return text, nil
 }
 
 // A Controller runs until its context ends. It is made before the informers start,

@@ -5,7 +5,6 @@ package serviceaccount
 import (
 	"context"
 	"fmt"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,13 +69,9 @@ func (s *controller) sync(ctx context.Context, name string) error {
 }
 
 func (s *controller) publishCA(ctx context.Context, namespace string) error {
-	if s.Config.RootCAFile == "" {
-		return nil
-	}
-	// Read each time: a rotation replaces the file.
-	text, err := os.ReadFile(s.Config.RootCAFile)
-	if err != nil {
-		return fmt.Errorf("read the root CA: %w", err)
+	text, err := s.RootCA()
+	if err != nil || text == nil {
+		return err
 	}
 	want := map[string]string{rootCAKey: string(text)}
 	client := s.Client.CoreV1().ConfigMaps(namespace)
