@@ -13,9 +13,6 @@ import (
 
 // create stores what the client sent as a new object.
 func (s *Server) create(q *request) error {
-	if q.Name != "" {
-		return methodNotAllowed(q)
-	}
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -49,22 +46,15 @@ func (s *Server) sent(q *request) (runtime.Object, error) {
 	return obj, place(q, m)
 }
 
-// createsOnUpdate names the resources that a PUT may make, as upstream.
-var createsOnUpdate = map[string]bool{
-	"leases": true, "events": true, "endpoints": true, "services": true, "limitranges": true, "podtemplates": true,
-	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true, "runtimeclasses": true,
+// mayCreate refuses a write that would make an object which its user may not create.
+func (s *Server) mayCreate(q *request) error {
+	if len(s.o.Authorizers) == 0 {
+		return nil
+	}
+	asked := q.Request
+	asked.Verb = "create"
+	return s.allowed(q.http.Context(), q.user, asked)
 }
-
-// guardedUpdates names the resources of which a PUT must say what version it was made from, as upstream: what others wrote
-// in between would be lost without anybody noticing. Custom resources are all of that kind.
-var guardedUpdates = map[string]bool{
-	"leases": true, "runtimeclasses": true, "poddisruptionbudgets": true, "customresourcedefinitions": true, "apiservices": true,
-	"mutatingwebhookconfigurations": true, "validatingwebhookconfigurations": true, "validatingadmissionpolicies": true, "validatingadmissionpolicybindings": true,
-	"mutatingadmissionpolicies": true, "mutatingadmissionpolicybindings": true, "clustertrustbundles": true, "podcertificaterequests": true,
-	"csidrivers": true, "csinodes": true, "csistoragecapacities": true, "volumeattachments": true, "storageversionmigrations": true,
-}
-
-func guarded(q *request) bool { return q.served.Untyped != nil || guardedUpdates[q.served.Resource] }
 
 // update replaces an object, or its status.
 func (s *Server) update(q *request) error {
@@ -86,18 +76,21 @@ func (s *Server) update(q *request) error {
 		code = http.StatusOK
 		next := obj.DeepCopyObject()
 		if live == nil {
-			if q.served.Untyped != nil || !createsOnUpdate[q.served.Resource] || q.Subresource != "" || version != "" && version != "0" {
+			if !q.served.CreateOnUpdate || q.Subresource != "" {
 				return nil, apierrors.NewNotFound(q.gr(), q.Name)
 			}
+			if sent.GetUID() != "" {
+				return nil, s.otherObject(q, sent.GetUID(), "")
+			}
 			code = http.StatusCreated
-			return next, nil
+			return next, s.mayCreate(q)
 		}
 		stored, err := meta.Accessor(live)
 		if err != nil {
 			return nil, err
 		}
 		// That it is another object is told first, by who carries over.
-		if guarded(q) && (version == "" || version == "0") && (sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
+		if q.served.ConditionalUpdate && (version == "" || version == "0") && (sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
 			return nil, invalid(schema.GroupKind{Group: q.gr().Group, Kind: q.gr().Resource}, q.Name, field.ErrorList{
 				field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")})
 		}

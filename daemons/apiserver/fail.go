@@ -93,10 +93,6 @@ func pageNotFound() error {
 	}}
 }
 
-func methodNotAllowed(q *request) error {
-	return apierrors.NewMethodNotSupported(q.gr(), q.Verb)
-}
-
 // recorder remembers what was answered.
 type recorder struct {
 	http.ResponseWriter
@@ -146,6 +142,13 @@ func (r *recorder) release() {
 		r.onRelease()
 		r.onRelease = nil
 	}
+}
+
+// otherObject refuses a write whose object is not the one that is stored under its name, or where nothing is, in the words
+// of upstream's store.
+func (s *Server) otherObject(q *request, meant, is types.UID) error {
+	return apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
+		s.cache.Key(q.kind(), q.key()), uidConflict(meant, is)))
 }
 
 // uidConflict is the reason of a conflict when the object that is meant is another one,

@@ -18,7 +18,7 @@ import (
 // is replaced as a whole.
 type offer struct {
 	resources map[schema.GroupVersionResource]wire.Served
-	discovery http.Handler
+	discovery *discovery.Handler
 	openapi   http.Handler
 
 	aggregated map[schema.GroupVersion]*aggregated // what other servers answer

@@ -97,6 +97,9 @@ func (s *Server) patch(q *request) error {
 				if declared.GetUID() != "" {
 					return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", declared.GetUID()))
 				}
+				if err := s.mayCreate(q); err != nil {
+					return nil, err
+				}
 				live, created = q.served.New(), true
 			} else {
 				created = false

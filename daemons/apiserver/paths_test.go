@@ -24,7 +24,7 @@ func TestNamespacedResourcesWithoutNamespaceAreOnlyReadS08(t *testing.T) {
 		{"PUT", "/api/v1/configmaps/a", 404},
 		{"DELETE", "/api/v1/configmaps/a", 404},
 		{"POST", "/api/v1/pods/a/exec", 404},
-		{"POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", 405},
+		{"POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", 404},
 	} {
 		if answer, text := raw(t, cfg, c.method, c.path, body, map[string]string{"Content-Type": "application/json"}); answer.StatusCode != c.code {
 			t.Errorf("%s %s: %d (%s)", c.method, c.path, answer.StatusCode, text)

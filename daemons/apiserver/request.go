@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
@@ -24,6 +25,8 @@ type request struct {
 	served   wire.Served     // what the path names, if Resource
 	known    bool            // whether such a resource is served
 	cache    *cache.Resource // nil for virtual kinds
+	named    bool            // whether the path names an object
+	watches  bool            // whether the path itself says that it is a watch
 	deep     bool            // whether the path has more after a subresource
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
@@ -71,7 +74,7 @@ func (q *request) warn(text string) {
 }
 
 // read says what a request asks for. Paths are /api/v1/… and /apis/GROUP/VERSION/…,
-// after which come [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+// after which come [watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	q := &request{http: r, w: w, query: r.URL.Query()}
 	q.Path = r.URL.Path
@@ -87,6 +90,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 		return q
 	}
 	q.Resource = true
+	if parts[0] == "watch" && len(parts) > 1 {
+		q.watches, parts = true, parts[1:]
+	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		q.Namespace = parts[1]
 		if sub := len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"); len(parts) > 2 && !sub {
@@ -95,7 +101,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	}
 	q.GroupVersionResource.Resource = parts[0]
 	if len(parts) > 1 {
-		q.Name = parts[1]
+		q.Name, q.named = parts[1], true
 	}
 	if len(parts) > 2 {
 		q.Subresource = parts[2]
@@ -131,6 +137,10 @@ func (q *request) find(s *Server) {
 
 // verb turns the method into what is done to the resource.
 func (q *request) verb() {
+	if q.watches {
+		q.Verb = "watch"
+		return
+	}
 	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
 	switch q.http.Method {
 	case http.MethodGet, http.MethodHead:
@@ -144,7 +154,7 @@ func (q *request) verb() {
 		}
 		// A list of one name is authorized as what it is.
 		if q.Name == "" && q.FieldSelector != "" {
-			if name, ok := strings.CutPrefix(q.FieldSelector, "metadata.name="); ok && !strings.ContainsAny(name, ",=!") {
+			if name, ok := nameSelected(q.FieldSelector); ok && len(content.IsPathSegmentName(name)) == 0 {
 				q.Name = name
 			}
 		}

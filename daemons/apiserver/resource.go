@@ -1,20 +1,9 @@
 package apiserver
 
-import (
-	"slices"
-)
-
 // serveResource answers what is asked of a resource that is served.
 func (s *Server) serveResource(q *request) error {
-	if q.served.Namespaced && q.Namespace == "" && q.Verb != "list" && q.Verb != "watch" {
-		// Over all namespaces there is only reading: upstream has no such paths.
-		if q.Name != "" {
-			return pageNotFound()
-		}
-		return methodNotAllowed(q)
-	}
-	if !q.served.Namespaced && q.Namespace != "" && q.served.Resource != "namespaces" {
-		return pageNotFound()
+	if err := q.route(); err != nil {
+		return err
 	}
 	if !q.served.Namespaced {
 		q.Namespace = "" // the path of a namespace itself carries its name twice over
@@ -26,19 +15,10 @@ func (s *Server) serveResource(q *request) error {
 		return s.serveSubresource(q)
 	}
 	if q.served.Virtual {
-		switch {
-		case q.served.Verbs != nil && !slices.Contains(q.served.Verbs, q.Verb):
-			return methodNotAllowed(q)
-		case q.served.Resource == "componentstatuses":
+		if q.served.Resource == "componentstatuses" {
 			return s.components(q)
 		}
 		return s.review(q)
-	}
-	if q.served.Verbs != nil && !slices.Contains(q.served.Verbs, q.Verb) {
-		return methodNotAllowed(q)
-	}
-	if q.Name == "" && (q.Verb == "update" || q.Verb == "patch") {
-		return methodNotAllowed(q)
 	}
 	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
 		return closed(q)

@@ -67,10 +67,11 @@ func (w *write) carryOver() error {
 	if err != nil {
 		return err
 	}
-	if uid := m.GetUID(); uid != "" && uid != old.GetUID() {
-		return apierrors.NewConflict(w.q.gr(), w.q.Name, uidConflict(uid, old.GetUID()))
+	if uid := m.GetUID(); uid != "" && uid != old.GetUID() && w.q.Verb != "patch" {
+		return w.s.otherObject(w.q, uid, old.GetUID())
+	} else if uid == "" {
+		m.SetUID(old.GetUID()) // another one is refused with all else that a patch may not change
 	}
-	m.SetUID(old.GetUID())
 	m.SetCreationTimestamp(old.GetCreationTimestamp())
 	m.SetGenerateName(old.GetGenerateName())
 	m.SetDeletionTimestamp(old.GetDeletionTimestamp())
@@ -115,6 +116,7 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 			to.SetFinalizers(from.GetFinalizers())
 		}
 		to.SetManagedFields(from.GetManagedFields())
+		to.SetUID(from.GetUID())
 	}
 	return next
 }

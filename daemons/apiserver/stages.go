@@ -158,7 +158,7 @@ func isHealth(path string) bool {
 
 // authorize finds out whether the user may.
 func (s *Server) authorize(q *request) error {
-	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) {
+	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) && (q.Verb == "get" || isHealth(q.Path)) {
 		return nil
 	}
 	why, err := s.decided(q.http.Context(), q.user, q.Request)
@@ -248,15 +248,18 @@ func (s *Server) negotiate(q *request) error {
 
 // answer hands the request to who answers it.
 func (s *Server) answer(q *request) error {
+	serving := s.serving.Load()
 	switch {
 	case q.Resource && q.known:
 		return s.serveResource(q)
 	case q.aggregated != nil:
 		return s.passOn(q)
-	case q.Resource && q.Name == "" && q.Subresource == "" || q.Path == "/api" || strings.HasPrefix(q.Path, "/api/") || q.Path == "/apis" || strings.HasPrefix(q.Path, "/apis/"):
-		s.serving.Load().discovery.ServeHTTP(q.w, q.http)
+	case q.http.Method != http.MethodGet && serving.getOnly(q.Path):
+		return methodNotAllowed(q)
+	case serving.discovery.Knows(q.Path):
+		serving.discovery.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/openapi/"):
-		s.serving.Load().openapi.ServeHTTP(q.w, q.http)
+		serving.openapi.ServeHTTP(q.w, q.http)
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
 	case isHealth(q.Path), q.Path == "/metrics":

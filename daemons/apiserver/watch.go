@@ -40,6 +40,9 @@ func (s *Server) watch(q *request) error {
 	if err := q.listOptions(true); err != nil {
 		return err
 	}
+	if err := q.takeSelectors(); err != nil {
+		return err
+	}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err

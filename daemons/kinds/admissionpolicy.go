@@ -14,7 +14,7 @@ func validatingAdmissionPolicies() *Kind {
 	type policy = *admissionregistrationv1.ValidatingAdmissionPolicy
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
-		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy", Categories: []string{"api-extensions"},
+		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.ValidatingAdmissionPolicy](),
 		NewList:       made[admissionregistrationv1.ValidatingAdmissionPolicyList](),
 		HasGeneration: true,
@@ -41,7 +41,7 @@ func mutatingAdmissionPolicies() *Kind {
 	type policy = *admissionregistrationv1.MutatingAdmissionPolicy
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
-		Resource: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy", Categories: []string{"api-extensions"},
+		Resource: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.MutatingAdmissionPolicy](),
 		NewList:       made[admissionregistrationv1.MutatingAdmissionPolicyList](),
 		HasGeneration: true,
@@ -64,7 +64,7 @@ func validatingAdmissionPolicyBindings() *Kind {
 	type binding = *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
-		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding", Categories: []string{"api-extensions"},
+		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.ValidatingAdmissionPolicyBinding](),
 		NewList:       made[admissionregistrationv1.ValidatingAdmissionPolicyBindingList](),
 		HasGeneration: true,
@@ -81,7 +81,7 @@ func mutatingAdmissionPolicyBindings() *Kind {
 	type binding = *admissionregistrationv1.MutatingAdmissionPolicyBinding
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
-		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding", Categories: []string{"api-extensions"},
+		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.MutatingAdmissionPolicyBinding](),
 		NewList:       made[admissionregistrationv1.MutatingAdmissionPolicyBindingList](),
 		HasGeneration: true,

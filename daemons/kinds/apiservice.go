@@ -16,7 +16,7 @@ func apiServices() *Kind {
 	type service = *apiregistrationv1.APIService
 	return &Kind{
 		GVK:      apiregistrationv1.SchemeGroupVersion.WithKind("APIService"),
-		Resource: "apiservices", Singular: "apiservice", Categories: []string{"api-extensions"},
+		Resource: "apiservices", Singular: "apiservice", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		StorageKey: "apiregistration.k8s.io/apiservices",
 		New:        made[apiregistrationv1.APIService](),
 		NewList:    made[apiregistrationv1.APIServiceList](),

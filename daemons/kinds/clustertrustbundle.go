@@ -19,7 +19,7 @@ const maxTrustBundle = 1 << 20
 func clusterTrustBundles() *Kind {
 	return &Kind{
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
-		Resource: "clustertrustbundles", Singular: "clustertrustbundle",
+		Resource: "clustertrustbundles", Singular: "clustertrustbundle", ConditionalUpdate: true,
 		New: made[certificatesv1.ClusterTrustBundle](), NewList: made[certificatesv1.ClusterTrustBundleList](),
 		// A signer's bundles are named after it, with colons for slashes.
 		NameErrors: trustBundleName,

@@ -10,7 +10,7 @@ import (
 func csiDrivers() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
-		Resource: "csidrivers", Singular: "csidriver",
+		Resource: "csidrivers", Singular: "csidriver", ConditionalUpdate: true,
 		New: made[storagev1.CSIDriver](), NewList: made[storagev1.CSIDriverList](),
 		Default: does(func(d *storagev1.CSIDriver) {
 			setDefault(&d.Spec.AttachRequired, true)
@@ -48,7 +48,7 @@ func csiDrivers() *Kind {
 func csiNodes() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSINode"),
-		Resource: "csinodes", Singular: "csinode",
+		Resource: "csinodes", Singular: "csinode", ConditionalUpdate: true,
 		New: made[storagev1.CSINode](), NewList: made[storagev1.CSINodeList](),
 		Validate: checks(validateCSINode), ValidateUpdate: compares(validateCSINodeUpdate),
 		Columns: columns("Drivers:integer", "Age"),
@@ -59,7 +59,7 @@ func csiNodes() *Kind {
 func volumeAttachments() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
-		Resource: "volumeattachments", Singular: "volumeattachment",
+		Resource: "volumeattachments", Singular: "volumeattachment", ConditionalUpdate: true,
 		New: made[storagev1.VolumeAttachment](), NewList: made[storagev1.VolumeAttachmentList](),
 		PrepareCreate: does(func(a *storagev1.VolumeAttachment) { a.Status = storagev1.VolumeAttachmentStatus{} }),
 		PrepareUpdate: updates(func(a, old *storagev1.VolumeAttachment) { a.Status = old.Status }),
@@ -78,7 +78,7 @@ func volumeAttachments() *Kind {
 func csiStorageCapacities() *Kind {
 	return &Kind{
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
-		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Namespaced: true,
+		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Namespaced: true, ConditionalUpdate: true,
 		New: made[storagev1.CSIStorageCapacity](), NewList: made[storagev1.CSIStorageCapacityList](),
 		Validate: checks(validateStorageCapacity),
 		ValidateUpdate: compares(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {

@@ -22,7 +22,7 @@ func customResourceDefinitions() *Kind {
 	type crd = *apiextensionsv1.CustomResourceDefinition
 	return &Kind{
 		GVK:      apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
-		Resource: "customresourcedefinitions", Singular: "customresourcedefinition",
+		Resource: "customresourcedefinitions", Singular: "customresourcedefinition", ConditionalUpdate: true,
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		// Names hold what lies below the group's, as upstream lays keys.
 		StorageKey: "apiextensions.k8s.io/customresourcedefinitions",

@@ -16,7 +16,7 @@ func endpoints() *Kind {
 	return &Kind{
 		GVK:        corev1.SchemeGroupVersion.WithKind("Endpoints"),
 		Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-		Resource:   "endpoints", Singular: "endpoints", ShortNames: []string{"ep"},
+		Resource:   "endpoints", Singular: "endpoints", ShortNames: []string{"ep"}, CreateOnUpdate: true,
 		Namespaced: true, StorageKey: "services/endpoints", HasGeneration: false,
 		New: made[corev1.Endpoints](), NewList: made[corev1.EndpointsList](),
 		Default: does(func(e *corev1.Endpoints) {

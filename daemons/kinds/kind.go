@@ -38,6 +38,13 @@ type Kind struct {
 	// patch, delete, deletecollection.
 	Verbs []string
 
+	// CreateOnUpdate says that a PUT makes an object that is missing.
+	CreateOnUpdate bool
+
+	// ConditionalUpdate says that a PUT must tell what version it was made from: what others wrote in between would be lost
+	// without anybody noticing.
+	ConditionalUpdate bool
+
 	// Virtual kinds are answered and never stored (reviews): only create is served, or
 	// the Verbs that are named, by a handler that the API server has for them.
 	Virtual bool

@@ -13,7 +13,7 @@ import (
 func limitRanges() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("LimitRange"),
-		Resource: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"}, Namespaced: true,
+		Resource: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
 		New: made[corev1.LimitRange](), NewList: made[corev1.LimitRangeList](),
 		Default: does(func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {

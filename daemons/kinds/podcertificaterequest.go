@@ -25,7 +25,7 @@ const (
 func podCertificateRequests() *Kind {
 	return &Kind{
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
-		Resource: "podcertificaterequests", Singular: "podcertificaterequest", Namespaced: true,
+		Resource: "podcertificaterequests", Singular: "podcertificaterequest", Namespaced: true, ConditionalUpdate: true,
 		New: made[certificatesv1.PodCertificateRequest](), NewList: made[certificatesv1.PodCertificateRequestList](),
 		Default: does(func(r *certificatesv1.PodCertificateRequest) {
 			setDefault(&r.Spec.MaxExpirationSeconds, usualPodCertificate)

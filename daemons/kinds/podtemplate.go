@@ -9,7 +9,7 @@ import (
 func podTemplates() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("PodTemplate"),
-		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true,
+		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true, CreateOnUpdate: true,
 		New: made[corev1.PodTemplate](), NewList: made[corev1.PodTemplateList](),
 		Default:  does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
 		Warnings: podWarnings(func(t *corev1.PodTemplate) *corev1.PodSpec { return &t.Template.Spec }, "template", "spec"),

@@ -18,7 +18,7 @@ import (
 func leases() *Kind {
 	return &Kind{
 		GVK:      coordinationv1.SchemeGroupVersion.WithKind("Lease"),
-		Resource: "leases", Singular: "lease", Namespaced: true,
+		Resource: "leases", Singular: "lease", Namespaced: true, CreateOnUpdate: true, ConditionalUpdate: true,
 		New: made[coordinationv1.Lease](), NewList: made[coordinationv1.LeaseList](),
 		Validate: checks(func(l *coordinationv1.Lease) field.ErrorList {
 			path := field.NewPath("spec")
@@ -44,7 +44,7 @@ func leases() *Kind {
 func podDisruptionBudgets() *Kind {
 	return &Kind{
 		GVK:      policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"}, Namespaced: true, HasGeneration: true,
+		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"}, Namespaced: true, HasGeneration: true, ConditionalUpdate: true,
 		New: made[policyv1.PodDisruptionBudget](), NewList: made[policyv1.PodDisruptionBudgetList](),
 		PrepareCreate: does(func(b *policyv1.PodDisruptionBudget) { b.Status = policyv1.PodDisruptionBudgetStatus{} }),
 		PrepareUpdate: updates(func(b, old *policyv1.PodDisruptionBudget) { b.Status = old.Status }),
@@ -94,7 +94,7 @@ const highestUserPriority = int32(1000000000)
 func priorityClasses() *Kind {
 	return &Kind{
 		GVK:      schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
-		Resource: "priorityclasses", Singular: "priorityclass", ShortNames: []string{"pc"}, HasGeneration: true,
+		Resource: "priorityclasses", Singular: "priorityclass", ShortNames: []string{"pc"}, HasGeneration: true, CreateOnUpdate: true,
 		New: made[schedulingv1.PriorityClass](), NewList: made[schedulingv1.PriorityClassList](),
 		Default: does(func(c *schedulingv1.PriorityClass) { setDefault(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
 		Validate: checks(func(c *schedulingv1.PriorityClass) field.ErrorList {
@@ -131,7 +131,7 @@ var SystemPriorities = map[string]int32{
 func runtimeClasses() *Kind {
 	return &Kind{
 		GVK:      nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
-		Resource: "runtimeclasses", Singular: "runtimeclass",
+		Resource: "runtimeclasses", Singular: "runtimeclass", CreateOnUpdate: true, ConditionalUpdate: true,
 		New: made[nodev1.RuntimeClass](), NewList: made[nodev1.RuntimeClassList](),
 		Validate: checks(validateRuntimeClass),
 		ValidateUpdate: compares(func(c, old *nodev1.RuntimeClass) field.ErrorList {

@@ -17,7 +17,7 @@ func created(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 func roles() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("Role"),
-		Resource: "roles", Singular: "role", Namespaced: true, NameErrors: pathSegmentName,
+		Resource: "roles", Singular: "role", Namespaced: true, NameErrors: pathSegmentName, CreateOnUpdate: true,
 		New: made[rbacv1.Role](), NewList: made[rbacv1.RoleList](),
 		Validate: checks(func(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }),
 		Columns:  columns("Created At"),
@@ -28,7 +28,7 @@ func roles() *Kind {
 func clusterRoles() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
-		Resource: "clusterroles", Singular: "clusterrole", NameErrors: pathSegmentName,
+		Resource: "clusterroles", Singular: "clusterrole", NameErrors: pathSegmentName, CreateOnUpdate: true,
 		New: made[rbacv1.ClusterRole](), NewList: made[rbacv1.ClusterRoleList](),
 		Validate: checks(func(r *rbacv1.ClusterRole) field.ErrorList {
 			errs := validateRules(r.Rules, false)
@@ -91,7 +91,7 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 func roleBindings() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
-		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentName,
+		Resource: "rolebindings", Singular: "rolebinding", Namespaced: true, NameErrors: pathSegmentName, CreateOnUpdate: true,
 		New: made[rbacv1.RoleBinding](), NewList: made[rbacv1.RoleBindingList](),
 		Default: does(func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
 		Validate: checks(func(b *rbacv1.RoleBinding) field.ErrorList {
@@ -108,7 +108,7 @@ func roleBindings() *Kind {
 func clusterRoleBindings() *Kind {
 	return &Kind{
 		GVK:      rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
-		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentName,
+		Resource: "clusterrolebindings", Singular: "clusterrolebinding", NameErrors: pathSegmentName, CreateOnUpdate: true,
 		New: made[rbacv1.ClusterRoleBinding](), NewList: made[rbacv1.ClusterRoleBindingList](),
 		Default: does(func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }),
 		Validate: checks(func(b *rbacv1.ClusterRoleBinding) field.ErrorList {

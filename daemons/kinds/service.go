@@ -13,7 +13,7 @@ import (
 func services() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Service"),
-		Resource: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"},
+		Resource: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"}, CreateOnUpdate: true,
 		Namespaced: true, StorageKey: "services/specs",
 		New: made[corev1.Service](), NewList: made[corev1.ServiceList](),
 		Default:       does(defaultService),

@@ -9,7 +9,7 @@ import (
 func storageVersionMigrations() *Kind {
 	return &Kind{
 		GVK:      migrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"),
-		Resource: "storageversionmigrations", Singular: "storageversionmigration",
+		Resource: "storageversionmigrations", Singular: "storageversionmigration", ConditionalUpdate: true,
 		New: made[migrationv1.StorageVersionMigration](), NewList: made[migrationv1.StorageVersionMigrationList](),
 		PrepareCreate: does(func(m *migrationv1.StorageVersionMigration) { m.Status = migrationv1.StorageVersionMigrationStatus{} }),
 		PrepareUpdate: updates(func(m, old *migrationv1.StorageVersionMigration) { m.Status = old.Status }),

@@ -12,7 +12,7 @@ func mutatingWebhookConfigurations() *Kind {
 	type configuration = *admissionregistrationv1.MutatingWebhookConfiguration
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
-		Resource: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration", Categories: []string{"api-extensions"},
+		Resource: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.MutatingWebhookConfiguration](),
 		NewList:       made[admissionregistrationv1.MutatingWebhookConfigurationList](),
 		HasGeneration: true,
@@ -38,7 +38,7 @@ func validatingWebhookConfigurations() *Kind {
 	type configuration = *admissionregistrationv1.ValidatingWebhookConfiguration
 	return &Kind{
 		GVK:      admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
-		Resource: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration", Categories: []string{"api-extensions"},
+		Resource: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration", Categories: []string{"api-extensions"}, ConditionalUpdate: true,
 		New:           made[admissionregistrationv1.ValidatingWebhookConfiguration](),
 		NewList:       made[admissionregistrationv1.ValidatingWebhookConfigurationList](),
 		HasGeneration: true,

@@ -120,13 +120,14 @@ func (h *Health) results(ready bool, single string) []result {
 
 // Handler serves the health endpoints and /metrics. A single check is at
 // /livez/NAME; ?verbose lists them all and ?exclude=NAME leaves one out, as upstream.
+// As there, no matter by which method they are asked for.
 func (e Env) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
-		mux.Handle("GET "+path, e.Health.endpoint(path, path == "/readyz", e.Log))
-		mux.Handle("GET "+path+"/{check}", e.Health.endpoint(path, path == "/readyz", e.Log))
+		mux.Handle(path, e.Health.endpoint(path, path == "/readyz", e.Log))
+		mux.Handle(path+"/{check}", e.Health.endpoint(path, path == "/readyz", e.Log))
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(e.Metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(e.Metrics, promhttp.HandlerOpts{}))
 	return mux
 }
 

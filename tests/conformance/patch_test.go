@@ -69,7 +69,7 @@ func refusesPatches(t *testing.T, s *subject) {
 	s.refused(t, patch(path, "json-patch+json", []any{object{"op": "remove", "path": "/metadata/nothing"}}), 422, "Invalid", "")
 	s.refused(t, patch(path, "merge-patch+json", object{"metadata": object{"name": "other"}}), 400, "BadRequest", "")
 	s.refused(t, patch(path, "merge-patch+json", object{"metadata": object{"resourceVersion": "1"}}), 409, "Conflict", "the object has been modified")
-	s.refused(t, patch(path, "merge-patch+json", object{"metadata": object{"uid": "00000000-0000-0000-0000-000000000000"}}), 409, "Conflict", "Precondition failed: UID in precondition")
+	s.refused(t, patch(path, "merge-patch+json", object{"metadata": object{"uid": "00000000-0000-0000-0000-000000000000"}}), 422, "Invalid", "metadata.uid: Invalid value: \"00000000-0000-0000-0000-000000000000\": field is immutable")
 	s.refused(t, patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"a/b/c": "d"}}}), 422, "Invalid", "metadata.labels: Invalid value")
 	s.refused(t, patch(path+"-not", "merge-patch+json", object{}), 404, "NotFound", s.qualified()+` "`+name(o)+`-not" not found`)
 	s.refused(t, patch(path+"?force=true", "merge-patch+json", object{}), 422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")

@@ -60,7 +60,7 @@ func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Fam
 	names := d.Status.AcceptedNames
 	columns, row := printed(v.spec.AdditionalPrinterColumns)
 	k := &kinds.Kind{
-		GVK: v.gvk, Resource: names.Plural, Singular: names.Singular,
+		GVK: v.gvk, Resource: names.Plural, Singular: names.Singular, ConditionalUpdate: true,
 		ShortNames: names.ShortNames, Categories: names.Categories,
 		Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		StorageKey: d.Spec.Group + "/" + names.Plural,

@@ -82,20 +82,13 @@ func encode(v any) []byte {
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// ServeHTTP implements http.Handler.
+// Knows says whether there is a document at a path.
+func (h *Handler) Knows(path string) bool { return h.documents[strings.TrimSuffix(path, "/")] != nil }
+
+// ServeHTTP implements http.Handler, for the paths that it knows.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
-	document, ok := h.documents[path]
-	if !ok {
-		status := metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusNotFound,
-			Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
-		}
-		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write(encode(status))
-		return
-	}
+	document := h.documents[path]
 	kind := runtime.ContentTypeJSON
 	if whole := h.whole[path]; whole != nil {
 		w.Header().Add("Vary", "Accept")

@@ -1,0 +1,164 @@
+package conformance
+
+import (
+	"net/http"
+	"testing"
+
+	"clusterctl/certs"
+)
+
+// S11: the paths under /watch, which were there before ?watch=1, are served to those who may watch.
+func TestPathsOfWatchesAreServed(t *testing.T) {
+	s := serve(t, openStore(t))
+	c := s.as(t, certs.Admin())
+	c.namespace(t, "w")
+	one := func(labels object) object {
+		return object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "one", "labels": labels}}
+	}
+	c.must(t, 201, post("/api/v1/namespaces/w/configmaps", one(object{"a": "b"})))
+	c.must(t, 201, post("/api/v1/namespaces/w/configmaps", object{"metadata": object{"name": "two"}}))
+	c.must(t, 201, post("/apis/networking.k8s.io/v1/ingressclasses", object{"metadata": object{"name": "one"}, "spec": object{"controller": "a.example.com/b"}}))
+
+	for _, path := range []string{
+		"/api/v1/watch/namespaces/w/configmaps/one",
+		"/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%3Done",
+		"/api/v1/watch/namespaces/w/configmaps?labelSelector=a%3Db",
+		"/api/v1/watch/configmaps?labelSelector=a",
+		"/api/v1/watch/configmaps?fieldSelector=metadata.name%3Done,metadata.namespace%3Dw",
+		"/apis/networking.k8s.io/v1/watch/ingressclasses",
+		"/apis/networking.k8s.io/v1/watch/ingressclasses/one?watch=0",
+	} {
+		c.watch(t, get("%s", path)).must("ADDED", "one")
+	}
+	c.watch(t, get("/api/v1/watch/namespaces/w")).must("ADDED", "w")
+	table := c.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one").as(table))
+	if e := table.next(); at(e, "object.kind") != any("Table") {
+		t.Errorf("a watch of tables begins with %v", e)
+	}
+	changes := c.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one"))
+	changes.must("ADDED", "one")
+	c.must(t, 200, patch("/api/v1/namespaces/w/configmaps/two", "merge-patch+json", object{"data": object{"a": "b"}}))
+	c.must(t, 200, patch("/api/v1/namespaces/w/configmaps/one", "merge-patch+json", object{"data": object{"a": "b"}}))
+	changes.must("MODIFIED", "one")
+
+	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"), 400, "BadRequest", "fieldSelector metadata.name doesn't match requested name")
+	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"), 422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+	for _, r := range []call{
+		get("/api/v1/watch/configmaps/one"), get("/api/v1/watch/namespaces/w/pods/p/status"), get("/api/v1/watch/namespaces/w/pods/p/log"), get("/api/v1/watch/things"),
+		get("/apis/authorization.k8s.io/v1/watch/selfsubjectaccessreviews"), get("/api/v1/watch/componentstatuses"), get("/api/v1/watch"),
+		get("/apis/networking.k8s.io/v1/watch/namespaces/w/ingressclasses"),
+	} {
+		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+	}
+	c.refused(t, post("/api/v1/watch/namespaces/w/configmaps", one(nil)), 405, "MethodNotAllowed", notAllowed)
+	c.refused(t, remove("/api/v1/watch/namespaces/w/configmaps/one", nil), 405, "MethodNotAllowed", notAllowed)
+
+	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/w/roles", object{"metadata": object{"name": "see"}, "rules": []any{
+		object{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{"one"}, "verbs": []any{"watch"}}}}))
+	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/w/rolebindings", object{"metadata": object{"name": "see"},
+		"subjects": []any{object{"kind": "User", "name": "seer", "apiGroup": "rbac.authorization.k8s.io"}},
+		"roleRef":  object{"kind": "Role", "name": "see", "apiGroup": "rbac.authorization.k8s.io"}}))
+	seer := s.as(t, certs.Request{CommonName: "seer"})
+	seer.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one")).must("ADDED", "one")
+	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps/two"), 403, "Forbidden",
+		`configmaps "two" is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
+	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps?fieldSelector=metadata.name%%3Done"), 403, "Forbidden",
+		`configmaps is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
+	// Elsewhere a selector of one name is as good as the name.
+	seer.watch(t, get("/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).must("ADDED", "one")
+}
+
+const notAllowed = "the server does not allow this method on the requested resource"
+
+// S11: a path without a method that is asked of it says so, as upstream's router says it; one without any is not there.
+func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
+	s := serve(t, openStore(t))
+	c := s.as(t, certs.Admin())
+	c.namespace(t, "m")
+	plain := func(method, path string) call { return call{method: method, path: path} }
+	for _, r := range []call{
+		plain("POST", "/version"), plain("PUT", "/version/"), plain("DELETE", "/api"), plain("POST", "/api/v1"), plain("PATCH", "/apis/apps/v1"),
+		plain("POST", "/openid/v1/jwks"), plain("OPTIONS", "/api/v1/pods"), plain("POST", "/api/v1/pods"), plain("POST", "/api/v1/namespaces/m/pods/p"), plain("PUT", "/api/v1/namespaces/m/pods"),
+		plain("GET", "/api/v1/namespaces/m/pods/p/eviction"), plain("DELETE", "/api/v1/namespaces/m/pods/p/status"), plain("DELETE", "/api/v1/namespaces"),
+		plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"), plain("DELETE", "/api/v1/componentstatuses/etcd-0"), plain("POST", "/api/v1/namespaces/m/finalize"),
+	} {
+		a := c.refused(t, r, 405, "MethodNotAllowed", notAllowed)
+		details, ok := a.at("details").(object)
+		if !ok || len(details) > 0 || a.header.Get("Cache-Control") != "no-cache, private" || a.header.Get("Allow") != "" {
+			t.Errorf("%s %s: details %v, headers %v", r.method, r.path, a.at("details"), a.header)
+		}
+	}
+	for _, r := range []call{
+		plain("POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews"), plain("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/one"),
+		plain("DELETE", "/api/v1/configmaps/one"), plain("POST", "/api/v2"), plain("GET", "/api/v1/namespaces/m/nodes"), plain("POST", "/api/v1/bindings"),
+	} {
+		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+	}
+	for path, code := range map[string]int{"/api/v1/namespaces/m/pods": 405, "/version": 405, "/api/v1": 405, "/healthz": 200, "/readyz": 200, "/metrics": 200} {
+		if a := c.do(t, plain(http.MethodHead, path)); a.code != code {
+			t.Errorf("HEAD %s: %d, want %d", path, a.code, code)
+		}
+	}
+	if a := c.do(t, plain("POST", "/healthz")); a.code != 200 || string(a.raw) != "ok" {
+		t.Errorf("POST /healthz: %d %s", a.code, a.raw)
+	}
+	// Who may not see a path is not told what it has.
+	s.with(t).refused(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
+	if a := s.with(t).do(t, plain("POST", "/livez")); a.code != 200 {
+		t.Errorf("POST /livez without credentials: %d %s", a.code, a.raw)
+	}
+
+	definition := object{"metadata": object{"name": "things.m.example.com"}, "spec": object{
+		"group": "m.example.com", "scope": "Namespaced", "names": object{"plural": "things", "kind": "Thing"},
+		"versions": []any{object{"name": "v1", "served": true, "storage": true, "schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}}
+	c.must(t, 201, post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition))
+	const things = "/apis/m.example.com/v1/namespaces/m/things"
+	eventually(t, func() error {
+		if a := c.do(t, get(things)); a.code != 200 {
+			return errStill
+		}
+		return nil
+	})
+	c.must(t, 201, post(things, object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}))
+	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).must("ADDED", "one")
+	c.refused(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
+	c.refused(t, plain("POST", "/apis/m.example.com/v1/things"), 404, "NotFound", "the server could not find the requested resource")
+	c.refused(t, plain("OPTIONS", things), 405, "MethodNotAllowed", "is not supported on resources of kind \"things.m.example.com\"")
+	if a := c.do(t, plain(http.MethodHead, things+"/one")); a.code != 200 {
+		t.Errorf("HEAD of what a definition declares: %d", a.code)
+	}
+}
+
+// S11: what is meant by its uid is not made anew by an update, and who may not create does not by updating or applying.
+func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
+	s := serve(t, openStore(t))
+	c := s.as(t, certs.Admin())
+	c.namespace(t, "u")
+	const gone = "00000000-0000-0000-0000-000000000000"
+	lease := func(uid, version string) object {
+		return object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "l", "uid": uid, "resourceVersion": version}}
+	}
+	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/u/leases", "/api/v1/namespaces/u/configmaps"
+	a := c.refused(t, put(leases+"/l", lease(gone, "7")), 409, "Conflict", `Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid object, Code: 4, `+
+		"Key: /registry/leases/u/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "+gone+", UID in object meta: ")
+	if a.text("details.name") != "l" || a.text("details.group") != "coordination.k8s.io" || a.text("details.kind") != "leases" {
+		t.Errorf("details %v", a.at("details"))
+	}
+	c.must(t, 201, put(leases+"/l", lease("", "7")))
+	missing := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "uid": gone}}
+	c.refused(t, put(maps+"/c", missing), 404, "NotFound", `configmaps "c" not found`)
+	c.refused(t, patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing), 409, "Conflict", "uid mismatch: the provided object specified uid "+gone+", and no existing object was found")
+
+	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/u/roles", object{"metadata": object{"name": "change"}, "rules": []any{
+		object{"apiGroups": []any{"", "coordination.k8s.io"}, "resources": []any{"configmaps", "leases"}, "verbs": []any{"update", "patch"}}}}))
+	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/u/rolebindings", object{"metadata": object{"name": "change"},
+		"subjects": []any{object{"kind": "User", "name": "changer", "apiGroup": "rbac.authorization.k8s.io"}},
+		"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}}))
+	changer := s.as(t, certs.Request{CommonName: "changer"})
+	changer.must(t, 200, patch(leases+"/l?fieldManager=m", "apply-patch+yaml", object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "l", "labels": object{"a": "b"}}}))
+	changer.refused(t, put(leases+"/new", with(lease("", ""), "metadata.name", "new")), 403, "Forbidden",
+		`leases.coordination.k8s.io "new" is forbidden: User "changer" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "u"`)
+	changer.refused(t, patch(maps+"/new?fieldManager=m", "apply-patch+yaml", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "new"}}), 403, "Forbidden",
+		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`)
+	c.refused(t, get(maps+"/new"), 404, "NotFound", "")
+}
