@@ -42,9 +42,18 @@ func selectable[T runtime.Object](f func(T) fields.Set) func(runtime.Object) fie
 	return func(obj runtime.Object) fields.Set { return f(obj.(T)) }
 }
 
-// status declares a status subresource whose writes copy makes.
-func status[T runtime.Object](copyStatus func(to, from T)) *Status {
-	return &Status{Copy: func(to, from runtime.Object) { copyStatus(to.(T), from.(T)) }}
+// status declares a status subresource whose writes copyStatus makes, and of which all of wrong say what is wrong.
+func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, old T) field.ErrorList) *Status {
+	s := &Status{Copy: func(to, from runtime.Object) { copyStatus(to.(T), from.(T)) }}
+	if len(wrong) > 0 {
+		s.Validate = func(obj, old runtime.Object) (errs field.ErrorList) {
+			for _, f := range wrong {
+				errs = append(errs, f(obj.(T), old.(T))...)
+			}
+			return errs
+		}
+	}
+	return s
 }
 
 // columns declares kubectl's columns in order: names alone are strings, a suffix

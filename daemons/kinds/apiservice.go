@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -33,10 +32,8 @@ func apiServices() *Kind {
 		}),
 		Validate:       checks(validateAPIService),
 		ValidateUpdate: compares(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
-		Status: &Status{Copy: func(to, from runtime.Object) {
-			to.(service).Status = *from.(service).Status.DeepCopy()
-		}},
-		Columns: columns("Service", "Available", "Age"),
+		Status:         status(func(to, from service) { to.Status = *from.Status.DeepCopy() }, validateAPIServiceStatus),
+		Columns:        columns("Service", "Available", "Age"),
 		Row: row(func(s service) []any {
 			where, available := "Local", "Unknown"
 			if s.Spec.Service != nil {

@@ -31,7 +31,7 @@ func daemonSets() *Kind {
 				age(d.CreationTimestamp), containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() }, validateDaemonSetStatus),
 	}
 }
 

@@ -35,7 +35,7 @@ func deployments() *Kind {
 				containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() }, validateDeploymentStatus),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				d := o.(*appsv1.Deployment)
@@ -115,15 +115,9 @@ func controllerRevisions() *Kind {
 		GVK:      appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
 		Resource: "controllerrevisions", Singular: "controllerrevision", Namespaced: true,
 		New: made[appsv1.ControllerRevision](), NewList: made[appsv1.ControllerRevisionList](),
-		Validate: checks(func(r *appsv1.ControllerRevision) field.ErrorList {
-			errs := notNegative(r.Revision, field.NewPath("revision"))
-			if r.Data.Raw == nil && r.Data.Object == nil {
-				errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
-			}
-			return errs
-		}),
+		Validate: checks(validateControllerRevision),
 		ValidateUpdate: compares(func(r, old *appsv1.ControllerRevision) field.ErrorList {
-			return immutable(r.Data.Raw, old.Data.Raw, field.NewPath("data"))
+			return append(validateControllerRevision(r), immutable(r.Data.Raw, old.Data.Raw, field.NewPath("data"))...)
 		}),
 		Columns: columns("Controller", "Revision:integer", "Age"),
 		Row: row(func(r *appsv1.ControllerRevision) []any {
@@ -137,4 +131,12 @@ func controllerRevisions() *Kind {
 			return []any{owner, r.Revision, age(r.CreationTimestamp)}
 		}),
 	}
+}
+
+func validateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
+	errs := notNegative(r.Revision, field.NewPath("revision"))
+	if r.Data.Raw == nil && r.Data.Object == nil {
+		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
+	}
+	return errs
 }

@@ -31,7 +31,7 @@ func flowSchemas() *Kind {
 			}
 			return []any{s.Spec.PriorityLevelConfiguration.Name, int64(s.Spec.MatchingPrecedence), method, age(s.CreationTimestamp), missing}
 		}),
-		Status: status(func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() }, validateFlowSchemaStatus),
 	}
 }
 
@@ -59,7 +59,7 @@ func priorityLevelConfigurations() *Kind {
 			}
 			return []any{string(p.Spec.Type), fmt.Sprint(shares), fmt.Sprint(queues), fmt.Sprint(hand), fmt.Sprint(length), age(p.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() }, validatePriorityLevelStatus),
 	}
 }
 

@@ -45,7 +45,7 @@ func horizontalPodAutoscalers() *Kind {
 			target := a.Spec.ScaleTargetRef
 			return []any{target.Kind + "/" + target.Name, autoscalerTargets(a), least, itoa(a.Spec.MaxReplicas), int64(a.Status.CurrentReplicas), age(a.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *autoscalingv2.HorizontalPodAutoscaler) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *autoscalingv2.HorizontalPodAutoscaler) { to.Status = *from.Status.DeepCopy() }, validateAutoscalerStatus),
 	}
 }
 

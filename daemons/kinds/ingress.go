@@ -20,7 +20,7 @@ func ingresses() *Kind {
 		Validate:      checks(validateIngress),
 		Columns:       columns("Class", "Hosts", "Address", "Ports", "Age"),
 		Row:           row(ingressRow),
-		Status:        status(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() }),
+		Status:        status(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() }, validateIngressStatus),
 	}
 }
 

@@ -30,7 +30,7 @@ func jobs() *Kind {
 		}),
 		Columns: columns("Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"),
 		Row:     row(jobRow),
-		Status:  status(func(to, from *batchv1.Job) { to.Status = *from.Status.DeepCopy() }),
+		Status:  status(func(to, from *batchv1.Job) { to.Status = *from.Status.DeepCopy() }, validateJobStatus),
 	}
 }
 

@@ -61,19 +61,23 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs := validateJob(j)
 	path := field.NewPath("spec")
 	is, was := j.Spec, old.Spec
-	if value(is.CompletionMode) != batchv1.IndexedCompletion || value(is.Completions) != value(is.Parallelism) {
+	if value(is.CompletionMode) != batchv1.IndexedCompletion {
 		errs = append(errs, immutable(is.Completions, was.Completions, path.Child("completions"))...)
+	} else if is.Completions != nil && !Same(is.Completions, was.Completions) && *is.Completions != value(is.Parallelism) {
+		errs = append(errs, field.Invalid(path.Child("completions"), *is.Completions, "can only be modified in tandem with spec.parallelism"))
 	}
 	errs = append(errs, immutable(is.Selector, was.Selector, path.Child("selector"))...)
 	errs = append(errs, immutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
 	errs = append(errs, immutable(is.PodFailurePolicy, was.PodFailurePolicy, path.Child("podFailurePolicy"))...)
 	errs = append(errs, immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
 	errs = append(errs, immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
+	errs = append(errs, immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
 	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
 	if value(was.Suspend) && old.Status.StartTime == nil {
 		// A job that has not begun may still be told where to run, by queueing controllers.
 		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations
-		newTemplate.Spec.NodeSelector, newTemplate.Spec.Affinity = oldTemplate.Spec.NodeSelector, oldTemplate.Spec.Affinity
+		newTemplate.Spec.NodeSelector = oldTemplate.Spec.NodeSelector
+		newTemplate.Spec.Affinity = elsewhere(newTemplate.Spec.Affinity, oldTemplate.Spec.Affinity)
 		newTemplate.Spec.Tolerations, newTemplate.Spec.SchedulingGates = oldTemplate.Spec.Tolerations, oldTemplate.Spec.SchedulingGates
 	}
 	if len(immutable(newTemplate, oldTemplate, nil)) > 0 {

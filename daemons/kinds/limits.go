@@ -63,7 +63,7 @@ func resourceQuotas() *Kind {
 		}),
 		Columns: columns("Request", "Limit", "Age"),
 		Row:     row(quotaRow),
-		Status:  status(func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() }),
+		Status:  status(func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() }, validateQuotaStatus),
 	}
 }
 

@@ -134,17 +134,7 @@ var quotaScopes = []corev1.ResourceQuotaScope{
 }
 
 func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
-	var errs field.ErrorList
-	for name, amount := range q.Spec.Hard {
-		at := field.NewPath("spec", "hard").Key(string(name))
-		errs = append(errs, quotaName(name, at)...)
-		if amount.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, amount.String(), notNegativeText))
-		}
-		if slices.Contains(counted, name) && amount.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(at, amount.String(), "must be an integer"))
-		}
-	}
+	errs := quotaAmounts(q.Spec.Hard, field.NewPath("spec", "hard"))
 	path := field.NewPath("spec", "scopes")
 	seen := map[corev1.ResourceQuotaScope]bool{}
 	for _, scope := range q.Spec.Scopes {
@@ -163,6 +153,22 @@ func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
 		}
 	}
 	return append(errs, validateScopeSelector(q.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
+}
+
+// quotaAmounts checks how much of what a quota gives or has been used.
+func quotaAmounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, amount := range list {
+		at := path.Key(string(name))
+		errs = append(errs, quotaName(name, at)...)
+		if amount.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, amount.String(), notNegativeText))
+		}
+		if slices.Contains(counted, name) && amount.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(at, amount.String(), "must be an integer"))
+		}
+	}
+	return errs
 }
 
 func quotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {

@@ -50,7 +50,7 @@ func namespaces() *Kind {
 		}),
 		Columns:      columns("Status", "Age"),
 		Row:          row(func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase), age(n.CreationTimestamp)} }),
-		Status:       status(func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() }),
+		Status:       status(func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() }, validateNamespaceStatus),
 		Subresources: []string{"finalize"},
 	}
 }

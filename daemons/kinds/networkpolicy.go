@@ -178,21 +178,9 @@ func serviceCIDRs() *Kind {
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
 		Resource: "servicecidrs", Singular: "servicecidr",
 		New: made[networkingv1.ServiceCIDR](), NewList: made[networkingv1.ServiceCIDRList](),
-		PrepareCreate: does(func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} }),
-		PrepareUpdate: updates(func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status }),
-		Validate: checks(func(c *networkingv1.ServiceCIDR) field.ErrorList {
-			var errs field.ErrorList
-			path := field.NewPath("spec", "cidrs")
-			if len(c.Spec.CIDRs) == 0 {
-				errs = append(errs, field.Required(path, "at least one CIDR required"))
-			}
-			for i, cidr := range c.Spec.CIDRs {
-				if p, err := netip.ParsePrefix(cidr); err != nil || p.Masked() != p {
-					errs = append(errs, field.Invalid(path.Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
-				}
-			}
-			return errs
-		}),
+		PrepareCreate:  does(func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} }),
+		PrepareUpdate:  updates(func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status }),
+		Validate:       checks(validateServiceCIDR),
 		ValidateUpdate: compares(validateServiceCIDRUpdate),
 		Columns:        columns("CIDRs", "Age"),
 		Row: row(func(c *networkingv1.ServiceCIDR) []any {
@@ -202,6 +190,31 @@ func serviceCIDRs() *Kind {
 	}
 }
 
+// validateServiceCIDR demands one range, or one of each family.
+func validateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
+	path, list := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
+	switch {
+	case len(list) == 0:
+		return field.ErrorList{field.Required(path, "at least one CIDR required")}
+	case len(list) > 2:
+		return field.ErrorList{field.Invalid(path, c.Spec, "may only hold up to 2 values")}
+	}
+	var errs field.ErrorList
+	families := map[bool]bool{}
+	for i, cidr := range list {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil || p.Masked() != p {
+			errs = append(errs, field.Invalid(path.Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+			continue
+		}
+		if families[p.Addr().Is4()] {
+			return field.ErrorList{field.Invalid(path, c.Spec, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")}
+		}
+		families[p.Addr().Is4()] = true
+	}
+	return errs
+}
+
 // validateServiceCIDRUpdate lets a second range, of the other family, join the one that there is; nothing
 // that there is changes.
 func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList {
@@ -209,7 +222,7 @@ func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList
 	is, was := c.Spec.CIDRs, old.Spec.CIDRs
 	switch {
 	case len(was) == 1 && len(is) == 2:
-		return immutable(is[0], was[0], path.Index(0))
+		return append(validateServiceCIDR(c), immutable(is[0], was[0], path.Index(0))...)
 	case len(is) != len(was):
 		return field.ErrorList{field.Invalid(path, is, immutableText)}
 	}

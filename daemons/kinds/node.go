@@ -37,7 +37,7 @@ func nodes() *Kind {
 		}),
 		Columns:      columns("Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*", "Container-Runtime*"),
 		Row:          row(nodeRow),
-		Status:       status(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() }),
+		Status:       status(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() }, validateNodeStatus),
 		Subresources: []string{"proxy"},
 	}
 }
@@ -93,7 +93,7 @@ func nodeAddress(n *corev1.Node, t corev1.NodeAddressType) string {
 }
 
 func validateNode(n *corev1.Node) field.ErrorList {
-	var errs field.ErrorList
+	errs := validateNodeStatus(n, nil)
 	path := field.NewPath("spec")
 	for i, cidr := range n.Spec.PodCIDRs {
 		if _, _, err := net.ParseCIDR(cidr); err != nil {

@@ -132,14 +132,23 @@ func oneSource(sources reflect.Value, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validatePersistentVolumeUpdate keeps where the data is. A secret that growing needs may be named later, once.
 func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := validatePersistentVolume(v)
 	path := field.NewPath("spec")
-	if len(immutable(v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource, nil)) > 0 && v.Spec.CSI == nil {
+	is, was := v.Spec.PersistentVolumeSource.DeepCopy(), &old.Spec.PersistentVolumeSource
+	if is.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
+		is.CSI.ControllerExpandSecretRef = nil
+	}
+	if !Same(is, was) {
 		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
 	}
+	errs = append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil {
-		errs = append(errs, immutable(v.Spec.NodeAffinity, old.Spec.NodeAffinity, path.Child("nodeAffinity"))...)
+		errs = append(errs, immutable(v.Spec.NodeAffinity, old.Spec.NodeAffinity, field.NewPath("nodeAffinity"))...)
 	}
-	return append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, path.Child("volumeMode"))...)
+	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
+		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+	}
+	return errs
 }

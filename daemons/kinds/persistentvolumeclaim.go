@@ -28,7 +28,7 @@ func persistentVolumeClaims() *Kind {
 		ValidateUpdate: compares(validateClaimUpdate),
 		Columns:        columns("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age", "VolumeMode*"),
 		Row:            row(claimRow),
-		Status:         status(func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() }),
+		Status:         status(func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() }, validateClaimStatusUpdate),
 	}
 }
 
@@ -91,6 +91,10 @@ func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path)
 	if d := spec.DataSource; d != nil {
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, path.Child("dataSource"))...)
 	}
+	if a, b := spec.DataSource, spec.DataSourceRef; a != nil && b != nil && value(b.Namespace) == "" &&
+		(!Same(a.APIGroup, b.APIGroup) || a.Kind != b.Kind || a.Name != b.Name) {
+		errs = append(errs, field.Invalid(path, path.Child("dataSource").String(), "must match dataSourceRef"))
+	}
 	if d := spec.DataSourceRef; d != nil {
 		at := path.Child("dataSourceRef")
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at)...)
@@ -111,33 +115,6 @@ func validateDataSource(group *string, kind, name string, path *field.Path) fiel
 		errs = append(errs, dns1123Subdomain(g, path.Child("apiGroup"))...)
 	} else if kind != "PersistentVolumeClaim" {
 		errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-	}
-	return errs
-}
-
-// validateClaimUpdate lets a claim be bound, grow, and get its class once.
-func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := validateClaimSpec(&c.Spec, path)
-	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
-	if was.VolumeName == "" {
-		is.VolumeName = ""
-	}
-	if was.StorageClassName == nil {
-		is.StorageClassName = nil
-	}
-	newSize, oldSize := is.Resources.Requests[corev1.ResourceStorage], was.Resources.Requests[corev1.ResourceStorage]
-	is.Resources.Requests, is.VolumeAttributesClassName = was.Resources.Requests, was.VolumeAttributesClassName
-	if len(immutable(is, was, nil)) > 0 {
-		errs = append(errs, field.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
-	}
-	if cmp := newSize.Cmp(oldSize); cmp < 0 {
-		least := c.Status.Capacity[corev1.ResourceStorage]
-		if newSize.Cmp(least) <= 0 || least.IsZero() {
-			errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
-		}
-	} else if cmp > 0 && old.Status.Phase != corev1.ClaimBound {
-		errs = append(errs, field.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
 	return errs
 }

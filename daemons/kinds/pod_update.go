@@ -46,15 +46,62 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	}
 	if len(was.SchedulingGates) > 0 {
 		// A pod that nobody has looked at yet may still be steered, more narrowly.
-		if narrower(is.NodeSelector, was.NodeSelector) {
-			is.NodeSelector = was.NodeSelector
+		if !narrower(is.NodeSelector, was.NodeSelector) {
+			errs = append(errs, field.Invalid(path.Child("nodeSelector"), is.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 		}
-		is.Affinity = was.Affinity
+		errs = append(errs, narrowerAffinity(is.Affinity, was.Affinity, path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))...)
+		is.NodeSelector, is.Affinity = was.NodeSelector, elsewhere(is.Affinity, was.Affinity)
 	}
 	if !Same(is, was) {
 		errs = append(errs, field.Forbidden(path, podUpdateText))
 	}
 	return errs
+}
+
+// elsewhere returns an affinity as it is, to nodes as it was: what else differs shows.
+func elsewhere(is, was *corev1.Affinity) *corev1.Affinity {
+	var out corev1.Affinity
+	if is != nil {
+		out = *is
+	}
+	out.NodeAffinity = nil
+	if was != nil {
+		out.NodeAffinity = was.NodeAffinity
+	}
+	if out == (corev1.Affinity{}) && (was == nil || *was == corev1.Affinity{}) {
+		return was
+	}
+	return &out
+}
+
+// narrowerAffinity lets the terms that a pod's nodes have to meet be added to, each for itself: of several terms, one has to be
+// met, so that another term would let it go where it could not.
+func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
+	terms := func(a *corev1.Affinity) []corev1.NodeSelectorTerm {
+		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+			return nil
+		}
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	now, before := terms(is), terms(was)
+	if len(before) == 0 {
+		return nil
+	}
+	if len(now) != len(before) {
+		return field.ErrorList{field.Invalid(path, now, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+	}
+	var errs field.ErrorList
+	for i := range now {
+		if !begins(now[i].MatchExpressions, before[i].MatchExpressions) || !begins(now[i].MatchFields, before[i].MatchFields) {
+			errs = append(errs, field.Invalid(path.Index(i), now[i], "only additions are allowed (no mutations or deletions)"))
+		}
+	}
+	return errs
+}
+
+// begins says whether requirements begin with those of before. A term without any meets nothing, and gets none.
+func begins(is, was []corev1.NodeSelectorRequirement) bool {
+	return len(is) >= len(was) && Same(is[:len(was)], was)
 }
 
 func narrower(is, was map[string]string) bool {

@@ -60,7 +60,7 @@ func podDisruptionBudgets() *Kind {
 			}
 			return []any{least, most, int64(b.Status.DisruptionsAllowed), age(b.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() }, validateBudgetStatus),
 	}
 }
 

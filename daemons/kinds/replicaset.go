@@ -38,7 +38,7 @@ func replicaSets() *Kind {
 				containerNames(spec), containerImages(spec), selectorText(r.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() }, validateReplicaSetStatus),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*appsv1.ReplicaSet)
@@ -97,7 +97,7 @@ func replicationControllers() *Kind {
 				names, images, labelText(r.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() }, validateReplicationControllerStatus),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*corev1.ReplicationController)

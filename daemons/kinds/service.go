@@ -26,7 +26,7 @@ func services() *Kind {
 		}),
 		Columns:      columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
 		Row:          row(serviceRow),
-		Status:       status(func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() }),
+		Status:       status(func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() }, validateServiceStatus),
 		Subresources: []string{"proxy"},
 	}
 }
@@ -76,6 +76,11 @@ func defaultService(s *corev1.Service) {
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		setDefault(&spec.AllocateLoadBalancerNodePorts, true)
+		for i := range s.Status.LoadBalancer.Ingress {
+			if in := &s.Status.LoadBalancer.Ingress[i]; in.IP != "" {
+				setDefault(&in.IPMode, corev1.LoadBalancerIPModeVIP)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func usesNodePorts(s *corev1.Service) bool {
@@ -21,6 +22,7 @@ func prepareServiceUpdate(s, old *corev1.Service) {
 }
 
 func keepAllocated(s, old *corev1.Service) {
+	oneAddress(s, old)
 	if usesClusterIP(s) && usesClusterIP(old) {
 		if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, slices.Clone(old.Spec.ClusterIPs)
@@ -47,6 +49,18 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 	if s.Spec.HealthCheckNodePort == 0 && healthChecked(s) && healthChecked(old) {
 		s.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
+	}
+}
+
+// oneAddress has the old field and the list that replaces it say the same, where a client changed or cleared the
+// old one alone.
+func oneAddress(s, old *corev1.Service) {
+	if s.Spec.ClusterIP == old.Spec.ClusterIP || !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
+		return
+	}
+	s.Spec.ClusterIPs = nil
+	if s.Spec.ClusterIP != "" {
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
 	}
 }
 
@@ -82,4 +96,60 @@ func dropOfOldType(s, old *corev1.Service) {
 			s.Spec.LoadBalancerClass = nil
 		}
 	}
+}
+
+const unchangeable = "may not change once set"
+
+// validateServiceUpdate keeps a service's addresses for as long as it has some, and what clients outside were told.
+func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
+	errs := validateService(s)
+	path := field.NewPath("spec")
+	if usesClusterIP(s) && usesClusterIP(old) {
+		if !headless(s) || !headless(old) {
+			errs = append(errs, keptAddresses(s, old, path)...)
+		}
+		if !headless(s) && !headless(old) {
+			errs = append(errs, keptFamilies(s, old, path)...)
+		}
+	}
+	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer && old.Spec.Type == corev1.ServiceTypeLoadBalancer
+	if balanced && !Same(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, unchangeable))
+	}
+	if healthChecked(s) && healthChecked(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+		errs = append(errs, field.Forbidden(path.Child("healthCheckNodePort"), immutableText))
+	}
+	return errs
+}
+
+// keptAddresses lets a second address come, and go with the policy that says so; the first stays.
+func keptAddresses(s, old *corev1.Service, path *field.Path) field.ErrorList {
+	is, was := s.Spec.ClusterIPs, old.Spec.ClusterIPs
+	var errs field.ErrorList
+	if len(was) > 0 && len(is) == 0 {
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), is, "primary clusterIP can not be unset"))
+	}
+	for i := range min(len(is), len(was)) {
+		if is[i] != was[i] {
+			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), is, unchangeable))
+		}
+	}
+	if len(was) > len(is) && len(is) == 1 && value(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+	}
+	return errs
+}
+
+func keptFamilies(s, old *corev1.Service, path *field.Path) field.ErrorList {
+	is, was := s.Spec.IPFamilies, old.Spec.IPFamilies
+	var errs field.ErrorList
+	for i := range min(len(is), len(was)) {
+		if is[i] != was[i] && (i == 0 || len(is) == len(was)) {
+			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(0), is, unchangeable))
+		}
+	}
+	if len(was) > len(is) && len(is) == 1 && value(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
+	}
+	return errs
 }

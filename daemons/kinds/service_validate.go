@@ -36,6 +36,8 @@ func validateService(s *corev1.Service) field.ErrorList {
 		errs = append(errs, dns1123Subdomain(s.Spec.ExternalName, path.Child("externalName"))...)
 	case headless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
 		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
+	case len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] != s.Spec.ClusterIP:
+		errs = append(errs, field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"))
 	case s.Spec.ClusterIP != "" && !headless(s) && net.ParseIP(s.Spec.ClusterIP) == nil:
 		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
 	}
@@ -93,6 +95,8 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 		if s.Spec.LoadBalancerClass != nil {
 			errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"))
 		}
+	} else if class := s.Spec.LoadBalancerClass; class != nil {
+		errs = append(errs, invalid(path.Child("loadBalancerClass"), *class, validation.IsQualifiedName(*class))...)
 	}
 	return errs
 }
@@ -155,24 +159,6 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(where.Child("nodePort"), p.NodePort))
 		}
 		nodePorts[pair] = true
-	}
-	return errs
-}
-
-// validateServiceUpdate keeps a service's address for as long as it has one.
-func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
-	errs := validateService(s)
-	stays := s.Spec.Type != corev1.ServiceTypeExternalName && old.Spec.Type != corev1.ServiceTypeExternalName
-	if stays && old.Spec.ClusterIP != "" && s.Spec.ClusterIP != old.Spec.ClusterIP {
-		ips := s.Spec.ClusterIPs
-		if len(ips) == 0 {
-			ips = []string{s.Spec.ClusterIP}
-		}
-		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), ips, "may not change once set"))
-	}
-	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer && old.Spec.Type == corev1.ServiceTypeLoadBalancer
-	if class := field.NewPath("spec", "loadBalancerClass"); balanced && !Same(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
-		errs = append(errs, field.Invalid(class, s.Spec.LoadBalancerClass, "may not change once set"))
 	}
 	return errs
 }

@@ -28,7 +28,7 @@ func statefulSets() *Kind {
 				containerNames(spec), containerImages(spec),
 			}
 		}),
-		Status: status(func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() }, validateStatefulSetStatus),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				s := o.(*appsv1.StatefulSet)

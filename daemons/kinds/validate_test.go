@@ -110,7 +110,7 @@ func TestUpdatesKeepWhatMustNotChange(t *testing.T) {
 		"immutable map":     {"ConfigMap", `{immutable: true, data: {a: b}}`, `a: b -> a: c`, "data: Forbidden: field is immutable when `immutable` is set"},
 		"secret type":       {"Secret", `type: a`, `type: a -> type: b`, "type: Invalid value"},
 		"role reference":    {"RoleBinding", `roleRef: {kind: Role, name: a}`, `name: a -> name: b`, "cannot change roleRef"},
-		"claim shrinks":     {"PersistentVolumeClaim", `{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`, `2Gi -> 1Gi`, "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"},
+		"claim shrinks":     {"PersistentVolumeClaim", `{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`, `2Gi -> 1Gi`, "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"},
 		"completions":       {"Job", `spec: {manualSelector: true, selector: {matchLabels: {a: b}}, completions: 1, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`, `completions: 1 -> completions: 2`, "spec.completions: Invalid value: 2: field is immutable"},
 		"stateful selector": {"StatefulSet", strings.Replace(deployment, "spec: {", "spec: {serviceName: a, ", 1), `serviceName: a -> serviceName: b`, "spec: Forbidden: updates to statefulset spec for fields other than"},
 	} {

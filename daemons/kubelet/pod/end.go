@@ -51,7 +51,7 @@ func finished(f *Facts) *End {
 	for i := range f.Pod.Spec.Containers {
 		spec := &f.Pod.Spec.Containers[i]
 		c := f.newest(spec.Name)
-		if c == nil || c.State != Exited && c.State != Unknown || ShouldRestart(f.Pod, spec, c.ExitCode) || c.Hash != "" && c.Hash != Hash(spec) {
+		if c == nil || c.State != Exited && c.State != Unknown || ShouldRestart(f.Pod, spec, c.ExitCode) || f.anew(spec, c) {
 			return nil
 		}
 		if c.ExitCode != 0 || c.State == Unknown {
@@ -59,6 +59,19 @@ func finished(f *Facts) *End {
 		}
 	}
 	return end
+}
+
+// anew reports whether a container that exited was stopped to be made as its pod now wants it. One of which the API knows that
+// it ended for good has ended, whatever is wanted since.
+func (f *Facts) anew(spec *corev1.Container, c *Container) bool {
+	if c.Hash == "" || c.Hash == Hash(spec) {
+		return false
+	}
+	id := f.RuntimeName + "://" + c.ID
+	told := slices.ContainsFunc(f.Pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == spec.Name && s.ContainerID == id && s.State.Terminated != nil
+	})
+	return !told || ShouldRestart(f.Pod, spec, c.ExitCode)
 }
 
 // ShouldRestart reports whether a container that exited with a code is to run again.

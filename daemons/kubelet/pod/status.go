@@ -179,7 +179,13 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	s.State.Terminated = terminated(f, c)
 	s.Ready = init && !Sidecar(spec) && c.ExitCode == 0 && c.State == Exited
 	stopping := end != nil || f.Pod.DeletionTimestamp != nil || f.Removed
-	if stopping || init && !Sidecar(spec) && c.ExitCode == 0 || !ShouldRestart(f.Pod, spec, c.ExitCode) {
+	done := !ShouldRestart(f.Pod, spec, c.ExitCode)
+	if stopping || init && !Sidecar(spec) && c.ExitCode == 0 || done && !f.anew(spec, c) {
+		return s
+	}
+	if done { // what is made anew has not ended for good, which a terminated state would say
+		s.LastTerminationState.Terminated = s.State.Terminated
+		s.State = corev1.ContainerState{Waiting: waiting(f, init)}
 		return s
 	}
 	// It will run again: show why it does not yet, and how it last ended.

@@ -168,7 +168,7 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 			return kill, time.Time{}
 		}
 		return Step{}, time.Time{}
-	case c.Hash != "" && c.Hash != Hash(spec):
+	case f.anew(spec, c):
 		return start, time.Time{}
 	case !ShouldRestart(f.Pod, spec, c.ExitCode):
 		return Step{}, time.Time{}

@@ -286,6 +286,16 @@ func TestStatusOfAPodS23(t *testing.T) {
 			f.Evicted, f.Sandboxes[0].Ready = &End{corev1.PodFailed, "Evicted", "short"}, false
 			f.Containers = []Container{ran("m", 0, Exited, 137, 0)}
 		}, "Failed terminated Error False"},
+		{"stopped to be made anew", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Pod.Spec.Containers[0].Image = corev1.RestartPolicyNever, "m:2"
+			f.Containers = []Container{ran("m", 0, Exited, 137, 0)}
+		}, "Running waiting ContainerCreating False"},
+		{"changed after it had ended", func(f *Facts) {
+			f.Pod.Spec.RestartPolicy, f.Pod.Spec.Containers[0].Image = corev1.RestartPolicyNever, "m:2"
+			f.Containers, f.Sandboxes[0].Ready = []Container{ran("m", 0, Exited, 0, 0)}, false
+			f.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", ContainerID: "test://m0",
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+		}, "Succeeded terminated Completed False"},
 		{"readiness gate", func(f *Facts) {
 			f.Pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
 			f.Containers = []Container{ran("m", 0, Running, 0, 0)}

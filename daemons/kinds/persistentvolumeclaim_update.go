@@ -1,0 +1,112 @@
+package kinds
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const claimUpdateText = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+// validateClaimUpdate lets a claim be bound and get its class, once, and a claim that is bound grow and change the class of
+// its volume's attributes.
+func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateClaimSpec(&c.Spec, path)
+	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	if was.VolumeName == "" {
+		is.VolumeName = ""
+	}
+	errs = append(errs, sameClass(c, old)...)
+	if named, marked := old.Annotations[corev1.BetaStorageClassAnnotation]; was.StorageClassName == nil && (!marked || value(is.StorageClassName) == named) {
+		is.StorageClassName = nil
+	}
+	newSize, oldSize := is.Resources.Requests[corev1.ResourceStorage], was.Resources.Requests[corev1.ResourceStorage]
+	if old.Status.Phase == corev1.ClaimBound {
+		is.VolumeAttributesClassName = was.VolumeAttributesClassName
+		if is.Resources.Requests != nil {
+			is.Resources.Requests[corev1.ResourceStorage] = oldSize
+		}
+	}
+	if !Same(is, was) {
+		errs = append(errs, field.Forbidden(path, claimUpdateText))
+	}
+	// What was asked for in vain may be asked for less; a volume itself never shrinks.
+	if has := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(has) <= 0 {
+		errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+	}
+	errs = append(errs, immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Status.CurrentVolumeAttributesClassName != nil && !Same(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
+		what := ""
+		switch name := c.Spec.VolumeAttributesClassName; {
+		case name == nil:
+			what = "nil"
+		case *name == "":
+			what = "empty string"
+		}
+		if what != "" {
+			errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"), "update to "+what+" is forbidden when status.currentVolumeAttributesClassName is not nil"))
+		}
+	}
+	return errs
+}
+
+// sameClass is that a claim's class stays what the annotation of old says, unless it moves from there to the field.
+func sameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	is, stays := c.Annotations[corev1.BetaStorageClassAnnotation]
+	was, marked := old.Annotations[corev1.BetaStorageClassAnnotation]
+	moves := marked && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == was && (!stays || is == was)
+	if is == was || moves {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), is, immutableText)}
+}
+
+// claimResizes are how far the growth of a claim's resource may be.
+var claimResizes = []corev1.ClaimResourceStatus{
+	corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending,
+	corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible,
+}
+
+func validateClaimStatusUpdate(c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+	path := field.NewPath("status")
+	var errs field.ErrorList
+	amount := func(q resource.Quantity, at *field.Path) {
+		if q.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, q.Value(), "must be a valid resource quantity"))
+		}
+	}
+	for name, q := range c.Status.Capacity {
+		amount(q, path.Child("capacity").Key(string(name)))
+	}
+	for name, state := range c.Status.AllocatedResourceStatuses {
+		at := path.Child("allocatedResourceStatus")
+		errs = append(errs, claimResource(name, at)...)
+		if !slices.Contains(claimResizes, state) {
+			errs = append(errs, notSupported(at, name, claimResizes))
+		}
+	}
+	for name, q := range c.Status.AllocatedResources {
+		at := path.Child("allocatedResources")
+		if wrong := claimResource(name, at); len(wrong) > 0 {
+			errs = append(errs, wrong...)
+			continue
+		}
+		amount(q, at.Key(string(name)))
+	}
+	return errs
+}
+
+// claimResource checks what a claim is told to have: storage, or what somebody else than Kubernetes named.
+func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
+		return errs
+	}
+	if nativeResource(name) && name != corev1.ResourceStorage {
+		return field.ErrorList{notSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage})}
+	}
+	return nil
+}
