@@ -111,6 +111,9 @@ func (s *Server) review(q *request) error {
 	if handle == nil {
 		return methodNotAllowed(q)
 	}
+	if err := q.writeOptions(); err != nil {
+		return err
+	}
 	obj := q.served.Empty()
 	if err := s.decode(q, q.served.Version(), obj); err != nil {
 		return err

@@ -24,42 +24,37 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// deleteOptions reads what a deletion shall be like, from the query and the body.
+// deleteOptions reads what a deletion shall be like, from the body, or from the query when there is none.
 func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	data, protobuf, _, err := body(q)
-	if err != nil {
-		return nil, err
-	}
 	switch {
-	case len(data) > 0 && protobuf:
-		err = fromProtobuf(data, schema.GroupVersionKind{}, o)
-	case len(data) > 0:
-		if err = kjson.UnmarshalCaseSensitivePreserveInts(data, o); err != nil {
-			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding delete options: %v", err))
+	case err != nil:
+		return nil, err
+	case len(data) == 0:
+		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&q.query, o, nil); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	case protobuf:
+		if err := fromProtobuf(data, schema.GroupVersionKind{}, o); err != nil {
+			return nil, err
+		}
+	default:
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, o); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding delete options: %v", err))
+		}
+		if o.Kind != "" && o.Kind != "DeleteOptions" {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q", o.Kind, o.APIVersion))
 		}
 	}
-	if err != nil {
+	o.IgnoreStoreReadErrorWithClusterBreakingPotential = nil // a gate that is shut
+	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return nil, err
 	}
-	if text := q.query.Get("gracePeriodSeconds"); text != "" {
-		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid gracePeriodSeconds %q", text))
-		}
-		o.GracePeriodSeconds = &seconds
+	if grace := o.GracePeriodSeconds; grace != nil && *grace < 0 {
+		*grace = 1
 	}
-	if text := q.query.Get("propagationPolicy"); text != "" {
-		policy := metav1.DeletionPropagation(text)
-		o.PropagationPolicy = &policy
-	}
-	if len(q.query["orphanDependents"]) > 0 {
-		o.OrphanDependents = maybe(q.query, "orphanDependents")
-	}
-	if values := q.query["dryRun"]; len(values) > 0 {
-		o.DryRun = values
-	}
-	return o, badOptions("DeleteOptions", validation.ValidateDeleteOptions(o))
+	return o, nil
 }
 
 // delete removes an object, or begins to.
@@ -246,7 +241,8 @@ func heldBy(finalizers []string, o *metav1.DeleteOptions) []string {
 
 // deleteCollection deletes the selected objects.
 func (s *Server) deleteCollection(q *request) error {
-	if err := q.listOptions(false); err != nil {
+	which, err := q.listOptions()
+	if err != nil {
 		return err
 	}
 	sel, err := selectionOf(q)
@@ -257,11 +253,8 @@ func (s *Server) deleteCollection(q *request) error {
 	if err != nil {
 		return err
 	}
-	limit, err := limitOf(q)
-	if err != nil {
-		return err
-	}
-	snapshot, revision, from, err := s.snapshot(q)
+	limit := limitOf(which)
+	snapshot, revision, from, err := s.snapshot(q, which)
 	if err != nil {
 		return err
 	}

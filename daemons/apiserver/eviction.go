@@ -28,6 +28,9 @@ func (s *Server) evict(q *request) error {
 	if q.Verb != "create" {
 		return methodNotAllowed(q)
 	}
+	if err := q.writeOptions(); err != nil {
+		return err
+	}
 	e := &policyv1.Eviction{}
 	if err := s.decode(q, evictionKind, e); err != nil {
 		return err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/store"
@@ -105,11 +107,12 @@ func (s *Server) filled(ctx context.Context) error {
 }
 
 func parseVersion(version string) (int64, error) {
-	revision, err := strconv.ParseInt(version, 10, 64)
-	if err != nil || revision < 0 {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q", version))
+	revision, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		why := field.Invalid(field.NewPath("resourceVersion"), version, err.Error())
+		return 0, apierrors.NewBadRequest("invalid resource version: " + why.Error())
 	}
-	return revision, nil
+	return int64(min(revision, math.MaxInt64)), nil
 }
 
 func tooLarge(asked, reached int64) error {

@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
@@ -35,14 +36,14 @@ func selectionOf(q *request) (selection, error) {
 	var err error
 	if q.LabelSelector != "" {
 		if sel.labels, err = labels.Parse(q.LabelSelector); err != nil {
-			return sel, apierrors.NewBadRequest(fmt.Sprintf("unable to parse label selector: %v", err))
+			return sel, apierrors.NewBadRequest(err.Error())
 		}
 	}
 	if q.FieldSelector == "" {
 		return sel, nil
 	}
 	if sel.fields, err = fields.ParseSelector(q.FieldSelector); err != nil {
-		return sel, apierrors.NewBadRequest(fmt.Sprintf("unable to parse field selector: %v", err))
+		return sel, apierrors.NewBadRequest(err.Error())
 	}
 	known := fields.Set{"metadata.name": ""}
 	if q.served.Namespaced {
@@ -55,8 +56,7 @@ func selectionOf(q *request) (selection, error) {
 	}
 	for _, r := range sel.fields.Requirements() {
 		if !known.Has(r.Field) {
-			return sel, apierrors.NewBadRequest(fmt.Sprintf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
-				q.served.Name().String(), q.LabelSelector, q.FieldSelector, r.Field))
+			return sel, unknownField(q, r.Field)
 		}
 	}
 	if name, ok := sel.fields.RequiresExactMatch("metadata.name"); ok {
@@ -72,6 +72,17 @@ func selectionOf(q *request) (selection, error) {
 		}
 	}
 	return sel, nil
+}
+
+// unknownField refuses to select by a field; kinds that have no fields of their own name those that all have.
+func unknownField(q *request, label string) error {
+	if q.served.Fields == nil && q.served.Untyped == nil {
+		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
+		if err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return apierrors.NewBadRequest("field label not supported: " + label)
 }
 
 // matches says whether an entry is selected; the caller has seen to its namespace.
@@ -166,10 +177,20 @@ func parseToken(text string) (token, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &t)
 	}
-	if err != nil || t.Version != tokenVersion || t.Revision == 0 || t.Revision < anew {
-		return t, apierrors.NewBadRequest("continue key is not valid")
+	why := ""
+	switch {
+	case err != nil:
+		why = ": " + err.Error()
+	case t.Version != tokenVersion:
+		why = ": server does not recognize this encoded version " + t.Version
+	case t.Revision == 0 || t.Revision < anew:
+		why = ": incorrect encoded start resourceVersion (version " + tokenVersion + ")"
+	case t.Start == "":
+		why = ": encoded start key empty (version " + tokenVersion + ")"
+	default:
+		return t, nil
 	}
-	return t, nil
+	return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid" + why)
 }
 
 // expired refuses a token whose state has been forgotten, with one that goes on anew.
@@ -185,18 +206,16 @@ func expired(t token) error {
 
 // list answers with the selected objects, streamed from a snapshot that nobody changes.
 func (s *Server) list(q *request) error {
-	if err := q.listOptions(false); err != nil {
+	o, err := q.listOptions()
+	if err != nil {
 		return err
 	}
 	sel, err := selectionOf(q)
 	if err != nil {
 		return err
 	}
-	limit, err := limitOf(q)
-	if err != nil {
-		return err
-	}
-	snapshot, revision, from, err := s.snapshot(q)
+	limit := limitOf(o)
+	snapshot, revision, from, err := s.snapshot(q, o)
 	if err == nil {
 		err = q.cache.Unread(sel.prefix)
 	}
@@ -244,17 +263,9 @@ func (s *Server) list(q *request) error {
 	return q.media.WriteList(q.w, q.http, q.served, l)
 }
 
-// limitOf is how many objects a client wants at once; 0 means all.
-func limitOf(q *request) (int, error) {
-	text := q.query.Get("limit")
-	if text == "" {
-		return 0, nil
-	}
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 0 {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid limit %q", text))
-	}
-	return limit, nil
+// limitOf is how many objects a client wants at once; 0, and less, means all.
+func limitOf(o metav1.ListOptions) int {
+	return int(min(max(o.Limit, 0), math.MaxInt32))
 }
 
 // sizeOf is how many objects a page has at most.
@@ -267,16 +278,15 @@ func sizeOf(all, limit int) int {
 
 // snapshot finds the state that a list is of, as resourceVersion,
 // resourceVersionMatch and continue say, and from where on.
-func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64, from token, err error) {
-	version, match, next := q.query.Get("resourceVersion"), q.query.Get("resourceVersionMatch"), q.query.Get("continue")
-	ctx := q.http.Context()
-	if next != "" {
-		if version != "" && version != "0" {
-			return nil, 0, token{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
-		}
-		t, err := parseToken(next)
+func (s *Server) snapshot(q *request, o metav1.ListOptions) (snapshot *cache.Snapshot, revision int64, from token, err error) {
+	version, ctx := o.ResourceVersion, q.http.Context()
+	if o.Continue != "" {
+		t, err := parseToken(o.Continue)
 		if err != nil {
 			return nil, 0, token{}, err
+		}
+		if version != "" && version != "0" {
+			return nil, 0, token{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		if t.Revision == anew {
 			reached, err := s.fresh(ctx, "")
@@ -292,7 +302,9 @@ func (s *Server) snapshot(q *request) (snapshot *cache.Snapshot, revision int64,
 		}
 		return snapshot, t.Revision, t, err
 	}
-	if metav1.ResourceVersionMatch(match) == metav1.ResourceVersionMatchExact {
+	// Pages that begin at a version have always been of exactly that.
+	pages := o.Limit > 0 && o.ResourceVersionMatch == "" && version != "" && version != "0"
+	if pages || o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		exact, err := parseVersion(version)
 		if err != nil {
 			return nil, 0, token{}, err

@@ -35,6 +35,15 @@ func unknownPatch(q *request, known string) error {
 	}}
 }
 
+// knownPatch says whether a type is one of those that some kinds take.
+func knownPatch(t types.PatchType) bool {
+	switch t {
+	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType, types.ApplyCBORPatchType, types.StrategicMergePatchType:
+		return true
+	}
+	return false
+}
+
 // readPatch reads the body of a patch, which is YAML where it says so.
 func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	patchType := q.patchType()

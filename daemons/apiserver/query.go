@@ -52,6 +52,9 @@ func (q *request) writeOptions() error {
 	case "update":
 		return badOptions("UpdateOptions", validation.ValidateUpdateOptions(&metav1.UpdateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields}))
 	case "patch":
+		if !knownPatch(q.patchType()) {
+			return nil // that is refused first, by who reads it
+		}
 		o := &metav1.PatchOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields, Force: maybe(q.query, "force")}
 		return badOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
 	}
@@ -83,16 +86,22 @@ func (q *request) patchType() types.PatchType {
 	return types.PatchType(kind)
 }
 
-// listOptions checks what the query of a list or a watch says of the versions that it wants.
-func (q *request) listOptions(watch bool) error {
+// listOptions reads and checks what the query of a list, a watch or a deletion of many says. That a watch is one, its
+// query has to say to be checked as one: of the paths that say so themselves upstream believes that they list.
+func (q *request) listOptions() (metav1.ListOptions, error) {
+	var o metav1.ListOptions
 	if len(q.query) == 0 {
-		return nil
+		return o, nil
 	}
-	o := &internalversion.ListOptions{
-		Watch: watch, ResourceVersion: q.query.Get("resourceVersion"), Continue: q.query.Get("continue"),
-		ResourceVersionMatch: metav1.ResourceVersionMatch(q.query.Get("resourceVersionMatch")), SendInitialEvents: maybe(q.query, "sendInitialEvents"),
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&q.query, &o, nil); err != nil {
+		return o, apierrors.NewBadRequest(err.Error())
 	}
-	return badOptions("ListOptions", listvalidation.ValidateListOptions(o, true))
+	checked := &internalversion.ListOptions{
+		Watch: o.Watch, ResourceVersion: o.ResourceVersion, Continue: o.Continue, ResourceVersionMatch: o.ResourceVersionMatch, SendInitialEvents: o.SendInitialEvents,
+	}
+	internalversion.SetListOptionsDefaults(checked, true)
+	o.ResourceVersionMatch, o.SendInitialEvents = checked.ResourceVersionMatch, checked.SendInitialEvents
+	return o, badOptions("ListOptions", listvalidation.ValidateListOptions(checked, true))
 }
 
 // tableOptions checks what the query says of a table's rows.

@@ -8,6 +8,9 @@ import (
 
 // issue answers serviceaccounts/token: who asks gets a token of the service account.
 func (s *Server) issue(q *request) error {
+	if err := q.writeOptions(); err != nil {
+		return err
+	}
 	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 	t := &authenticationv1.TokenRequest{}
 	if err := s.decode(q, kind, t); err != nil {

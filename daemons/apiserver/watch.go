@@ -1,7 +1,7 @@
 package apiserver
 
 import (
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -37,7 +37,8 @@ type watcher struct {
 // watch answers with events until the client goes, time is up or the log has run away
 // from it.
 func (s *Server) watch(q *request) error {
-	if err := q.listOptions(true); err != nil {
+	o, err := q.listOptions()
+	if err != nil {
 		return err
 	}
 	if err := q.takeSelectors(); err != nil {
@@ -49,15 +50,10 @@ func (s *Server) watch(q *request) error {
 	}
 	w := &watcher{
 		q: q, sel: sel, rows: rowsOf(q), control: http.NewResponseController(q.w),
-		bookmarks: truth(q.query, "allowWatchBookmarks"),
+		bookmarks: o.AllowWatchBookmarks,
 	}
-	timeout, err := watchTimeout(q)
-	if err != nil {
-		return err
-	}
-	initial := initialEvents(q)
-	version := q.query.Get("resourceVersion")
-	start, err := s.watchFrom(q, version, initial)
+	initial := initialEvents(o)
+	start, err := s.watchFrom(q, o.ResourceVersion, initial)
 	if err != nil {
 		return err
 	}
@@ -77,7 +73,7 @@ func (s *Server) watch(q *request) error {
 	q.w.Header().Set("Content-Type", q.media.WatchContentType())
 	q.w.WriteHeader(http.StatusOK)
 	if snapshot != nil {
-		if err := w.begin(snapshot, start, truth(q.query, "sendInitialEvents")); err != nil {
+		if err := w.begin(snapshot, start, o.SendInitialEvents != nil); err != nil {
 			return nil
 		}
 	}
@@ -85,7 +81,7 @@ func (s *Server) watch(q *request) error {
 		return nil
 	}
 	q.w.(*recorder).release() // others' turn: from here on it only waits
-	w.follow(s, cursor, timeout)
+	w.follow(s, cursor, watchTimeout(o))
 	return nil
 }
 
@@ -112,24 +108,21 @@ func (s *Server) watchFrom(q *request, version string, initial bool) (int64, err
 }
 
 // initialEvents says whether the watch begins with what there is.
-func initialEvents(q *request) bool {
-	if len(q.query["sendInitialEvents"]) > 0 {
-		return truth(q.query, "sendInitialEvents")
+func initialEvents(o metav1.ListOptions) bool {
+	if o.SendInitialEvents != nil {
+		return *o.SendInitialEvents
 	}
-	version := q.query.Get("resourceVersion")
-	return version == "" || version == "0"
+	return o.ResourceVersion == "" || o.ResourceVersion == "0"
 }
 
-func watchTimeout(q *request) (time.Duration, error) {
-	if text := q.query.Get("timeoutSeconds"); text != "" && text != "0" {
-		seconds, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || seconds < 0 {
-			return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid timeoutSeconds %q", text))
-		}
-		return time.Duration(seconds) * time.Second, nil
+// watchTimeout is how long a watch lasts: what its client says, which may be no time at all.
+func watchTimeout(o metav1.ListOptions) time.Duration {
+	const most = math.MaxInt64 / int64(time.Second)
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 {
+		return time.Duration(min(max(*o.TimeoutSeconds, 0), most)) * time.Second
 	}
 	// Spread, so that watches that began together do not end together.
-	return 30*time.Minute + rand.N(30*time.Minute), nil
+	return 30*time.Minute + rand.N(30*time.Minute)
 }
 
 // topic is the narrowest log that has all events of a selection.

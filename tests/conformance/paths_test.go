@@ -42,7 +42,7 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	changes.must("MODIFIED", "one")
 
 	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"), 400, "BadRequest", "fieldSelector metadata.name doesn't match requested name")
-	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"), 422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"), 422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
 	for _, r := range []call{
 		get("/api/v1/watch/configmaps/one"), get("/api/v1/watch/namespaces/w/pods/p/status"), get("/api/v1/watch/namespaces/w/pods/p/log"), get("/api/v1/watch/things"),
 		get("/apis/authorization.k8s.io/v1/watch/selfsubjectaccessreviews"), get("/api/v1/watch/componentstatuses"), get("/api/v1/watch"),
@@ -114,7 +114,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	c.must(t, 201, post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition))
 	const things = "/apis/m.example.com/v1/namespaces/m/things"
 	eventually(t, func() error {
-		if a := c.do(t, get(things)); a.code != 200 {
+		if a := c.do(t, get("%s", things)); a.code != 200 {
 			return errStill
 		}
 		return nil
@@ -160,5 +160,5 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 		`leases.coordination.k8s.io "new" is forbidden: User "changer" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "u"`)
 	changer.refused(t, patch(maps+"/new?fieldManager=m", "apply-patch+yaml", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "new"}}), 403, "Forbidden",
 		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`)
-	c.refused(t, get(maps+"/new"), 404, "NotFound", "")
+	c.refused(t, get("%s/new", maps), 404, "NotFound", "")
 }

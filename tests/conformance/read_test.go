@@ -165,9 +165,15 @@ func lists(t *testing.T, s *subject) {
 		}
 	}
 	s.refused(t, get("%s?labelSelector=a%%20b", s.collection()), 400, "BadRequest", "unable to parse requirement")
-	s.refused(t, get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()), 400, "BadRequest", "field label not supported")
+	s.refused(t, get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()), 400, "BadRequest", unknownField[fielded[s.Resource]])
 	s.refused(t, get("%s?fieldSelector=x", s.collection()), 400, "BadRequest", "invalid selector")
 	s.refused(t, get("%s?resourceVersionMatch=Exact", s.collection()), 422, "Invalid", "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+}
+
+// unknownField is how a selector by a field is refused that a kind with fields of its own, or one without, does not have.
+var unknownField = map[bool]string{
+	true:  "field label not supported: nobody.knows",
+	false: `"nobody.knows" is not a known field selector: only "metadata.name", "metadata.namespace"`,
 }
 
 func listsPages(t *testing.T, s *subject) {
