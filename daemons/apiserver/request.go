@@ -135,6 +135,9 @@ func (q *request) find(s *Server) {
 	}
 }
 
+// mostToName is how long a field selector may be that is read before it is known who asks.
+const mostToName = 4 << 10
+
 // verb turns the method into what is done to the resource.
 func (q *request) verb() {
 	if q.watches {
@@ -153,7 +156,7 @@ func (q *request) verb() {
 			q.Verb = "list"
 		}
 		// A list of one name is authorized as what it is.
-		if q.Name == "" && q.FieldSelector != "" {
+		if q.Name == "" && q.FieldSelector != "" && len(q.FieldSelector) <= mostToName {
 			if name, ok := nameSelected(q.FieldSelector); ok && len(content.IsPathSegmentName(name)) == 0 {
 				q.Name = name
 			}

@@ -39,6 +39,7 @@ type Conn struct {
 	resets  int
 	busy    int       // handlers that run
 	waiting []*stream // for handlers to end
+	large   int       // what headers take that are larger than usual
 	going   bool      // no further streams
 	parted  bool      // everything has been said
 	failed  error     // why the connection is no use any more

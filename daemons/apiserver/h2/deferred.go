@@ -137,6 +137,7 @@ func (c *Conn) over() {
 		c.waiting = c.waiting[1:]
 		if next.gone != nil {
 			next.cancel()
+			c.forgo(next)
 			continue
 		}
 		c.busy++

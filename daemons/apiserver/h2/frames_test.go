@@ -160,6 +160,74 @@ func TestHeadersThatAreTooLongAreAnsweredSo(t *testing.T) {
 	})
 }
 
+func TestHeadersThatAreLargeAreFewAtATime(t *testing.T) {
+	const large = 1 << 20
+	began, release := make(chan int, 10), make(chan struct{})
+	address, config, _ := serve(t, &h2.Server{}, func(_ http.ResponseWriter, r *http.Request) {
+		began <- len(r.Header.Get("large"))
+		<-release
+	}, func(s *http.Server) { s.MaxHeaderBytes = large })
+	c := dial(t, address, config)
+	text := strings.Repeat("x", large-1000)
+	for i := range uint32(5) {
+		c.askLong(2*i+1, "large", text)
+	}
+	c.until("a refusal", func(f any) bool { return isReset(f, 9, http2.ErrCodeRefusedStream) })
+	for range 4 {
+		if n := <-began; n != len(text) {
+			t.Errorf("a header has %d bytes, %d were sent", n, len(text))
+		}
+	}
+	// One that is given up counts until its handler has ended; others go on.
+	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
+		t.Fatal(err)
+	}
+	c.askLong(11, "large", text)
+	c.until("another refusal", func(f any) bool { return isReset(f, 11, http2.ErrCodeRefusedStream) })
+	c.ask(13, http.MethodGet, true, "small", "x")
+	if n := <-began; n != 0 {
+		t.Errorf("the small one has a header of %d bytes", n)
+	}
+	close(release)
+	answers := 0
+	c.until("answers", func(f any) bool {
+		if headers, ok := f.(*http2.MetaHeadersFrame); ok && headers.PseudoValue("status") == "200" {
+			answers++
+		}
+		return answers == 4
+	})
+	c.askLong(15, "large", text) // there is room again
+	c.until("an answer", func(f any) bool { return isStatus(f, 15, "200") })
+}
+
+// askLong begins a stream with a header that takes many frames.
+func (c *raw) askLong(id uint32, name, value string) {
+	c.t.Helper()
+	c.block.Reset()
+	for _, f := range []hpack.HeaderField{
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/"}, {Name: name, Value: value, Sensitive: true},
+	} {
+		if err := c.enc.WriteField(f); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	const most = 16 << 10
+	first := c.block.Next(most)
+	err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: c.block.Len() == 0})
+	for err == nil && c.block.Len() > 0 {
+		next := c.block.Next(most)
+		err = c.WriteContinuation(id, c.block.Len() == 0, next)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func isStatus(f any, id uint32, code string) bool {
+	headers, ok := f.(*http2.MetaHeadersFrame)
+	return ok && headers.StreamID == id && headers.PseudoValue("status") == code
+}
+
 func TestAWindowThatOpensLetsAnAnswerGoOn(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(make([]byte, 300000)) // the client counts

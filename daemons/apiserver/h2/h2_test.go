@@ -22,7 +22,7 @@ import (
 )
 
 // serve serves h until the test ends, and returns where and how to connect.
-func serve(t testing.TB, own *h2.Server, h http.HandlerFunc) (address string, config *tls.Config, server *http.Server) {
+func serve(t testing.TB, own *h2.Server, h http.HandlerFunc, set ...func(*http.Server)) (address string, config *tls.Config, server *http.Server) {
 	t.Helper()
 	ca, err := certs.NewCA("localhost", 0, time.Now())
 	if err != nil {
@@ -35,6 +35,9 @@ func serve(t testing.TB, own *h2.Server, h http.HandlerFunc) (address string, co
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
 	server = &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}, MaxHeaderBytes: 16 << 10}
+	for _, f := range set {
+		f(server)
+	}
 	own.Log = slog.New(slog.DiscardHandler)
 	own.Attach(server)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

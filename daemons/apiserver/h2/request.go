@@ -37,9 +37,13 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	st := &stream{c: c, id: id, window: c.out.initial}
+	if !c.afford(st, sizeOf(f)) {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	}
 	st.cond.L = &c.mu
 	st.res.st, st.body.st, st.body.announced, st.body.in.left = st, st, -1, window
 	if !st.request(f) {
+		c.forgo(st)
 		return wrong
 	}
 	c.streams[id] = st

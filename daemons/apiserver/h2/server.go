@@ -70,6 +70,7 @@ func (s *Server) serve(server *http.Server, nc *tls.Conn, h http.Handler) {
 	if server.MaxHeaderBytes > 0 {
 		limit = uint32(server.MaxHeaderBytes)
 	}
+	limit += 10 * 32 // each field counts 32 more than it has bytes (RFC 9113, 6.5.2): as net/http, for ten of them
 	c := newConn(s, nc, h, limit)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}

@@ -23,6 +23,7 @@ type stream struct {
 	res    response
 	cond   sync.Cond // signalled when something has changed for who waits: a reader or a writer
 
+	large   int   // what its headers take, where that is counted
 	window  int64 // what the client takes
 	blocked bool  // in the connection's list
 	held    bool  // whether its handler has yet to begin
@@ -101,6 +102,7 @@ func (st *stream) answer() {
 	st.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.forgo(st)
 	c.over()
 }
 
@@ -164,6 +166,9 @@ func (c *Conn) remove(st *stream) {
 	}
 	delete(c.streams, st.id)
 	c.giveBack(nil, st.body.drop())
+	if st.cancel == nil {
+		c.forgo(st) // no handler has begun
+	}
 	if len(c.streams) == 0 {
 		c.rested = time.Now()
 		c.settle()
