@@ -146,6 +146,10 @@ func TestShapesAndEncodings(t *testing.T) {
 	if answer, data := raw(t, cfg, "GET", path+"/m000", "", map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(string(data), "apiVersion: v1\n") {
 		t.Errorf("yaml: %v %s", answer.Header, data)
 	}
+	answer, data = raw(t, cfg, "GET", path+"?watch=1", "", map[string]string{"Accept": "text/html, application/yaml;q=0.5"})
+	if answer.StatusCode != 406 || !strings.Contains(string(data), "application/json;stream=watch") {
+		t.Errorf("a watch in YAML: %v %s", answer.Header, data)
+	}
 	for _, c := range []struct {
 		method, path, body string
 		header             map[string]string

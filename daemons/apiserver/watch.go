@@ -37,6 +37,9 @@ type watcher struct {
 // watch answers with events until the client goes, time is up or the log has run away
 // from it.
 func (s *Server) watch(q *request) error {
+	if err := q.media.Streamed(); err != nil {
+		return err
+	}
 	o, err := q.listOptions()
 	if err != nil {
 		return err

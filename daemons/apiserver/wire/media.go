@@ -4,8 +4,11 @@
 package wire
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +42,7 @@ var types = [...]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtim
 // ContentType is the answer's header.
 func (m Media) ContentType() string { return types[m.Format] }
 
-// Negotiate finds the first media type of the Accept header that can be sent. Whole
+// Negotiate finds the media type of the Accept header that the client likes best of those that can be sent. Whole
 // objects of kinds without a protobuf form cannot be sent in it.
 func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 	m := Media{}
@@ -54,16 +57,71 @@ func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 	if accept == "" {
 		return m, nil
 	}
+	take := func(kind string, params map[string]string) (Media, bool) {
+		found, ok := m.offer(kind, params)
+		return found, ok && (protobuf || found.Format != Protobuf || found.As != "")
+	}
+	if strings.Contains(accept, ",") && strings.ContainsAny(accept, "*q") {
+		for _, l := range likes(accept) {
+			if found, ok := take(l.kind, l.params); ok {
+				return found, nil
+			}
+		}
+	} else {
+		for clause := range strings.SplitSeq(accept, ",") {
+			if kind, params, ok := mediaType(strings.TrimSpace(clause)); ok {
+				if found, ok := take(kind, params); ok {
+					return found, nil
+				}
+			}
+		}
+	}
+	offered := types[:]
+	if !protobuf {
+		offered = []string{types[JSON], types[YAML], types[CBOR]}
+	}
+	return m, notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
+}
+
+// liked is a media type of a header, and how much it is liked.
+type liked struct {
+	kind   string
+	params map[string]string
+	much   float64
+}
+
+// likes reads a header whose order is not what the client wants: what it likes more comes first, and what it names
+// before what it only lets through.
+func likes(accept string) []liked {
+	var list []liked
 	for clause := range strings.SplitSeq(accept, ",") {
 		kind, params, ok := mediaType(strings.TrimSpace(clause))
 		if !ok {
 			continue
 		}
-		if found, ok := m.offer(kind, params); ok && (protobuf || found.Format != Protobuf || found.As != "") {
-			return found, nil
+		l := liked{kind, params, 1}
+		if q, ok := params["q"]; ok {
+			l.much, _ = strconv.ParseFloat(q, 64)
 		}
+		list = append(list, l)
 	}
-	return m, notAcceptable("only the following media types are accepted: " + strings.Join(types[:], ", "))
+	slices.SortStableFunc(list, func(a, b liked) int {
+		return cmp.Or(cmp.Compare(b.much, a.much), cmp.Compare(strings.Count(a.kind, "*"), strings.Count(b.kind, "*")))
+	})
+	return list
+}
+
+// Streamed says what is wrong with a media type for watches, of which there is none whose documents do not
+// tell where they end.
+func (m Media) Streamed() error {
+	if m.Format != YAML {
+		return nil
+	}
+	var offered []string
+	for _, f := range []Format{JSON, Protobuf, CBOR} {
+		offered = append(offered, types[f]+";stream=watch")
+	}
+	return notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
 }
 
 // mediaType reads one of a header's media types. Those that clients send all the time need no reading.

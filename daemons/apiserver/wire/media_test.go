@@ -1,0 +1,46 @@
+package wire
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// S11: a client gets what it likes best of what there is, and is told what there is where it likes none.
+func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	for accept, want := range map[string]string{
+		"":                                    "application/json",
+		"application/cbor":                    "application/cbor",
+		"application/json;q=0.1, " + protobuf: protobuf,
+		protobuf + ";q=0.3,application/yaml;q=0.5,application/json;q=0.4": "application/yaml",
+		"*/*, application/yaml":                                          "application/yaml",
+		"text/html, application/*;q=0.5":                                 "application/json",
+		"application/*,application/cbor":                                 "application/cbor",
+		protobuf + ",application/json":                                   protobuf,
+		"application/json;as=Table;v=v1;g=meta.k8s.io, application/json": "application/json Table",
+		"application/json;as=Table;v=v9;g=meta.k8s.io,application/json":  "application/json",
+		"application/json;q=x,application/yaml":                          "application/yaml",
+		"text/html":                                                      "406 application/json, application/yaml, " + protobuf + ", application/cbor",
+		"application/cbor-seq":                                           "406 application/json, application/yaml, " + protobuf + ", application/cbor",
+	} {
+		m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}}, true)
+		got := strings.TrimSpace(m.ContentType() + " " + m.As)
+		if err != nil {
+			got = strings.Replace(err.Error(), "only the following media types are accepted:", "406", 1)
+		}
+		if got != want {
+			t.Errorf("Accept: %s\n got %s\nwant %s", accept, got, want)
+		}
+	}
+	m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {protobuf + ", text/html"}}, URL: &url.URL{Path: "/api/v1/pods"}}, false)
+	if err == nil || strings.Contains(err.Error(), protobuf) {
+		t.Errorf("what has no protobuf is sent as %s: %v", m.ContentType(), err)
+	}
+	for format, streamed := range map[Format]bool{JSON: true, Protobuf: true, CBOR: true, YAML: false} {
+		if err := (Media{Format: format}).Streamed(); (err == nil) != streamed {
+			t.Errorf("%s as a stream: %v", types[format], err)
+		}
+	}
+}
