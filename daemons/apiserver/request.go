@@ -140,11 +140,11 @@ const mostToName = 4 << 10
 
 // verb turns the method into what is done to the resource.
 func (q *request) verb() {
+	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
 	if q.watches {
 		q.Verb = "watch"
 		return
 	}
-	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
 	switch q.http.Method {
 	case http.MethodGet, http.MethodHead:
 		switch {

@@ -117,8 +117,7 @@ func (w *webhook) remember(digest [sha256.Size]byte, a answer) {
 	w.answered[digest] = a
 }
 
-// reviewOf is the question. Selectors are left out: who may do something to a selection alone
-// is not said to may it.
+// reviewOf is the question.
 func reviewOf(u api.User, r api.Request) *authorizationv1.SubjectAccessReview {
 	review := &authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
@@ -135,6 +134,7 @@ func reviewOf(u api.User, r api.Request) *authorizationv1.SubjectAccessReview {
 			Namespace: r.Namespace, Verb: r.Verb, Group: r.Group, Version: r.Version,
 			Resource: r.GroupVersionResource.Resource, Subresource: r.Subresource, Name: r.Name,
 		}
+		review.Spec.ResourceAttributes.FieldSelector, review.Spec.ResourceAttributes.LabelSelector = selectorsOf(r)
 	} else {
 		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Path, Verb: r.Verb}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,25 @@ authorizers:
 	now = now.Add(time.Minute)
 	if d, _, _ := ask("ann", secret("a")); d != api.Deny {
 		t.Errorf("an answer holds for ever")
+	}
+}
+
+// S12: who may see a selection alone can be told from who may see all, where selectors count and as far as they can be told.
+func TestWebhooksAreToldOfSelectorsS12(t *testing.T) {
+	for _, c := range []struct{ verb, fields, labels, want string }{
+		{"list", "spec.nodeName=n1,status.phase!=Failed", "", `{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"verb":"list"}`},
+		{"watch", "", "a in (b,c),!d,e", `{"labelSelector":{"requirements":[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"DoesNotExist"},{"key":"e","operator":"Exists"}]},"verb":"watch"}`},
+		{"deletecollection", "", "a!=b,n>3", `{"labelSelector":{"requirements":[{"key":"a","operator":"NotIn","values":["b"]}]},"verb":"deletecollection"}`},
+		{"get", "spec.nodeName=n1", "a=b", `{"verb":"get"}`},
+		{"list", "=,", "((", `{"verb":"list"}`},
+		{"list", "", "", `{"verb":"list"}`},
+	} {
+		got := reviewOf(api.User{Name: "ann"}, api.Request{Resource: true, Verb: c.verb, FieldSelector: c.fields, LabelSelector: c.labels})
+		text, err := json.Marshal(got.Spec.ResourceAttributes)
+		var is, want any
+		if err != nil || json.Unmarshal(text, &is) != nil || json.Unmarshal([]byte(c.want), &want) != nil || !reflect.DeepEqual(is, want) {
+			t.Errorf("%s %q %q:\n got %s\nwant %s", c.verb, c.fields, c.labels, text, c.want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -64,8 +65,11 @@ func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText stri
 		fieldText = f.RawSelector
 		var parts []fields.Selector
 		for _, q := range f.Requirements {
-			if q.Operator == "In" && len(q.Values) == 1 {
+			switch {
+			case q.Operator == metav1.FieldSelectorOpIn && len(q.Values) == 1:
 				parts = append(parts, fields.OneTermEqualSelector(q.Key, q.Values[0]))
+			case q.Operator == metav1.FieldSelectorOpNotIn && len(q.Values) == 1:
+				parts = append(parts, fields.OneTermNotEqualSelector(q.Key, q.Values[0]))
 			}
 		}
 		if fieldText == "" && len(parts) > 0 {
@@ -74,14 +78,18 @@ func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText stri
 	}
 	if l := r.LabelSelector; l != nil {
 		labelText = l.RawSelector
-		set := labels.Set{}
+		wanted := labels.NewSelector()
 		for _, q := range l.Requirements {
-			if q.Operator == "In" && len(q.Values) == 1 {
-				set[q.Key] = q.Values[0]
+			one, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{q}})
+			if err != nil {
+				continue // what cannot be read limits nothing
+			}
+			if parts, ok := one.Requirements(); ok {
+				wanted = wanted.Add(parts...)
 			}
 		}
-		if labelText == "" && len(set) > 0 {
-			labelText = set.String()
+		if labelText == "" {
+			labelText = wanted.String()
 		}
 	}
 	return fieldText, labelText
