@@ -23,10 +23,11 @@ type issuer struct {
 	client         *http.Client
 	now            func() time.Time
 
-	mu      sync.Mutex
-	keys    []jose.JSONWebKey
-	fetched time.Time // when last tried
-	failed  error     // what that ended with
+	mu       sync.Mutex
+	keys     []jose.JSONWebKey
+	fetched  time.Time     // when last tried
+	failed   error         // what that ended with
+	fetching chan struct{} // closed when who fetches now has; nil: nobody does
 }
 
 const (
@@ -34,8 +35,12 @@ const (
 	// refetchAfter is how long keys are not fetched again, whatever tokens come.
 	refetchAfter = 10 * time.Second
 	// keysLast is after how long they are fetched anyway, since an issuer may have withdrawn some.
-	keysLast      = time.Hour
-	largestAnswer = 1 << 20
+	keysLast = time.Hour
+	// keysRetried is how long they go on being believed after that was tried in vain, and refreshTimeout is how long the
+	// one who tries waits.
+	keysRetried    = time.Minute
+	refreshTimeout = 2 * time.Second
+	largestAnswer  = 1 << 20
 )
 
 func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error) {
@@ -52,27 +57,60 @@ func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error)
 	return &issuer{url: url, discovery: discovery, client: &http.Client{Transport: transport, Timeout: issuerTimeout}, now: now}, nil
 }
 
-// key returns the keys that a token with the key id may be signed with.
+// key returns the keys that a token with the key id may be signed with. Who comes with a key that is known never waits for
+// an issuer that does not answer, but for the one who looks whether the key still is.
 func (i *issuer) key(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
+	for {
+		i.mu.Lock()
+		found, age := i.candidates(id), i.now().Sub(i.fetched)
+		again := refetchAfter
+		if len(found) > 0 {
+			again = keysLast
+			if i.failed != nil {
+				again = keysRetried
+			}
+		}
+		busy := i.fetching
+		if age < again || len(found) > 0 && busy != nil {
+			err := i.failed
+			i.mu.Unlock()
+			if len(found) > 0 {
+				err = nil
+			}
+			return found, err
+		}
+		if busy == nil {
+			i.fetching = make(chan struct{})
+			i.mu.Unlock()
+			i.refresh(context.WithoutCancel(ctx), len(found) > 0)
+			continue
+		}
+		i.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the keys of issuer %s: %w", i.url, ctx.Err())
+		}
+	}
+}
+
+// refresh fetches the keys, for all who wait.
+func (i *issuer) refresh(ctx context.Context, known bool) {
+	within := issuerTimeout
+	if known {
+		within = refreshTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	keys, err := i.fetch(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	found := i.candidates(id)
-	age := i.now().Sub(i.fetched)
-	if len(found) > 0 && age < keysLast || age < refetchAfter {
-		if len(found) == 0 && i.failed != nil {
-			return nil, i.failed
-		}
-		return found, nil
-	}
-	// Whoever comes meanwhile waits for this one.
-	i.fetched = i.now()
-	keys, err := i.fetch(context.WithoutCancel(ctx))
 	if i.failed = err; err == nil {
 		i.keys = keys
-	} else if len(found) == 0 {
-		return nil, err
 	}
-	return i.candidates(id), nil
+	i.fetched = i.now()
+	close(i.fetching)
+	i.fetching = nil
 }
 
 func (i *issuer) candidates(id string) (list []jose.JSONWebKey) {
@@ -85,8 +123,6 @@ func (i *issuer) candidates(id string) (list []jose.JSONWebKey) {
 }
 
 func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
-	defer cancel()
 	var says struct {
 		Issuer string `json:"issuer"`
 		JWKS   string `json:"jwks_uri"`

@@ -1,0 +1,64 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// S12: users go on being known while the issuer of their tokens does not answer.
+func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnownS12(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	i, err := newIssuer("https://issuer.example", "", "", func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	down := errors.New("it is down")
+	i.client = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		entered <- struct{}{}
+		<-release
+		return nil, down
+	})}
+	i.keys, i.fetched = []jose.JSONWebKey{{KeyID: "a"}}, now.Add(-keysLast)
+	known := func() error {
+		keys, err := i.key(t.Context(), "a")
+		if err == nil && len(keys) != 1 {
+			err = errors.New("the key is not found")
+		}
+		return err
+	}
+	for range 2 { // each time it is due
+		first := make(chan error, 1)
+		go func() { first <- known() }()
+		<-entered
+		if err := known(); err != nil {
+			t.Errorf("while another one asks: %v", err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := i.key(gone, "b"); !errors.Is(err, context.Canceled) {
+			t.Errorf("who does not wait for a key that is not known: %v", err)
+		}
+		release <- struct{}{}
+		if err := <-first; err != nil {
+			t.Errorf("who asked in vain: %v", err)
+		}
+		// The transport would not let another question through.
+		if err := known(); err != nil {
+			t.Errorf("after it was asked in vain: %v", err)
+		}
+		if _, err := i.key(t.Context(), "b"); !errors.Is(err, down) {
+			t.Errorf("a key that is not known: %v, want %v", err, down)
+		}
+		now = now.Add(keysRetried)
+	}
+}
