@@ -1,14 +1,12 @@
 package kinds
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func horizontalPodAutoscalers() *Kind {
@@ -23,6 +21,7 @@ func horizontalPodAutoscalers() *Kind {
 			FromHub: autoscalerV1, ToHub: autoscalerV2,
 		}},
 		Default: does(func(a *autoscalingv2.HorizontalPodAutoscaler) {
+			withoutTravelling(&a.ObjectMeta)
 			setDefault(&a.Spec.MinReplicas, 1)
 			if len(a.Spec.Metrics) == 0 {
 				a.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(80)}
@@ -58,90 +57,6 @@ func cpuMetric(percent int32) autoscalingv2.MetricSpec {
 func isCPUUtilization(m autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU &&
 		m.Resource.Target.AverageUtilization != nil
-}
-
-// Version 1 knows only a share of cpu; the rest travels in annotations, so that a
-// client of the old version does not lose what one of the new version wrote.
-const (
-	metricsAnnotation  = "autoscaling.alpha.kubernetes.io/metrics"
-	behaviorAnnotation = "autoscaling.alpha.kubernetes.io/behavior"
-)
-
-func autoscalerV1(o runtime.Object) (runtime.Object, error) {
-	a := o.(*autoscalingv2.HorizontalPodAutoscaler)
-	out := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
-	out.Spec = autoscalingv1.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
-		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
-	}
-	var rest []autoscalingv2.MetricSpec
-	for _, m := range a.Spec.Metrics {
-		if isCPUUtilization(m) && out.Spec.TargetCPUUtilizationPercentage == nil {
-			out.Spec.TargetCPUUtilizationPercentage = m.Resource.Target.AverageUtilization
-		} else {
-			rest = append(rest, m)
-		}
-	}
-	annotate := func(key string, v any) error {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("encode %s: %w", key, err)
-		}
-		if out.Annotations == nil {
-			out.Annotations = map[string]string{}
-		}
-		out.Annotations[key] = string(text)
-		return nil
-	}
-	if rest != nil {
-		if err := annotate(metricsAnnotation, rest); err != nil {
-			return nil, err
-		}
-	}
-	if a.Spec.Behavior != nil {
-		if err := annotate(behaviorAnnotation, a.Spec.Behavior); err != nil {
-			return nil, err
-		}
-	}
-	s := a.Status
-	out.Status = autoscalingv1.HorizontalPodAutoscalerStatus{
-		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
-	}
-	for _, m := range s.CurrentMetrics {
-		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
-			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
-		}
-	}
-	return out, nil
-}
-
-func autoscalerV2(o runtime.Object) (runtime.Object, error) {
-	a := o.(*autoscalingv1.HorizontalPodAutoscaler)
-	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
-	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
-		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
-	}
-	if text := out.Annotations[metricsAnnotation]; text != "" {
-		if err := json.Unmarshal([]byte(text), &out.Spec.Metrics); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", metricsAnnotation, err)
-		}
-		delete(out.Annotations, metricsAnnotation)
-	}
-	if text := out.Annotations[behaviorAnnotation]; text != "" {
-		if err := json.Unmarshal([]byte(text), &out.Spec.Behavior); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", behaviorAnnotation, err)
-		}
-		delete(out.Annotations, behaviorAnnotation)
-	}
-	if p := a.Spec.TargetCPUUtilizationPercentage; p != nil {
-		out.Spec.Metrics = append([]autoscalingv2.MetricSpec{cpuMetric(*p)}, out.Spec.Metrics...)
-	}
-	s := a.Status
-	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
-		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
-	}
-	return out, nil
 }
 
 func autoscalerTargets(a *autoscalingv2.HorizontalPodAutoscaler) string {

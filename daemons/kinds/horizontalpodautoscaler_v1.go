@@ -1,0 +1,171 @@
+package kinds
+
+import (
+	"encoding/json"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Version 1 knows only a share of cpu; the rest travels in annotations, so that a
+// client of the old version does not lose what one of the new version wrote. They are written with version 1's
+// own types, as upstream writes them, and nobody else has them: what version 2 says in them is dropped.
+const (
+	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
+	behaviorAnnotation       = "autoscaling.alpha.kubernetes.io/behavior"
+	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
+	conditionsAnnotation     = "autoscaling.alpha.kubernetes.io/conditions"
+)
+
+// withoutTravelling drops what travels in annotations.
+func withoutTravelling(m *metav1.ObjectMeta) {
+	for _, key := range []string{metricsAnnotation, behaviorAnnotation, currentMetricsAnnotation, conditionsAnnotation} {
+		delete(m.Annotations, key)
+	}
+}
+
+func autoscalerV1(o runtime.Object) (runtime.Object, error) {
+	a := o.(*autoscalingv2.HorizontalPodAutoscaler)
+	out := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
+	withoutTravelling(&out.ObjectMeta)
+	out.Spec = autoscalingv1.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
+		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
+	}
+	var rest []autoscalingv1.MetricSpec
+	for _, m := range a.Spec.Metrics {
+		switch {
+		case !isCPUUtilization(m):
+			rest = append(rest, metricV1(m))
+		case out.Spec.TargetCPUUtilizationPercentage == nil:
+			out.Spec.TargetCPUUtilizationPercentage = m.Resource.Target.AverageUtilization
+		}
+	}
+	s := a.Status
+	out.Status = autoscalingv1.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
+	}
+	var current []autoscalingv1.MetricStatus
+	for _, m := range s.CurrentMetrics {
+		current = append(current, metricStatusV1(m))
+		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Current.AverageUtilization != nil {
+			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
+		}
+	}
+	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
+	for _, c := range s.Conditions {
+		conditions = append(conditions, autoscalingv1.HorizontalPodAutoscalerCondition{
+			Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration,
+		})
+	}
+	for _, t := range []struct {
+		key  string
+		is   bool
+		what any
+	}{
+		{metricsAnnotation, len(rest) > 0, rest},
+		{behaviorAnnotation, a.Spec.Behavior != nil, travellingBehavior(a.Spec.Behavior)},
+		{currentMetricsAnnotation, len(current) > 0, current},
+		{conditionsAnnotation, len(conditions) > 0, conditions},
+	} {
+		if !t.is {
+			continue
+		}
+		text, err := json.Marshal(t.what)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", t.key, err)
+		}
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[t.key] = string(text)
+	}
+	return out, nil
+}
+
+// autoscalerV2 takes from annotations what can be read there, and leaves the rest.
+func autoscalerV2(o runtime.Object) (runtime.Object, error) {
+	a := o.(*autoscalingv1.HorizontalPodAutoscaler)
+	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
+	withoutTravelling(&out.ObjectMeta)
+	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(a.Spec.ScaleTargetRef),
+		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
+	}
+	if p := a.Spec.TargetCPUUtilizationPercentage; p != nil {
+		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*p)) // it is the first as a rule, and stays that
+	}
+	for _, m := range travelled[[]autoscalingv1.MetricSpec](a, metricsAnnotation) {
+		out.Spec.Metrics = append(out.Spec.Metrics, metricV2(m))
+	}
+	out.Spec.Behavior = travelled[*autoscalingv2.HorizontalPodAutoscalerBehavior](a, behaviorAnnotation)
+	s := a.Status
+	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime, CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas,
+	}
+	if p := s.CurrentCPUUtilizationPercentage; p != nil {
+		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
+			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: p},
+		}}}
+	}
+	if current := travelled[[]autoscalingv1.MetricStatus](a, currentMetricsAnnotation); current != nil {
+		out.Status.CurrentMetrics = nil // these say more
+		for _, m := range current {
+			out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, metricStatusV2(m))
+		}
+	}
+	for _, c := range travelled[[]autoscalingv1.HorizontalPodAutoscalerCondition](a, conditionsAnnotation) {
+		out.Status.Conditions = append(out.Status.Conditions, autoscalingv2.HorizontalPodAutoscalerCondition{
+			Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
+			Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration,
+		})
+	}
+	return out, nil
+}
+
+// travelled is what an annotation carries, nothing if that cannot be read.
+func travelled[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
+	var is, nothing T
+	if json.Unmarshal([]byte(a.Annotations[key]), &is) != nil {
+		return nothing
+	}
+	return is
+}
+
+// Behaviour travels as upstream's own type for it is written, whose fields have no other names.
+type (
+	behaviorOut struct{ ScaleUp, ScaleDown *rulesOut }
+	rulesOut    struct {
+		StabilizationWindowSeconds *int32
+		SelectPolicy               *autoscalingv2.ScalingPolicySelect
+		Policies                   []policyOut
+		Tolerance                  *resource.Quantity
+	}
+	policyOut struct {
+		Type                 autoscalingv2.HPAScalingPolicyType
+		Value, PeriodSeconds int32
+	}
+)
+
+func travellingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *behaviorOut {
+	if b == nil {
+		return nil
+	}
+	rules := func(r *autoscalingv2.HPAScalingRules) *rulesOut {
+		if r == nil {
+			return nil
+		}
+		out := &rulesOut{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+		for _, p := range r.Policies {
+			out.Policies = append(out.Policies, policyOut{p.Type, p.Value, p.PeriodSeconds})
+		}
+		return out
+	}
+	return &behaviorOut{rules(b.ScaleUp), rules(b.ScaleDown)}
+}
