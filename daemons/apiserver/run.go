@@ -173,7 +173,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	mutators, validators, err := admission.All(cfg, server.Objects(), may)
+	mutators, validators, err := admission.All(cfg, server.Objects(), may, env.Metrics)
 	if err != nil {
 		return nil, err
 	}

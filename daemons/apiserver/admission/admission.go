@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,13 +21,14 @@ import (
 )
 
 // All returns the plugins in order: what changes objects, and then what refuses
-// them. may decides where a plugin demands a right of its own.
-func All(cfg config.APIServer, objects api.Objects, may api.Authorizer) ([]api.Mutator, []api.Validator, error) {
+// them. may decides where a plugin demands a right of its own;
+// what is counted is registered with counts.
+func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts prometheus.Registerer) ([]api.Mutator, []api.Validator, error) {
 	levels, err := configured(cfg.AdmissionControlConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	security, err := newPodSecurity(objects, levels)
+	security, err := newPodSecurity(objects, levels, counts)
 	if err != nil {
 		return nil, nil, err
 	}

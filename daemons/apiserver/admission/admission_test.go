@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -89,7 +90,7 @@ func admit(t *testing.T, o api.Objects, a *api.Admission) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutators, validators, err := All(config.DefaultAPIServer(), o, may)
+	mutators, validators, err := All(config.DefaultAPIServer(), o, may, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

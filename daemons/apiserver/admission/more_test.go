@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -125,7 +126,7 @@ func TestOwnersAreSetByThoseWhoMayDeleteAndFinalize(t *testing.T) {
 		if plugins != "" {
 			cfg.EnableAdmissionPlugins = []string{plugins}
 		}
-		if _, _, err := All(cfg, apifake.New(), granted{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, _, err := All(cfg, apifake.New(), granted{}, prometheus.NewRegistry()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("with %q: %v", plugins, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +14,6 @@ import (
 	security "k8s.io/pod-security-admission/admission"
 	securityconfig "k8s.io/pod-security-admission/admission/api"
 	securityapi "k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/metrics"
 	"k8s.io/pod-security-admission/policy"
 
 	"clusterctl/daemons/api"
@@ -24,12 +24,16 @@ import (
 // audits, and refuses labels that mean nothing.
 type podSecurity struct{ rules *security.Admission }
 
-func newPodSecurity(objects api.Objects, c *securityconfig.PodSecurityConfiguration) (*podSecurity, error) {
+func newPodSecurity(objects api.Objects, c *securityconfig.PodSecurityConfiguration, counts prometheus.Registerer) (*podSecurity, error) {
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	rules := &security.Admission{Configuration: c, Evaluator: checks, Metrics: uncounted{}, NamespaceGetter: secured{objects}, PodLister: secured{objects}}
+	counted, err := newSecurityCounts(counts)
+	if err != nil {
+		return nil, fmt.Errorf("set up pod security: %w", err)
+	}
+	rules := &security.Admission{Configuration: c, Evaluator: checks, Metrics: counted, NamespaceGetter: secured{objects}, PodLister: secured{objects}}
 	if err := rules.CompleteConfiguration(); err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
@@ -108,11 +112,3 @@ func (w written) GetOperation() admissionv1.Operation      { return admissionv1.
 func (w written) GetObject() (runtime.Object, error)       { return w.Object, nil }
 func (w written) GetOldObject() (runtime.Object, error)    { return w.Old, nil }
 func (w written) GetUserName() string                      { return w.User.Name }
-
-// uncounted counts nothing: the audit log has each decision.
-type uncounted struct{}
-
-func (uncounted) RecordEvaluation(metrics.Decision, securityapi.LevelVersion, metrics.Mode, securityapi.Attributes) {
-}
-func (uncounted) RecordExemption(securityapi.Attributes)   {}
-func (uncounted) RecordError(bool, securityapi.Attributes) {}

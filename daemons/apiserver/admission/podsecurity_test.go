@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,7 @@ func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPodSecurity(o, levels)
+	p, err := newPodSecurity(o, levels, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

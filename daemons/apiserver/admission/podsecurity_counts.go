@@ -1,0 +1,74 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	securityapi "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/metrics"
+
+	release "clusterctl/daemons/version"
+)
+
+// securityCounts counts what pod security decides, under upstream's names.
+type securityCounts struct {
+	known                           securityapi.Version // the newest that this release knows
+	evaluations, exemptions, errors *prometheus.CounterVec
+}
+
+func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) {
+	parts := strings.SplitN(release.Kubernetes, ".", 3)
+	known, err := securityapi.ParseVersion(strings.Join(parts[:min(len(parts), 2)], "."))
+	if err != nil {
+		return nil, fmt.Errorf("read this release's version: %w", err)
+	}
+	what := []string{"request_operation", "resource", "subresource"}
+	count := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, what...))
+	}
+	c := &securityCounts{
+		known: known,
+		evaluations: count("pod_security_evaluations_total", "Policies evaluated, besides for requests that are ignored or exempt.",
+			"decision", "policy_level", "policy_version", "mode"),
+		exemptions: count("pod_security_exemptions_total", "Requests that are exempt, besides those that are ignored."),
+		errors:     count("pod_security_errors_total", "Errors that kept policies from being evaluated as usual; where they are not fatal the restricted level may have held.", "fatal"),
+	}
+	return c, errors.Join(register.Register(c.evaluations), register.Register(c.exemptions), register.Register(c.errors))
+}
+
+// RecordEvaluation implements metrics.Recorder.
+func (c *securityCounts) RecordEvaluation(decision metrics.Decision, held securityapi.LevelVersion, mode metrics.Mode, a securityapi.Attributes) {
+	version := held.Version.String()
+	switch {
+	case held.Version.Latest() || held.Level == securityapi.LevelPrivileged:
+		version = "latest" // what is privileged is that in every version
+	case c.known.Older(held.Version):
+		version = "future"
+	}
+	c.evaluations.WithLabelValues(securityLabels(a, string(decision), string(held.Level), version, string(mode))...).Inc()
+}
+
+// RecordExemption implements metrics.Recorder.
+func (c *securityCounts) RecordExemption(a securityapi.Attributes) {
+	c.exemptions.WithLabelValues(securityLabels(a)...).Inc()
+}
+
+// RecordError implements metrics.Recorder.
+func (c *securityCounts) RecordError(fatal bool, a securityapi.Attributes) {
+	c.errors.WithLabelValues(securityLabels(a, strconv.FormatBool(fatal))...).Inc()
+}
+
+// securityLabels appends what a request is about to a count's labels.
+func securityLabels(a securityapi.Attributes, labels ...string) []string {
+	about := "controller"
+	switch a.GetResource().GroupResource() {
+	case podsGR:
+		about = "pod"
+	case namespacesGR:
+		about = "namespace"
+	}
+	return append(labels, strings.ToLower(string(a.GetOperation())), about, a.GetSubresource())
+}
