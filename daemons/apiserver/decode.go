@@ -39,6 +39,9 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	if data, err = whole(q.http); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
+	if len(data) == 0 && q.http.Method == http.MethodDelete {
+		return nil, false, nil, nil // options that are not sent are of no type
+	}
 	kind := runtime.ContentTypeJSON
 	if header := q.http.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
 		return data, true, nil, nil

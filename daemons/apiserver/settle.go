@@ -74,8 +74,13 @@ func (w *write) carryOver() error {
 	}
 	m.SetCreationTimestamp(old.GetCreationTimestamp())
 	m.SetGenerateName(old.GetGenerateName())
-	m.SetDeletionTimestamp(old.GetDeletionTimestamp())
-	m.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	// A deletion that began is never taken back; that none began by a change is said by who validates.
+	if at := old.GetDeletionTimestamp(); at != nil {
+		m.SetDeletionTimestamp(at)
+	}
+	if grace := old.GetDeletionGracePeriodSeconds(); grace != nil {
+		m.SetDeletionGracePeriodSeconds(grace)
+	}
 	m.SetGeneration(old.GetGeneration())
 	m.SetSelfLink("")
 	switch w.subresource {
@@ -94,7 +99,7 @@ func (w *write) carryOver() error {
 	if k.PrepareUpdate != nil {
 		k.PrepareUpdate(w.obj, w.old)
 	}
-	if k.HasGeneration && specChanged(k, w.obj, w.old) {
+	if k.HasGeneration && (specChanged(k, w.obj, w.old) || k.Counts != nil && k.Counts(w.obj, w.old)) {
 		m.SetGeneration(old.GetGeneration() + 1)
 	}
 	return nil

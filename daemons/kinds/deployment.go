@@ -21,8 +21,12 @@ func deployments() *Kind {
 		Default:       does(defaultDeployment),
 		PrepareCreate: does(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }),
 		PrepareUpdate: updates(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
-		Warnings:      podWarnings(func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
-		Validate:      checks(validateDeployment),
+		// Annotations are told on to the replica sets.
+		Counts: func(obj, old runtime.Object) bool {
+			return !Same(obj.(*appsv1.Deployment).Annotations, old.(*appsv1.Deployment).Annotations)
+		},
+		Warnings: podWarnings(func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
+		Validate: checks(validateDeployment),
 		ValidateUpdate: compares(func(d, old *appsv1.Deployment) field.ErrorList {
 			return append(validateDeployment(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),

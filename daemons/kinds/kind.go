@@ -55,10 +55,11 @@ type Kind struct {
 	// PrepareCreate and PrepareUpdate settle what clients do not decide: the status is
 	// emptied or kept, immutable server-set fields are carried over. The API server
 	// has done metadata (uid, timestamps, and generation, which it raises when anything
-	// but metadata and status changed, if HasGeneration) by itself.
+	// but metadata and status changed, if HasGeneration, or Counts says so) by itself.
 	PrepareCreate func(obj runtime.Object)
 	PrepareUpdate func(obj, old runtime.Object)
 	HasGeneration bool
+	Counts        func(obj, old runtime.Object) bool
 
 	// NameError returns why a name is not allowed; nil means a DNS subdomain.
 	NameErrors func(name string, prefix bool) []string

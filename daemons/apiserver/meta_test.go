@@ -1,0 +1,54 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// S12: what a change does to an object's metadata: a generation for what controllers act on, and no deletion.
+func TestMetadataFollowsChangesS12(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(bounded(t), deployment("d"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/apps/v1/namespaces/default/deployments/d"
+	for _, c := range []struct {
+		on, patch string
+		code      int
+		says      string // of what is refused
+		want      int64  // generation
+	}{
+		{"", `{"metadata":{"labels":{"a":"b"}}}`, 200, "", 1},
+		{"", `{"metadata":{"annotations":{"a":"b"}}}`, 200, "", 2}, // which replica sets get
+		{"/status", `{"metadata":{"annotations":{"a":"c"}},"status":{"replicas":1}}`, 200, "", 2},
+		{"", `{"spec":{"paused":true},"metadata":{"annotations":{"a":"d"}}}`, 200, "", 3},
+		{"", `{"status":{"replicas":7},"metadata":{"generation":9,"creationTimestamp":"2001-01-01T00:00:00Z"}}`, 200, "", 3},
+		{"", `{"metadata":{"deletionTimestamp":"2001-01-01T00:00:00Z"}}`, 422, "metadata.deletionTimestamp: Invalid value", 3},
+		{"", `{"metadata":{"deletionGracePeriodSeconds":5}}`, 422, "metadata.deletionGracePeriodSeconds: Invalid value", 3},
+		{"", `{"metadata":{"finalizers":["a.b/c"]}}`, 200, "", 3},
+		{"DELETE", "", 200, "", 4},
+		{"", `{"metadata":{"deletionTimestamp":null,"deletionGracePeriodSeconds":null}}`, 200, "", 4},
+		{"", `{"metadata":{"finalizers":["a.b/c","d.e/f"]}}`, 422, "no new finalizers can be added if the object is being deleted", 4},
+		{"", `{"metadata":{"finalizers":null}}`, 200, "", 4},
+	} {
+		method, at := "PATCH", path+c.on
+		if c.on == "DELETE" {
+			method, at = "DELETE", path
+		}
+		answer, data := raw(t, cfg, method, at, c.patch, map[string]string{"Content-Type": "application/merge-patch+json"})
+		var got metav1.PartialObjectMetadata
+		if err := json.Unmarshal(data, &got); err != nil || answer.StatusCode != c.code || !strings.Contains(string(data), c.says) {
+			t.Errorf("%s %s: %d %s, want %d %s", method, c.patch, answer.StatusCode, data, c.code, c.says)
+		}
+		if c.code == 200 && got.Generation != c.want {
+			t.Errorf("%s %s: generation %d, want %d", method, c.patch, got.Generation, c.want)
+		}
+		if deleted := got.DeletionTimestamp != nil; c.code == 200 && deleted != (c.want == 4) {
+			t.Errorf("%s %s: deleted %v", method, c.patch, deleted)
+		}
+	}
+}
