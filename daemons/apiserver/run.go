@@ -211,6 +211,8 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		o.Anonymous = who.Anonymous
 		if tokens := who.Tokens(); tokens != nil {
 			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), may, tokens.Issue), tokens
+			wrong = errors.Join(wrong, tokens.Count(env.Metrics))
+			o.Tasks = append(o.Tasks, func(ctx context.Context, s *Server) error { return tokens.KeepUses(ctx, s.labelSecret, env.Log) })
 		}
 		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), who) {
 			o.Reviews[gr] = handle

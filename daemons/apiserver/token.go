@@ -1,10 +1,36 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// labelSecret writes a label on a Secret, if there is one.
+func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value string) error {
+	q := s.internal(ctx, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
+	w := &write{s: s, q: q, manager: manager}
+	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		stored, ok := live.(*corev1.Secret)
+		if !ok {
+			return nil, apierrors.NewNotFound(q.gr(), name)
+		}
+		next := stored.DeepCopy()
+		if next.Labels == nil {
+			next.Labels = map[string]string{}
+		}
+		next.Labels[key] = value
+		return next, nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
 
 // issue answers serviceaccounts/token: who asks gets a token of the service account.
 func (s *Server) issue(q *request) error {

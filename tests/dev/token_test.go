@@ -3,6 +3,7 @@ package dev
 import (
 	"context"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,11 @@ func TestASecretForAServiceAccountGetsItsTokenS12(t *testing.T) {
 	until(t, "the token to be known", func(ctx context.Context) (bool, any) {
 		status := review(ctx)
 		return status.Authenticated && status.User.Username == "system:serviceaccount:"+ns+":robot", status
+	})
+	until(t, "its secret to say that it was used", func(ctx context.Context) (bool, any) {
+		labels := must[*corev1.Secret](t)(client.CoreV1().Secrets(ns).Get(ctx, "robot", metav1.GetOptions{})).Labels
+		_, err := time.Parse(time.DateOnly, labels["kubernetes.io/legacy-token-last-used"])
+		return err == nil, labels
 	})
 	if err := client.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "robot", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -34,9 +34,17 @@ func (t *Tokens) lies(token string, c *claims, wanted []string) (api.User, []str
 	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) != 1:
 		return api.User{}, nil, fmt.Errorf("%w: it is not the token of secret %s any more", errToken, l.Secret)
 	case secret.Labels[invalidSince] != "":
+		t.uses.invalid.Inc()
+		t.uses.note(secret, t.now())
 		return api.User{}, nil, fmt.Errorf("%w: the token in secret %s/%s for service account %s/%s has been marked invalid: remove the label %s to let it be used again",
 			errToken, l.Namespace, l.Secret, l.Namespace, l.AccountName, invalidSince)
 	}
+	if obj, ok := t.objects.Get(schema.GroupResource{Resource: "serviceaccounts"}, l.Namespace, l.AccountName); ok {
+		if account, is := obj.(*corev1.ServiceAccount); is {
+			t.uses.counted(account, secret.Name)
+		}
+	}
+	t.uses.note(secret, t.now())
 	return api.User{
 		Name: accountName(l.Namespace, l.AccountName), UID: l.AccountUID,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + l.Namespace},

@@ -59,6 +59,7 @@ type Tokens struct {
 	audiences []string // of this server
 	objects   api.Objects
 	now       func() time.Time
+	uses      *uses // of those that lie in Secrets
 
 	mu sync.Mutex
 	// remembered holds tokens whose signature was found good, by digest. What
@@ -76,7 +77,7 @@ func newTokens(keys *keySet, issuer string, audiences []string, objects api.Obje
 	if len(audiences) == 0 {
 		audiences = []string{issuer}
 	}
-	return &Tokens{keys: keys, issuer: issuer, audiences: audiences, objects: objects, now: now, remembered: map[[sha256.Size]byte]*claims{}}
+	return &Tokens{keys: keys, issuer: issuer, audiences: audiences, objects: objects, now: now, uses: newUses(), remembered: map[[sha256.Size]byte]*claims{}}
 }
 
 // Verify returns whose token it is and for which of the wanted audiences; none

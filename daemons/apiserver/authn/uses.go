@@ -1,0 +1,109 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// lastUsed is the label of a Secret that says on which day its token was last used.
+const lastUsed = "kubernetes.io/legacy-token-last-used"
+
+const (
+	// mostDue is how many Secrets wait to be labelled; the use of another is noted when it is used again.
+	mostDue = 256
+	// relabel is how long it is left to a label to be seen, or to be tried again.
+	relabel = 10 * time.Minute
+)
+
+// uses keeps account of tokens that lie in Secrets: how often they are used, and which were on what day.
+type uses struct {
+	all, auto, manual, invalid prometheus.Counter
+	due                        chan used
+
+	mu     sync.Mutex
+	queued map[types.NamespacedName]time.Time
+}
+
+// used is that a Secret's token was used on a day.
+type used struct {
+	secret types.NamespacedName
+	day    string
+}
+
+func newUses() *uses {
+	count := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "serviceaccount_" + name, Help: help})
+	}
+	return &uses{
+		all:     count("legacy_tokens_total", "Uses of service accounts' tokens that lie in Secrets."),
+		auto:    count("legacy_auto_token_uses_total", "Uses of those whose Secret the service account lists."),
+		manual:  count("legacy_manual_token_uses_total", "Uses of those whose Secret it does not list."),
+		invalid: count("invalid_legacy_auto_token_uses_total", "Uses of those that are marked invalid."),
+		due:     make(chan used, mostDue), queued: map[types.NamespacedName]time.Time{},
+	}
+}
+
+// note has the Secret of a token that is used say so, if it does not yet.
+func (u *uses) note(secret *corev1.Secret, now time.Time) {
+	now = now.UTC()
+	day, is := now.Format(time.DateOnly), secret.Labels[lastUsed]
+	if is == day || is == now.AddDate(0, 0, 1).Format(time.DateOnly) { // another server's day may have begun
+		return
+	}
+	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at, ok := u.queued[key]; ok && now.Sub(at) < relabel {
+		return
+	}
+	select {
+	case u.due <- used{key, day}:
+	default:
+		return
+	}
+	if len(u.queued) >= maxRemembered {
+		clear(u.queued)
+	}
+	u.queued[key] = now
+}
+
+// counted counts a use of a Secret's token by an account.
+func (u *uses) counted(account *corev1.ServiceAccount, secret string) {
+	u.all.Inc()
+	for _, listed := range account.Secrets {
+		if listed.Name == secret {
+			u.auto.Inc()
+			return
+		}
+	}
+	u.manual.Inc()
+}
+
+// Count registers how often tokens that lie in Secrets are used.
+func (t *Tokens) Count(to prometheus.Registerer) error {
+	return errors.Join(to.Register(t.uses.all), to.Register(t.uses.auto), to.Register(t.uses.manual), to.Register(t.uses.invalid))
+}
+
+// KeepUses has label write on Secrets the day on which their tokens were used, until ctx ends.
+func (t *Tokens) KeepUses(ctx context.Context, label func(ctx context.Context, namespace, name, key, day string) error, log *slog.Logger) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case one := <-t.uses.due:
+			bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+			err := label(bounded, one.secret.Namespace, one.secret.Name, lastUsed, one.day)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				log.Warn("the use of a token could not be noted on its secret", "secret", one.secret, "err", err)
+			}
+		}
+	}
+}
