@@ -74,7 +74,6 @@ type Event struct {
 type Batch struct {
 	Events   []Event
 	Revision int64
-	Err      error // set in the last batch, unless ctx ended
 }
 
 // Store is implemented by packages etcd and memory. Keys with a common prefix are
@@ -90,9 +89,9 @@ type Store interface {
 	// Commit does t if its guards hold. An error leaves it open whether it was done.
 	Commit(ctx context.Context, t Txn) (Result, error)
 
-	// Watch delivers every change below prefix after the given revision until ctx
-	// ends or the last batch has an error, then closes the channel.
-	Watch(ctx context.Context, prefix string, after int64) <-chan Batch
+	// Watch hands take every change below prefix after the given revision, until ctx ends, take returns an error, or
+	// nothing more can be told, and returns why. Values are not take's own: it copies what it keeps.
+	Watch(ctx context.Context, prefix string, after int64, take func(Batch) error) error
 
 	// Progress asks for open watches to say soon how far they have come.
 	Progress(ctx context.Context) error

@@ -6,6 +6,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -191,9 +192,6 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 // entry decodes what the store holds at a key of a resource, whose rest is given; nil
 // if it cannot.
 func (c *Cache) entry(r *Resource, key, rest string, value []byte, revision int64) *Entry {
-	if e := c.own.take(r.Kind, key, value, revision); e != nil {
-		return e
-	}
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)
 	if err != nil {
 		// One bad value must not hide all others.
@@ -224,20 +222,13 @@ func (c *Cache) find(key string) (*Resource, string) {
 }
 
 func (c *Cache) follow(ctx context.Context, after int64) (int64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for batch := range c.store.Watch(ctx, c.prefix, after) {
-		if batch.Err != nil {
-			return after, batch.Err
-		}
+	err := c.store.Watch(ctx, c.prefix, after, func(batch store.Batch) error {
 		c.apply(batch.Events)
 		after = max(after, batch.Revision)
 		c.progress.reach(after)
-	}
-	if ctx.Err() == nil {
-		return after, errors.New("the watch ended without a reason")
-	}
-	return after, ctx.Err()
+		return nil
+	})
+	return after, err
 }
 
 // apply hands whole revisions to their resources. Within a batch each resource takes
@@ -257,7 +248,10 @@ func (c *Cache) apply(events []store.Event) {
 		for ; r != nil; r = r.next {
 			ch := change{key: rest, revision: e.Revision, err: e.Err}
 			if !e.Deleted && e.Err == nil {
-				if ch.entry = c.entry(r, e.Key, rest, e.Value, e.Revision); ch.entry == nil {
+				if ch.entry = c.own.take(r.Kind, e.Key, e.Value, e.Revision); ch.entry == nil {
+					ch.entry = c.entry(r, e.Key, rest, bytes.Clone(e.Value), e.Revision)
+				}
+				if ch.entry == nil {
 					continue
 				}
 			}

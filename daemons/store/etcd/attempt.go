@@ -9,11 +9,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempt is one attempt at a call, below the client's own repeating. A member without a leader lets a write wait
-// for one and then says that the deadline is exceeded: its own, not the caller's. The client cannot tell them apart and would
-// hand the write in again and again, a hundred times, where whoever waits for it should be told.
+// attempt is one attempt at a call of the client's, below its own repeating.
 func attempt(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, cc, opts...)
+	return ownDeadline(ctx, invoke(ctx, method, req, reply, cc, opts...))
+}
+
+// ownDeadline tells deadlines apart. A member without a leader lets a write wait for one and then says that the deadline
+// is exceeded: its own, not the caller's. The client cannot tell and would hand the write in again and again, a hundred
+// times, where whoever waits for it should be told.
+func ownDeadline(ctx context.Context, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
 		return rpctypes.ErrGRPCTimeout
 	}

@@ -9,30 +9,32 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
-	"clusterctl/daemons/store/etcd/unary"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd/rpc"
 )
 
 // What single objects are read and written by goes over a connection for short calls; where that does not take it, over
 // the client's, which waits for connections and has room for all sizes.
 
 // commit makes a transaction, once.
-func (s *seat) commit(ctx context.Context, txn *pb.TxnRequest) (*pb.TxnResponse, error) {
-	r := &pb.TxnResponse{}
-	err := s.short(ctx, pb.KV_Txn_FullMethodName, txn, r)
-	if errors.Is(err, unary.ErrElsewhere) {
-		r, err = s.kv.Txn(ctx, txn, callOptions...)
+func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
+	r := &txnReply{}
+	err := s.short(ctx, pb.KV_Txn_FullMethodName, t, r)
+	if errors.Is(err, rpc.ErrElsewhere) {
+		err = s.client.ActiveConnection().Invoke(ctx, pb.KV_Txn_FullMethodName, t, r, callOptions...)
 	}
 	return r, clientv3.ContextError(ctx, err)
 }
 
 // read reads what is stored at a key now, or only that it could be read, and tries again for as long as the client does.
-func (s *seat) read(ctx context.Context, key string, countOnly bool) (*pb.RangeResponse, error) {
-	r := &pb.RangeResponse{}
-	err := s.short(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte(key), CountOnly: countOnly}, r)
-	if !errors.Is(err, unary.ErrElsewhere) && status.Code(err) != codes.Unavailable {
+func (s *seat) read(ctx context.Context, key string, countOnly bool) (*rangeReply, error) {
+	r := &rangeReply{}
+	err := s.short(ctx, pb.KV_Range_FullMethodName, &get{key: key, countOnly: countOnly}, r)
+	if !errors.Is(err, rpc.ErrElsewhere) && status.Code(err) != codes.Unavailable {
 		return r, clientv3.ContextError(ctx, err)
 	}
 	var options []clientv3.OpOption
@@ -40,18 +42,45 @@ func (s *seat) read(ctx context.Context, key string, countOnly bool) (*pb.RangeR
 		options = append(options, clientv3.WithCountOnly())
 	}
 	got, err := s.client.Get(ctx, key, options...)
-	return (*pb.RangeResponse)(got), err
-}
-
-func (s *seat) short(ctx context.Context, method string, request, reply proto.Message) error {
-	return attempt(ctx, method, request, reply, nil, s.invoke)
-}
-
-func (s *seat) invoke(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
-	in, isMessage := request.(proto.Message)
-	out, isToo := reply.(proto.Message)
-	if !isMessage || !isToo {
-		return fmt.Errorf("call %s: %T and %T are no messages", method, request, reply)
+	if err != nil {
+		return nil, err
 	}
-	return s.calls.Invoke(ctx, method, in, out)
+	r = &rangeReply{revision: got.Header.Revision}
+	if len(got.Kvs) > 0 {
+		r.kv = &store.KV{Key: key, Value: got.Kvs[0].Value, Revision: got.Kvs[0].ModRevision}
+	}
+	return r, nil
 }
+
+func (s *seat) short(ctx context.Context, method string, request rpc.Request, reply rpc.Reply) error {
+	return ownDeadline(ctx, s.calls.Invoke(ctx, method, request, reply))
+}
+
+// laidOut has grpc's client send and receive messages that lay themselves out.
+type laidOut struct{}
+
+var _ encoding.CodecV2 = laidOut{}
+
+// Marshal implements encoding.CodecV2.
+func (laidOut) Marshal(v any) (mem.BufferSlice, error) {
+	request, ok := v.(rpc.Request)
+	if !ok {
+		return nil, fmt.Errorf("send %T: it is no request", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(request.Append(nil))}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (laidOut) Unmarshal(data mem.BufferSlice, v any) error {
+	reply, ok := v.(rpc.Reply)
+	if !ok {
+		return fmt.Errorf("receive %T: it is no reply", v)
+	}
+	return reply.Read(data.Materialize())
+}
+
+// Name implements encoding.CodecV2.
+func (laidOut) Name() string { return "proto" }
+
+// callOptions are those of calls that are not made through the client's own operations, and otherwise the same.
+var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(mostSent), grpc.ForceCodecV2(laidOut{})}

@@ -9,12 +9,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -114,10 +112,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, known(at.fails(err)))
 	}
-	if len(r.Kvs) == 0 {
-		return nil, nil
-	}
-	return &store.KV{Key: key, Value: r.Kvs[0].Value, Revision: r.Kvs[0].ModRevision}, nil
+	return r.kv, nil
 }
 
 // Range implements store.Store.
@@ -145,63 +140,40 @@ func (s *Store) Range(ctx context.Context, prefix, after string, revision int64,
 	return kvs, revision, r.More, nil
 }
 
-// Commit implements store.Store. The request is made here, not by the client's own operations, which copy every value
-// on its way.
+// Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	at, err := s.members.at()
 	if err != nil {
 		return store.Result{}, fmt.Errorf("commit: %w", err)
 	}
-	txn := &pb.TxnRequest{
-		Compare: make([]*pb.Compare, len(t.Guards)),
-		Success: make([]*pb.RequestOp, 0, len(t.Puts)+len(t.Deletes)),
-		Failure: make([]*pb.RequestOp, len(t.Guards)),
-	}
-	for i, g := range t.Guards {
-		key := []byte(g.Key)
-		txn.Compare[i] = &pb.Compare{
-			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: g.Revision},
-		}
-		txn.Failure[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}
-	}
-	for _, p := range t.Puts {
+	request := &txn{Txn: t, leases: make([]int64, len(t.Puts))}
+	for i, p := range t.Puts {
 		lease, err := s.leases.get(ctx, at.client, p.TTL)
 		if err != nil {
 			return store.Result{}, fmt.Errorf("put %s: %w", p.Key, known(at.fails(err)))
 		}
-		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
-			RequestPut: &pb.PutRequest{Key: []byte(p.Key), Value: p.Value, Lease: int64(lease)},
-		}})
+		request.leases[i] = int64(lease)
 	}
-	for _, key := range t.Deletes {
-		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
-			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)},
-		}})
-	}
-	r, err := at.commit(ctx, txn)
+	r, err := at.commit(ctx, request)
 	if err != nil {
 		return store.Result{}, fmt.Errorf("commit what may have been done: %w", known(at.fails(err)))
 	}
 	at.answered(nil)
-	result := store.Result{Done: r.Succeeded, Revision: r.Header.Revision}
-	if r.Succeeded {
+	result := store.Result{Done: r.done, Revision: r.revision}
+	if r.done {
 		return result, nil
 	}
-	for i := range t.Guards {
-		var kv *store.KV
-		if found := r.Responses[i].GetResponseRange().GetKvs(); len(found) > 0 {
-			kv = &store.KV{Key: string(found[0].Key), Value: found[0].Value, Revision: found[0].ModRevision}
-		}
-		result.Current = append(result.Current, kv)
+	if len(r.ranges) != len(t.Guards) {
+		return store.Result{}, fmt.Errorf("commit what was not done: the store says of %d keys what %d have", len(t.Guards), len(r.ranges))
+	}
+	for _, found := range r.ranges {
+		result.Current = append(result.Current, found.kv)
 	}
 	return result, nil
 }
 
 // mostSent is how large a request to the store may be.
 const mostSent = 16 << 20
-
-// callOptions are those of calls that are not made through the client's own operations, and the same.
-var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(mostSent), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {

@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"clusterctl/daemons/store"
-	"clusterctl/daemons/store/etcd/unary"
+	"clusterctl/daemons/store/etcd/rpc"
 )
 
 // A member that hangs or is off the network says nothing, and grpc waits for it a quarter of a minute. So one
@@ -31,15 +30,13 @@ const (
 type seat struct {
 	member int // its place in the list
 	client *clientv3.Client
-	calls  *unary.Client // beside the client's connection
-	kv     pb.KVClient   // over it
-	watch  pb.WatchClient
+	calls  *rpc.Client     // beside the client's connection: for what there is much of
 	left   context.Context // ends when another seat is taken
 	leave  context.CancelCauseFunc
 	heard  atomic.Int64 // when it last answered what needs a majority, in nanoseconds of the clock
 
 	mu      sync.Mutex
-	streams map[*stream]struct{} // the watches that are open
+	watches map[*rpc.Stream]struct{} // that are open
 }
 
 // members are those of the cluster.
@@ -97,15 +94,11 @@ func (m *members) seat(member int) (*seat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the store's member %s: %w", m.endpoints[member], err)
 	}
-	calls := unary.New(unary.Config{
+	calls := rpc.New(rpc.Config{
 		Endpoint: m.endpoints[member], TLS: config.TLS, DialTimeout: config.DialTimeout,
-		Headers: []unary.Header{{Name: rpctypes.MetadataClientAPIVersionKey, Value: version.APIVersion}},
+		Headers: []rpc.Header{{Name: rpctypes.MetadataClientAPIVersionKey, Value: version.APIVersion}},
 	})
-	s := &seat{
-		member: member, client: client, calls: calls,
-		kv: pb.NewKVClient(client.ActiveConnection()), watch: pb.NewWatchClient(client.ActiveConnection()),
-		streams: map[*stream]struct{}{},
-	}
+	s := &seat{member: member, client: client, calls: calls, watches: map[*rpc.Stream]struct{}{}}
 	s.left, s.leave = context.WithCancelCause(context.Background())
 	return s, nil
 }
@@ -132,7 +125,7 @@ func (s *seat) ask(ctx context.Context) (revision int64, err error) {
 		return 0, s.fails(err)
 	}
 	s.answered(nil)
-	return r.Header.Revision, nil
+	return r.revision, nil
 }
 
 // answers is ask for who does not want to know the revision. It needs a majority as a read does, and leaves the keys

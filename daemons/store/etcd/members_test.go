@@ -35,7 +35,7 @@ func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := s.Watch(ctx, "/", before.Revision)
+	watch := storetest.Watch(ctx, s, "/", before.Revision)
 
 	first.silence()
 	began := time.Now()
@@ -49,13 +49,13 @@ func TestAMemberThatFallsSilentIsLeftWithinSeconds(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s to leave the member", took)
 	}
-	var last store.Batch
+	var last storetest.Watched
 	for last = range watch {
 	}
 	if !errors.Is(last.Err, store.ErrUnavailable) {
 		t.Fatalf("the watch ended with %v, want that the store does not answer", last.Err)
 	}
-	for batch := range s.Watch(ctx, "/", before.Revision) {
+	for batch := range storetest.Watch(ctx, s, "/", before.Revision) {
 		if batch.Err != nil {
 			t.Fatalf("the watch did not go on at its place: %v", batch.Err)
 		}

@@ -6,146 +6,95 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// Watch implements store.Store. What the store sends is handed on by the goroutine that receives it; the
-// client's own watches would pass it through three more first.
-func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan store.Batch {
-	out := make(chan store.Batch)
-	go func() {
-		defer close(out)
-		s.follow(ctx, out, prefix, after)
-	}()
-	return out
-}
-
-func (s *Store) follow(asked context.Context, out chan<- store.Batch, prefix string, after int64) {
+// Watch implements store.Store. What the store sends is read and handed on by the goroutine that watches; the client's own
+// watches would copy it and pass it through four more first.
+func (s *Store) Watch(asked context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	at := s.members.current.Load()
 	ctx, cancel := context.WithCancel(asked)
 	defer cancel()
 	defer context.AfterFunc(at.left, cancel)()
-	w, err := at.open(ctx, prefix, after)
-	if err == nil {
-		defer at.shut(w)
-	}
-	for err == nil {
-		var batch store.Batch
-		var more bool
-		batch, more, err = w.next()
-		if err != nil || !more {
-			continue
-		}
-		select {
-		case out <- batch:
-		case <-asked.Done():
-			return
-		}
-	}
-	if asked.Err() != nil {
-		return
-	}
-	if at.left.Err() != nil {
+	var refused error // by take
+	err := at.follow(ctx, prefix, after, func(b store.Batch) error {
+		refused = take(b)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case asked.Err() != nil:
+		return asked.Err()
+	case at.left.Err() != nil:
 		err = context.Cause(at.left)
 	}
-	select {
-	case out <- store.Batch{Err: fmt.Errorf("watch %s after %d: %w", prefix, after, known(err))}:
-	case <-asked.Done():
-	}
+	return fmt.Errorf("watch %s after %d: %w", prefix, after, known(clientv3.ContextError(ctx, err)))
 }
 
-// stream is one watch.
-type stream struct {
-	grpc pb.Watch_WatchClient
-	mu   sync.Mutex // one sender at a time
-}
+// leader has the member end a watch when it has lost its leader, instead of letting it go stale.
+var leader = []rpc.Header{{Name: rpctypes.MetadataRequireLeaderKey, Value: rpctypes.MetadataHasLeader}}
 
-func (w *stream) send(r *pb.WatchRequest) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.grpc.Send(r)
-}
-
-// open begins a watch.
-func (s *seat) open(ctx context.Context, prefix string, after int64) (*stream, error) {
-	// The member ends it when it has lost its leader, instead of letting it go stale.
-	g, err := s.watch.Watch(clientv3.WithRequireLeader(ctx), callOptions...)
+func (s *seat) follow(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
+	w, err := s.calls.Stream(ctx, pb.Watch_Watch_FullMethodName, leader, &create{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1})
 	if err != nil {
-		return nil, clientv3.ContextError(ctx, err)
-	}
-	w := &stream{grpc: g}
-	err = w.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: after + 1, ProgressNotify: true,
-	}}})
-	if err != nil {
-		// Why it was ended is told to who receives.
-		if _, cause := g.Recv(); cause != nil {
-			err = cause
-		}
-		return nil, clientv3.ContextError(ctx, err)
+		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.streams[w] = struct{}{}
-	return w, nil
-}
-
-func (s *seat) shut(w *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, w)
-}
-
-// next receives what the store says next; false if that is nothing to hand on.
-func (w *stream) next() (batch store.Batch, ok bool, err error) {
-	r, err := w.grpc.Recv()
-	if err != nil {
-		return batch, false, clientv3.ContextError(w.grpc.Context(), err)
-	}
-	switch {
-	case r.CompactRevision != 0:
-		return batch, false, store.ErrCompacted
-	case r.Canceled:
-		if r.CancelReason == "" {
-			return batch, false, errors.New("the store has ended it")
+	s.watches[w] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches, w)
+	}()
+	var r watchReply
+	var batch store.Batch // of all that has come by now
+	told := false
+	return w.Receive(ctx, func(message []byte, more bool) error {
+		r = watchReply{events: batch.Events}
+		if err := r.Read(message); err != nil {
+			return fmt.Errorf("read what is watched: %w", err)
 		}
-		return batch, false, rpctypes.Error(errors.New(r.CancelReason))
-	case r.Created:
-		// Its revision is the store's, and not how far this has come.
-		return batch, false, nil
-	}
-	batch.Revision = r.Header.GetRevision()
-	if len(r.Events) > 0 {
-		batch.Events = make([]store.Event, len(r.Events))
-	}
-	for i, e := range r.Events {
-		event := store.Event{Key: string(e.Kv.Key), Value: e.Kv.Value, Revision: e.Kv.ModRevision}
-		if e.Type == mvccpb.Event_DELETE {
-			event.Value, event.Deleted = nil, true
+		switch {
+		case r.compacted != 0:
+			return store.ErrCompacted
+		case r.canceled && r.reason == "":
+			return errors.New("the store has ended it")
+		case r.canceled:
+			return rpctypes.Error(errors.New(r.reason))
 		}
-		batch.Events[i] = event
-		// A response with events may come from the past (catching up): only the
-		// events' own revision is reached.
-		batch.Revision = event.Revision
-	}
-	return batch, true, nil
+		switch events := len(r.events) - len(batch.Events); {
+		case events > 0:
+			// They may come from the past (catching up): only their own revision is reached.
+			batch.Revision, told = r.events[len(r.events)-1].Revision, true
+		case !r.created: // which is said with the store's revision, and not how far this has come
+			batch.Revision, told = r.revision, true
+		}
+		batch.Events = r.events
+		if more || !told {
+			return nil
+		}
+		whole := batch
+		batch, told = store.Batch{Events: batch.Events[:0]}, false
+		return take(whole)
+	})
 }
 
 // Progress implements store.Store. A watch that cannot be asked has ended, and says so itself.
 func (s *Store) Progress(context.Context) error {
 	at := s.members.current.Load()
 	at.mu.Lock()
-	open := slices.Collect(maps.Keys(at.streams))
+	open := slices.Collect(maps.Keys(at.watches))
 	at.mu.Unlock()
 	for _, w := range open {
-		_ = w.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+		_ = w.Send(progress{})
 	}
 	return nil
 }

@@ -8,16 +8,7 @@ import (
 )
 
 // Watch implements store.Store.
-func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan store.Batch {
-	out := make(chan store.Batch)
-	go func() {
-		defer close(out)
-		s.follow(ctx, out, prefix, after)
-	}()
-	return out
-}
-
-func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix string, after int64) {
+func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
@@ -25,8 +16,7 @@ func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix strin
 		s.mu.Lock()
 		if after < s.compacted {
 			s.mu.Unlock()
-			send(ctx, out, store.Batch{Err: store.ErrCompacted})
-			return
+			return store.ErrCompacted
 		}
 		var moments []moment
 		if after < s.revision {
@@ -44,15 +34,15 @@ func (s *Store) follow(ctx context.Context, out chan<- store.Batch, prefix strin
 			}
 		}
 		if len(batch.Events) > 0 || told {
-			if !send(ctx, out, batch) {
-				return
+			if err := take(batch); err != nil {
+				return err
 			}
 		}
 		after = batch.Revision
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
 	}
 }
@@ -65,13 +55,4 @@ func (s *Store) Progress(ctx context.Context) error {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return ctx.Err()
-}
-
-func send(ctx context.Context, out chan<- store.Batch, b store.Batch) bool {
-	select {
-	case out <- b:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/storetest"
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
@@ -97,7 +98,7 @@ func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 	defer attending.Wait()
 	defer stop()
 	gone.Start(t)
-	for b := range s.Watch(watching, "/registry/", 1) {
+	for b := range storetest.Watch(watching, s, "/registry/", 1) {
 		if errors.Is(b.Err, store.ErrCompacted) {
 			if plain := get(t, s, "/registry/secrets/a/b"); plain != "value" {
 				t.Errorf("it is read as %q", plain)

@@ -277,7 +277,7 @@ func TestAWatchBeginsAnewWhenTheMissingKeyComes(t *testing.T) {
 	s := open(t, m, document("secretbox one A"))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	batches := s.Watch(ctx, "/registry/", 1)
+	batches := storetest.Watch(ctx, s, "/registry/", 1)
 	put(t, other, "/registry/secrets/a/b", "value", 0)
 	if b := <-batches; len(b.Events) != 1 || !isSealed(b.Events[0].Value) {
 		t.Fatalf("without its key it is seen as %+v", b)

@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -52,37 +53,31 @@ func (w *watches) reloaded() {
 	w.missing = false
 }
 
+// errKeys is that there are keys now for what could not be read before.
+var errKeys = fmt.Errorf("there are other keys: %w", store.ErrCompacted)
+
 // Watch implements store.Store.
-func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan store.Batch {
-	out := make(chan store.Batch)
-	ctx, cancel := context.WithCancel(ctx)
-	in, ending := s.Store.Watch(ctx, prefix, after), s.watches.ending()
-	go func() {
-		defer close(out)
-		defer cancel()
-		for {
-			var batch store.Batch
-			var ok bool
-			select {
-			case batch, ok = <-in:
-			case <-ending:
-				batch, ok = store.Batch{Err: fmt.Errorf("watch %s: there are other keys: %w", prefix, store.ErrCompacted)}, true
-			}
-			if !ok {
-				return
-			}
-			batch.Events = s.openAll(ctx, batch.Events)
-			select {
-			case out <- batch:
-			case <-ctx.Done():
-				return
-			}
-			if batch.Err != nil {
-				return
-			}
+func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
+	following, end := context.WithCancelCause(ctx)
+	var attending sync.WaitGroup
+	defer attending.Wait()
+	defer end(nil)
+	ending := s.watches.ending()
+	attending.Go(func() {
+		select {
+		case <-ending:
+			end(errKeys)
+		case <-following.Done():
 		}
-	}()
-	return out
+	})
+	err := s.Store.Watch(following, prefix, after, func(b store.Batch) error {
+		b.Events = s.openAll(following, b.Events)
+		return take(b)
+	})
+	if errors.Is(context.Cause(following), errKeys) {
+		return fmt.Errorf("watch %s: %w", prefix, errKeys)
+	}
+	return err
 }
 
 // openAll decrypts what events hold. What others may hold as well is copied first.

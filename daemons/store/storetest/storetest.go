@@ -118,12 +118,12 @@ func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	r := commit(t, ctx, s, put(prefix+"a", "0", 0))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	early := s.Watch(ctx, prefix, r.Revision-1)
+	early := Watch(ctx, s, prefix, r.Revision-1)
 	for i := range 50 {
 		commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: fmt.Append(nil, i)}, {Key: fmt.Sprint(prefix, "n", i)}}})
 	}
 	last := commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
-	late := s.Watch(ctx, prefix, r.Revision)
+	late := Watch(ctx, s, prefix, r.Revision)
 	if n := follow(t, early, last); n != 102 {
 		t.Errorf("early watch saw %d events", n)
 	}
@@ -133,7 +133,7 @@ func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 }
 
 // follow counts the events up to a revision, which must not go back.
-func follow(t *testing.T, batches <-chan store.Batch, until int64) (n int) {
+func follow(t *testing.T, batches <-chan Watched, until int64) (n int) {
 	t.Helper()
 	at := int64(0)
 	for at < until {
@@ -192,7 +192,7 @@ func ttl(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "a", Value: []byte("x"), TTL: time.Second}}})
-	for b := range s.Watch(ctx, prefix, r.Revision) {
+	for b := range Watch(ctx, s, prefix, r.Revision) {
 		if len(b.Events) > 0 && b.Events[0].Deleted {
 			break
 		}
@@ -209,7 +209,7 @@ func progress(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := s.Watch(ctx, prefix+"quiet/", from)
+	quiet := Watch(ctx, s, prefix+"quiet/", from)
 	until := commit(t, ctx, s, put(prefix+"loud", "", 0)).Revision
 	ask := time.NewTicker(20 * time.Millisecond)
 	defer ask.Stop()
@@ -243,7 +243,7 @@ func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) 
 	if kvs, _, _, err := s.Range(ctx, prefix, "", second, 0); err != nil || string(kvs[0].Value) != "2" {
 		t.Errorf("range at the compacted revision: %v %v", kvs, err)
 	}
-	if b, ok := <-s.Watch(ctx, prefix, first-1); !ok || !errors.Is(b.Err, store.ErrCompacted) {
+	if b, ok := <-Watch(ctx, s, prefix, first-1); !ok || !errors.Is(b.Err, store.ErrCompacted) {
 		t.Errorf("watch: %+v", b)
 	}
 }

@@ -1,4 +1,4 @@
-package unary
+package rpc
 
 import (
 	"bufio"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -65,8 +64,10 @@ func (c *conn) on(f http2.Frame) error {
 	case *http2.GoAwayFrame:
 		c.onGoAway(f)
 	case *http2.WindowUpdateFrame:
-		// Of streams there is nothing to know: calls go out whole.
-		if f.StreamID == 0 {
+		// Of calls there is nothing to know: they go out whole.
+		if s := c.streams[f.StreamID]; s != nil {
+			s.room = min(s.room+int64(f.Increment), math.MaxInt32)
+		} else if f.StreamID == 0 {
 			if c.room += int64(f.Increment); c.room > math.MaxInt32 {
 				return errors.New("the server's window has overflowed")
 			}
@@ -82,26 +83,20 @@ func (c *conn) on(f http2.Frame) error {
 
 // onHeaders takes the headers that an answer begins or ends with.
 func (c *conn) onHeaders(id uint32) error {
-	k := c.calls[id] // nil: nobody waits for it any more
-	c.fields.SetEmitFunc(func(f hpack.HeaderField) {
-		if k == nil {
-			return
-		}
-		switch f.Name {
-		case "grpc-status":
-			k.code = f.Value
-		case "grpc-message":
-			k.text = f.Value
-		}
-	})
+	c.said = outcome{}
 	if _, err := c.fields.Write(c.fragments); err != nil {
 		return fmt.Errorf("read the server's headers: %w", err)
 	}
 	if err := c.fields.Close(); err != nil {
 		return fmt.Errorf("read the server's headers: %w", err)
 	}
-	if k != nil && c.ended {
-		c.end(k, nil)
+	// Nobody may wait for it any more.
+	if k := c.calls[id]; k != nil {
+		if k.outcome = c.said; c.ended {
+			c.end(k, nil)
+		}
+	} else if s := c.streams[id]; s != nil && c.ended {
+		c.endStream(s, c.said.end())
 	}
 	return nil
 }
@@ -111,6 +106,10 @@ func (c *conn) onData(f *http2.DataFrame) {
 	if c.owed += n; c.owed >= window/4 {
 		c.windowUpdate(0, c.owed)
 		c.owed = 0
+	}
+	if s := c.streams[f.StreamID]; s != nil {
+		c.onMessages(s, f)
+		return
 	}
 	k := c.calls[f.StreamID]
 	if k == nil {
@@ -131,6 +130,10 @@ func (c *conn) onData(f *http2.DataFrame) {
 
 // onReset takes the end of an answer that is not complete.
 func (c *conn) onReset(f *http2.RSTStreamFrame) {
+	if s := c.streams[f.StreamID]; s != nil {
+		c.endStream(s, status.Errorf(codes.Unavailable, "the server has ended the stream: %v", f.ErrCode))
+		return
+	}
 	k := c.calls[f.StreamID]
 	switch {
 	case k == nil:
@@ -141,7 +144,8 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) {
 	}
 }
 
-// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end.
+// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end. Streams have
+// none of their own, and go on elsewhere.
 func (c *conn) onGoAway(f *http2.GoAwayFrame) {
 	c.going = true
 	for id, k := range c.calls {
@@ -149,9 +153,10 @@ func (c *conn) onGoAway(f *http2.GoAwayFrame) {
 			c.end(k, ErrElsewhere)
 		}
 	}
-	if len(c.calls) == 0 {
-		c.failLocked(errors.New("the server takes no further calls on it"))
+	for _, s := range c.streams {
+		c.endStream(s, status.Errorf(codes.Unavailable, "the server at %s ends", c.authority))
 	}
+	c.close()
 }
 
 func (c *conn) onSettings(f *http2.SettingsFrame) error {
@@ -166,12 +171,14 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 		case http2.SettingMaxFrameSize:
 			c.maxFrame = min(int(s.Val), 16<<10)
 		case http2.SettingInitialWindowSize:
+			for _, open := range c.streams {
+				open.room += int64(s.Val) - c.initial
+			}
 			c.initial = int64(s.Val)
 		case http2.SettingMaxConcurrentStreams:
 			c.most = s.Val
 		case http2.SettingHeaderTableSize:
-			c.encoder.SetMaxDynamicTableSizeLimit(s.Val)
-			c.encoder.SetMaxDynamicTableSize(min(s.Val, 4096))
+			c.heads.limit(s.Val)
 		}
 		return nil
 	})

@@ -1,4 +1,4 @@
-package unary_test
+package rpc_test
 
 import (
 	"bytes"
@@ -17,15 +17,20 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
-	"clusterctl/daemons/store/etcd/unary"
+	"clusterctl/daemons/store/etcd/rpc"
 )
 
 // server answers as its functions do.
 type server struct {
 	pb.UnimplementedKVServer
+	pb.UnimplementedWatchServer
 	answer func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error)
+	watch  func(pb.Watch_WatchServer) error
 }
+
+func (s *server) Watch(w pb.Watch_WatchServer) error { return s.watch(w) }
 
 func (s *server) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return s.answer(ctx, r)
@@ -62,13 +67,19 @@ func (l *line) cut() {
 // serve answers until the test ends, or the server that it returns does.
 func serve(t *testing.T, f answer) (*grpc.Server, *line) {
 	t.Helper()
+	return serveAll(t, &server{answer: f})
+}
+
+func serveAll(t *testing.T, all *server) (*grpc.Server, *line) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ln := &line{Listener: listener}
 	s := grpc.NewServer()
-	pb.RegisterKVServer(s, &server{answer: f})
+	pb.RegisterKVServer(s, all)
+	pb.RegisterWatchServer(s, all)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
 	t.Cleanup(func() {
@@ -80,26 +91,39 @@ func serve(t *testing.T, f answer) (*grpc.Server, *line) {
 	return s, ln
 }
 
-func open(t *testing.T, at *line) *unary.Client {
+func open(t *testing.T, at *line) *rpc.Client {
 	t.Helper()
-	c := unary.New(unary.Config{Endpoint: "http://" + at.Addr().String(), DialTimeout: 10 * time.Second, Headers: []unary.Header{{Name: "client-api-version", Value: "3.7"}}})
+	c := rpc.New(rpc.Config{Endpoint: "http://" + at.Addr().String(), DialTimeout: 10 * time.Second, Headers: []rpc.Header{{Name: "client-api-version", Value: "3.7"}}})
 	t.Cleanup(c.Close)
 	return c
 }
 
-func ask(ctx context.Context, c *unary.Client, key []byte) (*pb.RangeResponse, error) {
+func ask(ctx context.Context, c *rpc.Client, key []byte) (*pb.RangeResponse, error) {
 	r := &pb.RangeResponse{}
-	return r, c.Invoke(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: key}, r)
+	return r, c.Invoke(ctx, pb.KV_Range_FullMethodName, message{&pb.RangeRequest{Key: key}}, message{r})
 }
 
+// message is one of etcd's, as itself says how it is encoded.
+type message struct{ proto.Message }
+
+func (m message) Append(to []byte) []byte {
+	to, err := proto.MarshalOptions{}.MarshalAppend(to, m.Message)
+	if err != nil {
+		panic(err)
+	}
+	return to
+}
+
+func (m message) Read(data []byte) error { return proto.Unmarshal(data, m.Message) }
+
 // connected asks until there is a connection that a call can be made on.
-func connected(t *testing.T, c *unary.Client, key string) (*pb.RangeResponse, error) {
+func connected(t *testing.T, c *rpc.Client, key string) (*pb.RangeResponse, error) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); ; <-tick.C {
 		r, err := ask(t.Context(), c, []byte(key))
-		if !errors.Is(err, unary.ErrElsewhere) {
+		if !errors.Is(err, rpc.ErrElsewhere) {
 			return r, err
 		}
 		if time.Now().After(end) {
@@ -124,7 +148,7 @@ func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
 			for i := range 40 {
 				key := bytes.Repeat(fmt.Appendf(nil, "%d/%d ", worker, i), 1+i*20)
 				r, err := ask(t.Context(), c, key)
-				if errors.Is(err, unary.ErrElsewhere) {
+				if errors.Is(err, rpc.ErrElsewhere) {
 					continue // no room at the moment
 				}
 				if err != nil || len(r.Kvs) != 1 || !bytes.Equal(r.Kvs[0].Key, key) {
@@ -211,7 +235,7 @@ func TestWhatDoesNotFitIsNotSent(t *testing.T) {
 	if _, err := connected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(t.Context(), c, make([]byte, 3<<20)); !errors.Is(err, unary.ErrElsewhere) {
+	if _, err := ask(t.Context(), c, make([]byte, 3<<20)); !errors.Is(err, rpc.ErrElsewhere) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -274,8 +298,8 @@ func TestAServerThatSaysGoodbyeAnswersWhatItHasBegun(t *testing.T) {
 	}()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for err := error(nil); !errors.Is(err, unary.ErrElsewhere); <-tick.C {
-		if _, err = ask(t.Context(), c, []byte("more")); err != nil && !errors.Is(err, unary.ErrElsewhere) {
+	for err := error(nil); !errors.Is(err, rpc.ErrElsewhere); <-tick.C {
+		if _, err = ask(t.Context(), c, []byte("more")); err != nil && !errors.Is(err, rpc.ErrElsewhere) {
 			t.Fatalf("a further call: %v", err)
 		}
 	}
@@ -309,7 +333,7 @@ func TestClosingEndsCalls(t *testing.T) {
 	if err := <-failed; status.Code(err) != codes.Unavailable {
 		t.Errorf("the caller gets %v", err)
 	}
-	if _, err := ask(t.Context(), c, []byte("later")); !errors.Is(err, unary.ErrElsewhere) {
+	if _, err := ask(t.Context(), c, []byte("later")); !errors.Is(err, rpc.ErrElsewhere) {
 		t.Errorf("a closed client: %v", err)
 	}
 }
@@ -337,8 +361,8 @@ func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
 
 func TestAnAddressThatIsNoURLIsLeftToOthers(t *testing.T) {
 	for _, endpoint := range []string{"127.0.0.1:2379", "unix:///run/etcd.sock", "unixs://localhost:2379", "localhost", ""} {
-		c := unary.New(unary.Config{Endpoint: endpoint, DialTimeout: time.Second})
-		if _, err := ask(t.Context(), c, []byte("key")); !errors.Is(err, unary.ErrElsewhere) {
+		c := rpc.New(rpc.Config{Endpoint: endpoint, DialTimeout: time.Second})
+		if _, err := ask(t.Context(), c, []byte("key")); !errors.Is(err, rpc.ErrElsewhere) {
 			t.Errorf("%q: %v", endpoint, err)
 		}
 		c.Close()

@@ -1,17 +1,14 @@
-package unary
+package rpc
 
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"net/url"
 	"strconv"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // call is one that waits for its answer. It is guarded by its connection's lock while the connection has it.
@@ -19,10 +16,9 @@ type call struct {
 	id     uint32
 	data   []byte // what has come of the answer
 	owed   int    // of it, not given back to the stream's window
-	code   string // grpc-status; empty: not said yet
-	text   string // grpc-message
 	failed error
-	done   chan struct{} // gets one when the answer is complete, or none will come
+	outcome
+	done chan struct{} // gets one when the answer is complete, or none will come
 }
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
@@ -40,16 +36,12 @@ const (
 var messages = sync.Pool{New: func() any { return new([]byte) }}
 
 // invoke makes a call and waits for its answer.
-func (c *conn) invoke(ctx context.Context, method string, request, reply proto.Message) error {
+func (c *conn) invoke(ctx context.Context, method string, request Request, reply Reply) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
 	pooled := messages.Get().(*[]byte)
-	message, err := proto.MarshalOptions{}.MarshalAppend(append((*pooled)[:0], make([]byte, prefix)...), request)
-	if err != nil {
-		return status.Errorf(codes.Internal, "encode the message of %s: %v", method, err)
-	}
-	binary.BigEndian.PutUint32(message[1:], uint32(len(message)-prefix))
+	message := framed(*pooled, request)
 	made := c.begin(ctx, method, message)
 	if cap(message) <= mostKept {
 		*pooled = message[:0]
@@ -67,9 +59,16 @@ func (c *conn) invoke(ctx context.Context, method string, request, reply proto.M
 		}
 		<-made.done // it came at the same time
 	}
-	err = made.result(reply)
+	err := made.result(reply)
 	made.release()
 	return err
+}
+
+// framed is a message with what stands before it, in a buffer.
+func framed(buffer []byte, request Request) []byte {
+	message := request.Append(append(buffer[:0], make([]byte, prefix)...))
+	binary.BigEndian.PutUint32(message[1:], uint32(len(message)-prefix))
+	return message
 }
 
 func (k *call) release() {
@@ -81,25 +80,40 @@ func (k *call) release() {
 }
 
 // result reads the answer.
-func (k *call) result(reply proto.Message) error {
-	switch {
-	case k.failed != nil:
+func (k *call) result(reply Reply) error {
+	if k.failed != nil {
 		return k.failed
-	case k.code == "":
-		return status.Error(codes.Unavailable, "the answer has no status: the server ends, or is none of gRPC")
-	case k.code != "0":
-		code, err := strconv.ParseUint(k.code, 10, 32)
-		if err != nil {
-			return status.Errorf(codes.Unknown, "the answer's status is %q", k.code)
-		}
-		return status.Error(codes.Code(code), unescaped(k.text))
-	case len(k.data) < prefix || k.data[0] != 0 || int(binary.BigEndian.Uint32(k.data[1:])) != len(k.data)-prefix:
+	}
+	if err := k.outcome.err(); err != nil {
+		return err
+	}
+	if len(k.data) < prefix || k.data[0] != 0 || int(binary.BigEndian.Uint32(k.data[1:])) != len(k.data)-prefix {
 		return status.Errorf(codes.Internal, "the answer's %d bytes are not one plain message", len(k.data))
 	}
-	if err := proto.Unmarshal(k.data[prefix:], reply); err != nil {
+	if err := reply.Read(k.data[prefix:]); err != nil {
 		return status.Errorf(codes.Internal, "decode the answer: %v", err)
 	}
 	return nil
+}
+
+// outcome is what the server says of a call at its end.
+type outcome struct {
+	code string // grpc-status; empty: not said yet
+	text string // grpc-message
+}
+
+func (o outcome) err() error {
+	switch o.code {
+	case "0":
+		return nil
+	case "":
+		return status.Error(codes.Unavailable, "the answer has no status: the server ends, or is none of gRPC")
+	}
+	code, err := strconv.ParseUint(o.code, 10, 32)
+	if err != nil {
+		return status.Errorf(codes.Unknown, "the answer's status is %q", o.code)
+	}
+	return status.Error(codes.Code(code), unescaped(o.text))
 }
 
 // unescaped is a status's message, whose special characters are sent as in a URL.
@@ -108,13 +122,4 @@ func unescaped(text string) string {
 		return plain
 	}
 	return text
-}
-
-// timeout is how the protocol says how much time is left: at most eight digits and a unit.
-func timeout(left time.Duration) string {
-	left = max(left, 0)
-	if ms := left.Milliseconds(); ms < 1e8 {
-		return fmt.Sprintf("%dm", max(ms, 1))
-	}
-	return fmt.Sprintf("%dS", min(int64(left/time.Second), 99999999))
 }

@@ -1,9 +1,10 @@
-// Package unary makes short calls to a gRPC server: one message each way, over one HTTP/2 connection (RFC 9113). What a
-// call says goes out from the goroutine that makes it, together with what others have to say at that time, and one goroutine
-// hands out what comes back: a call costs a fraction of what it does in grpc's own client, whose streams, balancers and
-// interceptors short calls have no use for. Whatever is not short and usual is left to that client: a call for which there is
-// no connection, no room in a window, or that the server has not begun, is refused with ErrElsewhere.
-package unary
+// Package rpc speaks gRPC to a server over one HTTP/2 connection (RFC 9113): short calls, one message each way, and streams
+// of what the server goes on saying. What a call says goes out from the goroutine that makes it, together with what others have to
+// say at that time, and one goroutine hands out what comes back: a call costs a fraction of what it does in grpc's own client,
+// whose balancers and interceptors neither has use for. Whatever else there is, is left to that client: a call for which there
+// is no connection, no room in a window, or that the server has not begun, is refused with ErrElsewhere. What messages mean is their
+// senders' business; here they are bytes.
+package rpc
 
 import (
 	"context"
@@ -15,7 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // ErrElsewhere is that a call was not made, and can be made by other means.
@@ -43,7 +45,8 @@ type Client struct {
 
 	mu      sync.Mutex
 	current *conn
-	dialing bool
+	dialed  chan struct{} // closed when the attempt to connect that is under way has ended; nil: none is
+	failed  error         // why the last attempt did
 	closed  bool
 	pause   time.Duration // after the last attempt to connect, if that failed
 	next    time.Time     // when to connect again
@@ -51,7 +54,7 @@ type Client struct {
 
 // New returns a client. Nothing is connected yet.
 func New(c Config) *Client {
-	client := &Client{config: c}
+	client := &Client{config: c, failed: fmt.Errorf("%q is no URL of http or https", c.Endpoint)}
 	client.ctx, client.stop = context.WithCancel(context.Background())
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -74,28 +77,66 @@ func New(c Config) *Client {
 	return client
 }
 
+// Request is a message to the server.
+type Request interface {
+	// Append appends its bytes.
+	Append(to []byte) []byte
+}
+
+// Reply is a message of the server.
+type Reply interface {
+	// Read reads its bytes, which are not its own: it copies what it keeps.
+	Read(message []byte) error
+}
+
 // Invoke makes a call. Besides ErrElsewhere it returns the errors that grpc's client does. A call that has failed because
 // its connection has, with the code Unavailable, may have been done.
-func (c *Client) Invoke(ctx context.Context, method string, request, reply proto.Message) error {
-	conn := c.connection()
+func (c *Client) Invoke(ctx context.Context, method string, request Request, reply Reply) error {
+	conn, _, _ := c.connection()
 	if conn == nil {
 		return ErrElsewhere
 	}
 	return conn.invoke(ctx, method, request, reply)
 }
 
-// connection returns the one to use, nil if there is none: then one is being made, or was tried lately.
-func (c *Client) connection() *conn {
+// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. It waits for a
+// connection that is being made.
+func (c *Client) Stream(ctx context.Context, method string, headers []Header, request Request) (*Stream, error) {
+	for {
+		conn, dialed, failed := c.connection()
+		if conn != nil {
+			if s := conn.stream(method, headers, request); s != nil {
+				return s, nil
+			}
+			if conn.usable() {
+				return nil, status.Errorf(codes.ResourceExhausted, "the connection to %s has no room", c.address)
+			}
+			continue
+		}
+		if dialed == nil {
+			return nil, status.Errorf(codes.Unavailable, "connect to %s: %v", c.config.Endpoint, failed)
+		}
+		select {
+		case <-dialed:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// connection returns the one to use. If there is none, one is being made, until dialed is closed, or was tried lately and
+// failed.
+func (c *Client) connection() (current *conn, dialed <-chan struct{}, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != nil && c.current.usable() {
-		return c.current
+		return c.current, nil, nil
 	}
-	if !c.dialing && !c.closed && !time.Now().Before(c.next) {
-		c.dialing = true
+	if c.dialed == nil && !c.closed && !time.Now().Before(c.next) {
+		c.dialed = make(chan struct{})
 		c.running.Go(c.dial)
 	}
-	return nil
+	return nil, c.dialed, c.failed
 }
 
 const (
@@ -108,7 +149,8 @@ func (c *Client) dial() {
 	made, err := c.connect()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dialing = false
+	close(c.dialed)
+	c.dialed, c.failed = nil, err
 	if err != nil {
 		c.pause = min(max(2*c.pause, shortest), longest)
 		c.next = time.Now().Add(c.pause)
@@ -154,7 +196,7 @@ var errClosed = errors.New("the client is closed")
 // Close ends the connections, and the calls that wait on them.
 func (c *Client) Close() {
 	c.mu.Lock()
-	c.closed = true
+	c.closed, c.failed = true, errClosed
 	c.mu.Unlock()
 	c.stop()
 	c.running.Wait()

@@ -1,4 +1,4 @@
-package unary
+package rpc
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // scripted is a connection on which the server says what is given, and nothing more.
@@ -23,6 +22,11 @@ func (s scripted) Write(p []byte) (int, error)      { return len(p), nil }
 func (s scripted) Close() error                     { return nil }
 func (s scripted) SetWriteDeadline(time.Time) error { return nil }
 
+type discard struct{}
+
+func (discard) Read([]byte) error       { return nil }
+func (discard) Append(to []byte) []byte { return to }
+
 // FuzzServer has a server say anything: whoever waits for an answer gets one, or an error.
 func FuzzServer(f *testing.F) {
 	var good bytes.Buffer
@@ -33,6 +37,8 @@ func FuzzServer(f *testing.F) {
 	_ = enc.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
 	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
 	_ = framer.WriteData(1, false, []byte("\x00\x00\x00\x00\x03\x0a\x01x"))
+	_ = framer.WriteData(3, false, []byte("\x00\x00\x00\x00\x03\x0a\x01x\x00\x00\x00\x00\x04ab"))
+	_ = framer.WriteData(3, true, []byte("cd"))
 	block.Reset()
 	_ = enc.WriteField(hpack.HeaderField{Name: "grpc-status", Value: "0"})
 	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
@@ -50,12 +56,21 @@ func FuzzServer(f *testing.F) {
 		if k == nil {
 			t.Fatal("no call was made")
 		}
+		s := c.stream("/a/c", []Header{{"a", "b"}}, discard{})
+		if s == nil {
+			t.Fatal("no stream was begun")
+		}
 		c.read()
 		select {
 		case <-k.done:
 		default:
 			t.Fatal("a call has got neither an answer nor an error")
 		}
-		_ = k.result(&wrapperspb.StringValue{})
+		_ = k.result(discard{})
+		messages := 0
+		err := s.Receive(context.Background(), func([]byte, bool) error { messages++; return nil })
+		if err == nil || messages > len(data) {
+			t.Fatalf("a stream ended with %v after %d messages", err, messages)
+		}
 	})
 }

@@ -1,7 +1,6 @@
-package unary
+package rpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,25 +33,24 @@ const (
 // conn is a connection.
 type conn struct {
 	nc        net.Conn
-	scheme    string
 	authority string
-	headers   []Header
 	closed    chan struct{} // when it has failed
 
 	// What follows belongs to the reader.
 	fields    *hpack.Decoder
-	fragments []byte // of a block of headers
-	ended     bool   // whether the answer ends with it
+	fragments []byte  // of a block of headers
+	ended     bool    // whether the answer ends with it
+	said      outcome // what it says of how the call went
 
 	mu       sync.Mutex
 	out      []byte // what is to be written
 	spare    []byte // what was written before
 	flushing bool
 	deadline time.Time // of writing; belongs to who writes
-	block    bytes.Buffer
-	encoder  *hpack.Encoder
+	heads    heads
 	next     uint32 // stream
 	calls    map[uint32]*call
+	streams  map[uint32]*Stream
 	going    bool // no further calls
 	failed   error
 	heard    time.Time
@@ -66,12 +64,19 @@ type conn struct {
 
 func newConn(nc net.Conn, scheme, authority string, headers []Header) *conn {
 	c := &conn{
-		nc: nc, scheme: scheme, authority: authority, headers: headers, next: 1, calls: map[uint32]*call{}, closed: make(chan struct{}),
+		nc: nc, authority: authority, next: 1, calls: map[uint32]*call{}, streams: map[uint32]*Stream{}, closed: make(chan struct{}),
 		room: 65535, initial: 65535, maxFrame: 16384, most: 100, heard: time.Now(),
 	}
-	c.fields = hpack.NewDecoder(4096, nil)
+	c.fields = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
+		switch f.Name {
+		case "grpc-status":
+			c.said.code = f.Value
+		case "grpc-message":
+			c.said.text = f.Value
+		}
+	})
 	c.fields.SetMaxStringLength(64 << 10)
-	c.encoder = hpack.NewEncoder(&c.block)
+	c.heads.open(scheme, authority, headers)
 	return c
 }
 
@@ -122,54 +127,51 @@ func (c *conn) begin(ctx context.Context, method string, message []byte) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	size := int64(len(message))
-	if c.going || c.failed != nil || uint32(len(c.calls)) >= c.most || size > min(c.room, c.initial) || len(c.out)+len(message) > mostPending {
+	if c.going || c.failed != nil || uint32(len(c.calls)+len(c.streams)) >= c.most || size > min(c.room, c.initial) || len(c.out)+len(message) > mostPending {
 		return nil
 	}
 	k := calls.Get().(*call)
-	k.id = c.next
+	k.id = c.say(method, nil, left(ctx), message, true)
 	c.calls[k.id] = k
-	if c.next += 2; c.next >= newest-2 {
-		c.going = true // the numbers are used up
-	}
-	c.room -= size
-	c.head(ctx, method)
-	head := c.block.Bytes()
-	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, k.id, len(head))
-	c.out = append(c.out, head...)
-	for {
-		n := min(len(message), c.maxFrame)
-		flags := http2.Flags(0)
-		if n == len(message) {
-			flags = http2.FlagDataEndStream
-		}
-		c.frame(http2.FrameData, flags, k.id, n)
-		c.out = append(c.out, message[:n]...)
-		if message = message[n:]; len(message) == 0 {
-			break
-		}
-	}
 	c.flush(len(c.calls) > 1)
 	return k
 }
 
-// head encodes a call's headers, which the server remembers from one to the next but for the time that is left.
-func (c *conn) head(ctx context.Context, method string) {
-	c.block.Reset()
-	field := func(name, value string, passing bool) {
-		// It fails only when its buffer does.
-		_ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: passing})
-	}
-	field(":method", "POST", false)
-	field(":scheme", c.scheme, false)
-	field(":path", method, false)
-	field(":authority", c.authority, false)
-	field("content-type", "application/grpc", false)
-	field("te", "trailers", false)
-	for _, h := range c.headers {
-		field(h.Name, h.Value, false)
-	}
+// left is how much time a call has, 0 if it may take any.
+func left(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		field("grpc-timeout", timeout(time.Until(deadline)), true)
+		return max(time.Until(deadline), time.Millisecond)
+	}
+	return 0
+}
+
+// say puts down the beginning of a call, and whether that is all of it. The lock is held.
+func (c *conn) say(method string, headers []Header, left time.Duration, message []byte, all bool) (id uint32) {
+	id = c.next
+	if c.next += 2; c.next >= newest-2 {
+		c.going = true // the numbers are used up
+	}
+	head := c.heads.head(method, headers, left)
+	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, id, len(head))
+	c.out = append(c.out, head...)
+	c.message(id, message, all)
+	return id
+}
+
+// message puts down a message, for which there is room. The lock is held.
+func (c *conn) message(id uint32, message []byte, last bool) {
+	c.room -= int64(len(message))
+	for {
+		n := min(len(message), c.maxFrame)
+		flags := http2.Flags(0)
+		if last && n == len(message) {
+			flags = http2.FlagDataEndStream
+		}
+		c.frame(http2.FrameData, flags, id, n)
+		c.out = append(c.out, message[:n]...)
+		if message = message[n:]; len(message) == 0 {
+			return
+		}
 	}
 }
 
@@ -246,7 +248,7 @@ func (c *conn) ask(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case len(c.calls) == 0 || now.Sub(c.heard) < silence:
+	case len(c.calls)+len(c.streams) == 0 || now.Sub(c.heard) < silence:
 		c.asked = time.Time{}
 	case c.asked.IsZero():
 		c.asked = now
@@ -272,8 +274,12 @@ func (c *conn) failLocked(why error) {
 	c.failed = why
 	close(c.closed)
 	_ = c.nc.Close() // nothing more is to be said
+	ended := status.Errorf(codes.Unavailable, "the connection to %s has ended: %v", c.authority, why)
 	for _, k := range c.calls {
-		c.end(k, status.Errorf(codes.Unavailable, "the connection to %s has ended: %v", c.authority, why))
+		c.end(k, ended)
+	}
+	for _, s := range c.streams {
+		c.endStream(s, ended)
 	}
 }
 
@@ -282,7 +288,12 @@ func (c *conn) end(k *call, failed error) {
 	delete(c.calls, k.id)
 	k.failed = failed
 	k.done <- struct{}{}
-	if c.going && len(c.calls) == 0 && c.failed == nil {
+	c.close()
+}
+
+// close ends a connection on which nothing more will be said.
+func (c *conn) close() {
+	if c.going && len(c.calls)+len(c.streams) == 0 && c.failed == nil {
 		c.failLocked(errors.New("the server takes no further calls on it"))
 	}
 }

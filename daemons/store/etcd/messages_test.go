@@ -1,0 +1,137 @@
+package etcd
+
+import (
+	"slices"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"clusterctl/daemons/store"
+)
+
+// same says whether what a request lays out is one of etcd's own messages.
+func same(t *testing.T, laidOut []byte, into, want proto.Message) {
+	t.Helper()
+	if err := proto.Unmarshal(laidOut, into); err != nil {
+		t.Fatalf("%x: %v", laidOut, err)
+	}
+	if !proto.Equal(into, want) {
+		t.Errorf("laid out is\n%v\nwant\n%v", into, want)
+	}
+}
+
+func TestRequestsAreEtcdsMessages(t *testing.T) {
+	long := make([]byte, 300)
+	for name, c := range map[string]struct {
+		is   txn
+		want *pb.TxnRequest
+	}{
+		"nothing": {txn{}, &pb.TxnRequest{}},
+		"a new key": {
+			txn{Txn: store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}}, leases: []int64{0}},
+			&pb.TxnRequest{
+				Compare: []*pb.Compare{{Key: []byte("/a"), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{}}},
+				Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: []byte("v")}}}},
+				Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("/a")}}}},
+			},
+		},
+		"several, long, with leases": {
+			txn{Txn: store.Txn{
+				Guards:  []store.Guard{{Key: "/a", Revision: 1 << 40}, {Key: string(long), Revision: 3}},
+				Puts:    []store.Put{{Key: "/a", Value: long}, {Key: string(long)}},
+				Deletes: []string{"/b", string(long)},
+			}, leases: []int64{1 << 60, 0}},
+			&pb.TxnRequest{
+				Compare: []*pb.Compare{
+					{Key: []byte("/a"), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: 1 << 40}},
+					{Key: long, Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: 3}},
+				},
+				Success: []*pb.RequestOp{
+					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: long, Lease: 1 << 60}}},
+					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: long}}},
+					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("/b")}}},
+					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: long}}},
+				},
+				Failure: []*pb.RequestOp{
+					{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("/a")}}},
+					{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: long}}},
+				},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { same(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
+	}
+	same(t, (&get{key: "/a", countOnly: true}).Append(nil), &pb.RangeRequest{}, &pb.RangeRequest{Key: []byte("/a"), CountOnly: true})
+	same(t, (&create{key: "/a", end: "/b", start: 300}).Append(nil), &pb.WatchRequest{}, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+		CreateRequest: &pb.WatchCreateRequest{Key: []byte("/a"), RangeEnd: []byte("/b"), StartRevision: 300, ProgressNotify: true},
+	}})
+	same(t, progress{}.Append(nil), &pb.WatchRequest{}, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+}
+
+func encoded(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+var (
+	header      = &pb.ResponseHeader{ClusterId: 1 << 63, MemberId: 2, Revision: 1 << 40, RaftTerm: 5}
+	stored      = &mvccpb.KeyValue{Key: []byte("/a"), Value: []byte("v"), CreateRevision: 1, ModRevision: 300, Version: 4, Lease: 9}
+	txnRefused  = &pb.TxnResponse{Header: header, Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored}, Count: 1}}}, {Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}}}}
+	txnDone     = &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: header}}}}}
+	watchEvent  = &pb.WatchResponse{Header: header, WatchId: 3, Events: []*mvccpb.Event{{Kv: stored}, {Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/b"), ModRevision: 301}, PrevKv: stored}}}
+	watchEnding = &pb.WatchResponse{Header: header, Canceled: true, Created: true, CompactRevision: 77, CancelReason: "why"}
+)
+
+func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
+	var refused, done txnReply
+	if err := refused.Read(encoded(t, txnRefused)); err != nil || refused.done || refused.revision != 1<<40 || len(refused.ranges) != 2 || refused.ranges[1].kv != nil {
+		t.Fatalf("%+v, %v", refused, err)
+	}
+	if kv := refused.ranges[0].kv; kv.Key != "/a" || string(kv.Value) != "v" || kv.Revision != 300 {
+		t.Errorf("%+v", kv)
+	}
+	if err := done.Read(encoded(t, txnDone)); err != nil || !done.done || done.revision != 1<<40 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	var events, ending watchReply
+	if err := events.Read(encoded(t, watchEvent)); err != nil || events.created || events.canceled || events.revision != 1<<40 {
+		t.Errorf("%+v, %v", events, err)
+	}
+	if !slices.EqualFunc(events.events, []store.Event{{Key: "/a", Value: []byte("v"), Revision: 300}, {Key: "/b", Revision: 301, Deleted: true}}, func(a, b store.Event) bool {
+		return a.Key == b.Key && string(a.Value) == string(b.Value) && a.Revision == b.Revision && a.Deleted == b.Deleted
+	}) {
+		t.Errorf("%+v", events.events)
+	}
+	if err := ending.Read(encoded(t, watchEnding)); err != nil || !ending.created || !ending.canceled || ending.compacted != 77 || ending.reason != "why" {
+		t.Errorf("%+v, %v", ending, err)
+	}
+}
+
+// FuzzReplies has etcd say anything: it is read as etcd's own messages are, or refused.
+func FuzzReplies(f *testing.F) {
+	for _, m := range []proto.Message{txnRefused, txnDone, watchEvent, watchEnding} {
+		f.Add(encoded(f, m))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var own pb.TxnResponse
+		var is txnReply
+		if err := is.Read(data); err == nil && proto.Unmarshal(data, &own) == nil {
+			if is.done != own.Succeeded || is.revision != own.Header.GetRevision() {
+				t.Errorf("%+v is read as %+v", &own, is)
+			}
+		}
+		var watched pb.WatchResponse
+		var w watchReply
+		if err := w.Read(data); err == nil && proto.Unmarshal(data, &watched) == nil {
+			if len(w.events) != len(watched.Events) || w.revision != watched.Header.GetRevision() || w.compacted != watched.CompactRevision {
+				t.Errorf("%+v is read as %+v", &watched, w)
+			}
+		}
+	})
+}

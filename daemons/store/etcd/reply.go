@@ -1,0 +1,187 @@
+package etcd
+
+import (
+	"bytes"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"clusterctl/daemons/store"
+)
+
+// each walks over a message's fields: those that are numbers, and those that are bytes.
+func each(message []byte, number func(protowire.Number, uint64), data func(protowire.Number, []byte) error) error {
+	for len(message) > 0 {
+		field, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return fmt.Errorf("read the tag of a field: %w", protowire.ParseError(size))
+		}
+		message = message[size:]
+		var err error
+		switch kind {
+		case protowire.VarintType:
+			var n uint64
+			if n, size = protowire.ConsumeVarint(message); size >= 0 && number != nil {
+				number(field, n)
+			}
+		case protowire.BytesType:
+			var b []byte
+			if b, size = protowire.ConsumeBytes(message); size >= 0 && data != nil {
+				err = data(field, b)
+			}
+		default:
+			size = protowire.ConsumeFieldValue(field, kind, message)
+		}
+		if size < 0 {
+			err = protowire.ParseError(size)
+		}
+		if err != nil {
+			return fmt.Errorf("read field %d: %w", field, err)
+		}
+		message = message[size:]
+	}
+	return nil
+}
+
+// readHeader reads the revision of a ResponseHeader.
+func readHeader(header []byte, revision *int64) error {
+	return each(header, func(field protowire.Number, n uint64) {
+		if field == headerRevision {
+			*revision = int64(n)
+		}
+	}, nil)
+}
+
+// keyValue is a KeyValue, whose bytes it shares.
+type keyValue struct {
+	key, value []byte
+	revision   int64
+}
+
+func (kv *keyValue) read(message []byte) error {
+	return each(message, func(field protowire.Number, n uint64) {
+		if field == kvModRevision {
+			kv.revision = int64(n)
+		}
+	}, func(field protowire.Number, data []byte) error {
+		switch field {
+		case kvKey:
+			kv.key = data
+		case kvValue:
+			kv.value = data
+		}
+		return nil
+	})
+}
+
+// txnReply is a TxnResponse.
+type txnReply struct {
+	done     bool
+	revision int64
+	ranges   []rangeReply // by guard, of a transaction that was not done
+}
+
+// Read implements rpc.Reply.
+func (r *txnReply) Read(message []byte) error {
+	return each(message, func(field protowire.Number, n uint64) {
+		if field == txnSucceeded {
+			r.done = n != 0
+		}
+	}, func(field protowire.Number, data []byte) error {
+		switch field {
+		case replyHeader:
+			return readHeader(data, &r.revision)
+		case txnResponses:
+			return each(data, nil, r.response)
+		}
+		return nil
+	})
+}
+
+// response reads a ResponseOp.
+func (r *txnReply) response(field protowire.Number, data []byte) error {
+	if field != opRange {
+		return nil
+	}
+	r.ranges = append(r.ranges, rangeReply{})
+	return r.ranges[len(r.ranges)-1].Read(data)
+}
+
+// rangeReply is a RangeResponse of one key.
+type rangeReply struct {
+	revision int64
+	kv       *store.KV // nil: there is none
+}
+
+// Read implements rpc.Reply.
+func (r *rangeReply) Read(message []byte) error {
+	return each(message, nil, func(field protowire.Number, data []byte) error {
+		switch field {
+		case replyHeader:
+			return readHeader(data, &r.revision)
+		case rangeKvs:
+			var kv keyValue
+			err := kv.read(data)
+			r.kv = &store.KV{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision}
+			return err
+		}
+		return nil
+	})
+}
+
+// watchReply is a WatchResponse. Its events' values share the message's bytes.
+type watchReply struct {
+	revision          int64
+	created, canceled bool
+	compacted         int64
+	reason            string
+	events            []store.Event
+}
+
+// Read implements rpc.Reply.
+func (r *watchReply) Read(message []byte) error {
+	return each(message, func(field protowire.Number, n uint64) {
+		switch field {
+		case watchCreated:
+			r.created = n != 0
+		case watchCanceled:
+			r.canceled = n != 0
+		case watchCompact:
+			r.compacted = int64(n)
+		}
+	}, func(field protowire.Number, data []byte) error {
+		switch field {
+		case replyHeader:
+			return readHeader(data, &r.revision)
+		case watchReason:
+			r.reason = string(data)
+		case watchEvents:
+			return r.event(data)
+		}
+		return nil
+	})
+}
+
+// event reads an Event.
+func (r *watchReply) event(message []byte) error {
+	var deleted bool
+	var kv keyValue
+	err := each(message, func(field protowire.Number, n uint64) {
+		if field == eventType {
+			deleted = n == typeDelete
+		}
+	}, func(field protowire.Number, data []byte) error {
+		if field == eventKv {
+			return kv.read(data)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if deleted {
+		kv.value = nil
+	}
+	r.events = append(r.events, store.Event{Key: string(kv.key), Value: kv.value, Revision: kv.revision, Deleted: deleted})
+	return nil
+}

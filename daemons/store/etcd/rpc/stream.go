@@ -1,0 +1,177 @@
+package rpc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Stream is a call that the server goes on answering. What it holds back of what came is bounded by the window, and by the
+// size of one message.
+type Stream struct {
+	c     *conn
+	id    uint32
+	ready chan struct{} // holds one when there is something to receive
+
+	// What follows is guarded by the connection's lock.
+	room  int64  // what the server takes
+	data  []byte // what has come and was not received
+	whole int    // how much of it is complete messages
+	owed  int    // not given back to the window
+	ended error  // why nothing more comes; nil: it may
+
+	spare []byte // belongs to who receives
+}
+
+// stream begins a stream, nil if that cannot be done at once.
+func (c *conn) stream(method string, headers []Header, request Request) *Stream {
+	message := framed(nil, request)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	size := int64(len(message))
+	if c.going || c.failed != nil || uint32(len(c.calls)+len(c.streams)) >= c.most || size > min(c.room, c.initial) {
+		return nil
+	}
+	s := &Stream{c: c, ready: make(chan struct{}, 1), room: c.initial - size}
+	s.id = c.say(method, headers, 0, message, false)
+	c.streams[s.id] = s
+	c.flush(false)
+	return s
+}
+
+// ErrNoRoom is that the server does not take a message at present.
+var ErrNoRoom = errors.New("the server takes nothing more at present")
+
+// Send says something more to the server. It does not wait.
+func (s *Stream) Send(request Request) error {
+	message := framed(nil, request)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	size := int64(len(message))
+	switch {
+	case s.ended != nil:
+		return s.ended
+	case size > min(s.c.room, s.room) || len(s.c.out)+len(message) > mostPending:
+		return ErrNoRoom
+	}
+	s.room -= size
+	s.c.message(s.id, message, false)
+	s.c.flush(false)
+	return nil
+}
+
+// Receive hands on the server's messages, until take returns an error, ctx ends, or the stream does, and then closes it. more says
+// that another message is there already; what take was given is its until it returns from the last of them.
+func (s *Stream) Receive(ctx context.Context, take func(message []byte, more bool) error) error {
+	defer s.Close()
+	for {
+		data, err := s.next()
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			select {
+			case <-s.ready:
+			case <-ctx.Done():
+				return status.FromContextError(ctx.Err()).Err()
+			}
+			continue
+		}
+		for rest := data; len(rest) > 0; {
+			if rest[0] != 0 {
+				return status.Error(codes.Internal, "the server's message is compressed, which was not offered")
+			}
+			end := prefix + int(binary.BigEndian.Uint32(rest[1:]))
+			message := rest[prefix:end]
+			rest = rest[end:]
+			if err := take(message, len(rest) > 0); err != nil {
+				return err
+			}
+		}
+		if cap(data) <= mostKept {
+			s.spare = data
+		}
+	}
+}
+
+// next takes the messages that are there, which may be none yet.
+func (s *Stream) next() ([]byte, error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.whole == 0 {
+		return nil, s.ended
+	}
+	data := s.data[:s.whole]
+	s.data = append(s.spare[:0], s.data[s.whole:]...)
+	s.spare, s.whole = nil, 0
+	s.c.giveBack(s)
+	s.c.flush(false)
+	return data, nil
+}
+
+// Close ends the stream.
+func (s *Stream) Close() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.ended == nil {
+		s.c.reset(s.id, http2.ErrCodeCancel)
+		s.c.endStream(s, errClosed)
+		s.c.flush(false)
+	}
+}
+
+// onMessages takes a part of what the server says. The lock is held.
+func (c *conn) onMessages(s *Stream, f *http2.DataFrame) {
+	s.data = append(s.data, f.Data()...)
+	s.owed += int(f.Length)
+	for len(s.data)-s.whole >= prefix {
+		end := s.whole + prefix + int(binary.BigEndian.Uint32(s.data[s.whole+1:]))
+		if end > len(s.data) {
+			break
+		}
+		s.whole = end
+	}
+	if s.whole > 0 {
+		s.wake()
+	} else {
+		c.giveBack(s) // a message may be larger than the window
+	}
+	if f.StreamEnded() {
+		c.endStream(s, outcome{}.err())
+	}
+}
+
+// giveBack lets the server say more. The lock is held.
+func (c *conn) giveBack(s *Stream) {
+	if s.owed >= window/4 && s.ended == nil {
+		c.windowUpdate(s.id, s.owed)
+		s.owed = 0
+	}
+}
+
+// endStream ends a stream after what has come of it. The lock is held.
+func (c *conn) endStream(s *Stream, why error) {
+	delete(c.streams, s.id)
+	s.ended = why
+	s.wake()
+	c.close()
+}
+
+func (s *Stream) wake() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// end is why a stream is over, which is never without a reason.
+func (o outcome) end() error {
+	if err := o.err(); err != nil {
+		return err
+	}
+	return status.Error(codes.Unavailable, "the server has ended the stream")
+}

@@ -1,0 +1,218 @@
+package rpc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"clusterctl/daemons/store/etcd/rpc"
+)
+
+var errEnough = errors.New("enough")
+
+func ofID(id int64) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{WatchId: id}}}
+}
+
+// watch begins a stream on a server whose streams are what the function does.
+func watch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.Stream, *line) {
+	t.Helper()
+	_, at := serveAll(t, &server{answer: echo, watch: f})
+	c := open(t, at)
+	s, err := c.Stream(t.Context(), pb.Watch_Watch_FullMethodName, []rpc.Header{{Name: "hasleader", Value: "true"}}, message{ofID(7)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, s, at
+}
+
+func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
+	const many = 500
+	large := bytes.Repeat([]byte("x"), 100<<10) // more, all in all, than the window
+	c, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+		md, _ := metadata.FromIncomingContext(w.Context())
+		first, err := w.Recv()
+		if err != nil {
+			return err
+		}
+		if got := md.Get("hasleader"); len(got) != 1 || got[0] != "true" || first.GetCreateRequest().GetWatchId() != 7 {
+			return status.Errorf(codes.InvalidArgument, "begun with %v and %v", md, first)
+		}
+		for i := range int64(many) {
+			r := &pb.WatchResponse{WatchId: i}
+			if i%5 == 0 {
+				r.Events = []*mvccpb.Event{{Kv: &mvccpb.KeyValue{Value: large}}}
+			}
+			if err := w.Send(r); err != nil {
+				return err
+			}
+		}
+		return status.Error(codes.OutOfRange, "that is all")
+	})
+	next := int64(0)
+	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
+		r := &pb.WatchResponse{}
+		if err := (message{r}).Read(data); err != nil {
+			return err
+		}
+		if r.WatchId != next || next%5 == 0 && !bytes.Equal(r.Events[0].Kv.Value, large) {
+			t.Errorf("%d came after %d", r.WatchId, next)
+		}
+		next++
+		if next%50 == 0 { // calls go on beside it
+			if _, err := ask(t.Context(), c, []byte("key")); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	if next != many || status.Code(err) != codes.OutOfRange || status.Convert(err).Message() != "that is all" {
+		t.Errorf("%d came, and then %v", next, err)
+	}
+	if err := s.Send(message{ofID(1)}); status.Code(err) != codes.OutOfRange {
+		t.Errorf("to a stream that is over: %v", err)
+	}
+}
+
+func TestAMessageMayBeLargerThanTheWindow(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // twice the window
+	_, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+		return w.Send(&pb.WatchResponse{Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{Value: large}}}})
+	})
+	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
+		r := &pb.WatchResponse{}
+		if err := (message{r}).Read(data); err != nil || !bytes.Equal(r.Events[0].Kv.Value, large) {
+			t.Errorf("it came as %d bytes: %v", len(data), err)
+		}
+		return nil
+	})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("a server that ends without a reason: %v", err)
+	}
+}
+
+func TestWhatAStreamIsToldReachesTheServer(t *testing.T) {
+	_, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+		for {
+			r, err := w.Recv()
+			if err != nil {
+				return err
+			}
+			if err := w.Send(&pb.WatchResponse{WatchId: r.GetCreateRequest().GetWatchId()}); err != nil {
+				return err
+			}
+		}
+	})
+	const many = 10000 // more, all in all, than the server takes at once
+	at := int64(7)
+	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
+		r := &pb.WatchResponse{}
+		if err := (message{r}).Read(data); err != nil {
+			return err
+		}
+		if r.WatchId != at {
+			t.Fatalf("%d, want %d", r.WatchId, at)
+		}
+		if at++; at == many {
+			return errEnough
+		}
+		return s.Send(message{ofID(at)})
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
+	}
+}
+
+func TestAStreamThatIsGivenUpEndsOnBothSides(t *testing.T) {
+	over := make(chan error, 1)
+	c, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
+		if err := w.Send(&pb.WatchResponse{}); err != nil {
+			return err
+		}
+		<-w.Context().Done()
+		over <- w.Context().Err()
+		return w.Context().Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Receive(ctx, func([]byte, bool) error { cancel(); return nil })
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("who receives gets %v", err)
+	}
+	if err := <-over; err == nil {
+		t.Error("the server was not told")
+	}
+	if _, err := ask(t.Context(), c, []byte("key")); err != nil {
+		t.Errorf("the connection is of no use afterwards: %v", err)
+	}
+}
+
+// S12: a watch whose connection ends is told so at once, and the next begins on another.
+func TestAStreamEndsWithItsConnection(t *testing.T) {
+	endless := func(w pb.Watch_WatchServer) error {
+		if err := w.Send(&pb.WatchResponse{}); err != nil {
+			return err
+		}
+		<-w.Context().Done()
+		return w.Context().Err()
+	}
+	c, s, at := watch(t, endless)
+	err := s.Receive(t.Context(), func([]byte, bool) error { at.cut(); return nil })
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("who receives gets %v", err)
+	}
+	s, err = c.Stream(t.Context(), pb.Watch_Watch_FullMethodName, nil, message{ofID(8)})
+	if err != nil {
+		t.Fatalf("on the next connection: %v", err)
+	}
+	if err := s.Receive(t.Context(), func([]byte, bool) error { return errEnough }); !errors.Is(err, errEnough) {
+		t.Errorf("on the next connection: %v", err)
+	}
+}
+
+func TestAStreamEndsWhenTheServerSaysGoodbye(t *testing.T) {
+	said := make(chan struct{})
+	srv, at := serveAll(t, &server{answer: echo, watch: func(w pb.Watch_WatchServer) error {
+		close(said)
+		<-w.Context().Done()
+		return w.Context().Err()
+	}})
+	s, err := open(t, at).Stream(t.Context(), pb.Watch_Watch_FullMethodName, nil, message{ofID(8)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-said
+	stopped := make(chan struct{})
+	go func() {
+		srv.GracefulStop()
+		close(stopped)
+	}()
+	if err := s.Receive(t.Context(), func([]byte, bool) error { return nil }); status.Code(err) != codes.Unavailable {
+		t.Errorf("it ends with %v", err)
+	}
+	<-stopped
+}
+
+func TestAStreamToNobodySaysWhoIsNotThere(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := nobody.Addr().String()
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := rpc.New(rpc.Config{Endpoint: "http://" + address, DialTimeout: time.Second})
+	t.Cleanup(c.Close)
+	if _, err := c.Stream(t.Context(), "/a/b", nil, message{ofID(8)}); status.Code(err) != codes.Unavailable || !bytes.Contains([]byte(err.Error()), []byte(address)) {
+		t.Errorf("got %v", err)
+	}
+}

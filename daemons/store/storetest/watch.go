@@ -1,0 +1,42 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+
+	"clusterctl/daemons/store"
+)
+
+// Watched is what a watch hands on, or at last why it has ended.
+type Watched struct {
+	store.Batch
+	Err error
+}
+
+// Watch watches in the background, until ctx ends or nothing more comes; then the channel is closed.
+func Watch(ctx context.Context, s store.Store, prefix string, after int64) <-chan Watched {
+	out := make(chan Watched)
+	send := func(w Watched) error {
+		select {
+		case out <- w:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	go func() {
+		defer close(out)
+		err := s.Watch(ctx, prefix, after, func(b store.Batch) error {
+			events := make([]store.Event, len(b.Events))
+			for i, e := range b.Events {
+				events[i], events[i].Value = e, bytes.Clone(e.Value)
+			}
+			b.Events = events
+			return send(Watched{Batch: b})
+		})
+		if ctx.Err() == nil {
+			_ = send(Watched{Err: err})
+		}
+	}()
+	return out
+}
