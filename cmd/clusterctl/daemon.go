@@ -112,6 +112,13 @@ func (d daemon) command(use string) *cobra.Command {
 	return cmd
 }
 
+// slacken has the daemon that this process is to be woken less often. Where that cannot be, it costs more, and works.
+func slacken() {
+	if err := run.Slacken(); err != nil {
+		fmt.Fprintln(os.Stderr, "Warning:", err)
+	}
+}
+
 // serve runs a daemon until the context ends, telling systemd how it is.
 func serve(ctx context.Context, name string, verbosity int, start func(context.Context, run.Env) error) error {
 	log := newLog(verbosity).With("daemon", name)

@@ -19,6 +19,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root := linked(os.Args[0])
+	if root != nil || len(os.Args) > 1 && os.Args[1] == "daemon" {
+		slacken()
+	}
 	if root == nil {
 		root = newRoot()
 		root.SetArgs(long(os.Args[1:]))

@@ -48,7 +48,7 @@ func runtime(b *builder) {
 	}
 	path := b.file(containerdConfig, containerdV3(b))
 	b.unit(service{
-		name: "containerd", description: "containerd, the container runtime", watchdog: true,
+		name: "containerd", description: "containerd, the container runtime", watchdog: true, hosts: true,
 		exec:  []string{program, "--config", containerdConfig},
 		reads: []string{path, shim, runc},
 		options: []string{

@@ -17,7 +17,11 @@ type service struct {
 	options     []string // of [Service]
 	beside      bool     // may start together with its neighbours
 	eager       bool     // has started once it runs: what it says it is ready for needs others that come later
+	hosts       bool     // starts what is other people's, and inherits what is set here
 }
+
+// slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).
+const slack = "TimerSlackNSec=4ms"
 
 // confined is what a daemon that only speaks over the network can do without.
 var confined = []string{
@@ -46,6 +50,9 @@ func (b *builder) unit(s service) {
 	if s.watchdog {
 		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds.
 		text = append(text, "WatchdogSec=20")
+	}
+	if !s.hosts {
+		text = append(text, slack)
 	}
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
 	path := b.file(step.UnitDir+s.name+".service", lines(text...))
