@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -22,6 +21,7 @@ import (
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/managed"
+	"clusterctl/daemons/apiserver/objectjson"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
@@ -231,12 +231,13 @@ func (f *fieldManagers) remember(s wire.Served, subresource string, before *cach
 	}
 	is.SetManagedFields(nil)
 	defer is.SetManagedFields(sent)
-	var err error
-	if w.Next, err = json.Marshal(obj); err != nil || len(w.Next) > 2*worthRemembering {
-		return key, nil, false
-	}
-	key, ok = w.Key()
-	return key, w.Before, ok
+	err := objectjson.With(obj, func(text []byte) error {
+		if w.Next = text; len(text) <= 2*worthRemembering {
+			key, ok = w.Key()
+		}
+		return nil
+	})
+	return key, w.Before, ok && err == nil
 }
 
 // apply merges what a manager declares into live.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"clusterctl/daemons/apiserver/objectjson"
 	"clusterctl/daemons/kinds"
 )
 
@@ -74,7 +75,10 @@ func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		data, err = encodeUntyped(u)
 	} else {
-		data, err = json.Marshal(obj)
+		err = objectjson.With(obj, func(text []byte) error {
+			data = bytes.Clone(text)
+			return nil
+		})
 	}
 	m.SetResourceVersion(version)
 	m.SetSelfLink(link)

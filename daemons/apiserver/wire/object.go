@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/objectjson"
 )
 
 // partialKind is the shape that only metadata takes.
@@ -57,12 +59,22 @@ func (m Media) WriteEntry(w http.ResponseWriter, code int, s Served, e *cache.En
 	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
-	data, err := m.AppendEntry(make([]byte, 0, e.Size()+256), s, e, rows, true)
+	pooled := answers.Get().(*[]byte)
+	defer answers.Put(pooled)
+	data, err := m.AppendEntry((*pooled)[:0], s, e, rows, true)
 	if err != nil {
 		return err
 	}
+	if cap(data) <= mostKept {
+		*pooled = data
+	}
 	return m.send(w, code, data)
 }
+
+var answers = sync.Pool{New: func() any { return new([]byte) }}
+
+// mostKept is how large a buffer is kept for the next answer.
+const mostKept = 64 << 10
 
 // WriteObject answers with an object that is not in the cache. A shape other than
 // the object's own is not made of it.
@@ -74,7 +86,7 @@ func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVers
 		}
 		m.Format = JSON
 	}
-	data, err := json.Marshal(obj)
+	data, err := objectjson.Append(nil, obj)
 	if err != nil {
 		return fmt.Errorf("encode a %s: %w", gvk.Kind, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/objectjson"
 	"clusterctl/daemons/kinds"
 )
 
@@ -79,7 +80,7 @@ func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(obj)
+		return objectjson.Append(nil, obj)
 	}
 	if s.Alias != &s.Aliases[0] { // one is shared; kinds with more are rare
 		data, err := view(e)

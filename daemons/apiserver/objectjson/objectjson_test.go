@@ -1,0 +1,147 @@
+package objectjson_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/randfill"
+
+	"clusterctl/daemons/apiserver/objectjson"
+	"clusterctl/daemons/kinds"
+)
+
+// compare holds what is encoded to what encoding/json makes of it.
+func compare(t *testing.T, obj any) {
+	t.Helper()
+	want, wantErr := json.Marshal(obj)
+	got, err := objectjson.Append(nil, obj)
+	if (err != nil) != (wantErr != nil) {
+		t.Fatalf("%T: got the error %v, want %v", obj, err, wantErr)
+	}
+	if err == nil && !bytes.Equal(got, want) {
+		t.Fatalf("%T is\n%s\nwant\n%s", obj, got, want)
+	}
+}
+
+// filler fills objects with what their bytes say. Text is of all sorts; what says itself how it is encoded has something to say.
+func filler(data []byte) *randfill.Filler {
+	return randfill.NewFromGoFuzz(data).NilChance(.3).NumElements(0, 3).MaxDepth(12).Funcs(
+		func(t *metav1.Time, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 0) },
+		func(t *metav1.MicroTime, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 123456000) },
+		func(f *metav1.FieldsV1, c randfill.Continue) {
+			f.Raw = []byte([]string{`{"f:data":{".":{}}}`, `{ "f:a<b>" : {} }`, `{`, ``}[c.Intn(4)])
+		},
+		func(r *runtime.RawExtension, c randfill.Continue) {
+			r.Raw, r.Object = []byte([]string{`{"a":1}`, `{ "a" : "<&>" }`, `[`, ``}[c.Intn(4)]), nil
+		},
+	)
+}
+
+func TestEveryKindIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
+	for _, k := range kinds.All() {
+		compare(t, k.New())
+		for seed := range int64(30) {
+			obj := k.New()
+			randfill.NewWithSeed(seed).NilChance(.3).NumElements(0, 3).MaxDepth(12).Funcs(
+				func(t *metav1.Time, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 0) },
+				func(t *metav1.MicroTime, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 123456000) },
+				func(f *metav1.FieldsV1, c randfill.Continue) {
+					f.Raw = []byte([]string{`{ "f:a<b>" : {} }`, `{"f:a b":{}}`, `{"f:a":{".":{}}}`, `{"f:a\"b":{}}`}[c.Intn(4)])
+				},
+				func(r *runtime.RawExtension, c randfill.Continue) { r.Raw, r.Object = []byte(`{"a":1}`), nil },
+			).Fill(obj)
+			compare(t, obj)
+		}
+	}
+}
+
+type odd struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Text    string             `json:"text<"`
+	Untold  int8               // without a name
+	Never   string             `json:"-"`
+	Quoted  int                `json:"quoted,string"`
+	Real    float64            `json:"real,omitempty"`
+	Any     any                `json:"any,omitempty"`
+	Array   [2]bool            `json:"array,omitempty"`
+	None    [0]bool            `json:"none,omitempty"`
+	Numbers map[int]string     `json:"numbers,omitempty"`
+	Zero    struct{ A string } `json:"zero,omitzero"`
+	When    *time.Time         `json:"when,omitzero"`
+	hidden  string
+}
+
+type Inner struct {
+	A string `json:"name"`
+}
+
+type twice struct {
+	Inner
+	A string `json:"name"`
+}
+
+type list struct {
+	Self  *list            `json:"self,omitempty"`
+	Items []list           `json:"items"`
+	Named map[string]*list `json:"named,omitempty"`
+	Small []int16          `json:"small,omitempty"`
+	Raw   json.RawMessage  `json:"raw,omitempty"`
+}
+
+func TestWhatIsUnusualIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
+	now := time.Now()
+	for _, obj := range []any{
+		&odd{}, &odd{Text: "\u2028\u2029\b\f\n\r\t\x01\x1f日本<&>\x00\xff\"\\\u007fé", Untold: -3, Never: "n", Quoted: 7, Real: 1e30, Any: map[string]any{"a": 1}, Array: [2]bool{true},
+			Numbers: map[int]string{2: "b", 1: "a"}, When: &now, hidden: "h"},
+		&twice{Inner{"a"}, "b"}, &list{}, &list{Self: &list{Items: []list{}}, Items: []list{{}, {Small: []int16{-1, 2}}}, Named: map[string]*list{"b": nil, "a\n": {}}, Raw: json.RawMessage("1")},
+		&list{Raw: json.RawMessage("{")}, odd{}, (*list)(nil), nil, map[string]int{"a": 1}, new(int),
+	} {
+		compare(t, obj)
+	}
+}
+
+// FuzzAppend fills objects of any kind with anything.
+func FuzzAppend(f *testing.F) {
+	all := kinds.All()
+	f.Add(uint8(0), []byte("0123456789"))
+	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
+		obj := all[int(kind)%len(all)].New()
+		filler(data).Fill(obj)
+		compare(t, obj)
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, k := range kinds.All() {
+		if k.Resource != "configmaps" && k.Resource != "pods" {
+			continue
+		}
+		obj := k.New()
+		randfill.NewWithSeed(7).NilChance(.5).NumElements(1, 2).MaxDepth(9).Funcs(
+			func(f *metav1.FieldsV1, c randfill.Continue) { f.Raw = []byte(`{"f:data":{}}`) },
+			func(s *string, c randfill.Continue) { *s = "some-text" },
+		).Fill(obj)
+		var text []byte
+		for name, encode := range map[string]func() ([]byte, error){
+			"own": func() (_ []byte, err error) {
+				text, err = objectjson.Append(text[:0], obj)
+				return text, err
+			},
+			"standard": func() ([]byte, error) { return json.Marshal(obj) },
+		} {
+			b.Run(k.Resource+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if text, err := encode(); err != nil || len(text) == 0 {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
