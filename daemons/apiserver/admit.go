@@ -31,15 +31,16 @@ func (s *Server) AskOutside(may api.Authorizer) {
 	s.o.Validators = slices.Insert(s.o.Validators, max(0, len(s.o.Validators)-1), append([]api.Validator{policy.NewAccess(policies)}, s.o.Outside.Validators...)...)
 }
 
-// admission is the write as admission plugins see it.
+// admission is the write as admission plugins see it. It is theirs until the next is asked for.
 func (w *write) admission() *api.Admission {
-	return &api.Admission{
+	w.asked = api.Admission{
 		Operation: w.operation, User: w.q.user,
 		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
 		Namespace: w.q.Namespace, Name: w.name(),
 		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
 		Origin: w, Versions: w, Presented: w.q.presented || w.q.Subresource == "scale",
 	}
+	return &w.asked
 }
 
 // mutate asks the mutating plugins, and once more when one of them changed what those
@@ -125,7 +126,8 @@ func (w *write) mutateScale() error {
 }
 
 func (w *write) scaleAdmission() (*api.Admission, error) {
-	a := w.admission()
+	whole := *w.admission()
+	a := &whole
 	a.Kind, a.Resource, a.Versions, a.Presented = scaleKind, w.q.served.Name(), nil, false
 	var err error
 	if a.Object, err = scaleOf(w.q, w.obj); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,12 +21,15 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// whole reads a request's body, at once where it is known how long that is.
-func whole(r *http.Request) ([]byte, error) {
+// whole reads a request's body, at once where it is known how long that is, into a buffer if that is large enough.
+func whole(r *http.Request, buffer []byte) ([]byte, error) {
 	if r.ContentLength <= 0 || r.ContentLength > maxBody {
 		return io.ReadAll(r.Body)
 	}
-	data := make([]byte, r.ContentLength)
+	if int64(cap(buffer)) < r.ContentLength {
+		buffer = make([]byte, r.ContentLength)
+	}
+	data := buffer[:r.ContentLength]
 	n, err := io.ReadFull(r.Body, data)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil // shorter than announced: its decoder finds out
@@ -36,7 +40,7 @@ func whole(r *http.Request) ([]byte, error) {
 // body reads what the client sent, as JSON or protobuf; YAML becomes JSON. doubts are
 // what a strict reader would refuse.
 func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
-	if data, err = whole(q.http); err != nil {
+	if data, err = whole(q.http, nil); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
 	if len(data) == 0 && q.http.Method == http.MethodDelete {
@@ -92,6 +96,9 @@ func unsupported() error {
 
 // decode reads the body as an object of a kind into obj.
 func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	if q.http.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
+		return decodeMessage(q, gvk, obj)
+	}
 	data, protobuf, doubts, err := body(q)
 	if err != nil {
 		return err
@@ -208,15 +215,34 @@ func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) 
 	if !found {
 		return apierrors.NewBadRequest("the body does not begin as a protobuf object does")
 	}
-	var unknown runtime.Unknown
-	if err := unknown.Unmarshal(raw); err != nil {
+	is, raw, err := wire.Open(raw)
+	if err != nil {
 		return undecodable(gvk, err)
 	}
-	if err := matches(metav1.TypeMeta{APIVersion: unknown.APIVersion, Kind: unknown.Kind}, gvk); err != nil {
+	if err := matches(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk); err != nil {
 		return err
 	}
-	if err := message.Unmarshal(unknown.Raw); err != nil {
+	if err := message.Unmarshal(raw); err != nil {
 		return undecodable(gvk, err)
 	}
 	return nil
+}
+
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// mostKept is how large a buffer is kept for the next body.
+const mostKept = 64 << 10
+
+// decodeMessage decodes a protobuf body, of which the object keeps nothing: a buffer serves for many.
+func decodeMessage(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	pooled := bodies.Get().(*[]byte)
+	defer bodies.Put(pooled)
+	data, err := whole(q.http, *pooled)
+	if cap(data) <= mostKept {
+		*pooled = data[:0]
+	}
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	return fromProtobuf(data, gvk, obj)
 }

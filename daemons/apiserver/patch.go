@@ -57,7 +57,7 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	default:
 		return "", nil, nil, unknownPatch(q, patchTypes)
 	}
-	data, err := whole(q.http)
+	data, err := whole(q.http, nil)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
 	}

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
@@ -42,6 +45,7 @@ type write struct {
 	more   store.Txn      // what is claimed and released in the same transaction
 
 	charged func() // gives back the namespace's turn, which a quota has it take
+	asked   api.Admission
 }
 
 // creation and change are the stages of writes, from top to bottom. The request has
@@ -163,9 +167,13 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	generated := m.GetName() == "" && m.GetGenerateName() != ""
+	repeatable := generated || w.mayBeForestalled(obj)
 	// A generated name may be taken: a few more are tried.
 	for attempt := 0; ; attempt++ {
-		w.obj, w.more = obj.DeepCopyObject(), store.Txn{}
+		w.obj, w.more = obj, store.Txn{}
+		if repeatable {
+			w.obj = obj.DeepCopyObject()
+		}
 		err := w.through(creation)
 		var e *cache.Entry
 		var taken bool
@@ -179,7 +187,7 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 		case !taken:
 			return e, nil
 		case e != nil: // an address that somebody else got first
-			if attempt >= 16 {
+			if attempt >= 16 || !repeatable { // there is a quota since a moment
 				return nil, apierrors.NewServerTimeout(w.q.gr(), "create", 1)
 			}
 			continue
@@ -189,6 +197,14 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 			return nil, apierrors.NewGenerateNameConflict(w.q.gr(), w.name(), 1)
 		}
 	}
+}
+
+// mayBeForestalled says whether somebody else may take what a creation claims besides its key, so that it has to be made
+// again from what was sent.
+func (w *write) mayBeForestalled(obj runtime.Object) bool {
+	_, addressed := obj.(*corev1.Service)
+	quotas := w.s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"})
+	return addressed || quotas != nil && quotas.Len() > 0
 }
 
 // putNew puts the encoded object into the store unless its key or what it claims is

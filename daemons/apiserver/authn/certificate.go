@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,14 @@ type pool struct {
 	// verified remembers leaves by digest, since a signature costs more than all the
 	// rest of a small request. Emptied when the roots change or it has grown full.
 	verified map[digest]time.Time // until when
+	// users remembers whom a connection's certificate stands for: connections have many requests.
+	users map[*x509.Certificate]standing
+}
+
+// standing is whom a certificate stands for.
+type standing struct {
+	user  api.User
+	until time.Time
 }
 
 // digest is a leaf's.
@@ -37,6 +46,7 @@ type digest [sha256.Size]byte
 const (
 	poolLookEvery   = 2 * time.Second
 	poolMaxVerified = 4096
+	poolMaxUsers    = 1024
 )
 
 func newPool(file string, now func() time.Time) (*pool, error) {
@@ -64,7 +74,7 @@ func (p *pool) load() error {
 	if !roots.AppendCertsFromPEM(text) {
 		return fmt.Errorf("read the client CA %s: no certificate in it", p.file)
 	}
-	p.roots, p.modified, p.verified = roots, info.ModTime(), map[digest]time.Time{}
+	p.roots, p.modified, p.verified, p.users = roots, info.ModTime(), map[digest]time.Time{}, map[*x509.Certificate]standing{}
 	return nil
 }
 
@@ -75,20 +85,32 @@ func (p *pool) verify(chain []*x509.Certificate) error {
 	return err
 }
 
-// identify is verify with the leaf's digest.
-func (p *pool) identify(chain []*x509.Certificate) (digest, error) {
-	leaf, now := chain[0], p.now()
-	id := digest(sha256.Sum256(leaf.Raw))
-	p.mu.Lock()
+// look reads the file again when that is due. The lock is held.
+func (p *pool) look(now time.Time) {
 	if now.Sub(p.looked) > poolLookEvery {
 		if err := p.load(); err != nil {
 			p.looked = now
 		}
 	}
+}
+
+// proof is what identify has found out.
+type proof struct {
+	id    digest // the leaf's
+	roots *x509.CertPool
+	until time.Time
+}
+
+// identify is verify, with what it is about.
+func (p *pool) identify(chain []*x509.Certificate) (proof, error) {
+	leaf, now := chain[0], p.now()
+	id := digest(sha256.Sum256(leaf.Raw))
+	p.mu.Lock()
+	p.look(now)
 	roots, until := p.roots, p.verified[id]
 	p.mu.Unlock()
 	if now.Before(until) {
-		return id, nil
+		return proof{id, roots, until}, nil
 	}
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -99,7 +121,7 @@ func (p *pool) identify(chain []*x509.Certificate) (digest, error) {
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return id, fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber, leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
+		return proof{}, fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber, leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
 	}
 	until = leaf.NotAfter
 	for _, c := range chains[0] {
@@ -115,7 +137,30 @@ func (p *pool) identify(chain []*x509.Certificate) (digest, error) {
 		}
 		p.verified[id] = until
 	}
-	return id, nil
+	return proof{id, roots, until}, nil
+}
+
+// user returns whom a certificate stands for, if that is known and still so.
+func (p *pool) user(leaf *x509.Certificate) (api.User, bool) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.look(now)
+	known, ok := p.users[leaf]
+	return known.user, ok && now.Before(known.until)
+}
+
+// remember notes whom a certificate stands for. Nobody changes the user any more.
+func (p *pool) remember(leaf *x509.Certificate, by proof, user api.User) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.roots != by.roots {
+		return
+	}
+	if len(p.users) >= poolMaxUsers {
+		clear(p.users)
+	}
+	p.users[leaf] = standing{user, by.until}
 }
 
 // clientCert knows users by certificates: the common name is the user, the
@@ -129,21 +174,31 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return api.User{}, false, nil
 	}
-	id, err := c.pool.identify(r.TLS.PeerCertificates)
-	if err != nil {
-		return api.User{}, false, err
-	}
 	leaf := r.TLS.PeerCertificates[0]
+	user, known := c.pool.user(leaf)
+	var by proof
+	if !known {
+		var err error
+		if by, err = c.pool.identify(r.TLS.PeerCertificates); err != nil {
+			return api.User{}, false, err
+		}
+	}
 	if err := c.revoked.Check(leaf); err != nil {
 		return api.User{}, false, err
+	}
+	if known {
+		return user, true, nil
 	}
 	if leaf.Subject.CommonName == "" {
 		return api.User{}, false, errors.New("the client certificate has no common name")
 	}
-	return api.User{
-		Name: leaf.Subject.CommonName, Groups: append([]string(nil), leaf.Subject.Organization...),
-		Extra: map[string][]string{credentialID: {ofCertificate + hex.EncodeToString(id[:])}},
-	}, true, nil
+	user = authenticated(api.User{
+		Name: leaf.Subject.CommonName, Groups: slices.Clone(leaf.Subject.Organization),
+		Extra: map[string][]string{credentialID: {ofCertificate + hex.EncodeToString(by.id[:])}},
+	})
+	user.Groups = slices.Clip(user.Groups)
+	c.pool.remember(leaf, by, user)
+	return user, true, nil
 }
 
 // ofCertificate begins the name of a certificate among credentials.

@@ -45,7 +45,6 @@ func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Ca
 		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{},
 	}
 	t := &tables{byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{}}
-	c.progress.changed = make(chan struct{})
 	for _, k := range list {
 		if k.Virtual {
 			continue
@@ -236,8 +235,7 @@ func (c *Cache) follow(ctx context.Context, after int64) (int64, error) {
 func (c *Cache) apply(events []store.Event) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
-	var order []*Resource
-	changes := map[*Resource][]change{}
+	var all []changed
 	for _, e := range events {
 		r, rest := c.find(e.Key)
 		if r == nil {
@@ -255,15 +253,22 @@ func (c *Cache) apply(events []store.Event) {
 					continue
 				}
 			}
-			if changes[r] == nil {
-				order = append(order, r)
+			at := slices.IndexFunc(all, func(other changed) bool { return other.resource == r })
+			if at < 0 {
+				at, all = len(all), append(all, changed{resource: r})
 			}
-			changes[r] = append(changes[r], ch)
+			all[at].changes = append(all[at].changes, ch)
 		}
 	}
-	for _, r := range order {
-		r.apply(changes[r])
+	for _, one := range all {
+		one.resource.apply(one.changes)
 	}
+}
+
+// changed is what a batch of events means to one resource.
+type changed struct {
+	resource *Resource
+	changes  []change
 }
 
 // Reached returns how far the cache has come, 0 before it is first filled.
@@ -283,6 +288,9 @@ func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
 	// are not: then the store is asked how far the watch has come.
 	ask := 2 * time.Millisecond
 	for {
+		if c.Reached() >= revision {
+			return nil
+		}
 		reached, changed := c.progress.look()
 		if reached >= revision {
 			return nil

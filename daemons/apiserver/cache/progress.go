@@ -10,7 +10,7 @@ import (
 type progress struct {
 	mu      sync.RWMutex
 	reached int64
-	changed chan struct{}
+	changed chan struct{} // nil: nobody waits
 }
 
 func (p *progress) reach(revision int64) {
@@ -18,8 +18,10 @@ func (p *progress) reach(revision int64) {
 	defer p.mu.Unlock()
 	if revision > p.reached {
 		p.reached = revision
-		close(p.changed)
-		p.changed = make(chan struct{})
+		if p.changed != nil {
+			close(p.changed)
+			p.changed = nil
+		}
 	}
 }
 
@@ -30,8 +32,11 @@ func (p *progress) now() int64 {
 }
 
 func (p *progress) look() (int64, <-chan struct{}) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
 	return p.reached, p.changed
 }
 

@@ -2,7 +2,9 @@ package wire
 
 import (
 	"encoding/binary"
+	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -34,6 +36,39 @@ func appendEnvelope(to []byte, gvk schema.GroupVersionKind, raw []byte) []byte {
 	to = appendHead(to, gvk, len(raw))
 	to = append(to, raw...)
 	return append(to, trail...)
+}
+
+// Open returns what an envelope says of its message, after the four bytes, and the message, which shares the envelope's.
+func Open(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
+	for len(envelope) > 0 {
+		field, kind, size := protowire.ConsumeTag(envelope)
+		if size < 0 {
+			return is, nil, protowire.ParseError(size)
+		}
+		envelope = envelope[size:]
+		var data []byte
+		if kind == protowire.BytesType {
+			data, size = protowire.ConsumeBytes(envelope)
+		} else {
+			size = protowire.ConsumeFieldValue(field, kind, envelope)
+		}
+		if size < 0 {
+			return is, nil, protowire.ParseError(size)
+		}
+		envelope = envelope[size:]
+		switch {
+		case field > 2:
+		case kind != protowire.BytesType:
+			return is, nil, fmt.Errorf("field %d of the envelope has the wire type %d", field, kind)
+		case field == 2:
+			message = data
+		default:
+			if err := is.Unmarshal(data); err != nil {
+				return is, nil, err
+			}
+		}
+	}
+	return is, message, nil
 }
 
 // fieldSize is what a message costs as a field of another.
