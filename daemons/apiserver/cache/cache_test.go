@@ -52,14 +52,21 @@ func makeEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, re
 // state is what a model of the cache holds: key to revision and node.
 type state map[string][2]string
 
-func (s *Snapshot) state() state {
-	out := state{}
-	s.Ascend("", "", func(e *Entry) bool {
-		node, _ := e.Field("spec.nodeName")
-		out[e.Key] = [2]string{fmt.Sprint(e.Revision), node}
-		return true
-	})
-	return out
+// state is what a snapshot holds, all at once and one namespace after the other.
+func (s *Snapshot) state() (all, byNamespace state) {
+	all, byNamespace = state{}, state{}
+	collect := func(prefix string, to state) {
+		s.Ascend(prefix, "", func(e *Entry) bool {
+			node, _ := e.Field("spec.nodeName")
+			to[e.Key] = [2]string{fmt.Sprint(e.Revision), node}
+			return true
+		})
+	}
+	collect("", all)
+	for _, prefix := range []string{"a/", "aa/", "b/"} {
+		collect(prefix, byNamespace)
+	}
+	return all, byNamespace
 }
 
 func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
@@ -106,8 +113,11 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 		}
 		for revision, want := range past {
 			s, err := r.At(revision)
-			if err != nil || !maps.Equal(s.state(), want) {
-				t.Fatalf("at %d: %v, want %v (%v)", revision, s.state(), want, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all, byNamespace := s.state(); !maps.Equal(all, want) || !maps.Equal(byNamespace, want) {
+				t.Fatalf("at %d: %v and %v, want %v", revision, all, byNamespace, want)
 			}
 			for _, namespace := range []string{"", "a", "b"} {
 				n := 0
