@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -207,55 +206,6 @@ func (w *write) mayBeForestalled(obj runtime.Object) bool {
 	return addressed || quotas != nil && quotas.Len() > 0
 }
 
-// putNew puts the encoded object into the store unless its key or what it claims is
-// taken; an entry together with taken says that it was a claim.
-func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
-	k, key := w.q.kind(), w.key()
-	if w.dryRun {
-		there, err := w.s.stored(ctx, w.q, key)
-		if err != nil || there != nil {
-			return nil, there != nil, err
-		}
-		e, err = cache.NewEntry(k, key, w.data, 0, w.stored)
-		return e, false, err
-	}
-	full := w.s.cache.Key(k, key)
-	txn := w.more
-	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
-	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
-	writing := w.s.cache.Writing(k, key, w.data, w.stored)
-	r, err := w.s.o.Store.Commit(ctx, txn)
-	if err != nil {
-		writing.Failed()
-		return nil, false, &uncertain{unavailable(err)}
-	}
-	if !r.Done {
-		writing.Failed()
-		if r.Current[0] == nil {
-			return &cache.Entry{}, true, nil
-		}
-		return nil, true, nil
-	}
-	e, err = writing.Done(r.Revision)
-	return e, false, err
-}
-
-// uncertain is that a write was handed to the store, and that it is not known whether it was done. It must not be judged
-// again by what the store has: that may be what it wrote itself.
-type uncertain struct{ err error }
-
-func (u *uncertain) Error() string { return u.err.Error() }
-func (u *uncertain) Unwrap() error { return u.err }
-
-// stored reads an object from the store itself.
-func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
-	kv, err := s.o.Store.Get(ctx, s.cache.Key(q.kind(), key))
-	if err != nil || kv == nil {
-		return nil, unavailable(err)
-	}
-	return cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
-}
-
 // modify changes the object that the request names. next makes the new object of the
 // one that is stored, which it must not change. It is called again when somebody else
 // was faster. A missing object is an error unless next makes one of nil.
@@ -350,80 +300,4 @@ func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtim
 		return nil, false, err
 	}
 	return w.put(ctx)
-}
-
-// onlyTimes says whether nothing is new but when managers last wrote: then nothing was written.
-func (w *write) onlyTimes() bool {
-	// Times are of one length, and in most writes something else is not, or differs outside of one.
-	if len(w.data) != w.live.Size() || w.obj == nil || w.old == nil {
-		return false
-	}
-	const name, most = `"time":"`, len(`"time":"2006-01-02T15:04:05Z`)
-	stored := w.live.JSON()
-	for i := range w.data {
-		if w.data[i] != stored[i] && !bytes.Contains(w.data[max(0, i-most):i], []byte(name)) {
-			return false
-		}
-	}
-	is, was := w.obj.DeepCopyObject(), w.old.DeepCopyObject()
-	for _, o := range []runtime.Object{is, was} {
-		m, err := meta.Accessor(o)
-		if err != nil {
-			return false
-		}
-		m.SetManagedFields(nil)
-		m.SetResourceVersion("")
-		o.GetObjectKind().SetGroupVersionKind(w.q.served.GVK)
-	}
-	return kinds.Same(is, was)
-}
-
-// put writes the encoded object over the live one, or removes it when nothing holds
-// it any more.
-func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
-	k := w.q.kind()
-	full := w.s.cache.Key(k, w.live.Key)
-	txn := w.more
-	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
-	switch {
-	case w.released():
-		w.release(&txn)
-		txn.Deletes = append(txn.Deletes, full)
-	case !w.live.Stale && (bytes.Equal(w.data, w.live.JSON()) || w.onlyTimes()):
-		return w.live, false, nil
-	default:
-		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
-	}
-	if w.dryRun {
-		e, err = cache.NewEntry(k, w.live.Key, w.data, w.live.Revision, w.stored)
-		return e, false, err
-	}
-	if len(txn.Puts) == 0 || txn.Puts[0].Key != full {
-		return w.takeAway(ctx, txn)
-	}
-	writing := w.s.cache.Writing(k, w.live.Key, w.data, w.stored)
-	r, err := w.s.o.Store.Commit(ctx, txn)
-	if err != nil {
-		writing.Failed()
-		return nil, false, &uncertain{unavailable(err)}
-	}
-	if !r.Done {
-		writing.Failed()
-		return nil, true, nil
-	}
-	e, err = writing.Done(r.Revision)
-	return e, false, err
-}
-
-// takeAway commits the removal of the live object, and returns its last state.
-func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
-	r, err := w.s.o.Store.Commit(ctx, txn)
-	if err != nil {
-		return nil, false, &uncertain{unavailable(err)}
-	}
-	if !r.Done {
-		return nil, true, nil
-	}
-	e, err = cache.NewEntry(w.q.kind(), w.live.Key, w.data, r.Revision, w.stored)
-	return e, false, err
 }
