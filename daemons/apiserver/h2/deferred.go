@@ -8,7 +8,7 @@ import (
 )
 
 // Deferred is an answer that may come later, and from any goroutine: none waits for it. It is an http.ResponseWriter that keeps
-// what is written, which must not be changed any more, until Send.
+// what is written until Send.
 type Deferred struct {
 	st   *stream
 	code int
@@ -28,11 +28,7 @@ func (d *Deferred) WriteHeader(code int) {
 // Write implements http.ResponseWriter.
 func (d *Deferred) Write(p []byte) (int, error) {
 	d.WriteHeader(http.StatusOK)
-	if d.body == nil {
-		d.body = p[:len(p):len(p)]
-	} else {
-		d.body = append(d.body, p...)
-	}
+	d.body = append(d.body, p...)
 	return len(p), nil
 }
 
