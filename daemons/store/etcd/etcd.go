@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ import (
 
 // Config says where the cluster is and who asks.
 type Config struct {
-	Endpoints                 []string // URLs of the members
+	Endpoints                 []string // URLs of the members, or their addresses
 	CAFile, CertFile, KeyFile string   // all empty: no TLS
 	DialTimeout               time.Duration
 }
@@ -56,6 +57,10 @@ func Open(c Config) (*Store, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("open the store: no member of it is named")
 	}
+	endpoints, err := c.urls()
+	if err != nil {
+		return nil, err
+	}
 	s := &Store{leases: leases{turn: make(chan struct{}, 1), byTTL: map[time.Duration]*shared{}}}
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
@@ -63,7 +68,7 @@ func Open(c Config) (*Store, error) {
 		MaxCallSendMsgSize: mostSent, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})},
-	}, c.Endpoints)
+	}, endpoints)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +77,25 @@ func Open(c Config) (*Store, error) {
 
 // Close ends the connections.
 func (s *Store) Close() error { return s.members.close() }
+
+// urls are those of the members: an address alone is taken for one.
+func (c Config) urls() ([]string, error) {
+	scheme := "http://"
+	if c.CAFile != "" || c.CertFile != "" {
+		scheme = "https://"
+	}
+	var list []string
+	for _, endpoint := range c.Endpoints {
+		if !strings.Contains(endpoint, "://") {
+			endpoint = scheme + endpoint
+		}
+		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return nil, fmt.Errorf("open the store: the member %q is no URL of http or https", endpoint)
+		}
+		list = append(list, endpoint)
+	}
+	return list, nil
+}
 
 func (c Config) tls() (*tls.Config, error) {
 	if c.CAFile == "" && c.CertFile == "" {

@@ -22,6 +22,17 @@ func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
 	if kv, err := s.Get(t.Context(), "/a"); err != nil || kv == nil || string(kv.Value) != "b" {
 		t.Errorf("get: %+v, %v", kv, err)
 	}
+	if w := <-storetest.Watch(t.Context(), s, "/", 1); w.Err != nil || len(w.Events) != 1 || w.Events[0].Key != "/a" {
+		t.Errorf("watch: %+v", w)
+	}
+}
+
+func TestWhatIsNoAddressIsRefused(t *testing.T) {
+	for _, endpoint := range []string{"unix:///run/etcd.sock", "ftp://127.0.0.1:1", "http://", "a b"} {
+		if _, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}}); err == nil || !strings.Contains(err.Error(), endpoint) {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
 }
 
 func TestEtcdBehavesAsAStore(t *testing.T) {
