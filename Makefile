@@ -37,6 +37,7 @@ PATCHED := $(BIN)/.containerd
 
 $(BIN)/.tools: go.mod $(PATCHES) cmd/containerd/main.go | deps
 	@mkdir -p $(BIN)/cni
+	@go mod download github.com/containerd/containerd/v2
 	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
 	for p in $(PATCHES); do patch --silent --fuzz=0 -p1 -d $(PATCHED) <$$p || exit 1; done
 	cp go.sum $(PATCHED)/bundle.sum && cp go.mod $(PATCHED)/bundle.mod && \

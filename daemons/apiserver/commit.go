@@ -39,21 +39,27 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 	txn := w.more
 	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
 	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
-	writing := w.s.cache.Writing(k, key, w.data, w.stored)
+	e, r, err := w.commit(ctx, key, txn)
+	if e == nil && err == nil && r.Current[0] == nil {
+		e = &cache.Entry{}
+	}
+	return e, err == nil && !r.Done, err
+}
+
+// commit puts the encoded object into the store under a key; without an entry and an error, the guards did not hold.
+func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
+	writing := w.s.cache.Writing(w.q.kind(), key, w.data, w.stored)
 	r, err := w.s.o.Store.Commit(ctx, txn)
 	if err != nil {
 		writing.Failed()
-		return nil, false, &uncertain{unavailable(err)}
+		return nil, r, &uncertain{unavailable(err)}
 	}
 	if !r.Done {
 		writing.Failed()
-		if r.Current[0] == nil {
-			return &cache.Entry{}, true, nil
-		}
-		return nil, true, nil
+		return nil, r, nil
 	}
-	e, err = writing.Done(r.Revision)
-	return e, false, err
+	e, err := writing.Done(r.Revision)
+	return e, r, err
 }
 
 // uncertain is that a write was handed to the store, and that it is not known whether it was done. It must not be judged
@@ -86,18 +92,8 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	if len(txn.Puts) == 0 || txn.Puts[0].Key != full {
 		return w.takeAway(ctx, txn)
 	}
-	writing := w.s.cache.Writing(k, w.live.Key, w.data, w.stored)
-	r, err := w.s.o.Store.Commit(ctx, txn)
-	if err != nil {
-		writing.Failed()
-		return nil, false, &uncertain{unavailable(err)}
-	}
-	if !r.Done {
-		writing.Failed()
-		return nil, true, nil
-	}
-	e, err = writing.Done(r.Revision)
-	return e, false, err
+	e, r, err := w.commit(ctx, w.live.Key, txn)
+	return e, err == nil && !r.Done, err
 }
 
 // takeAway commits the removal of the live object, and returns its last state.

@@ -71,6 +71,9 @@ func (q *request) verbs() []string {
 	default:
 		at = collectionVerbs
 	}
+	if q.served.Verbs == nil && !q.served.Virtual {
+		return at
+	}
 	var verbs []string
 	for _, verb := range at {
 		if q.serves(verb) {

@@ -1,4 +1,4 @@
-// Package objectjson encodes objects as encoding/json does, to the byte, at a third of the cost. An object's type is looked at
+// Package objectjson encodes objects as encoding/json does, to the byte, at half the cost or less. An object's type is looked at
 // once, and what it takes to encode it is laid down as a list of steps over the object's memory; encoding/json looks at every
 // value anew. Whatever is not usual in the API's types, which it finds when it looks at them, is left to encoding/json.
 package objectjson

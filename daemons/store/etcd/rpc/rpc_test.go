@@ -240,26 +240,32 @@ func TestWhatDoesNotFitIsNotSent(t *testing.T) {
 	}
 }
 
-// S12: a write whose connection ends is not known to have been done, and the next connection is found by itself.
-func TestALostConnectionIsToldAndReplaced(t *testing.T) {
-	begun := make(chan struct{}, 1)
-	_, at := serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+// waiting has a call under way that is not answered, and tells how it ends.
+func waiting(t *testing.T) (c *rpc.Client, at *line, failed chan error) {
+	t.Helper()
+	begun, failed := make(chan struct{}, 1), make(chan error, 1)
+	_, at = serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "waits" {
 			begun <- struct{}{}
 			<-ctx.Done()
 		}
 		return &pb.RangeResponse{}, nil
 	})
-	c := open(t, at)
+	c = open(t, at)
 	if _, err := connected(t, c, "first"); err != nil {
 		t.Fatal(err)
 	}
-	failed := make(chan error, 1)
 	go func() {
 		_, err := ask(t.Context(), c, []byte("waits"))
 		failed <- err
 	}()
 	<-begun
+	return c, at, failed
+}
+
+// S12: a write whose connection ends is not known to have been done, and the next connection is found by itself.
+func TestALostConnectionIsToldAndReplaced(t *testing.T) {
+	c, at, failed := waiting(t)
 	at.cut()
 	if err := <-failed; status.Code(err) != codes.Unavailable {
 		t.Errorf("the caller gets %v", err)
@@ -311,24 +317,7 @@ func TestAServerThatSaysGoodbyeAnswersWhatItHasBegun(t *testing.T) {
 }
 
 func TestClosingEndsCalls(t *testing.T) {
-	begun := make(chan struct{}, 1)
-	_, at := serve(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-		if string(r.Key) == "waits" {
-			begun <- struct{}{}
-			<-ctx.Done()
-		}
-		return &pb.RangeResponse{}, nil
-	})
-	c := open(t, at)
-	if _, err := connected(t, c, "first"); err != nil {
-		t.Fatal(err)
-	}
-	failed := make(chan error, 1)
-	go func() {
-		_, err := ask(t.Context(), c, []byte("waits"))
-		failed <- err
-	}()
-	<-begun
+	c, _, failed := waiting(t)
 	c.Close()
 	if err := <-failed; status.Code(err) != codes.Unavailable {
 		t.Errorf("the caller gets %v", err)
