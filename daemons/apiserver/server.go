@@ -118,7 +118,11 @@ func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		s.fields.warm()
+		select {
+		case <-s.furnished: // until then the processors have better to do
+			s.fields.warm()
+		case <-ctx.Done():
+		}
 		return nil
 	})
 	g.Go(func() error { return s.cache.Run(ctx) })

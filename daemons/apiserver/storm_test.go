@@ -19,9 +19,9 @@ type counting struct {
 	ranges, reads atomic.Int64
 }
 
-func (c *counting) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
+func (c *counting) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
 	c.ranges.Add(1)
-	return c.Store.Range(ctx, prefix, after, revision, limit)
+	return c.Store.All(ctx, prefix, take)
 }
 
 func (c *counting) Get(ctx context.Context, key string) (*store.KV, error) {

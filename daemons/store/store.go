@@ -82,9 +82,9 @@ type Store interface {
 	// Get returns nil when there is no such key. It is linearizable.
 	Get(ctx context.Context, key string) (*KV, error)
 
-	// Range returns up to limit keys (0: all) that start with prefix and come after the
-	// key after, as they were at revision (0: now), and that revision.
-	Range(ctx context.Context, prefix, after string, revision int64, limit int) (kvs []KV, at int64, more bool, err error)
+	// All hands take all keys that start with prefix, as they were at one revision not before the call, in order and some at a
+	// time, and returns that revision. They are take's own.
+	All(ctx context.Context, prefix string, take func([]KV) error) (revision int64, err error)
 
 	// Commit does t if its guards hold. An error leaves it open whether it was done.
 	Commit(ctx context.Context, t Txn) (Result, error)

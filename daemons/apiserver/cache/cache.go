@@ -124,68 +124,79 @@ func (c *Cache) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// page is how many keys are read at once when loading.
-const page = 2000
+// decoders is how many parts of what is loaded are decoded at once.
+const decoders = 4
 
 func (c *Cache) load(ctx context.Context) (int64, error) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
-	entries := map[*Resource][]*Entry{}
-	unread := map[*Resource]map[string]error{}
-	names := map[*Names][]string{}
-	var mu sync.Mutex
+	all := loaded{entries: map[*Resource][]*Entry{}, unread: map[*Resource]map[string]error{}, names: map[*Names][]string{}}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	busy := make(chan struct{}, 4)
-	revision, after := int64(0), ""
-	for more := true; more; {
-		call, cancel := context.WithTimeout(ctx, time.Minute)
-		kvs, at, further, err := c.store.Range(call, c.prefix, after, revision, page)
-		cancel()
-		if err != nil {
-			return 0, err
+	busy := make(chan struct{}, decoders)
+	revision, err := c.store.All(ctx, c.prefix, func(kvs []store.KV) error {
+		select {
+		case busy <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		revision, more = at, further
-		if len(kvs) > 0 {
-			after = kvs[len(kvs)-1].Key
-		}
-		busy <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-busy }()
 			for _, kv := range kvs {
-				r, rest := c.find(kv.Key)
-				if r == nil {
-					if n, name := c.named(kv.Key); n != nil {
-						mu.Lock()
-						names[n] = append(names[n], name)
-						mu.Unlock()
-					}
-				}
-				for ; r != nil; r = r.next {
-					if kv.Err != nil {
-						mu.Lock()
-						unread[r] = with(unread[r], rest, kv.Err)
-						mu.Unlock()
-					} else if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
-						mu.Lock()
-						entries[r] = append(entries[r], e)
-						mu.Unlock()
-					}
-				}
+				c.loadOne(&all, kv)
 			}
 		})
+		return nil
+	})
+	if err != nil {
+		return 0, err
 	}
 	wg.Wait()
 	for _, r := range c.tables.Load().byKey {
 		for ; r != nil; r = r.next {
-			r.reset(entries[r], unread[r], revision)
+			r.reset(all.entries[r], all.unread[r], revision)
 		}
 	}
 	for _, n := range c.names {
-		n.replace(names[n])
+		n.replace(all.names[n])
 	}
 	c.progress.reach(revision)
 	return revision, nil
+}
+
+// loaded is what the store holds, as far as it has been read.
+type loaded struct {
+	mu      sync.Mutex
+	entries map[*Resource][]*Entry
+	unread  map[*Resource]map[string]error
+	names   map[*Names][]string
+}
+
+func (c *Cache) loadOne(all *loaded, kv store.KV) {
+	r, rest := c.find(kv.Key)
+	if r == nil {
+		if n, name := c.named(kv.Key); n != nil {
+			all.mu.Lock()
+			defer all.mu.Unlock()
+			all.names[n] = append(all.names[n], name)
+		}
+		return
+	}
+	for ; r != nil; r = r.next {
+		var e *Entry
+		if kv.Err == nil {
+			if e = c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e == nil {
+				continue
+			}
+		}
+		all.mu.Lock()
+		if e != nil {
+			all.entries[r] = append(all.entries[r], e)
+		} else {
+			all.unread[r] = with(all.unread[r], rest, kv.Err)
+		}
+		all.mu.Unlock()
+	}
 }
 
 // entry decodes what the store holds at a key of a resource, whose rest is given; nil

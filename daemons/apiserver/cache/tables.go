@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
 )
 
 // tables are where resources are found. They never change under a reader: kinds that
@@ -82,30 +82,19 @@ func (c *Cache) change(f func(*tables)) {
 	c.tables.Store(t)
 }
 
-// read ranges over what the store holds of one kind, once.
+// read reads what the store holds of one kind, once.
 func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*Entry, unread map[string]error, revision int64, err error) {
-	prefix, after := c.prefix+key+"/", ""
-	for more := true; more; {
-		call, cancel := context.WithTimeout(ctx, time.Minute)
-		kvs, at, further, err := c.store.Range(call, prefix, after, revision, page)
-		cancel()
-		if err != nil {
-			return nil, nil, 0, err
-		}
-		revision, more = at, further
+	prefix := c.prefix + key + "/"
+	revision, err = c.store.All(ctx, prefix, func(kvs []store.KV) error {
 		for _, kv := range kvs {
-			after = kv.Key
+			rest := kv.Key[len(prefix):]
 			if kv.Err != nil {
-				unread = with(unread, kv.Key[len(prefix):], kv.Err)
-				continue
+				unread = with(unread, rest, kv.Err)
+			} else if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
+				entries = append(entries, e)
 			}
-			e, err := NewEntry(r.Kind, kv.Key[len(prefix):], kv.Value, kv.Revision, nil)
-			if err != nil {
-				c.log.Error("left out what cannot be decoded", "key", kv.Key, "err", err)
-				continue
-			}
-			entries = append(entries, e)
 		}
-	}
-	return entries, unread, revision, nil
+		return nil
+	})
+	return entries, unread, revision, err
 }

@@ -139,31 +139,6 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	return r.kv, nil
 }
 
-// Range implements store.Store.
-func (s *Store) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
-	from := prefix
-	if after > prefix {
-		from = after + "\x00"
-	}
-	at, err := s.members.at()
-	if err != nil {
-		return nil, 0, false, fmt.Errorf("range %s: %w", prefix, err)
-	}
-	r, err := at.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
-		clientv3.WithRev(revision), clientv3.WithLimit(int64(limit)))
-	if err != nil {
-		return nil, 0, false, fmt.Errorf("range %s: %w", prefix, known(at.fails(err)))
-	}
-	kvs := make([]store.KV, len(r.Kvs))
-	for i, kv := range r.Kvs {
-		kvs[i] = store.KV{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
-	}
-	if revision == 0 {
-		revision = r.Header.Revision
-	}
-	return kvs, revision, r.More, nil
-}
-
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	at, err := s.members.at()

@@ -64,6 +64,7 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) { same(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
 	}
 	same(t, (&get{key: "/a", countOnly: true}).Append(nil), &pb.RangeRequest{}, &pb.RangeRequest{Key: []byte("/a"), CountOnly: true})
+	same(t, (&below{key: "/a/", end: "/a0"}).Append(nil), &pb.RangeRequest{}, &pb.RangeRequest{Key: []byte("/a/"), RangeEnd: []byte("/a0")})
 	same(t, (&create{key: "/a", end: "/b", start: 300}).Append(nil), &pb.WatchRequest{}, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte("/a"), RangeEnd: []byte("/b"), StartRevision: 300, ProgressNotify: true},
 	}})
@@ -84,6 +85,7 @@ var (
 	stored      = &mvccpb.KeyValue{Key: []byte("/a"), Value: []byte("v"), CreateRevision: 1, ModRevision: 300, Version: 4, Lease: 9}
 	txnRefused  = &pb.TxnResponse{Header: header, Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored}, Count: 1}}}, {Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}}}}
 	txnDone     = &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: header}}}}}
+	lastPart    = &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{stored, {Key: []byte("/b"), ModRevision: 301}}, More: true, Count: 7}}
 	watchEvent  = &pb.WatchResponse{Header: header, WatchId: 3, Events: []*mvccpb.Event{{Kv: stored}, {Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("/b"), ModRevision: 301}, PrevKv: stored}}}
 	watchEnding = &pb.WatchResponse{Header: header, Canceled: true, Created: true, CompactRevision: 77, CancelReason: "why"}
 )
@@ -98,6 +100,13 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 	}
 	if err := done.Read(encoded(t, txnDone)); err != nil || !done.done || done.revision != 1<<40 {
 		t.Errorf("%+v, %v", done, err)
+	}
+	var last part
+	if err := last.Read(encoded(t, lastPart)); err != nil || last.revision != 1<<40 || len(last.kvs) != 2 || last.kvs[1].Key != "/b" || last.kvs[1].Revision != 301 {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	if kv := last.kvs[0]; kv.Key != "/a" || string(kv.Value) != "v" || kv.Revision != 300 {
+		t.Errorf("%+v", kv)
 	}
 	var events, ending watchReply
 	if err := events.Read(encoded(t, watchEvent)); err != nil || events.created || events.canceled || events.revision != 1<<40 {
@@ -115,7 +124,7 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 
 // FuzzReplies has etcd say anything: it is read as etcd's own messages are, or refused.
 func FuzzReplies(f *testing.F) {
-	for _, m := range []proto.Message{txnRefused, txnDone, watchEvent, watchEnding} {
+	for _, m := range []proto.Message{txnRefused, txnDone, lastPart, watchEvent, watchEnding} {
 		f.Add(encoded(f, m))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -124,6 +133,13 @@ func FuzzReplies(f *testing.F) {
 		if err := is.Read(data); err == nil && proto.Unmarshal(data, &own) == nil {
 			if is.done != own.Succeeded || is.revision != own.Header.GetRevision() {
 				t.Errorf("%+v is read as %+v", &own, is)
+			}
+		}
+		var streamed pb.RangeStreamResponse
+		var p part
+		if err := p.Read(data); err == nil && proto.Unmarshal(data, &streamed) == nil {
+			if len(p.kvs) != len(streamed.RangeResponse.GetKvs()) || p.revision != streamed.RangeResponse.GetHeader().GetRevision() {
+				t.Errorf("%+v is read as %+v", &streamed, p)
 			}
 		}
 		var watched pb.WatchResponse

@@ -129,6 +129,33 @@ func (r *rangeReply) Read(message []byte) error {
 	})
 }
 
+// part is a RangeStreamResponse: some of the keys, and in the last one the revision that all are of.
+type part struct {
+	revision int64
+	kvs      []store.KV
+}
+
+// Read implements rpc.Reply.
+func (p *part) Read(message []byte) error {
+	return each(message, nil, func(field protowire.Number, data []byte) error {
+		if field != partRange {
+			return nil
+		}
+		return each(data, nil, func(field protowire.Number, data []byte) error {
+			switch field {
+			case replyHeader:
+				return readHeader(data, &p.revision)
+			case rangeKvs:
+				var kv keyValue
+				err := kv.read(data)
+				p.kvs = append(p.kvs, store.KV{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision})
+				return err
+			}
+			return nil
+		})
+	})
+}
+
 // watchReply is a WatchResponse. Its events' values share the message's bytes.
 type watchReply struct {
 	revision          int64

@@ -21,11 +21,11 @@ const (
 	compareTarget, compareKey, compareModRevision            = 2, 3, 6
 	opRange, opPut, opDelete                                 = 1, 2, 3
 	putKey, putValue, putLease                               = 1, 2, 3
-	rangeKey, rangeCountOnly                                 = 1, 9
+	rangeKey, rangeEnd, rangeCountOnly                       = 1, 2, 9
 	deleteKey                                                = 1
 	replyHeader, headerRevision                              = 1, 3
 	txnSucceeded, txnResponses                               = 2, 3
-	rangeKvs                                                 = 2
+	rangeKvs, partRange                                      = 2, 1
 	kvKey, kvModRevision, kvValue                            = 1, 3, 5
 	watchCreate, watchProgress                               = 1, 3
 	createKey, createEnd, createStart, createProgress        = 1, 2, 3, 4
@@ -103,6 +103,12 @@ func (g *get) Append(to []byte) []byte {
 	}
 	return to
 }
+
+// below is a RangeRequest for all keys from one up to another.
+type below struct{ key, end string }
+
+// Append implements rpc.Request.
+func (b *below) Append(to []byte) []byte { return text(text(to, rangeKey, b.key), rangeEnd, b.end) }
 
 // create is a WatchRequest that begins a watch.
 type create struct {

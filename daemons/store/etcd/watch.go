@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/etcd/rpc"
@@ -57,7 +60,7 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 	var r watchReply
 	var batch store.Batch // of all that has come by now
 	told := false
-	return w.Receive(ctx, func(message []byte, more bool) error {
+	err = w.Receive(ctx, func(message []byte, more bool) error {
 		r = watchReply{events: batch.Events}
 		if err := r.Read(message); err != nil {
 			return fmt.Errorf("read what is watched: %w", err)
@@ -66,7 +69,7 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 		case r.compacted != 0:
 			return store.ErrCompacted
 		case r.canceled && r.reason == "":
-			return errors.New("the store has ended it")
+			return errEnded
 		case r.canceled:
 			return rpctypes.Error(errors.New(r.reason))
 		}
@@ -85,7 +88,10 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 		batch, told = store.Batch{Events: batch.Events[:0]}, false
 		return take(whole)
 	})
+	return cmp.Or(err, errEnded)
 }
+
+var errEnded = status.Error(codes.Unavailable, "the store has ended the watch")
 
 // Progress implements store.Store. A watch that cannot be asked has ended, and says so itself.
 func (s *Store) Progress(context.Context) error {

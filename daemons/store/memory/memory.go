@@ -28,11 +28,10 @@ type Store struct {
 	timers    map[string]*time.Timer
 }
 
-// moment is a revision: what it changed and what the store then held.
+// moment is what a revision changed.
 type moment struct {
 	revision int64
 	events   []store.Event
-	tree     *btree.BTreeG[store.KV]
 }
 
 var _ store.Store = (*Store)(nil)
@@ -72,50 +71,33 @@ func (s *Store) get(key string) *store.KV {
 	return nil
 }
 
-// Range implements store.Store.
-func (s *Store) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, 0, false, err
-	}
+// together is how many keys are handed out at a time.
+const together = 10
+
+// All implements store.Store.
+func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
 	s.mu.Lock()
-	tree, at, err := s.at(revision)
+	tree, revision := s.tree.Clone(), s.revision
 	s.mu.Unlock()
-	if err != nil {
-		return nil, 0, false, err
+	var some []store.KV
+	err := ctx.Err()
+	hand := func() {
+		if err == nil && len(some) > 0 {
+			err = take(some)
+			some = nil
+		}
 	}
-	var kvs []store.KV
-	more := false
-	tree.AscendGreaterOrEqual(store.KV{Key: max(prefix, after)}, func(kv store.KV) bool {
+	tree.AscendGreaterOrEqual(store.KV{Key: prefix}, func(kv store.KV) bool {
 		if !strings.HasPrefix(kv.Key, prefix) {
 			return false
 		}
-		if kv.Key == after {
-			return true
+		if some = append(some, kv); len(some) == together {
+			hand()
 		}
-		if limit > 0 && len(kvs) == limit {
-			more = true
-			return false
-		}
-		kvs = append(kvs, kv)
-		return true
+		return err == nil
 	})
-	return kvs, at, more, nil
-}
-
-// at returns the state at a revision, as a tree that stays as it is.
-func (s *Store) at(revision int64) (*btree.BTreeG[store.KV], int64, error) {
-	switch {
-	case revision == 0 || revision == s.revision:
-		if n := len(s.history); n > 0 {
-			return s.history[n-1].tree, s.revision, nil
-		}
-		return s.tree.Clone(), s.revision, nil
-	case revision > s.revision:
-		return nil, 0, store.ErrFuture
-	case revision <= s.compacted:
-		return nil, 0, store.ErrCompacted
-	}
-	return s.history[revision-s.compacted-1].tree, revision, nil
+	hand()
+	return revision, err
 }
 
 // Commit implements store.Store.
@@ -158,7 +140,7 @@ func (s *Store) apply(t store.Txn) int64 {
 		return s.revision
 	}
 	s.revision = next
-	s.history = append(s.history, moment{revision: next, events: events, tree: s.tree.Clone()})
+	s.history = append(s.history, moment{revision: next, events: events})
 	if len(s.history) > 2*keep {
 		s.compact(next - keep)
 	}

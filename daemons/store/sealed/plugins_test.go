@@ -76,7 +76,7 @@ func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 		}(),
 		"read": func() error { _, err := s.Get(ctx, "/registry/secrets/a/b"); return err }(),
 		"list": func() error {
-			kvs, _, _, err := s.Range(ctx, "/registry/secrets/", "", 0, 0)
+			kvs, err := storetest.All(ctx, s, "/registry/secrets/")
 			if err != nil || len(kvs) != 1 || kvs[0].Value != nil {
 				t.Errorf("listed %+v, %v", kvs, err)
 				return nil

@@ -127,28 +127,19 @@ func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource
 	return nil
 }
 
-// page is how many values are looked at at once.
-const page = 500
-
 // rewrite writes each value of a resource anew that is not as it would be written now.
 // Whoever changes one meanwhile has written it anew already.
 func (s *Store) rewrite(ctx context.Context, r *rules, gr schema.GroupResource) (count, broken int, err error) {
 	prefix, w := s.Prefixes(gr), r.writer(gr)
-	after, revision := "", int64(0)
-	for more := prefix != ""; more; {
-		var kvs []store.KV
-		call, cancel := context.WithTimeout(ctx, time.Minute)
-		kvs, revision, more, err = s.Store.Range(call, prefix, after, revision, page)
-		cancel()
-		if err != nil {
-			return count, broken, fmt.Errorf("look at what is stored of %s: %w", gr, err)
-		}
+	if prefix == "" {
+		return 0, 0, nil
+	}
+	_, err = s.Store.All(ctx, prefix, func(kvs []store.KV) error {
 		for _, kv := range kvs {
-			after = kv.Key
 			if w == nil && !isSealed(kv.Value) || w != nil && w.wrote(kv.Value) {
 				continue
 			}
-			plain := kv.Value
+			plain, err := kv.Value, error(nil)
 			if isSealed(plain) {
 				if plain, err = r.open(ctx, kv.Key, kv.Value); err != nil {
 					s.Log.Error("left as it is what cannot be decrypted", "key", kv.Key, "err", err)
@@ -163,12 +154,16 @@ func (s *Store) rewrite(ctx context.Context, r *rules, gr schema.GroupResource) 
 			})
 			cancel()
 			if err != nil {
-				return count, broken, fmt.Errorf("write %s anew: %w", kv.Key, err)
+				return fmt.Errorf("write %s anew: %w", kv.Key, err)
 			}
 			if done.Done {
 				count++
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("write what is stored of %s anew: %w", gr, err)
 	}
-	return count, broken, nil
+	return count, broken, err
 }

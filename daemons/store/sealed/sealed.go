@@ -121,16 +121,17 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	return &store.KV{Key: kv.Key, Value: plain, Revision: kv.Revision}, nil
 }
 
-// Range implements store.Store.
-func (s *Store) Range(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, bool, error) {
-	kvs, at, more, err := s.Store.Range(ctx, prefix, after, revision, limit)
-	for i := range kvs {
-		kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value)
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return kvs, at, more, err
+// All implements store.Store.
+func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
+	return s.Store.All(ctx, prefix, func(kvs []store.KV) error {
+		for i := range kvs {
+			kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return take(kvs)
+	})
 }
 
 // Commit implements store.Store.

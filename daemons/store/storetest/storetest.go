@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, test := range map[string]func(*testing.T, context.Context, store.Store, string){
 		"a transaction is done when its guards hold and not otherwise": guards,
 		"a transaction is done whole at one revision":                  whole,
-		"a range pages through one revision":                           pages,
+		"all there is comes as it was at one revision":                 all,
 		"a watch delivers every change in order":                       watch,
 		"concurrent guarded writers lose no update (S11)":              writers,
 		"a key with a TTL goes away and is seen to":                    ttl,
@@ -90,27 +91,59 @@ func whole(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	}
 	both.Guards = both.Guards[:1]
 	r := commit(t, ctx, s, both)
-	kvs, _, _, err := s.Range(ctx, prefix, "", 0, 0)
+	kvs, err := All(ctx, s, prefix)
 	if err != nil || len(kvs) != 2 || kvs[0].Revision != r.Revision || kvs[1].Revision != r.Revision {
 		t.Fatalf("range: %+v, %v", kvs, err)
 	}
 }
 
-func pages(t *testing.T, ctx context.Context, s store.Store, prefix string) {
-	for i := range 5 {
-		commit(t, ctx, s, put(fmt.Sprint(prefix, i), "old", 0))
+// All returns all keys below prefix.
+func All(ctx context.Context, s store.Store, prefix string) (kvs []store.KV, err error) {
+	_, err = s.All(ctx, prefix, func(some []store.KV) error {
+		kvs = append(kvs, some...)
+		return nil
+	})
+	return kvs, err
+}
+
+func all(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	const many = 1000
+	for i := range many {
+		commit(t, ctx, s, put(fmt.Sprintf("%s%04d", prefix, i), "old", 0))
 	}
-	first, at, more, err := s.Range(ctx, prefix, "", 0, 2)
-	if err != nil || len(first) != 2 || !more {
-		t.Fatalf("first page: %v %v %v", first, more, err)
+	commit(t, ctx, s, put(strings.TrimSuffix(prefix, "/")+"0", "the next prefix", 0))
+	before, err := s.Revision(ctx)
+	if err != nil {
+		t.Fatal(err)
 	}
-	commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "3", Value: []byte("new")}}, Deletes: []string{prefix + "4"}})
-	rest, again, more, err := s.Range(ctx, prefix, first[1].Key, at, 0)
-	if err != nil || again != at || more || len(rest) != 3 || string(rest[1].Value) != "old" {
-		t.Fatalf("rest: %+v at %d, %v", rest, again, err)
+	var got []store.KV
+	parts := 0
+	revision, err := s.All(ctx, prefix, func(some []store.KV) error {
+		if parts++; parts == 1 { // what is written meanwhile is for whoever asks next
+			commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "0998", Value: []byte("new")}}, Deletes: []string{prefix + "0999"}})
+		}
+		got = append(got, some...)
+		return nil
+	})
+	if err != nil || revision != before || parts < 2 || len(got) != many {
+		t.Fatalf("%d keys in %d parts at %d, want %d at %d: %v", len(got), parts, revision, many, before, err)
 	}
-	if _, _, _, err := s.Range(ctx, prefix, "", at+1000, 0); !errors.Is(err, store.ErrFuture) {
-		t.Fatalf("a future revision: %v", err)
+	for i, kv := range got {
+		if kv.Key != fmt.Sprintf("%s%04d", prefix, i) || string(kv.Value) != "old" || kv.Revision <= 0 || kv.Revision > before {
+			t.Fatalf("%d. is %+v", i, kv)
+		}
+	}
+	enough := errors.New("enough")
+	if _, err := s.All(ctx, prefix, func([]store.KV) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("taken no further: %v", err)
+	}
+	if _, err := s.All(ctx, prefix+"x", func([]store.KV) error { return enough }); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := s.All(over, prefix, func([]store.KV) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits: %v", err)
 	}
 }
 
@@ -237,11 +270,8 @@ func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) 
 	if err := s.Compact(ctx, second); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := s.Range(ctx, prefix, "", first, 0); !errors.Is(err, store.ErrCompacted) {
-		t.Errorf("range: %v", err)
-	}
-	if kvs, _, _, err := s.Range(ctx, prefix, "", second, 0); err != nil || string(kvs[0].Value) != "2" {
-		t.Errorf("range at the compacted revision: %v %v", kvs, err)
+	if err := s.Compact(ctx, first); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("compact what is: %v", err)
 	}
 	if b, ok := <-Watch(ctx, s, prefix, first-1); !ok || !errors.Is(b.Err, store.ErrCompacted) {
 		t.Errorf("watch: %+v", b)

@@ -56,7 +56,7 @@ func FuzzServer(f *testing.F) {
 		if k == nil {
 			t.Fatal("no call was made")
 		}
-		s := c.stream("/a/c", []Header{{"a", "b"}}, discard{})
+		s := c.stream("/a/c", []Header{{"a", "b"}}, discard{}, len(data)%2 == 0)
 		if s == nil {
 			t.Fatal("no stream was begun")
 		}

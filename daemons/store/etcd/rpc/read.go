@@ -96,7 +96,7 @@ func (c *conn) onHeaders(id uint32) error {
 			c.end(k, nil)
 		}
 	} else if s := c.streams[id]; s != nil && c.ended {
-		c.endStream(s, c.said.end())
+		c.endStream(s, c.said.err())
 	}
 	return nil
 }

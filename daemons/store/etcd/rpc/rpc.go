@@ -99,13 +99,22 @@ func (c *Client) Invoke(ctx context.Context, method string, request Request, rep
 	return conn.invoke(ctx, method, request, reply)
 }
 
-// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. It waits for a
-// connection that is being made.
+// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. More can be said to
+// it. It waits for a connection that is being made.
 func (c *Client) Stream(ctx context.Context, method string, headers []Header, request Request) (*Stream, error) {
+	return c.stream(ctx, method, headers, request, false)
+}
+
+// Ask is Stream where the request is all there is to say.
+func (c *Client) Ask(ctx context.Context, method string, request Request) (*Stream, error) {
+	return c.stream(ctx, method, nil, request, true)
+}
+
+func (c *Client) stream(ctx context.Context, method string, headers []Header, request Request, all bool) (*Stream, error) {
 	for {
 		conn, dialed, failed := c.connection()
 		if conn != nil {
-			if s := conn.stream(method, headers, request); s != nil {
+			if s := conn.stream(method, headers, request, all); s != nil {
 				return s, nil
 			}
 			if conn.usable() {

@@ -28,6 +28,14 @@ type server struct {
 	pb.UnimplementedWatchServer
 	answer func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error)
 	watch  func(pb.Watch_WatchServer) error
+	all    func(*pb.RangeRequest, pb.KV_RangeStreamServer) error
+}
+
+func (s *server) RangeStream(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
+	if s.all == nil {
+		return s.UnimplementedKVServer.RangeStream(r, to)
+	}
+	return s.all(r, to)
 }
 
 func (s *server) Watch(w pb.Watch_WatchServer) error { return s.watch(w) }

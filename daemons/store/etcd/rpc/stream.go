@@ -1,9 +1,11 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
@@ -15,6 +17,7 @@ import (
 type Stream struct {
 	c     *conn
 	id    uint32
+	keep  int           // how large a buffer is kept from one message to the next
 	ready chan struct{} // holds one when there is something to receive
 
 	// What follows is guarded by the connection's lock.
@@ -22,13 +25,14 @@ type Stream struct {
 	data  []byte // what has come and was not received
 	whole int    // how much of it is complete messages
 	owed  int    // not given back to the window
-	ended error  // why nothing more comes; nil: it may
+	over  bool   // nothing more comes
+	ended error  // why; nil: the server has said all
 
 	spare []byte // belongs to who receives
 }
 
 // stream begins a stream, nil if that cannot be done at once.
-func (c *conn) stream(method string, headers []Header, request Request) *Stream {
+func (c *conn) stream(method string, headers []Header, request Request, all bool) *Stream {
 	message := framed(nil, request)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,12 +40,17 @@ func (c *conn) stream(method string, headers []Header, request Request) *Stream 
 	if c.going || c.failed != nil || uint32(len(c.calls)+len(c.streams)) >= c.most || size > min(c.room, c.initial) {
 		return nil
 	}
-	s := &Stream{c: c, ready: make(chan struct{}, 1), room: c.initial - size}
-	s.id = c.say(method, headers, 0, message, false)
+	s := &Stream{keep: mostKept, c: c, ready: make(chan struct{}, 1), room: c.initial - size}
+	if all {
+		s.keep = window // it is over before long
+	}
+	s.id = c.say(method, headers, 0, message, all)
 	c.streams[s.id] = s
 	c.flush(false)
 	return s
 }
+
+var errOver = errors.New("the server has said all")
 
 // ErrNoRoom is that the server does not take a message at present.
 var ErrNoRoom = errors.New("the server takes nothing more at present")
@@ -53,8 +62,8 @@ func (s *Stream) Send(request Request) error {
 	defer s.c.mu.Unlock()
 	size := int64(len(message))
 	switch {
-	case s.ended != nil:
-		return s.ended
+	case s.over:
+		return cmp.Or(s.ended, errOver)
 	case size > min(s.c.room, s.room) || len(s.c.out)+len(message) > mostPending:
 		return ErrNoRoom
 	}
@@ -64,13 +73,13 @@ func (s *Stream) Send(request Request) error {
 	return nil
 }
 
-// Receive hands on the server's messages, until take returns an error, ctx ends, or the stream does, and then closes it. more says
-// that another message is there already; what take was given is its until it returns from the last of them.
+// Receive hands on the server's messages, until the server has said all, take returns an error, ctx ends, or the stream fails, and
+// then closes it. more says that another message is there already; what take was given is its until it returns from the last of them.
 func (s *Stream) Receive(ctx context.Context, take func(message []byte, more bool) error) error {
 	defer s.Close()
 	for {
-		data, err := s.next()
-		if err != nil {
+		data, over, err := s.next()
+		if over {
 			return err
 		}
 		if len(data) == 0 {
@@ -92,32 +101,32 @@ func (s *Stream) Receive(ctx context.Context, take func(message []byte, more boo
 				return err
 			}
 		}
-		if cap(data) <= mostKept {
+		if cap(data) <= s.keep {
 			s.spare = data
 		}
 	}
 }
 
-// next takes the messages that are there, which may be none yet.
-func (s *Stream) next() ([]byte, error) {
+// next takes the messages that are there, which may be none yet, or no more.
+func (s *Stream) next() (data []byte, over bool, err error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	if s.whole == 0 {
-		return nil, s.ended
+		return nil, s.over, s.ended
 	}
-	data := s.data[:s.whole]
+	data = s.data[:s.whole]
 	s.data = append(s.spare[:0], s.data[s.whole:]...)
 	s.spare, s.whole = nil, 0
 	s.c.giveBack(s)
 	s.c.flush(false)
-	return data, nil
+	return data, false, nil
 }
 
 // Close ends the stream.
 func (s *Stream) Close() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.ended == nil {
+	if !s.over {
 		s.c.reset(s.id, http2.ErrCodeCancel)
 		s.c.endStream(s, errClosed)
 		s.c.flush(false)
@@ -131,6 +140,9 @@ func (c *conn) onMessages(s *Stream, f *http2.DataFrame) {
 	for len(s.data)-s.whole >= prefix {
 		end := s.whole + prefix + int(binary.BigEndian.Uint32(s.data[s.whole+1:]))
 		if end > len(s.data) {
+			if end > cap(s.data) && end <= s.keep {
+				s.data = slices.Grow(s.data, end-len(s.data))
+			}
 			break
 		}
 		s.whole = end
@@ -147,16 +159,16 @@ func (c *conn) onMessages(s *Stream, f *http2.DataFrame) {
 
 // giveBack lets the server say more. The lock is held.
 func (c *conn) giveBack(s *Stream) {
-	if s.owed >= window/4 && s.ended == nil {
+	if s.owed >= window/4 && !s.over {
 		c.windowUpdate(s.id, s.owed)
 		s.owed = 0
 	}
 }
 
-// endStream ends a stream after what has come of it. The lock is held.
+// endStream ends a stream after what has come of it, without a reason when that is all. The lock is held.
 func (c *conn) endStream(s *Stream, why error) {
 	delete(c.streams, s.id)
-	s.ended = why
+	s.over, s.ended = true, why
 	s.wake()
 	c.close()
 }
@@ -166,12 +178,4 @@ func (s *Stream) wake() {
 	case s.ready <- struct{}{}:
 	default:
 	}
-}
-
-// end is why a stream is over, which is never without a reason.
-func (o outcome) end() error {
-	if err := o.err(); err != nil {
-		return err
-	}
-	return status.Error(codes.Unavailable, "the server has ended the stream")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -95,8 +96,50 @@ func TestAMessageMayBeLargerThanTheWindow(t *testing.T) {
 		}
 		return nil
 	})
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("a server that ends without a reason: %v", err)
+	if err != nil {
+		t.Errorf("a server that has said all: %v", err)
+	}
+}
+
+func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
+	const many = 2000
+	value := bytes.Repeat([]byte("0123456789abcdef"), 1<<10) // several windows, all in all
+	_, at := serveAll(t, &server{all: func(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
+		for i := range many {
+			kv := &mvccpb.KeyValue{Key: fmt.Append(r.Key, i), Value: value}
+			if err := to.Send(&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv}}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	c := open(t, at)
+	s, err := c.Ask(t.Context(), pb.KV_RangeStream_FullMethodName, message{&pb.RangeRequest{Key: []byte("/")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = s.Receive(t.Context(), func(data []byte, _ bool) error {
+		r := &pb.RangeStreamResponse{}
+		if err := (message{r}).Read(data); err != nil || string(r.RangeResponse.Kvs[0].Key) != fmt.Sprint("/", n) || !bytes.Equal(r.RangeResponse.Kvs[0].Value, value) {
+			t.Fatalf("%d. came as %d bytes: %v", n, len(data), err)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != many {
+		t.Errorf("%d came, and then %v", n, err)
+	}
+	if err := s.Send(message{ofID(1)}); err == nil {
+		t.Error("what has nobody to hear it was sent")
+	}
+	// Where the server has no such call, that is all that comes.
+	_, without := serve(t, echo)
+	if s, err = open(t, without).Ask(t.Context(), pb.KV_RangeStream_FullMethodName, message{&pb.RangeRequest{}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Receive(t.Context(), nil); status.Code(err) != codes.Unimplemented {
+		t.Errorf("of a server that does not stream: %v", err)
 	}
 }
 

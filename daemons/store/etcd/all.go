@@ -1,0 +1,103 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"clusterctl/daemons/store"
+)
+
+const (
+	// stalled is how long a member may say nothing while it is read.
+	stalled = time.Minute
+	// page is how many keys are asked for at once, of a member that has to be asked.
+	page = 2000
+)
+
+// All implements store.Store. etcd reads, sends and goes on reading; one from before 3.7 is asked page after page.
+func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
+	at, err := s.members.at()
+	if err != nil {
+		return 0, fmt.Errorf("read all below %s: %w", prefix, err)
+	}
+	revision, err := at.stream(ctx, prefix, take)
+	if status.Code(err) == codes.Unimplemented {
+		revision, err = at.pages(ctx, prefix, take)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read all below %s: %w", prefix, known(at.fails(err)))
+	}
+	return revision, nil
+}
+
+func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV) error) (revision int64, err error) {
+	ctx, cancel := context.WithCancelCause(asked)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(stalled, func() {
+		cancel(fmt.Errorf("%w: it has said nothing for %s", store.ErrUnavailable, stalled))
+	})
+	defer watchdog.Stop()
+	stream, err := s.calls.Ask(ctx, pb.KV_RangeStream_FullMethodName, &below{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)})
+	if err != nil {
+		return 0, clientv3.ContextError(ctx, err)
+	}
+	var refused error // by take, whose time is its own
+	err = stream.Receive(ctx, func(message []byte, _ bool) error {
+		watchdog.Stop()
+		defer watchdog.Reset(stalled)
+		var r part
+		if err := r.Read(message); err != nil {
+			return fmt.Errorf("read what is stored: %w", err)
+		}
+		if r.revision != 0 {
+			revision = r.revision // the last part says it
+		}
+		if len(r.kvs) > 0 {
+			refused = take(r.kvs)
+		}
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return 0, refused
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case err != nil:
+		return 0, clientv3.ContextError(ctx, err)
+	case revision == 0:
+		return 0, fmt.Errorf("%w: it has ended in the middle", store.ErrUnavailable)
+	}
+	return revision, nil
+}
+
+func (s *seat) pages(ctx context.Context, prefix string, take func([]store.KV) error) (revision int64, err error) {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for more := true; more; {
+		call, cancel := context.WithTimeout(ctx, stalled)
+		r, err := s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(page))
+		cancel()
+		if err != nil {
+			return 0, err
+		}
+		if revision == 0 {
+			revision = r.Header.Revision
+		}
+		kvs := make([]store.KV, len(r.Kvs))
+		for i, kv := range r.Kvs {
+			kvs[i] = store.KV{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
+		}
+		if more = r.More; len(kvs) > 0 {
+			from = kvs[len(kvs)-1].Key + "\x00"
+			if err := take(kvs); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return revision, nil
+}
