@@ -60,7 +60,9 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	case runtime.ContentTypeProtobuf:
 		return data, true, nil, nil
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
-		data, doubts, err = fromYAML(data)
+		if data, doubts, err = fromYAML(data); err != nil {
+			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		}
 		return data, false, doubts, err
 	case runtime.ContentTypeCBOR:
 		data, err = fromCBOR(data)
@@ -71,7 +73,7 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 
 func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 	if data, err = yaml.YAMLToJSON(text); err != nil {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+		return nil, nil, err
 	}
 	if _, err := yaml.YAMLToJSONStrict(text); err != nil {
 		doubts = append(doubts, err)
@@ -144,7 +146,7 @@ func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 		return undecodable(gvk, runtime.NewStrictDecodingError(doubts))
 	default:
 		for _, doubt := range doubts {
-			q.warn(doubt.Error())
+			q.warnOf(doubt)
 		}
 	}
 	return nil

@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"sync"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +33,8 @@ type fieldManagers struct {
 	s         *Server
 	converter func() managedfields.TypeConverter
 
+	scale func() (*managedfields.FieldManager, error) // of Scales, whatever they are of
+
 	keys func() managed.Keys
 	memo managed.Memo
 
@@ -51,6 +53,7 @@ func (f *fieldManagers) init(s *Server) {
 	f.s = s
 	f.managers, f.described = map[accounted]*managedfields.FieldManager{}, map[*kinds.Kind]managedfields.TypeConverter{}
 	f.converter = sync.OnceValue(func() managedfields.TypeConverter { return inOrder{applyconfigurations.NewTypeConverter(s.scheme)} })
+	f.scale = sync.OnceValues(f.makeScale)
 	f.keys = sync.OnceValue(f.listKeys)
 }
 
@@ -100,6 +103,15 @@ func (f *fieldManagers) make(s wire.Served, subresource string) (*managedfields.
 		s.Version(), k.GVK.GroupVersion(), subresource, resets(k, s.Version().GroupVersion(), subresource))
 }
 
+func (f *fieldManagers) makeScale() (*managedfields.FieldManager, error) {
+	converter, err := f.types(&kinds.Kind{GVK: scaleKind, New: func() runtime.Object { return &autoscalingv1.Scale{} }})
+	if err != nil {
+		return nil, err
+	}
+	return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{&kinds.Kind{}}, f.s.scheme,
+		scaleKind, scaleKind.GroupVersion(), "scale", nil)
+}
+
 // types tells how the fields of a kind merge.
 func (f *fieldManagers) types(k *kinds.Kind) (managedfields.TypeConverter, error) {
 	f.mu.Lock()
@@ -130,7 +142,7 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 
 // clientsKnow says whether client-go knows how a kind's fields merge.
 func clientsKnow(k *kinds.Kind) bool {
-	return k.GVK.Group != apiextensionsv1.GroupName && k.GVK.Group != apiregistrationv1.GroupName
+	return k.GVK != scaleKind && k.GVK.Group != apiextensionsv1.GroupName && k.GVK.Group != apiregistrationv1.GroupName
 }
 
 // forget lets the managers of a kind that is not served any more go.
@@ -238,29 +250,6 @@ func (f *fieldManagers) remember(s wire.Served, subresource string, before *cach
 		return nil
 	})
 	return key, w.Before, ok && err == nil
-}
-
-// apply merges what a manager declares into live.
-func (f *fieldManagers) apply(s wire.Served, subresource string, live, declared runtime.Object, manager string, force bool) (runtime.Object, error) {
-	m, err := f.of(s, subresource)
-	if err != nil {
-		return nil, err
-	}
-	live = live.DeepCopyObject()
-	live.GetObjectKind().SetGroupVersionKind(s.GVK)
-	obj, err := m.Apply(live, declared, manager, force)
-	if err != nil {
-		if _, known := err.(apierrors.APIStatus); !known {
-			err = apierrors.NewBadRequest(err.Error())
-		}
-		return nil, err
-	}
-	if acc, err := meta.Accessor(obj); err == nil && acc.GetResourceVersion() == "" {
-		if was, err := meta.Accessor(live); err == nil {
-			acc.SetResourceVersion(was.GetResourceVersion())
-		}
-	}
-	return obj, nil
 }
 
 // shallow returns a copy of which the metadata's and type's own fields may be set, and

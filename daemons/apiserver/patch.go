@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,7 +63,9 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	var doubts []error
 	switch patchType {
 	case types.ApplyPatchType:
-		data, doubts, err = fromYAML(data)
+		if data, doubts, err = fromYAML(data); err != nil {
+			err = apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
+		}
 	case types.ApplyCBORPatchType:
 		patchType = types.ApplyPatchType
 		data, err = fromCBOR(data)
@@ -90,38 +91,13 @@ func (s *Server) patch(q *request) error {
 		return w.patched(live, patchType, data)
 	}
 	if patchType == types.ApplyPatchType {
-		force := truth(q.query, "force")
-		declared, err := s.declared(q, data, doubts)
+		declared, err := declared(data)
 		if err != nil {
 			return err
 		}
 		next = func(live runtime.Object) (runtime.Object, error) {
-			if live == nil {
-				if q.Subresource != "" {
-					return nil, apierrors.NewNotFound(q.gr(), q.Name)
-				}
-				if q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
-					return nil, closed(q)
-				}
-				if declared.GetUID() != "" {
-					return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", declared.GetUID()))
-				}
-				if err := s.mayCreate(q); err != nil {
-					return nil, err
-				}
-				live, created = q.served.New(), true
-			} else {
-				created = false
-				stored, err := meta.Accessor(live)
-				if err != nil {
-					return nil, err
-				}
-				if err := checkVersion(q, declared, stored); err != nil {
-					return nil, err
-				}
-			}
-			w.applied = true
-			return s.fields.apply(q.served, q.Subresource, live, declared.DeepCopy(), q.query.Get("fieldManager"), force)
+			created = live == nil
+			return w.merged(live, declared, doubts)
 		}
 	}
 	e, err := w.modify(q.http.Context(), next)
@@ -133,30 +109,6 @@ func (s *Server) patch(q *request) error {
 		code = http.StatusCreated
 	}
 	return writeEntry(q, code, e)
-}
-
-// declared reads the body of an apply, checking its fields strictly.
-func (s *Server) declared(q *request, data []byte, doubts []error) (*unstructured.Unstructured, error) {
-	u := &unstructured.Unstructured{}
-	// Whole numbers stay whole, as typed values want them.
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u.Object); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
-	}
-	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		return nil, apierrors.NewBadRequest("kind and apiVersion must be set in an applied object")
-	}
-	typed := q.served.Empty()
-	if err := s.fromJSON(q, data, q.served.Version(), typed, doubts); err != nil {
-		return nil, err
-	}
-	if q.served.Untyped != nil {
-		// What is declared is as it was sent: defaults are nobody's.
-		u.SetGroupVersionKind(q.served.GVK)
-	}
-	if len(u.GetManagedFields()) > 0 {
-		return nil, apierrors.NewBadRequest("metadata.managedFields must be nil")
-	}
-	return u, place(q, u)
 }
 
 // patched returns the live object as a JSON, merge or strategic merge patch makes it.

@@ -32,7 +32,7 @@ type request struct {
 	user     api.User
 	over     func() // called when the request is; may be nil
 	media    wire.Media
-	warnings map[string]bool
+	warnings warnings
 	trail    *trail // for the audit log; nil: nothing is kept
 
 	aggregated *aggregated // who answers, if it is another server
@@ -58,19 +58,6 @@ func (q *request) key() string {
 		return q.Namespace + "/" + q.Name
 	}
 	return q.Name
-}
-
-// warn adds a Warning header to the answer, once for each text.
-func (q *request) warn(text string) {
-	if q.warnings[text] || len(q.warnings) >= 20 {
-		return
-	}
-	if q.warnings == nil {
-		q.warnings = map[string]bool{}
-	}
-	q.warnings[text] = true
-	text = strings.NewReplacer("\n", " ", `\`, `\\`, `"`, `\"`).Replace(text)
-	q.w.Header().Add("Warning", `299 - "`+text+`"`)
 }
 
 // read says what a request asks for. Paths are /api/v1/… and /apis/GROUP/VERSION/…,

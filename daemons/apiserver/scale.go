@@ -32,24 +32,22 @@ func (s *Server) scale(q *request) error {
 		}
 		return writeScaleOf(q, e)
 	}
-	var next func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
-	var err error
-	switch q.Verb {
-	case "update":
-		next, err = s.sentScale(q)
-	case "patch":
-		next, err = s.patchedScale(q)
-	default:
+	if q.Verb != "update" && q.Verb != "patch" {
 		return methodNotAllowed(q)
-	}
-	if err != nil {
-		return err
 	}
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
 	}
-	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) { return scaled(q, live, next) })
+	next := w.patchedScale
+	if q.Verb == "update" {
+		next = w.sentScale
+	}
+	change, err := next()
+	if err != nil {
+		return err
+	}
+	e, err := w.modify(q.http.Context(), change)
 	if err != nil {
 		return err
 	}
@@ -123,28 +121,35 @@ func scaleOf(q *request, obj runtime.Object) (*autoscalingv1.Scale, error) {
 	}, nil
 }
 
-func (s *Server) sentScale(q *request) (func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error), error) {
+// sentScale returns what makes of an object what a whole Scale says.
+func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), error) {
 	sent := &autoscalingv1.Scale{}
-	if err := s.decode(q, scaleKind, sent); err != nil {
+	if err := w.s.decode(w.q, scaleKind, sent); err != nil {
 		return nil, err
 	}
-	if err := place(q, sent); err != nil {
+	if err := place(w.q, sent); err != nil {
 		return nil, err
 	}
-	return func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sent, nil }, nil
+	return func(live runtime.Object) (runtime.Object, error) {
+		return scaled(w.q, live, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sent, nil })
+	}, nil
 }
 
-// patchedScale takes all kinds of patch; an apply is merged, since a Scale has no
-// fields that several managers share.
-func (s *Server) patchedScale(q *request) (func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error), error) {
-	patchType, data, _, err := readPatch(q)
+// patchedScale takes all kinds of patch.
+func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error), error) {
+	q := w.q
+	patchType, data, doubts, err := readPatch(q)
 	if err != nil {
 		return nil, err
 	}
 	if patchType == types.ApplyPatchType {
-		patchType = types.MergePatchType
+		declared, err := declared(data)
+		if err != nil {
+			return nil, err
+		}
+		return func(live runtime.Object) (runtime.Object, error) { return w.mergedScale(live, declared, doubts) }, nil
 	}
-	return func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+	next := func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 		before, err := json.Marshal(live)
 		if err != nil {
 			return nil, fmt.Errorf("encode the scale to patch: %w", err)
@@ -154,6 +159,7 @@ func (s *Server) patchedScale(q *request) (func(*autoscalingv1.Scale) (*autoscal
 			return nil, err
 		}
 		scale := &autoscalingv1.Scale{}
-		return scale, s.fromJSON(q, after, scaleKind, scale, nil)
-	}, nil
+		return scale, w.s.fromJSON(q, after, scaleKind, scale, nil)
+	}
+	return func(live runtime.Object) (runtime.Object, error) { return scaled(q, live, next) }, nil
 }

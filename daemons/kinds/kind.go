@@ -143,8 +143,9 @@ type Status struct {
 // Scale is how replicas are read and set through the scale subresource
 // (autoscaling/v1 Scale).
 type Scale struct {
-	Get func(obj runtime.Object) (spec, status int32, selector string)
-	Set func(obj runtime.Object, replicas int32)
+	Get  func(obj runtime.Object) (spec, status int32, selector string)
+	Set  func(obj runtime.Object, replicas int32)
+	Path []string // names of the fields that lead to the replicas; nil: spec and replicas
 }
 
 // GVR returns the stored version's resource.

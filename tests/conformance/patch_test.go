@@ -123,6 +123,6 @@ func applies(t *testing.T, s *subject) {
 		t.Errorf("details %v", missing.at("details"))
 	}
 	s.refused(t, patch(path+"?fieldManager=m", kind, with(o, "metadata.managedFields", []any{object{"manager": "x", "operation": "Apply"}})), 400, "BadRequest", "metadata.managedFields must be nil")
-	s.refused(t, patch(path+"?fieldManager=m&fieldValidation=Strict", kind, with(o, "nobodyKnows", 1)), 400, "BadRequest", "")
+	s.refused(t, patch(path+"?fieldManager=m&fieldValidation=Strict", kind, with(o, "nobodyKnows", 1)), 500, "", "nobodyKnows: field not declared in schema")
 	s.refused(t, patch(path+"?fieldManager=m", kind, "a: b: c"), 400, "BadRequest", "")
 }

@@ -132,6 +132,7 @@ func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
 		return int32(v)
 	}
 	return &kinds.Scale{
+		Path: at(s.SpecReplicasPath),
 		Get: func(obj runtime.Object) (spec, status int32, selector string) {
 			u, ok := obj.(*unstructured.Unstructured)
 			if !ok {

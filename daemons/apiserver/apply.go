@@ -1,0 +1,105 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	kjson "sigs.k8s.io/json"
+)
+
+// declared reads the body of an apply. Whether it is of the right version and has no field but known
+// ones, is found out where it is merged.
+func declared(data []byte) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	// Whole numbers stay whole, as typed values want them.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u.Object); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	if u.Object == nil {
+		u.Object = map[string]any{}
+	}
+	return u, nil
+}
+
+// merged returns what an object, or nothing, becomes when a manager declares fields of it. doubts are what a strict
+// reader has of the declaration.
+func (w *write) merged(live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
+	q := w.q
+	fresh := live == nil
+	if fresh {
+		if q.Subresource != "" {
+			return nil, apierrors.NewNotFound(q.gr(), q.Name)
+		}
+		if q.served.Untyped != nil && q.served.Untyped.Family.Closed.Load() {
+			return nil, closed(q)
+		}
+		if err := w.s.mayCreate(q); err != nil {
+			return nil, err
+		}
+		live = q.served.New()
+	}
+	fields, err := w.s.fields.of(q.served, q.Subresource)
+	if err != nil {
+		return nil, err
+	}
+	before := live
+	live = live.DeepCopyObject()
+	live.GetObjectKind().SetGroupVersionKind(q.served.GVK)
+	obj, err := applied(q, fields, live, declared, doubts)
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		if m.GetUID() != "" {
+			return nil, apierrors.NewConflict(q.gr(), q.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", m.GetUID()))
+		}
+		if m.GetName() == "" {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", q.Name))
+		}
+	} else {
+		was, err := meta.Accessor(before)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkVersion(q, declared, was); err != nil {
+			return nil, err
+		}
+		if m.GetResourceVersion() == "" {
+			m.SetResourceVersion(was.GetResourceVersion())
+		}
+	}
+	w.applied = true
+	return obj, place(q, m)
+}
+
+// applied merges what a manager declares into live, which it may change.
+func applied(q *request, fields *managedfields.FieldManager, live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
+	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), truth(q.query, "force"))
+	if err != nil {
+		if _, known := err.(apierrors.APIStatus); !known {
+			// Upstream calls it its own fault that fields are unknown, of another type or there twice.
+			err = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
+		}
+		return nil, err
+	}
+	for _, doubt := range doubts {
+		switch q.query.Get("fieldValidation") {
+		case metav1.FieldValidationIgnore:
+		case metav1.FieldValidationStrict:
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", doubt))
+		default:
+			q.warnOf(doubt)
+		}
+	}
+	return obj, nil
+}

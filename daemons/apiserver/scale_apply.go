@@ -1,0 +1,83 @@
+package apiserver
+
+import (
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// mergedScale takes replicas that a manager declares. To own them is to own the object's: its account is
+// translated to a Scale's and back.
+func (w *write) mergedScale(live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
+	q := w.q
+	if live == nil {
+		return nil, apierrors.NewNotFound(q.gr(), q.Name)
+	}
+	m, err := meta.Accessor(live)
+	if err != nil {
+		return nil, err
+	}
+	account := managedfields.NewScaleHandler(m.GetManagedFields(), q.served.Version().GroupVersion(), replicasPaths(q.served))
+	was, err := scaleOf(q, live)
+	if err != nil {
+		return nil, err
+	}
+	if was.ManagedFields, err = account.ToSubresource(); err != nil {
+		return nil, fmt.Errorf("read who manages the replicas: %w", err)
+	}
+	fields, err := w.s.fields.scale()
+	if err != nil {
+		return nil, err
+	}
+	merged, err := applied(q, fields, was, declared, doubts)
+	if err != nil {
+		return nil, err
+	}
+	scale, ok := merged.(*autoscalingv1.Scale)
+	if !ok {
+		return nil, fmt.Errorf("a Scale became a %T", merged)
+	}
+	if err := place(q, scale); err != nil {
+		return nil, err
+	}
+	entries, err := account.ToParent(scale.ManagedFields)
+	if err != nil {
+		return nil, fmt.Errorf("write down who manages the replicas: %w", err)
+	}
+	obj, err := scaled(q, live, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil })
+	if err != nil {
+		return nil, err
+	}
+	if m, err = meta.Accessor(obj); err != nil {
+		return nil, err
+	}
+	m.SetManagedFields(entries)
+	w.applied = true
+	return obj, nil
+}
+
+// replicasPaths says where each version of a kind has its replicas; those without a scale have them nowhere.
+func replicasPaths(s wire.Served) managedfields.ResourcePathMappings {
+	if s.Untyped == nil {
+		return managedfields.ResourcePathMappings{s.GVK.GroupVersion().String(): fieldpath.MakePathOrDie("spec", "replicas")}
+	}
+	paths := managedfields.ResourcePathMappings{}
+	for _, v := range s.Untyped.Family.Versions {
+		var path fieldpath.Path
+		if v.Scale != nil {
+			for _, name := range v.Scale.Path {
+				path = append(path, fieldpath.PathElement{FieldName: &name})
+			}
+		}
+		paths[v.GVK.GroupVersion().String()] = path
+	}
+	return paths
+}
