@@ -130,13 +130,16 @@ func TestMandatoryFlowControlComesBack(t *testing.T) {
 	}
 	for patch, patched := range map[string]string{
 		`{"spec":{"exempt":{"nominalConcurrencyShares":7}}}`:                                                                  "exempt",
-		`{"spec":{"limited":{"nominalConcurrencyShares":77}}}`:                                                                "catch-all",
 		`{"spec":{"limited":{"nominalConcurrencyShares":78}}}`:                                                                "workload-low",
 		`{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"limited":{"lendablePercent":1}}}`: "workload-high",
 	} {
 		if _, err := flows.PriorityLevelConfigurations().Patch(ctx, patched, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(patched, err)
 		}
+	}
+	_, err := flows.PriorityLevelConfigurations().Patch(ctx, "catch-all", "application/merge-patch+json", []byte(`{"spec":{"limited":{"nominalConcurrencyShares":77}}}`), metav1.PatchOptions{})
+	if err == nil || !strings.Contains(err.Error(), "spec of 'catch-all' must equal the fixed value") {
+		t.Errorf("catch-all with other shares: %v", err)
 	}
 	wait(t, func() error {
 		if _, err := flows.FlowSchemas().Get(ctx, "catch-all", metav1.GetOptions{}); err != nil {
