@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -156,15 +158,21 @@ func (h *Health) note(r result, log *slog.Logger) {
 }
 
 func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.HandlerFunc {
+	name := strings.TrimPrefix(path, "/")
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		single, excluded := r.PathValue("check"), r.URL.Query()["exclude"]
+		if single := r.PathValue("check"); single != "" {
+			h.single(w, r, h.results(ready, single), log)
+			return
+		}
+		query := r.URL.Query()
+		unknown := slices.Clone(query["exclude"])
 		var out strings.Builder
-		failed, found := false, false
-		for _, res := range h.results(ready, single) {
-			found = true
-			if contains(excluded, res.name) {
+		failed := false
+		for _, res := range h.results(ready, "") {
+			if slices.Contains(query["exclude"], res.name) {
+				unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == res.name })
 				fmt.Fprintf(&out, "[+]%s excluded: ok\n", res.name)
 				continue
 			}
@@ -176,10 +184,15 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 				fmt.Fprintf(&out, "[+]%s ok\n", res.name)
 			}
 		}
-		_, verbose := r.URL.Query()["verbose"]
-		switch name := strings.TrimPrefix(path, "/"); {
-		case !found:
-			http.NotFound(w, r)
+		if len(unknown) > 0 {
+			slices.Sort(unknown)
+			unknown = slices.Compact(unknown)
+			for i, name := range unknown {
+				unknown[i] = strconv.Quote(name)
+			}
+			fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
+		}
+		switch _, verbose := query["verbose"]; {
 		case failed:
 			w.WriteHeader(http.StatusInternalServerError)
 			fmt.Fprintf(w, "%s%s check failed\n", out.String(), name)
@@ -191,13 +204,18 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
+// single answers about one check, and says why it fails: who may ask for one by its name is told.
+func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result, log *slog.Logger) {
+	if len(results) == 0 {
+		http.NotFound(w, r)
+		return
 	}
-	return false
+	h.note(results[0], log)
+	if err := results[0].err; err != nil {
+		http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprint(w, "ok")
 }
 
 // Notify tells systemd that the process is ready as soon as h is, pets its
