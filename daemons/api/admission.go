@@ -35,9 +35,11 @@ type Admission struct {
 
 // Origin is the request that a write comes from.
 type Origin interface {
-	// Options returns what the client asked for with the write, such as
-	// *metav1.CreateOptions; nil for connections.
+	// Options returns what the client asked for with the write, as *metav1.CreateOptions, UpdateOptions
+	// or DeleteOptions, whichever the operation is; nil for connections.
 	Options() runtime.Object
+	// Verb is what the client asked for: a patch may be a creation as well as a change.
+	Verb() string
 	// Annotate adds an annotation to the audit event of the request.
 	Annotate(key, value string)
 }

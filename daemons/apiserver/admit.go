@@ -142,7 +142,10 @@ func (w *write) scaleAdmission() (*api.Admission, error) {
 // Annotate implements api.Origin.
 func (w *write) Annotate(key, value string) { w.q.trail.annotate(key, value) }
 
-// Options implements api.Origin.
+// Verb implements api.Origin.
+func (w *write) Verb() string { return w.q.Verb }
+
+// Options implements api.Origin. As with upstream, those of a patch are told as those of what it comes to.
 func (w *write) Options() runtime.Object {
 	var dry []string
 	if w.dryRun {
@@ -160,10 +163,6 @@ func (w *write) Options() runtime.Object {
 		}
 		o.TypeMeta = about("DeleteOptions")
 		return o
-	case w.q.Verb == "patch":
-		return &metav1.PatchOptions{
-			TypeMeta: about("PatchOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation, Force: maybe(w.q.query, "force"),
-		}
 	case w.operation == "CREATE":
 		return &metav1.CreateOptions{TypeMeta: about("CreateOptions"), DryRun: dry, FieldManager: manager, FieldValidation: validation}
 	}

@@ -45,8 +45,15 @@ func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest
 		h.asked = append(h.asked, strings.Join([]string{r.URL.Path, string(review.Request.Operation), review.Request.Kind.Kind, review.Request.SubResource, review.Request.Name}, " "))
 		h.mu.Unlock()
 		text := answer[r.URL.Path](review.Request)
-		if text == "hang" {
+		switch text {
+		case "hang":
 			<-r.Context().Done()
+			return
+		case "fail":
+			http.Error(w, "out of tea", http.StatusInternalServerError)
+			return
+		case "babble":
+			fmt.Fprint(w, "tea?")
 			return
 		}
 		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`, review.APIVersion, review.Request.UID, text)
@@ -152,7 +159,7 @@ func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
 	}{
 		"in its words":                     {"/no", "", 409, `admission webhook \"w.example.com\" denied the request: not CREATE by system:anonymous`},
 		"without a word":                   {"/silent", "", 400, `admission webhook \"w.example.com\" denied the request without explanation`},
-		"an answer that is none":           {"/odd", "", 500, `failed calling webhook \"w.example.com\": received invalid webhook response: validating webhook response must not have a patch`},
+		"an answer that is none":           {"/odd", "", 500, `failed calling webhook \"w.example.com\": received invalid webhook response: validating webhook may not return response.patch`},
 		"nobody answers":                   {"/hang", `,"timeoutSeconds":1`, 500, `failed calling webhook \"w.example.com\": failed to call webhook: Post`},
 		"nobody answers, which is ignored": {"/hang", `,"timeoutSeconds":1,"failurePolicy":"Ignore"`, 201, ``},
 		"it agrees":                        {"/yes", "", 201, ""},
@@ -180,6 +187,68 @@ func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
 				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
 			}
 		})
+	}
+}
+
+// What is wrong with an answer is told in upstream's words, and is a failure that may be ignored; a patch that does not
+// fit the object is none.
+func TestAnswersOfMutatingWebhooksThatAreWrongS12(t *testing.T) {
+	typed := func(kind, patch string) string { return strings.Replace(patchOf(patch), "JSONPatch", kind, 1) }
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/fail":   func(*admissionv1.AdmissionRequest) string { return "fail" },
+		"/babble": func(*admissionv1.AdmissionRequest) string { return "babble" },
+		"/broken": func(*admissionv1.AdmissionRequest) string { return patchOf(`{`) },
+		"/merge":  func(*admissionv1.AdmissionRequest) string { return typed("Merge", `[{"op":"remove","path":"/data"}]`) },
+		"/empty":  func(*admissionv1.AdmissionRequest) string { return typed("Merge", `[]`) },
+		"/misfit": func(*admissionv1.AdmissionRequest) string { return patchOf(`[{"op":"add","path":"/data","value":7}]`) },
+	})
+	cfg := start(t, stores["memory"](t), nil)
+	for path, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"/fail":   {500, `failed calling webhook \"w.example.com\": failed to call webhook: an error on the server (\"out of tea\") has prevented the request from succeeding"`},
+		"/babble": {500, `failed to call webhook: couldn't get version/kind; json parse error: invalid character`},
+		"/broken": {500, `failed calling webhook \"w.example.com\": received undecodable patch in webhook response: `},
+		"/merge":  {500, `failed calling webhook \"w.example.com\": unsupported patch type \"Merge\"`},
+		"/empty":  {201, ""},
+		"/misfit": {500, `"Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string"`},
+	} {
+		for _, policy := range []string{"Fail", "Ignore"} {
+			configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m", h.hook("w.example.com", path, `,"failurePolicy":"`+policy+`"`)))
+			code, text := ask(t, cfg, "POST", mapsPath+"?dryRun=All", aMap("x", ""))
+			if policy == "Ignore" && path != "/misfit" {
+				c.code, c.want = 201, ""
+			}
+			if code != c.code || !strings.Contains(text, c.want) {
+				t.Errorf("%s %s: %d %s, want %d %s", path, policy, code, text, c.code, c.want)
+			}
+			if code, text := ask(t, cfg, "DELETE", mutatingPath+"/m", ""); code != 200 {
+				t.Fatalf("%d %s", code, text)
+			}
+		}
+	}
+}
+
+// A webhook is told of a patch as of the creation or change that it comes to.
+func TestOptionsOfAPatchAreThoseOfWhatItComesToS12(t *testing.T) {
+	var options []string
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/": func(r *admissionv1.AdmissionRequest) string {
+			options = append(options, string(r.Options.Raw))
+			return `"allowed":true`
+		},
+	})
+	cfg := start(t, stores["memory"](t), nil)
+	configure(t, cfg, validatingPath, configuration("ValidatingWebhookConfiguration", "v", h.hook("w.example.com", "/", "")))
+	for _, color := range []string{"red", "blue"} {
+		if code, text := ask(t, cfg, "PATCH", mapsPath+"/x?fieldManager=m&force=true", aMap("x", `,"labels":{"color":"`+color+`"}`), "Content-Type", applyType); code > 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	want := []string{`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`, `{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`}
+	if strings.Join(options, "\n") != strings.Join(want, "\n") {
+		t.Errorf("told %q, want %q", options, want)
 	}
 }
 

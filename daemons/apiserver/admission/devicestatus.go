@@ -28,9 +28,7 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	}
 	verb := "update"
 	if a.Origin != nil {
-		if _, patched := a.Origin.Options().(*metav1.PatchOptions); patched {
-			verb = "patch"
-		}
+		verb = a.Origin.Verb()
 	}
 	if !equality.Semantic.DeepEqual(claim.Status.Allocation, old.Status.Allocation) || !equality.Semantic.DeepEqual(claim.Status.ReservedFor, old.Status.ReservedFor) {
 		if !p.allowed(ctx, a, verb, resourcev1.SubresourceBinding, a.Name) {

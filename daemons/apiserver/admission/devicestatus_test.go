@@ -25,10 +25,11 @@ func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Dec
 	return api.NoOpinion, "", nil
 }
 
-// sent is a write with some options.
-type sent struct{ options runtime.Object }
+// sent is the verb of a write.
+type sent string
 
-func (s sent) Options() runtime.Object { return s.options }
+func (s sent) Verb() string            { return string(s) }
+func (s sent) Options() runtime.Object { return nil }
 func (s sent) Annotate(string, string) {}
 
 // S12: each part of a claim's status is written by those whom it concerns.
@@ -55,29 +56,29 @@ func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 		user    api.User
 		may     rights
 		is, was *resourcev1.ResourceClaim
-		options runtime.Object
+		verb    string
 		refusal string
 	}{
-		"nothing":                        {api.User{}, nil, claim("n", 1, device("a", "x")), claim("n", 1, device("a", "x")), nil, ""},
-		"allocates without":              {api.User{}, local, claim("n", 0), claim("", 0), nil, binding},
-		"reserves without":               {api.User{}, anywhere, claim("n", 1), claim("n", 0), nil, binding},
-		"allocates":                      {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), nil, ""},
-		"allocates by a patch without":   {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), &metav1.PatchOptions{}, "patch permission on " + binding},
-		"allocates by a patch":           {api.User{}, rights{"patch binding c"}, claim("n", 1), claim("", 0), &metav1.PatchOptions{}, ""},
-		"reports without":                {on("n"), rights{"update binding c"}, claim("n", 0, device("a", "x")), claim("n", 0), nil, driver},
-		"reports from its node":          {on("n"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, ""},
-		"reports from another":           {on("m"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, driver},
-		"reports from nowhere":           {api.User{}, local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, driver},
-		"reports from anywhere":          {api.User{}, anywhere, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), nil, ""},
-		"takes back what it said":        {on("n"), local, claim("n", 0), claim("n", 0, device("a", "x")), nil, ""},
-		"takes back what another said":   {on("n"), local, claim("n", 0, device("a", "x")), claim("n", 0, device("a", "x"), device("b", "x")), nil, "driver b"},
-		"reports for another as well":    {on("n"), local, claim("n", 0, device("a", "y"), device("b", "y")), claim("n", 0, device("b", "x")), nil, "driver b"},
-		"reports beside another":         {on("n"), local, claim("n", 0, device("b", "x"), device("a", "y")), claim("n", 0, device("a", "x"), device("b", "x")), nil, ""},
-		"may allocate and reports":       {on("n"), rights{"update binding c"}, claim("n", 1, device("a", "x")), claim("n", 0), nil, driver},
-		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), nil, driver},
+		"nothing":                        {api.User{}, nil, claim("n", 1, device("a", "x")), claim("n", 1, device("a", "x")), "update", ""},
+		"allocates without":              {api.User{}, local, claim("n", 0), claim("", 0), "update", binding},
+		"reserves without":               {api.User{}, anywhere, claim("n", 1), claim("n", 0), "update", binding},
+		"allocates":                      {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), "update", ""},
+		"allocates by a patch without":   {api.User{}, rights{"update binding c"}, claim("n", 1), claim("", 0), "patch", "patch permission on " + binding},
+		"allocates by a patch":           {api.User{}, rights{"patch binding c"}, claim("n", 1), claim("", 0), "patch", ""},
+		"reports without":                {on("n"), rights{"update binding c"}, claim("n", 0, device("a", "x")), claim("n", 0), "update", driver},
+		"reports from its node":          {on("n"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", ""},
+		"reports from another":           {on("m"), local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", driver},
+		"reports from nowhere":           {api.User{}, local, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", driver},
+		"reports from anywhere":          {api.User{}, anywhere, claim("n", 0, device("a", "y")), claim("n", 0, device("a", "x")), "update", ""},
+		"takes back what it said":        {on("n"), local, claim("n", 0), claim("n", 0, device("a", "x")), "update", ""},
+		"takes back what another said":   {on("n"), local, claim("n", 0, device("a", "x")), claim("n", 0, device("a", "x"), device("b", "x")), "update", "driver b"},
+		"reports for another as well":    {on("n"), local, claim("n", 0, device("a", "y"), device("b", "y")), claim("n", 0, device("b", "x")), "update", "driver b"},
+		"reports beside another":         {on("n"), local, claim("n", 0, device("b", "x"), device("a", "y")), claim("n", 0, device("a", "x"), device("b", "x")), "update", ""},
+		"may allocate and reports":       {on("n"), rights{"update binding c"}, claim("n", 1, device("a", "x")), claim("n", 0), "update", driver},
+		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), "update", driver},
 	} {
 		a := write(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.is, c.was)
-		a.Origin = sent{c.options}
+		a.Origin = sent(c.verb)
 		err := (&deviceStatus{c.may}).Validate(t.Context(), a)
 		if c.refusal == "" && err != nil || c.refusal != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refusal)

@@ -22,6 +22,7 @@ import (
 type noted map[string]string
 
 func (n noted) Options() runtime.Object    { return nil }
+func (n noted) Verb() string               { return "create" }
 func (n noted) Annotate(key, value string) { n[key] = value }
 
 // secured returns the plugin as a file configures it.

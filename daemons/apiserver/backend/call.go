@@ -7,12 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // maxAnswer bounds what a webhook may answer.
@@ -86,12 +91,32 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	case err != nil:
 		return fmt.Errorf("read the answer: %w", err)
 	case answer.StatusCode < 200 || answer.StatusCode > 299:
-		return fmt.Errorf("the server answered %s: %.200q", answer.Status, body)
+		return refused(answer, body)
 	case len(body) > maxAnswer:
 		return fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
 	}
+	if len(body) == 0 {
+		return fmt.Errorf("0-length response with status code: %d and content type: %s", answer.StatusCode, answer.Header.Get("Content-Type"))
+	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
 	return nil
+}
+
+// refused is what an answer that is no success says, as every client of upstream tells it: a Status as it is,
+// text with its code, and nothing of what is neither.
+func refused(answer *http.Response, body []byte) error {
+	const most = 2048
+	text := "unknown"
+	switch kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); {
+	case kind == "application/json":
+		status := &metav1.Status{}
+		if json.Unmarshal(body, status) == nil && status.Kind == "Status" && status.Status != metav1.StatusSuccess {
+			return apierrors.FromObject(status)
+		}
+	case kind == "" || strings.HasPrefix(kind, "text/"):
+		text = strings.TrimSpace(string(body[:min(len(body), most)]))
+	}
+	return apierrors.NewGenericServerResponse(answer.StatusCode, http.MethodPost, schema.GroupResource{}, "", text, 0, true)
 }

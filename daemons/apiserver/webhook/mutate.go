@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,13 +107,24 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 	if len(r.Patch) == 0 {
 		return false, nil
 	}
+	operations, err := jsonpatch.Decode(r.Patch)
+	if err != nil {
+		err = fmt.Errorf("received undecodable patch in webhook response: %w", err)
+		return false, p.failed(ctx, w.hook, a, "mutating", round, index, err)
+	}
+	if len(operations) == 0 {
+		return false, nil
+	}
 	before := w.seen.VersionedObject.Object()
 	if before == nil {
 		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", w.name))
 	}
-	after, err := patched(before, r.Patch)
+	if r.PatchType != nil && *r.PatchType != admissionv1.PatchTypeJSONPatch && w.hook.version == "v1" {
+		return false, p.failed(ctx, w.hook, a, "mutating", round, index, fmt.Errorf("unsupported patch type %q", *r.PatchType))
+	}
+	after, err := patched(before, operations)
 	if err != nil {
-		return false, apierrors.NewInternalError(fmt.Errorf("apply the patch of admission webhook %q: %w", w.name, err))
+		return false, apierrors.NewInternalError(err)
 	}
 	if match.Same(before, after) {
 		return false, nil
@@ -121,11 +133,7 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 }
 
 // patched returns an object as a JSON patch makes it.
-func patched(before runtime.Object, patch []byte) (runtime.Object, error) {
-	operations, err := jsonpatch.Decode(patch)
-	if err != nil {
-		return nil, err
-	}
+func patched(before runtime.Object, operations jsonpatch.Patch) (runtime.Object, error) {
 	data, err := json.Marshal(before)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)

@@ -43,7 +43,7 @@ func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool
 	}
 	if w.hook.version == "v1" {
 		if answer.APIVersion != sent.APIVersion || answer.Kind != sent.Kind {
-			return nil, fmt.Errorf("received invalid webhook response: expected %s, Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion, answer.Kind)
+			return nil, fmt.Errorf("received invalid webhook response: expected webhook response of %s, Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion, answer.Kind)
 		}
 		if r.UID != request.UID {
 			return nil, fmt.Errorf("received invalid webhook response: expected response.uid=%q, got %q", request.UID, r.UID)
@@ -67,17 +67,17 @@ func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool
 
 func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
 	switch {
-	case len(r.Patch) == 0 && r.PatchType == nil:
+	case len(r.Patch) == 0 && r.PatchType == nil, !strict:
 		return nil
-	case !mutating && strict:
-		return errors.New("validating webhook response must not have a patch")
-	case !strict:
-		return nil
+	case !mutating && len(r.Patch) > 0:
+		return errors.New("validating webhook may not return response.patch")
+	case !mutating:
+		return errors.New("validating webhook may not return response.patchType")
 	case len(r.Patch) == 0:
 		return errors.New("webhook returned response.patchType but not response.patch")
 	case r.PatchType == nil:
 		return errors.New("webhook returned response.patch but not response.patchType")
-	case *r.PatchType != admissionv1.PatchTypeJSONPatch:
+	case *r.PatchType == "":
 		return fmt.Errorf("webhook returned invalid response.patchType of %q", *r.PatchType)
 	}
 	return nil
