@@ -134,11 +134,14 @@ func (t *trail) authorized(why string, err error) {
 	t.annotate("authorization.k8s.io/reason", why)
 }
 
-// impersonates notes as whom the user asks.
-func (t *trail) impersonates(u api.User) {
+// impersonates notes as whom the user asks, and under which constraint.
+func (t *trail) impersonates(u api.User, constraint string) {
 	if t != nil {
 		info := userInfo(u)
 		t.event.ImpersonatedUser = &info
+		if constraint != "" {
+			t.event.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
+		}
 	}
 }
 

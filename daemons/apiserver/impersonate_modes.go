@@ -1,0 +1,207 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"clusterctl/daemons/api"
+)
+
+// impersonation is a way to be somebody else. All but the last are constrained: who uses one needs, besides the right to
+// be that user in this way, the right to do what is asked while being so.
+type impersonation struct {
+	mode string
+	fits func(wanted, by api.User) bool
+}
+
+// impersonations are tried from top to bottom. The first that is allowed is taken; where none is, what the first one
+// lacks is told.
+var impersonations = []impersonation{
+	{associatedNode, func(wanted, by api.User) bool {
+		node, ok := nodeName(wanted.Name)
+		_, _, err := serviceaccount.SplitUsername(by.Name)
+		return ok && err == nil && onlyName(wanted) && slices.Equal(by.Extra[serviceaccount.NodeNameKey], []string{node})
+	}},
+	{"arbitrary-node", func(wanted, _ api.User) bool {
+		_, ok := nodeName(wanted.Name)
+		return ok && onlyName(wanted)
+	}},
+	{"serviceaccount", func(wanted, _ api.User) bool {
+		_, _, err := serviceaccount.SplitUsername(wanted.Name)
+		return err == nil && onlyName(wanted)
+	}},
+	{"user-info", func(wanted, _ api.User) bool {
+		_, node := nodeName(wanted.Name)
+		_, _, err := serviceaccount.SplitUsername(wanted.Name)
+		return !node && err != nil
+	}},
+	{"", func(api.User, api.User) bool { return true }},
+}
+
+// associatedNode is how an account is the node that its pod runs on.
+const associatedNode = "associated-node"
+
+// become returns as whom q is to be answered, and the constraint that this is under; empty: none.
+func (s *Server) become(q *request, wanted api.User) (as api.User, constraint string, err error) {
+	for _, i := range impersonations {
+		if !i.fits(wanted, q.user) {
+			continue
+		}
+		var failed error
+		if as, failed = s.inMode(q, i.mode, wanted); failed != nil {
+			if err == nil {
+				err = failed
+			}
+			continue
+		}
+		if i.mode != "" {
+			constraint = "impersonate:" + i.mode
+		}
+		return as, constraint, nil
+	}
+	return api.User{}, "", err
+}
+
+func (s *Server) inMode(q *request, mode string, wanted api.User) (api.User, error) {
+	ctx, by := q.http.Context(), q.user
+	if mode == associatedNode {
+		// What is decided holds for the account on whatever node it is.
+		by.Extra = map[string][]string{"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(by.Extra))}
+	}
+	if mode != "" {
+		on := q.Request
+		on.Verb = "impersonate-on:" + mode + ":" + on.Verb
+		if err := s.allowed(ctx, by, on); err != nil {
+			return api.User{}, err
+		}
+	}
+	as, who := known(mode, wanted)
+	more, err := s.rightsToBe(q, by, mode, wanted)
+	if err != nil {
+		return api.User{}, err
+	}
+	for _, r := range append([]api.Request{who}, more...) {
+		if err := s.allowed(ctx, by, r); err != nil {
+			return api.User{}, err
+		}
+	}
+	return withStanding(as), nil
+}
+
+// known is a user with the groups that come with the name, and the right to be known by it.
+func known(mode string, as api.User) (api.User, api.Request) {
+	who := rightToBe(mode, "users", "", as.Name)
+	if node, ok := nodeName(as.Name); ok && mode != "" {
+		who.GroupVersionResource.Resource, who.Name = "nodes", node
+		if mode == associatedNode {
+			who.Name = "*"
+		}
+		as.Groups = []string{api.GroupNodes}
+	} else if namespace, name, err := serviceaccount.SplitUsername(as.Name); err == nil {
+		who.GroupVersionResource.Resource, who.Namespace, who.Name = "serviceaccounts", namespace, name
+		if len(as.Groups) == 0 {
+			as.Groups = serviceaccount.MakeGroupNames(namespace)
+		}
+	}
+	return as, who
+}
+
+func rightToBe(mode, resource, subresource, name string) api.Request {
+	r := api.Request{
+		Verb: "impersonate", Resource: true, Name: name, Subresource: subresource,
+		GroupVersionResource: schema.GroupVersionResource{Group: authenticationv1.GroupName, Version: "v1", Resource: resource},
+	}
+	switch {
+	case mode != "":
+		r.Verb += ":" + mode
+	case resource == "users" || resource == "groups":
+		r.Group = "" // as these always were
+	}
+	return r
+}
+
+// rightsToBe are those to a uid, groups and extra values: each is a right of its own.
+func (s *Server) rightsToBe(q *request, by api.User, mode string, wanted api.User) ([]api.Request, error) {
+	groups, extra := rightToBe(mode, "groups", "", "*"), rightToBe(mode, "userextras", "*", "*")
+	if mode != "" {
+		if err := neverImpersonated(wanted, by, groups, extra); err != nil {
+			return nil, err
+		}
+	}
+	var rights []api.Request
+	if wanted.UID != "" {
+		rights = append(rights, rightToBe(mode, "uids", "", wanted.UID))
+	}
+	if !s.allInOne(q, by, mode, groups, len(wanted.Groups)) {
+		for _, g := range wanted.Groups {
+			rights = append(rights, rightToBe(mode, "groups", "", g))
+		}
+	}
+	n := 0
+	for _, values := range wanted.Extra {
+		n += len(values)
+	}
+	if !s.allInOne(q, by, mode, extra, max(n, len(wanted.Extra))) {
+		for _, key := range slices.Sorted(maps.Keys(wanted.Extra)) {
+			for _, v := range wanted.Extra[key] {
+				rights = append(rights, rightToBe(mode, "userextras", key, v))
+			}
+		}
+	}
+	return rights, nil
+}
+
+// many is from how many groups or extra values on the right to all of them is asked for first.
+const many = 4
+
+func (s *Server) allInOne(q *request, by api.User, mode string, all api.Request, n int) bool {
+	return mode != "" && n >= many && s.allowed(q.http.Context(), by, all) == nil
+}
+
+// neverImpersonated refuses what nobody is who is constrained.
+func neverImpersonated(wanted, by api.User, groups, extra api.Request) error {
+	groups.Name, extra.Name, extra.Subresource = "", "", ""
+	if slices.Contains(wanted.Groups, "") {
+		return forbidden(by, groups, "impersonating the empty string group is not allowed")
+	}
+	if wanted.InGroup(api.GroupMasters) {
+		groups.Name = api.GroupMasters
+		return forbidden(by, groups, "impersonating the system:masters group is not allowed")
+	}
+	for key, values := range wanted.Extra {
+		var err error
+		bad := utilvalidation.IsDomainPrefixedPath(field.NewPath("extra", "key"), key).ToAggregate()
+		switch {
+		case key == "":
+			err = errors.New("impersonating the empty string key in extra is not allowed")
+		case bad != nil:
+			err = fmt.Errorf("impersonating an invalid key in extra is not allowed: %w", bad)
+		case len(values) == 0:
+			err = errors.New("impersonating empty values in extra is not allowed")
+		case slices.Contains(values, ""):
+			err = errors.New("impersonating the empty string value in extra is not allowed")
+		}
+		if err != nil {
+			return forbidden(by, extra, err.Error())
+		}
+	}
+	return nil
+}
+
+func onlyName(u api.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
+
+// nodeName returns the node that is known by a user's name.
+func nodeName(user string) (string, bool) {
+	name, ok := strings.CutPrefix(user, api.NodeUserPrefix)
+	return name, ok && len(validation.NameIsDNSSubdomain(name, false)) == 0
+}
