@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"encoding/base64"
+	"strings"
 	"testing"
 )
 
@@ -165,7 +167,19 @@ func TestServiceAccountsGetTokens(t *testing.T) {
 	if a.text("kind") != "TokenRequest" || a.text("status.token") == "" || a.text("status.expirationTimestamp") == "" || a.text("spec.audiences.0") != "there" {
 		t.Errorf("token: %.300s", a.raw)
 	}
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(a.text("status.token"), ".")[1])
+	if err != nil || !strings.Contains(string(claims), `"aud":["there"]`) {
+		t.Errorf("claims %s, %v", claims, err)
+	}
+	account := c.must(t, 200, get("/api/v1/namespaces/token/serviceaccounts/default"))
+	if a.text("metadata.uid") != account.text("metadata.uid") {
+		t.Errorf("a token of %s for %s", a.text("metadata.uid"), account.text("metadata.uid"))
+	}
 	c.refused(t, post(path, with(ask, "spec.expirationSeconds", 60)), 422, "Invalid", "may not specify a duration less than 10 minutes")
+	c.refused(t, post(path, with(ask, "spec.expirationSeconds", 0)), 422, "Invalid", `TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 0: may not specify a duration less than 10 minutes`)
+	c.refused(t, post(path, with(ask, "metadata.name", "other")), 422, "Invalid", "metadata.name: Invalid value: \"other\": must match the service account name if specified")
+	c.refused(t, post(path, with(ask, "metadata.namespace", "other")), 400, "BadRequest", "the namespace of the provided object does not match the namespace sent on the request")
+	c.refused(t, post(path, with(ask, "metadata.uid", "other")), 409, "Conflict", "the UID in the token request (other) does not match the UID of the service account")
 	c.refused(t, post("/api/v1/namespaces/token/serviceaccounts/missing/token", ask), 404, "NotFound", `serviceaccounts "missing" not found`)
 	review := c.must(t, 201, post("/apis/authentication.k8s.io/v1/tokenreviews", object{"spec": object{"token": a.text("status.token"), "audiences": []any{"there"}}}))
 	if review.at("status.authenticated") != true || review.text("status.user.username") != "system:serviceaccount:token:default" {

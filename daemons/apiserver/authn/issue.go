@@ -39,8 +39,21 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 	if t.keys.signer == nil {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "serviceaccounts/token"}, "create")
 	}
+	kind := schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
+	if req.Name != "" && req.Name != name {
+		return nil, apierrors.NewInvalid(kind, name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "name"), req.Name, "must match the service account name if specified")})
+	}
+	account, found := t.account(namespace, name)
+	if !found {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
+	}
+	if req.UID != "" && req.UID != account.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID, account.UID))
+	}
 	out := req.DeepCopy()
-	if out.Spec.ExpirationSeconds == nil || *out.Spec.ExpirationSeconds == 0 {
+	if out.Spec.ExpirationSeconds == nil {
 		seconds := defaultExpiration
 		out.Spec.ExpirationSeconds = &seconds
 	}
@@ -48,15 +61,11 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 		out.Spec.Audiences = t.ownAudiences()
 	}
 	if errs := validateTokenRequest(out); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, name, errs)
-	}
-	account, found := t.objects.Get(schema.GroupResource{Resource: "serviceaccounts"}, namespace, name)
-	if !found {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
+		return nil, apierrors.NewInvalid(kind, "", errs)
 	}
 	k := kubernetesClaims{
 		Namespace:      namespace,
-		ServiceAccount: ref{Name: name, UID: string(account.(*corev1.ServiceAccount).UID)},
+		ServiceAccount: ref{Name: name, UID: string(account.UID)},
 	}
 	if err := t.bind(&k, out.Spec.BoundObjectRef); err != nil {
 		return nil, err
@@ -64,16 +73,27 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 	now := t.now()
 	expires := now.Add(time.Duration(*out.Spec.ExpirationSeconds) * time.Second)
 	token, err := jwt.Signed(t.keys.signer).Claims(jwt.Claims{
-		ID: string(uuid.NewUUID()), Issuer: t.issuer, Subject: accountName(namespace, name), Audience: out.Spec.Audiences,
+		ID: string(uuid.NewUUID()), Issuer: t.issuer, Subject: accountName(namespace, name),
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(expires),
-	}).Claims(privateClaims{k}).Serialize()
+	}).Claims(privateClaims{k}).Claims(audienceClaim{out.Spec.Audiences}).Serialize()
 	if err != nil {
 		return nil, fmt.Errorf("sign a token for service account %s/%s: %w", namespace, name, err)
 	}
-	out.Name, out.Namespace = name, namespace
+	out.Name, out.Namespace, out.UID = name, namespace, account.UID
 	out.CreationTimestamp = metav1.Time{Time: now}
 	out.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.Time{Time: expires}}
 	return out, nil
+}
+
+// audienceClaim is a list even when there is one audience alone, as those who read such tokens know it.
+type audienceClaim struct {
+	Audience []string `json:"aud"`
+}
+
+func (t *Tokens) account(namespace, name string) (*corev1.ServiceAccount, bool) {
+	obj, found := t.objects.Get(schema.GroupResource{Resource: "serviceaccounts"}, namespace, name)
+	account, ok := obj.(*corev1.ServiceAccount)
+	return account, found && ok
 }
 
 func validateTokenRequest(r *authenticationv1.TokenRequest) field.ErrorList {
@@ -127,7 +147,7 @@ func (t *Tokens) bind(k *kubernetesClaims, to *authenticationv1.BoundObjectRefer
 		k.Node = &bound
 	}
 	if to.UID != "" && string(to.UID) != bound.UID {
-		return apierrors.NewConflict(schema.GroupResource{Resource: strings.ToLower(to.Kind)}, to.Name,
+		return apierrors.NewConflict(schema.GroupResource{Resource: to.Kind}, to.Name,
 			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", to.UID))
 	}
 	return nil
