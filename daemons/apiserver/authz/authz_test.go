@@ -255,8 +255,10 @@ func TestNobodyGrantsMoreThanTheyHaveS12(t *testing.T) {
 		obj   any
 		error string
 	}{
-		"what one has":   {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}}, ""},
-		"more":           {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
+		"what one has": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "get")}}, ""},
+		"more":         {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "get")}}, `user "boss" (groups=[]) is attempting to grant RBAC permissions not currently held:` + "\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}`},
+		"many more": {localAdmin, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("", "nodes", "get"), rule("apps", "other", "get")}},
+			"not currently held:\n" + `{APIGroups:[""], Resources:["nodes"], Verbs:["list" "get"]}` + "\n" + `{APIGroups:["apps"], Resources:["other"], Verbs:["get"]}`},
 		"bind own role":  {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "edit"}}, ""},
 		"bind more":      {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "cluster-admin"}}, "not currently held"},
 		"bind to nobody": {localAdmin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "none"}}, `roles.rbac.authorization.k8s.io "none" not found`},

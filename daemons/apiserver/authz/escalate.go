@@ -3,6 +3,7 @@ package authz
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -103,12 +104,35 @@ func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.Polic
 	if ok {
 		return nil
 	}
-	list := make([]string, 0, len(missing))
-	for _, r := range missing {
+	var list []string
+	for _, r := range together(missing) {
 		list = append(list, compact(r))
 	}
+	slices.Sort(list)
+	list = slices.Compact(list)
 	return apierrors.NewForbidden(gr(a), name, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		a.User.Name, a.User.Groups, strings.Join(list, "\n")))
+}
+
+// together makes one rule of those that differ in their verb alone.
+func together(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	var out []rbacv1.PolicyRule
+	at := map[schema.GroupResource]int{}
+	for _, r := range rules {
+		if len(r.APIGroups) != 1 || len(r.Resources) != 1 || len(r.ResourceNames) > 0 || len(r.NonResourceURLs) > 0 {
+			out = append(out, r)
+			continue
+		}
+		what := schema.GroupResource{Group: r.APIGroups[0], Resource: r.Resources[0]}
+		if i, ok := at[what]; ok {
+			out[i].Verbs = append(out[i].Verbs, r.Verbs...)
+			continue
+		}
+		at[what] = len(out)
+		r.Verbs = slices.Clone(r.Verbs)
+		out = append(out, r)
+	}
+	return out
 }
 
 // compact shows a rule in one line.
