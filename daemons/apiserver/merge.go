@@ -15,14 +15,24 @@ func mergePatch(before, patch []byte) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(before, &document); err != nil {
 		return nil, fmt.Errorf("read the document to patch: %w", err)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil || !structured(change) {
+		return nil, apierrors.NewBadRequest("Invalid JSON Patch")
 	}
 	after, err := json.Marshal(patchedBy(document, change))
 	if err != nil {
 		return nil, fmt.Errorf("encode what was patched: %w", err)
 	}
 	return after, nil
+}
+
+// structured says whether a value may be a patch. By the RFC any may, and would replace the document: null, as
+// what a client sends that has nothing to send, would empty an object.
+func structured(change any) bool {
+	switch change.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
 }
 
 // patchedBy returns a value as a change makes it: objects are merged, null removes, and anything else replaces.

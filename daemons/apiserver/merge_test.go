@@ -19,7 +19,6 @@ func TestMergePatchesDoAsTheirRFC(t *testing.T) {
 		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
 		{`["a","b"]`, `["c","d"]`, `["c","d"]`},
 		{`{"a":"b"}`, `["c"]`, `["c"]`},
-		{`{"a":"foo"}`, `null`, `null`},
 		{`{"e":null}`, `{"a":1}`, `{"a":1,"e":null}`},
 		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
@@ -27,6 +26,11 @@ func TestMergePatchesDoAsTheirRFC(t *testing.T) {
 	} {
 		if got, err := mergePatch([]byte(c.document), []byte(c.patch)); err != nil || string(got) != c.want {
 			t.Errorf("%s with %s: %s (%v), want %s", c.document, c.patch, got, err, c.want)
+		}
+	}
+	for _, none := range []string{`null`, `1`, `"a"`, `{`} {
+		if got, err := mergePatch([]byte(`{"a":"foo"}`), []byte(none)); err == nil || err.Error() != "Invalid JSON Patch" {
+			t.Errorf("%s is taken for a patch, which makes %s (%v)", none, got, err)
 		}
 	}
 	begun := time.Now()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -128,7 +130,10 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 	}
 	obj := q.served.Empty()
 	if err := w.s.fromJSON(q, after, q.served.Version(), obj, doubts); err != nil {
-		return nil, invalidPatch(after, err)
+		if patchType == types.StrategicMergePatchType {
+			return nil, invalidStrategicPatch(patch, after, q.served.Empty(), err)
+		}
+		return nil, invalidPatch(string(after), err)
 	}
 	hub, err := q.served.Hub(obj)
 	if err != nil {
@@ -176,14 +181,33 @@ func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []
 }
 
 // invalidPatch tells of a patch that makes of an object what is none.
-func invalidPatch(after []byte, err error) error {
+func invalidPatch(what string, err error) error {
 	var bad *undecoded
 	if !errors.As(err, &bad) {
 		return err
 	}
 	const shown = 1 << 10
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
-		field.Invalid(field.NewPath("patch"), string(after[:min(len(after), shown)]), bad.cause.Error())})
+		field.Invalid(field.NewPath("patch"), what[:min(len(what), shown)], bad.cause.Error())})
+}
+
+// invalidStrategicPatch tells the same of a strategic merge patch, of which the patch alone is shown, and what does not fit as it is found
+// when values, not text, are made a typed object.
+func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error) error {
+	var change, object map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(patch, &change) != nil || kjson.UnmarshalCaseSensitivePreserveInts(after, &object) != nil {
+		return err
+	}
+	if misfit := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); misfit != nil {
+		err = &undecoded{cause: misfit}
+	}
+	return invalidPatch(fmt.Sprintf("%+v", change), err)
+}
+
+// malformed is what a strategic merge finds wrong with a patch by itself.
+var malformed = []error{
+	mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+	mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat,
 }
 
 // applyPatch returns the JSON of a document as a patch makes it. typed is an empty
@@ -207,7 +231,10 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		return mergePatch(before, patch)
 	case types.StrategicMergePatchType:
 		after, err := strategicpatch.StrategicMergePatch(before, patch, typed)
-		if err != nil {
+		switch {
+		case slices.Contains(malformed, err):
+			return nil, apierrors.NewBadRequest(err.Error())
+		case err != nil:
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}
 		return after, nil

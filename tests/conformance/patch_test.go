@@ -64,6 +64,10 @@ func refusesPatches(t *testing.T, s *subject) {
 		t.Errorf("message %q", a.text("message"))
 	}
 	s.refused(t, patch(path, "merge-patch+json", "{"), 400, "BadRequest", "")
+	s.refused(t, patch(path, "merge-patch+json", "null"), 400, "BadRequest", "Invalid JSON Patch")
+	s.refused(t, patch(path+"?fieldValidation=Ignore", "merge-patch+json", "1"), 400, "BadRequest", "Invalid JSON Patch")
+	s.refused(t, patch(path, "strategic-merge-patch+json", object{"metadata": object{"labels": object{"a": 1}}}), 422, "Invalid", `patch: Invalid value: "map[metadata:map[labels:map[a:1]]]": `)
+	s.refused(t, patch(path, "strategic-merge-patch+json", object{"metadata": object{"$retainKeys": "a"}}), 400, "BadRequest", "invalid patch format of retainKeys")
 	s.refused(t, patch(path, "json-patch+json", `{"op":"add"}`), 400, "BadRequest", "")
 	s.refused(t, patch(path, "json-patch+json", []any{object{"op": "test", "path": "/metadata/name", "value": "other"}}), 422, "Invalid", "")
 	s.refused(t, patch(path, "json-patch+json", []any{object{"op": "remove", "path": "/metadata/nothing"}}), 422, "Invalid", "")
