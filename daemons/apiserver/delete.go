@@ -302,5 +302,5 @@ func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, next token) er
 	if next.Start != "" {
 		l.Meta.Continue = next.String()
 	}
-	return q.media.WriteList(q.w, q.http, q.served, l)
+	return q.media.WriteList(q.w, q.served, l)
 }

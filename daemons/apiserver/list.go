@@ -260,7 +260,7 @@ func (s *Server) list(q *request) error {
 		}
 		l.Meta.Continue = next.String()
 	}
-	return q.media.WriteList(q.w, q.http, q.served, l)
+	return q.media.WriteList(q.w, q.served, l)
 }
 
 // limitOf is how many objects a client wants at once; 0, and less, means all.

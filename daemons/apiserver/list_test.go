@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -130,23 +131,45 @@ func TestShapesAndEncodings(t *testing.T) {
 		t.Errorf("metadata: %v", err)
 	}
 
-	answer, data := raw(t, cfg, "GET", path, "", map[string]string{"Accept-Encoding": "gzip"})
-	if answer.Header.Get("Content-Encoding") != "gzip" {
-		t.Fatalf("not compressed: %v", answer.Header)
-	}
-	z, err := gzip.NewReader(strings.NewReader(string(data)))
-	if err != nil {
-		t.Fatal(err)
+	unpacked := func(query, accept string) []byte {
+		t.Helper()
+		answer, data := raw(t, cfg, "GET", path+query, "", map[string]string{"Accept-Encoding": "deflate, gzip;q=0.5", "Accept": accept})
+		if answer.Header.Get("Content-Encoding") != "gzip" || answer.Header.Get("Vary") != "Accept-Encoding" {
+			t.Fatalf("%s as %s is not compressed: %v", query, accept, answer.Header)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err = io.ReadAll(z); err != nil {
+			t.Fatal(err)
+		}
+		return data
 	}
 	var list corev1.ConfigMapList
-	if err := json.NewDecoder(z).Decode(&list); err != nil || len(list.Items) != 400 || list.Items[3].ResourceVersion == "" {
+	if err := json.Unmarshal(unpacked("", ""), &list); err != nil || len(list.Items) != 400 || list.Items[3].ResourceVersion == "" {
 		t.Errorf("gzip: %d, %v", len(list.Items), err)
+	}
+	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{"a": strings.Repeat("b", 200<<10)}}
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, large, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for accept, begins := range map[string]string{
+		"application/yaml": "apiVersion: v1\n", "application/cbor": "\xd9\xd9\xf7", "application/json;pretty=1": "{\n  \"kind\"", "application/vnd.kubernetes.protobuf": "k8s\x00",
+	} {
+		if data := unpacked("?pretty=true", accept); !strings.HasPrefix(string(data), begins) {
+			t.Errorf("%s begins with %q", accept, data[:20])
+		}
+	}
+	var one corev1.ConfigMap
+	if err := json.Unmarshal(unpacked("/large", ""), &one); err != nil || len(one.Data["a"]) != 200<<10 {
+		t.Errorf("one large object: %v", err)
 	}
 
 	if answer, data := raw(t, cfg, "GET", path+"/m000", "", map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(string(data), "apiVersion: v1\n") {
 		t.Errorf("yaml: %v %s", answer.Header, data)
 	}
-	answer, data = raw(t, cfg, "GET", path+"?watch=1", "", map[string]string{"Accept": "text/html, application/yaml;q=0.5"})
+	answer, data := raw(t, cfg, "GET", path+"?watch=1", "", map[string]string{"Accept": "text/html, application/yaml;q=0.5"})
 	if answer.StatusCode != 406 || !strings.Contains(string(data), "application/json;stream=watch") {
 		t.Errorf("a watch in YAML: %v %s", answer.Header, data)
 	}

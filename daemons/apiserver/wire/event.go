@@ -23,6 +23,12 @@ func (m Media) WatchContentType() string {
 	return m.ContentType()
 }
 
+// Events is what of a media type tells a stream's events from another's: they are neither indented nor compressed.
+func (m Media) Events() Media {
+	m.Pretty, m.Codings = false, ""
+	return m
+}
+
 // plain is the media of a stream whose events are JSON first.
 func (m Media) plain() Media {
 	m.Format = JSON

@@ -2,12 +2,10 @@ package wire
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,15 +21,12 @@ type List struct {
 	Rows    metav1.IncludeObjectPolicy // what a table's rows carry
 }
 
-// worthZipping is the size from which a list is compressed for those who accept it.
-const worthZipping = 128 << 10
-
 // WriteList answers with a list, streamed from the entries' bytes.
-func (m Media) WriteList(w http.ResponseWriter, r *http.Request, s Served, l List) error {
+func (m Media) WriteList(w http.ResponseWriter, s Served, l List) error {
 	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
 		m.Format = JSON
 	}
-	if m.Format == YAML || m.Format == CBOR || m.Pretty {
+	if m.Format == YAML || m.Format == CBOR || m.Format == JSON && m.Pretty {
 		return m.writeWhole(w, s, l)
 	}
 	w.Header().Set("Content-Type", m.ContentType())
@@ -39,17 +34,10 @@ func (m Media) WriteList(w http.ResponseWriter, r *http.Request, s Served, l Lis
 	for _, e := range l.Entries {
 		size += e.Size()
 	}
-	var to io.Writer = w
-	if size > worthZipping && acceptsGzip(r) {
-		w.Header().Set("Content-Encoding", "gzip")
-		w.Header().Add("Vary", "Accept-Encoding")
-		z := zips.Get().(*gzip.Writer)
-		z.Reset(w)
-		defer zips.Put(z)
-		defer z.Close()
-		to = z
+	if !m.zips(size) {
+		return m.stream(w, s, l)
 	}
-	return m.stream(to, s, l)
+	return zipped(w, func(z io.Writer) error { return m.stream(z, s, l) })
 }
 
 // chunk is how much of a list is gathered before it is written.
@@ -60,22 +48,6 @@ var chunks = sync.Pool{New: func() any {
 	buf := make([]byte, 0, chunk+chunk/4)
 	return &buf
 }}
-
-var zips = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels
-	return z
-}}
-
-func acceptsGzip(r *http.Request) bool {
-	for _, value := range r.Header.Values("Accept-Encoding") {
-		for _, coding := range strings.Split(value, ",") {
-			if name, _, _ := strings.Cut(strings.TrimSpace(coding), ";"); name == "gzip" {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 func (m Media) writeWhole(w http.ResponseWriter, s Served, l List) error {
 	var text bytes.Buffer

@@ -34,6 +34,7 @@ type Media struct {
 	As      string // "", Table, PartialObjectMetadata or PartialObjectMetadataList
 	Version string // of the meta.k8s.io shape: v1 or v1beta1
 	Pretty  bool
+	Codings string // what may be done to the answer's bytes, as the client says it: its Accept-Encoding
 }
 
 // types are the content types by format.
@@ -45,11 +46,7 @@ func (m Media) ContentType() string { return types[m.Format] }
 // Negotiate finds the media type of the Accept header that the client likes best of those that can be sent. Whole
 // objects of kinds without a protobuf form cannot be sent in it.
 func Negotiate(r *http.Request, protobuf bool) (Media, error) {
-	m := Media{}
-	if strings.Contains(r.URL.RawQuery, "pretty") {
-		pretty := r.URL.Query().Get("pretty")
-		m.Pretty = pretty == "true" || pretty == "1"
-	}
+	m := Media{Pretty: wantsPretty(r), Codings: r.Header.Get("Accept-Encoding")}
 	accept := r.Header.Get("Accept")
 	if several := r.Header.Values("Accept"); len(several) > 1 {
 		accept = strings.Join(several, ",")
@@ -81,6 +78,18 @@ func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 		offered = []string{types[JSON], types[YAML], types[CBOR]}
 	}
 	return m, notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
+}
+
+// wantsPretty says whether somebody reads the answer: the client says so, or is one that people use.
+func wantsPretty(r *http.Request) bool {
+	if strings.Contains(r.URL.RawQuery, "pretty") {
+		if asked := r.URL.Query().Get("pretty"); asked != "" {
+			pretty, _ := strconv.ParseBool(asked) // what says neither is no wish
+			return pretty
+		}
+	}
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // liked is a media type of a header, and how much it is liked.
@@ -117,10 +126,7 @@ func (m Media) Streamed() error {
 	if m.Format != YAML {
 		return nil
 	}
-	var offered []string
-	for _, f := range []Format{JSON, Protobuf, CBOR} {
-		offered = append(offered, types[f]+";stream=watch")
-	}
+	offered := []string{types[JSON] + ";stream=watch", types[Protobuf] + ";stream=watch", runtime.ContentTypeCBORSequence}
 	return notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
 }
 
@@ -148,6 +154,7 @@ func (m Media) offer(kind string, params map[string]string) (Media, bool) {
 	default:
 		return m, false
 	}
+	m.Pretty = m.Pretty || params["pretty"] == "1"
 	as := params["as"]
 	if as == "" {
 		return m, true

@@ -44,3 +44,20 @@ func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoeverReadsItGetsItIndented(t *testing.T) {
+	for _, c := range []struct {
+		agent, query, accept string
+		want                 bool
+	}{
+		{agent: "curl/8.0", want: true}, {agent: "Wget/1.2", want: true}, {agent: "Mozilla/5.0 (X11)", want: true}, {agent: "kubectl/v1.37"}, {agent: ""},
+		{agent: "curl/8.0", query: "pretty=false"}, {agent: "curl/8.0", query: "pretty=x"}, {agent: "curl/8.0", query: "pretty=", want: true},
+		{query: "pretty=True", want: true}, {query: "limit=1&pretty=t", want: true}, {query: "pretty=2"}, {query: "labelSelector=pretty"},
+		{accept: "application/json;pretty=1", want: true}, {accept: "application/json;pretty=true"}, {accept: "text/html;pretty=1,application/json"},
+	} {
+		r := &http.Request{Header: http.Header{"Accept": {c.accept}, "User-Agent": {c.agent}}, URL: &url.URL{Path: "/api/v1/pods", RawQuery: c.query}}
+		if m, err := Negotiate(r, true); err != nil || m.Pretty != c.want {
+			t.Errorf("%+v: %v, %v", c, m.Pretty, err)
+		}
+	}
+}

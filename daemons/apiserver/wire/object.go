@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -135,6 +136,13 @@ func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
 		data = append(data, '\n')
 	}
 	w.Header().Set("Content-Type", m.ContentType())
+	if m.zips(len(data)) {
+		return zipped(w, func(z io.Writer) error {
+			w.WriteHeader(code)
+			_, err := z.Write(data)
+			return err
+		})
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(code)
 	_, err := w.Write(data)
