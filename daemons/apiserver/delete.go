@@ -168,11 +168,12 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	if err != nil {
 		return err
 	}
+	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind} // as upstream: by its kind
 	if uid := uidOf(p.UID); uid != "" && uid != string(m.GetUID()) {
-		return apierrors.NewConflict(q.gr(), m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, m.GetUID()))
+		return apierrors.NewConflict(named, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, m.GetUID()))
 	}
 	if v := p.ResourceVersion; v != nil && *v != m.GetResourceVersion() {
-		return apierrors.NewConflict(q.gr(), m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *v, m.GetResourceVersion()))
+		return apierrors.NewConflict(named, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *v, m.GetResourceVersion()))
 	}
 	return nil
 }
