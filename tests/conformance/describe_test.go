@@ -18,6 +18,9 @@ func TestDiscoveryIsAggregated(t *testing.T) {
 			t.Fatalf("%s: %q %.200s", path, a.header.Get("Content-Type"), a.raw)
 		}
 		tag := a.header.Get("ETag")
+		if kept := a.header.Get("Cache-Control"); kept != "public" {
+			t.Errorf("%s may be kept: %q", path, kept)
+		}
 		again := get("%s", path).as(aggregated)
 		again.header = map[string][]string{"If-None-Match": {tag}}
 		if b := c.do(t, again); tag == "" || b.code != 304 {
@@ -104,6 +107,11 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	again.header = map[string][]string{"If-None-Match": {v2.header.Get("ETag")}}
 	if b := c.do(t, again); b.code != 304 {
 		t.Errorf("version 2 asked again with its tag: %d", b.code)
+	}
+	packed := get("/openapi/v2")
+	packed.header = map[string][]string{"Accept-Encoding": {"gzip"}}
+	if b := c.do(t, packed); b.header.Get("Content-Encoding") != "gzip" || !bytes.HasPrefix(b.raw, []byte{0x1f, 0x8b}) || 4*len(b.raw) > len(v2.raw) {
+		t.Errorf("version 2 for who takes it compressed: %d bytes of %d, %v", len(b.raw), len(v2.raw), b.header)
 	}
 	binary := c.must(t, 200, get("/openapi/v2").as("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"))
 	if !bytes.HasPrefix(binary.raw, []byte{0x0a, 0x03, '2', '.', '0'}) {

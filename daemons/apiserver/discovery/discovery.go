@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
+	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
 
@@ -94,6 +95,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		if wantsAggregated(r) {
 			document, kind = whole, aggregated
+			w.Header().Set("Cache-Control", "public") // whoever keeps it has its tag to ask with
 		}
 	}
 	sum := fnv.New64a()
@@ -105,7 +107,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(document)
+	_ = wire.WriteDocument(w, r, document) // the client is gone, or has it
 }
 
 // wantsAggregated says whether the aggregated form comes before the plain one in what

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
 
@@ -198,5 +199,5 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(d.data) // the client is gone, or has it
+	_ = wire.WriteDocument(w, r, d.data) // the client is gone, or has it
 }

@@ -11,17 +11,29 @@ import (
 // worthZipping is the size from which an answer is compressed for those who accept it.
 const worthZipping = 128 << 10
 
-var zips = sync.Pool{New: func() any {
+var zippers = sync.Pool{New: func() any {
 	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels
 	return z
 }}
 
-// zips says whether an answer of a size is compressed.
-func (m Media) zips(size int) bool {
+// WriteDocument answers with what is encoded already and does not change with who asks.
+func WriteDocument(w http.ResponseWriter, r *http.Request, data []byte) error {
+	write := func(to io.Writer) error {
+		_, err := to.Write(data)
+		return err
+	}
+	if zips(len(data), r.Header.Get("Accept-Encoding")) {
+		return zipped(w, write)
+	}
+	return write(w)
+}
+
+// zips says whether an answer of a size is compressed for a client that takes some codings.
+func zips(size int, codings string) bool {
 	if size <= worthZipping {
 		return false
 	}
-	for coding := range strings.SplitSeq(m.Codings, ",") {
+	for coding := range strings.SplitSeq(codings, ",") {
 		if name, _, _ := strings.Cut(strings.TrimSpace(coding), ";"); name == "gzip" {
 			return true
 		}
@@ -33,8 +45,8 @@ func (m Media) zips(size int) bool {
 func zipped(w http.ResponseWriter, write func(io.Writer) error) error {
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Add("Vary", "Accept-Encoding")
-	z := zips.Get().(*gzip.Writer)
-	defer zips.Put(z)
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
 	z.Reset(w)
 	if err := write(z); err != nil {
 		w.Header().Del("Content-Encoding") // if nothing has been sent yet, what is wrong is

@@ -34,7 +34,7 @@ func (m Media) WriteList(w http.ResponseWriter, s Served, l List) error {
 	for _, e := range l.Entries {
 		size += e.Size()
 	}
-	if !m.zips(size) {
+	if !zips(size, m.Codings) {
 		return m.stream(w, s, l)
 	}
 	return zipped(w, func(z io.Writer) error { return m.stream(z, s, l) })

@@ -136,7 +136,7 @@ func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
 		data = append(data, '\n')
 	}
 	w.Header().Set("Content-Type", m.ContentType())
-	if m.zips(len(data)) {
+	if zips(len(data), m.Codings) {
 		return zipped(w, func(z io.Writer) error {
 			w.WriteHeader(code)
 			_, err := z.Write(data)
