@@ -126,3 +126,58 @@ func TestManyWarningsAreCut(t *testing.T) {
 		t.Errorf("%d warnings, long ones %t", n, long)
 	}
 }
+
+// What a write to the status leaves of metadata, its manager does not own either.
+func TestStatusWritesLeaveWhatTheyMayNotChange(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	define(t, cfg, crontabs, ctPath)
+	const (
+		more   = `"labels":{"a":"b"},"annotations":{"c":"d"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"1"}]`
+		labels = `"f:labels":{"f:a":{}}`
+		notes  = `"f:annotations":{"f:c":{}}`
+		owners = `"f:ownerReferences":{"k:{\"uid\":\"1\"}":{}}`
+	)
+	for _, c := range []struct {
+		path, object, status, owned string
+		has, lacks                  []string
+	}{
+		{deploymentPath, declaredDeployment("s", ""), `{"replicas":3}`, `{"f:metadata":{` + notes + "," + owners + `},"f:status":{"f:replicas":{}}}`, []string{`"c":"d"`, `"name":"n"`}, []string{`"labels":{"a":"b"},"ann`}},
+		{"/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"s"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, `{"message":"m"}`, `{"f:metadata":{` + notes + "," + labels + `},"f:status":{"f:message":{}}}`, []string{`"c":"d"`, `"a":"b"`}, []string{`"name":"n"`}},
+		{ctPath, crontab("s", ""), `{"replicas":3}`, `{"f:status":{"f:replicas":{}}}`, nil, []string{`"c":"d"`, `"a":"b"`, `"name":"n"`}},
+		{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"s"},"spec":{"priorityLevelConfiguration":{"name":"p"}}}`,
+			`{"conditions":[{"type":"My","status":"True"}]}`, `{"f:status":{"f:conditions":{"k:{\"type\":\"My\"}":{".":{},"f:status":{},"f:type":{}}}}}`, nil, []string{`"c":"d"`, `"a":"b"`, `"name":"n"`}},
+	} {
+		if code, body := ask(t, cfg, "POST", c.path, c.object); code != 201 {
+			t.Fatalf("%d: %s", code, body)
+		}
+		var head metav1.TypeMeta
+		if err := json.Unmarshal([]byte(c.object), &head); err != nil {
+			t.Fatal(err)
+		}
+		sent := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"s",%s},"status":%s}`, head.APIVersion, head.Kind, more, c.status)
+		code, body := ask(t, cfg, "PATCH", c.path+"/s/status?fieldManager=m", sent, "Content-Type", applyType)
+		if code != 200 {
+			t.Errorf("%s: %d: %s", c.path, code, body)
+			continue
+		}
+		var obj metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(body), &obj); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range obj.ManagedFields {
+			if e.Manager == "m" && string(e.FieldsV1.Raw) != c.owned {
+				t.Errorf("%s: owned %s, want %s", c.path, e.FieldsV1.Raw, c.owned)
+			}
+		}
+		for _, want := range c.has {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in %s", c.path, want, body)
+			}
+		}
+		for _, unwanted := range c.lacks {
+			if strings.Contains(body, unwanted) {
+				t.Errorf("%s: %s in %s", c.path, unwanted, body)
+			}
+		}
+	}
+}

@@ -162,11 +162,19 @@ func resets(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[field
 	if k.Status == nil {
 		return nil
 	}
-	field := "status"
+	unowned := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	if subresource == "status" || subresource == "approval" {
-		field = "spec"
+		unowned = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	}
-	filter := fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(field)))
+	if subresource == "status" {
+		if k.Status.KeepsMeta {
+			unowned.Insert(fieldpath.MakePathOrDie("metadata"))
+		}
+		for _, name := range k.Status.Keeps {
+			unowned.Insert(fieldpath.MakePathOrDie("metadata", name))
+		}
+	}
+	filter := fieldpath.NewExcludeSetFilter(unowned)
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(gv.String()): filter}
 	if k.Untyped != nil {
 		for _, v := range k.Untyped.Family.Versions {

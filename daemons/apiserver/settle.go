@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func (w *write) carryOver() error {
 }
 
 // statusOnly returns the stored object with the status of another, and what a write
-// to the status may change of metadata: labels, annotations, finalizers.
+// to the status may change of metadata: labels, annotations, finalizers, owners.
 func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 	next := stored.DeepCopyObject()
 	if k.Status != nil {
@@ -116,9 +117,14 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 	to, toErr := meta.Accessor(next)
 	if fromErr == nil && toErr == nil {
 		if !k.Status.KeepsMeta {
-			to.SetLabels(from.GetLabels())
 			to.SetAnnotations(from.GetAnnotations())
 			to.SetFinalizers(from.GetFinalizers())
+			if !slices.Contains(k.Status.Keeps, "labels") {
+				to.SetLabels(from.GetLabels())
+			}
+			if !slices.Contains(k.Status.Keeps, "ownerReferences") {
+				to.SetOwnerReferences(from.GetOwnerReferences())
+			}
 		}
 		to.SetManagedFields(from.GetManagedFields())
 		to.SetUID(from.GetUID())

@@ -56,6 +56,12 @@ func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, ol
 	return s
 }
 
+// keeping has a write to the status leave fields of metadata as they are; all, if none is named.
+func (s *Status) keeping(names ...string) *Status {
+	s.Keeps, s.KeepsMeta = names, len(names) == 0
+	return s
+}
+
 // columns declares kubectl's columns in order: names alone are strings, a suffix
 // says otherwise: "Desired:integer", "IP*" (shown with -o wide only).
 func columns(names ...string) []metav1.TableColumnDefinition {

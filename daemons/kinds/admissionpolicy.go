@@ -27,7 +27,7 @@ func validatingAdmissionPolicies() *Kind {
 		ValidateUpdate: compares(func(p, old policy) field.ErrorList {
 			return validateValidatingPolicy(&p.Spec, &old.Spec)
 		}),
-		Status: &Status{Copy: func(to, from runtime.Object) {
+		Status: &Status{KeepsMeta: true, Copy: func(to, from runtime.Object) {
 			to.(policy).Status = *from.(policy).Status.DeepCopy()
 		}},
 		Columns: columns("Validations:integer", "ParamKind", "Age"),

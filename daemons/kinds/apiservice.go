@@ -32,7 +32,7 @@ func apiServices() *Kind {
 		}),
 		Validate:       checks(validateAPIService),
 		ValidateUpdate: compares(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
-		Status:         status(func(to, from service) { to.Status = *from.Status.DeepCopy() }, validateAPIServiceStatus),
+		Status:         status(func(to, from service) { to.Status = *from.Status.DeepCopy() }, validateAPIServiceStatus).keeping(),
 		Columns:        columns("Service", "Available", "Age"),
 		Row: row(func(s service) []any {
 			where, available := "Local", "Unknown"

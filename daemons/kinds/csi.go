@@ -71,7 +71,7 @@ func volumeAttachments() *Kind {
 		Row: row(func(a *storagev1.VolumeAttachment) []any {
 			return []any{a.Spec.Attacher, value(a.Spec.Source.PersistentVolumeName), a.Spec.NodeName, a.Status.Attached, age(a.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() }, validateAttachmentStatus),
+		Status: status(func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() }, validateAttachmentStatus).keeping(),
 	}
 }
 

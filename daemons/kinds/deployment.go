@@ -39,7 +39,7 @@ func deployments() *Kind {
 				containerNames(spec), containerImages(spec), selectorText(d.Spec.Selector),
 			}
 		}),
-		Status: status(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() }, validateDeploymentStatus),
+		Status: status(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() }, validateDeploymentStatus).keeping("labels"),
 		Scale: &Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				d := o.(*appsv1.Deployment)

@@ -28,7 +28,7 @@ func flowSchemas() *Kind {
 			}
 			return []any{s.Spec.PriorityLevelConfiguration.Name, int64(s.Spec.MatchingPrecedence), method, age(s.CreationTimestamp), missing}
 		}),
-		Status: status(func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() }, validateFlowSchemaStatus),
+		Status: status(func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() }, validateFlowSchemaStatus).keeping(),
 	}
 }
 
@@ -56,7 +56,7 @@ func priorityLevelConfigurations() *Kind {
 			}
 			return []any{string(p.Spec.Type), fmt.Sprint(shares), fmt.Sprint(queues), fmt.Sprint(hand), fmt.Sprint(length), age(p.CreationTimestamp)}
 		}),
-		Status: status(func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() }, validatePriorityLevelStatus),
+		Status: status(func(to, from *flowcontrolv1.PriorityLevelConfiguration) { to.Status = *from.Status.DeepCopy() }, validatePriorityLevelStatus).keeping(),
 	}
 }
 

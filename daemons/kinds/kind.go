@@ -138,6 +138,8 @@ type Status struct {
 	Validate func(obj, old runtime.Object) field.ErrorList
 	// KeepsMeta says that a write to the status changes nothing of metadata.
 	KeepsMeta bool
+	// Keeps names fields of metadata that a write to the status does not change.
+	Keeps []string
 }
 
 // Scale is how replicas are read and set through the scale subresource

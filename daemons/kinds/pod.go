@@ -24,7 +24,7 @@ func pods() *Kind {
 		Fields: selectable(podFields), FieldPlaces: podPlaces, IndexedFields: []string{"spec.nodeName"},
 		Columns: columns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
 		Row:     row(podRow), GracePeriod: podGracePeriod,
-		Status:       status(copyPodStatus, validatePodStatusUpdate),
+		Status:       status(copyPodStatus, validatePodStatusUpdate).keeping("deletionTimestamp", "ownerReferences"),
 		Subresources: []string{"binding", "eviction", "log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize"},
 	}
 }

@@ -33,8 +33,9 @@ func resourceClaims() *Kind {
 		Columns: columns("State", "Age"),
 		Row:     row(func(c *resourcev1.ResourceClaim) []any { return []any{claimState(c), age(c.CreationTimestamp)} }),
 		Status: &Status{
-			Copy:     updates(func(to, from *resourcev1.ResourceClaim) { to.Status = *from.Status.DeepCopy() }),
-			Validate: compares(validateClaimStatus),
+			KeepsMeta: true,
+			Copy:      updates(func(to, from *resourcev1.ResourceClaim) { to.Status = *from.Status.DeepCopy() }),
+			Validate:  compares(validateClaimStatus),
 		},
 	}
 }

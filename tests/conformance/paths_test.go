@@ -154,6 +154,9 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/u/rolebindings", object{"metadata": object{"name": "change"},
 		"subjects": []any{object{"kind": "User", "name": "changer", "apiGroup": "rbac.authorization.k8s.io"}},
 		"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}}))
+	for _, list := range []string{"roles", "rolebindings"} { // which are not older than what was written: from now on it counts
+		c.must(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
+	}
 	changer := s.as(t, certs.Request{CommonName: "changer"})
 	changer.must(t, 200, patch(leases+"/l?fieldManager=m", "apply-patch+yaml", object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": "l", "labels": object{"a": "b"}}}))
 	changer.refused(t, put(leases+"/new", with(lease("", ""), "metadata.name", "new")), 403, "Forbidden",
