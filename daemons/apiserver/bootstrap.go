@@ -32,12 +32,6 @@ var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav
 
 // bootstrap makes what every cluster has. The server is not ready before.
 func (s *Server) bootstrap(ctx context.Context) error {
-	s.o.Env.Health.Ready("poststarthook/bootstrap", func() error {
-		if !s.isFurnished() {
-			return errors.New("what every cluster has is not all there yet")
-		}
-		return nil
-	})
 	pause := 100 * time.Millisecond
 	for {
 		err := s.ensureAll(ctx)
@@ -75,6 +69,14 @@ func (s *Server) ensureAll(ctx context.Context) error {
 		if err := s.cache.WaitFor(ctx, revision); err != nil { // authorizers read there
 			return err
 		}
+	}
+	return nil
+}
+
+// bootstrapped says what is missing for the server to be ready.
+func (s *Server) bootstrapped() error {
+	if !s.isFurnished() {
+		return errors.New("what every cluster has is not all there yet")
 	}
 	return nil
 }

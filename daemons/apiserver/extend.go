@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -31,6 +30,14 @@ type extension struct {
 	kind       *kinds.Kind
 }
 
+// mayExtend says what is missing for the server to be ready.
+func (s *Server) mayExtend() error {
+	if s.extended.Load() || s.cache.Resource(definitions.GroupResource()) == nil {
+		return nil
+	}
+	return errors.New("the definitions of custom resources are not served yet")
+}
+
 // extend serves what definitions in the cluster declare, until ctx ends. The server is
 // not ready before it has seen all of them once.
 func (s *Server) extend(ctx context.Context) error {
@@ -38,13 +45,6 @@ func (s *Server) extend(ctx context.Context) error {
 	if crds == nil {
 		return nil // not served
 	}
-	var seen atomic.Bool
-	s.o.Env.Health.Ready("crd-informer-synced", func() error {
-		if seen.Load() {
-			return nil
-		}
-		return errors.New("the definitions of custom resources are not served yet")
-	})
 	if err := s.cache.WaitFor(ctx, 1); err != nil {
 		return nil // ctx ended
 	}
@@ -59,7 +59,7 @@ func (s *Server) extend(ctx context.Context) error {
 		more, err := s.follow(ctx, snapshot, serving)
 		var retry <-chan time.Time
 		if err == nil {
-			seen.Store(true)
+			s.extended.Store(true)
 			s.followed.reach(snapshot.Revision)
 			pause = first
 		} else if ctx.Err() == nil {

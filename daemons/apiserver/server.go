@@ -51,6 +51,7 @@ type Server struct {
 	reach     *backend.Reach  // to webhooks
 	endStream sync.Once
 	furnished chan struct{} // closed when what every cluster has is there
+	extended  atomic.Bool   // whether what definitions declare has been served once
 	shutdown  chan struct{} // closed when watches should end
 }
 
@@ -99,8 +100,11 @@ func New(o Options) (*Server, error) {
 	if s.observed, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
+	// All that has to be is named before anything of it is begun: who asks in between is not to hear that it is there.
 	o.Env.Health.Ready("etcd", s.storeWell)
 	o.Env.Health.Ready("informer-sync", s.cache.Ready)
+	o.Env.Health.Ready("poststarthook/bootstrap", s.bootstrapped)
+	o.Env.Health.Ready("crd-informer-synced", s.mayExtend)
 	o.Env.Rest.Add(s.cache.Rest)
 	return s, nil
 }

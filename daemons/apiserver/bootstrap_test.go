@@ -1,0 +1,34 @@
+package apiserver
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store/memory"
+)
+
+// A server whose cache is full, and which has begun nothing else, is not ready, however long the rest takes to begin.
+func TestWhatHasNotBegunIsNotReady(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	server, err := New(Options{Kinds: kinds.All(), Store: s, Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.cache.Run(t.Context()) // ends with the test
+	}()
+	t.Cleanup(func() { <-done })
+	if err := server.cache.WaitFor(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Health.Err(true); err == nil || !strings.Contains(err.Error(), "the definitions of custom resources are not served yet") {
+		t.Errorf("ready but for: %v", err)
+	}
+}
