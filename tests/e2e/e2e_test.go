@@ -143,12 +143,14 @@ func scripts(t *testing.T, kubectl string, files ...string) {
 				defer cancel()
 				_ = shared.Kube(gone, "delete", "namespace", name, "--ignore-not-found", "--wait=false").Run()
 			})
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			// Scripts restart the API server, some of them one right after the other: the controllers' informers then back off, for
+			// up to a minute.
+			ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 			defer cancel()
 			if _, err := cluster.Output(shared.Kube(ctx, "create", "namespace", name)); err != nil {
 				return err
 			}
-			return cluster.Eventually(ctx, 10*time.Second, func(ctx context.Context) error {
+			return cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 				_, err := cluster.Output(shared.Kube(ctx, "get", "serviceaccount", "default", "-n", name))
 				return err
 			})
