@@ -297,6 +297,33 @@ func TestFinishedPodStaysForItsLogS23(t *testing.T) {
 	}
 }
 
+// late is a runtime that is long in listening to its own events.
+type late struct {
+	*hollow.Runtime
+	listens chan struct{}
+}
+
+func (r late) Events(ctx context.Context, seen func(string)) error {
+	select {
+	case <-r.listens:
+		return r.Runtime.Events(ctx, seen)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestEndBeforeTheRuntimeTellsIsSeenS23(t *testing.T) {
+	n := newNode(t)
+	listens := make(chan struct{})
+	n.options.Runtime = late{n.runtime, listens}
+	n.start()
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	n.runtime.Crash("web", "main", 1)
+	close(listens)
+	n.until("the crash to be seen", func() bool { return n.pod("web").Status.ContainerStatuses[0].RestartCount == 1 })
+}
+
 // Pods at rest cost the runtime nothing: only the node's own status asks it.
 func TestIdlePodsAreNotAskedAbout(t *testing.T) {
 	n := newNode(t)

@@ -215,13 +215,17 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 				return ctx.Err()
 			}
 			listen()
-			k.pokeAll()
 		}
 	}
 }
 
-// poke wakes the worker of a pod because the runtime has news of it.
+// poke wakes the worker of a pod because the runtime has news of it, or all of
+// them when that may have been of any.
 func (k *Kubelet) poke(uid string) {
+	if uid == "" {
+		k.pokeAll()
+		return
+	}
 	k.mu.Lock()
 	w := k.workers[types.UID(uid)]
 	k.mu.Unlock()

@@ -24,6 +24,7 @@ const (
 	changeTime = 2 * time.Minute
 	pullTime   = 30 * time.Minute
 	maxMessage = 16 << 20
+	listenTime = time.Second // in which the runtime has begun to listen to its own events
 )
 
 // ErrNoEvents says that the runtime does not tell of changes by itself.
@@ -231,6 +232,9 @@ func (c *Client) Events(ctx context.Context, seen func(string)) error {
 	if err != nil {
 		return fmt.Errorf("watch container events: %w", err)
 	}
+	// The runtime says nothing before there is news, not even that it listens.
+	listens := time.AfterFunc(listenTime, func() { seen("") })
+	defer listens.Stop()
 	for {
 		event, err := stream.Recv()
 		switch {

@@ -40,7 +40,8 @@ type Runtime interface {
 	ReopenContainerLog(ctx context.Context, id string) error
 	ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandboxStats, error)
 	// Events calls seen with the uid of every pod of which a container or sandbox
-	// changed. It returns when the stream ends, with ErrNoEvents when the runtime has none.
+	// changed, and with "" once it listens: what changed before, nobody was told.
+	// It returns when the stream ends, with ErrNoEvents when the runtime has none.
 	Events(ctx context.Context, seen func(podUID string)) error
 }
 

@@ -23,6 +23,7 @@ func (r *Runtime) Events(ctx context.Context, seen func(string)) error {
 	r.mu.Lock()
 	r.listeners[news] = true
 	r.mu.Unlock()
+	seen("")
 	defer func() {
 		r.mu.Lock()
 		delete(r.listeners, news)
