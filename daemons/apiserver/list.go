@@ -85,11 +85,15 @@ func unknownField(q *request, label string) error {
 	return apierrors.NewBadRequest("field label not supported: " + label)
 }
 
-// matches says whether an entry is selected; the caller has seen to its namespace.
+// matches says whether an entry is selected.
 func (sel *selection) matches(e *cache.Entry) bool {
-	return e != nil && strings.HasPrefix(e.Key, sel.prefix) &&
-		(sel.labels.Empty() || sel.labels.Matches(e.Labels)) &&
-		(sel.fields.Empty() || sel.fields.Matches(e.Fields()))
+	return e != nil && strings.HasPrefix(e.Key, sel.prefix) && sel.selects(e)
+}
+
+// selects is matches of an entry whose key has the prefix. Of those that are not
+// selected it does not look at the key, which is seldom in a processor's cache.
+func (sel *selection) selects(e *cache.Entry) bool {
+	return (sel.labels.Empty() || sel.labels.Matches(e.Labels)) && (sel.fields.Empty() || sel.fields.Matches(e.Fields()))
 }
 
 // simple says that nothing but the namespace is selected by.
@@ -97,7 +101,7 @@ func (sel *selection) simple() bool { return sel.labels.Empty() && sel.fields.Em
 
 // each calls f for the selected entries of a snapshot, in order, after a key.
 func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
-	match := func(e *cache.Entry) bool { return !sel.matches(e) || f(e) }
+	match := func(e *cache.Entry) bool { return !sel.selects(e) || f(e) }
 	if sel.field > 0 && snapshot.AscendField(q.served.IndexedFields[sel.field-1], sel.value, sel.prefix, after, match) {
 		return
 	}

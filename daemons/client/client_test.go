@@ -137,7 +137,7 @@ func who(t *testing.T, cfg *rest.Config) string {
 	return string(text)
 }
 
-// S14: a daemon finds a living API server within a second, whether the others are dead or hang.
+// S14: a daemon finds a living API server long before it gives up one that hangs, whether the others are dead or hang.
 func TestADaemonFindsALivingServer(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestADaemonFindsALivingServer(t *testing.T) {
 			if name := who(t, cfg); name != "second" {
 				t.Errorf("%s answered", name)
 			}
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); took > dialTimeout/2 {
 				t.Errorf("it took %s", took)
 			}
 		})
@@ -267,7 +267,8 @@ func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if took := time.Since(began); took > 3*retryEvery {
+	// One after the other, each would have its own wait.
+	if took := time.Since(began); took > time.Duration(cap(answers)-1)*retryEvery {
 		t.Errorf("it took %s", took)
 	}
 	l.Close()

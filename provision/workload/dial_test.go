@@ -113,6 +113,7 @@ type gate struct {
 	conns   []net.Conn
 	through int
 	quiet   bool
+	ended   bool
 }
 
 func newGate(t *testing.T, target string) *gate {
@@ -147,6 +148,7 @@ func newGate(t *testing.T, target string) *gate {
 		stop()
 		_ = l.Close()
 		g.mu.Lock()
+		g.ended = true // also for what is being accepted
 		for _, c := range g.conns {
 			_ = c.Close()
 		}
@@ -159,6 +161,9 @@ func newGate(t *testing.T, target string) *gate {
 func (g *gate) keep(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ended {
+		_ = c.Close()
+	}
 	g.conns = append(g.conns, c)
 }
 

@@ -159,6 +159,7 @@ func newRelay(t *testing.T, target string) *relay {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
+	ended := false
 	all.Go(func() {
 		for {
 			in, err := l.Accept()
@@ -171,6 +172,9 @@ func newRelay(t *testing.T, target string) *relay {
 				continue
 			}
 			mu.Lock()
+			if ended {
+				_, _ = in.Close(), out.Close()
+			}
 			open = append(open, in, out)
 			mu.Unlock()
 			all.Go(func() { _, _ = io.Copy(&stopping{out, r.quiet}, in) })
@@ -181,6 +185,7 @@ func newRelay(t *testing.T, target string) *relay {
 		_ = l.Close()
 		r.silence()
 		mu.Lock()
+		ended = true // also for what is being accepted
 		for _, c := range open {
 			_ = c.Close()
 		}

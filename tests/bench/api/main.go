@@ -189,8 +189,8 @@ settings. Where it has no figure, it was not measured.
 - Single objects are measured in five rounds: the median is what counts, with the range beside it. etcd's CPU says how fast the machine was at
   the time: a create of a configmap needed 0.42 ms of the same etcd when upstream was measured.
 - Watches are counted and timed without decoding, from the writer's stamp to the frame's arrival, ten watches per connection. Of three rounds
-  the median of each figure counts, with the range beside it: one stall of half a second, of the disk say, is in a round's 99th percentile.
-  While events keep coming, one that more than 256 watches are told of waits for the next, 60 ms at most: latency that CPU is bought with. The first after a rest does
+  the median of each figure counts, with the range beside it: one stall of half a second, of the disk say, is in a round's 99th percentile,
+  and the updates' own, of the same round, says so. While events keep coming, one that more than 256 watches are told of waits for the next, 60 ms at most: latency that CPU is bought with. The first after a rest does
   not wait, nor do events that fewer watches want.
 - A storm: the server is restarted, then 2,000 informers list and watch at once (half of them a node's pods each), 10 per connection; it has settled when the
   last watch is open. etcd's own counter of range requests is read before and after. Watches that begin with what there is, as new clients open them, are
