@@ -160,11 +160,11 @@ func encodeUntyped(u *unstructured.Unstructured) ([]byte, error) {
 	for _, name := range []string{"kind", "apiVersion", "metadata"} {
 		delete(rest, name)
 	}
-	tail, err := json.Marshal(rest)
+	tail, err := objectjson.Marshal(rest)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := json.Marshal(u.Object["metadata"])
+	metadata, err := objectjson.Marshal(u.Object["metadata"])
 	if err != nil {
 		return nil, err
 	}

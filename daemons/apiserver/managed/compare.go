@@ -35,6 +35,9 @@ func (c *comparison) compare(keys map[string]bool, live, next []byte) bool {
 	if bytes.Equal(c.live.shape, c.next.shape) {
 		c.key = append(c.key, '=')
 	} else {
+		if unsure(c.live.shape) {
+			return false
+		}
 		c.key = append(c.key, c.next.shape...)
 	}
 	c.key = append(c.key, 0)
@@ -71,6 +74,9 @@ func (c *comparison) values() bool {
 		if bytes.Equal(before[found].value, leaf.value) {
 			c.key = append(c.key, '=')
 		} else {
+			if unsure(before[found].value) {
+				return false
+			}
 			c.key = append(c.key, '!')
 		}
 	}
@@ -81,6 +87,10 @@ func (c *comparison) values() bool {
 	}
 	return true
 }
+
+// unsure says of text that is not the same whether it may mean the same nevertheless: objects that were stored before
+// <, > and & were kept as they are have them escaped.
+func unsure(text []byte) bool { return bytes.Contains(text, []byte(`\u00`)) }
 
 // lone adds a value that only one of the objects has. Within a list, the other may have the
 // same item with other keys: then its value matters.

@@ -65,6 +65,23 @@ func TestWhatIsNotAsWeWriteItHasNoKey(t *testing.T) {
 	}
 }
 
+func TestWhatMayMeanTheSameInOtherWordsHasNoKey(t *testing.T) {
+	for live, next := range map[string]string{
+		`{"a":"\u003c"}`:               `{"a":"<"}`,
+		`{"a\u0026":"1"}`:              `{"a&":"1"}`,
+		`{"l":[{"name":"\u003e"}]}`:    `{"l":[{"name":">"}]}`,
+		`{"l":[[1],[1],"\u003e"]}`:     `{"l":[[1],[1],">"]}`,
+		`{"l":[{},{},{"v":"\u003e"}]}`: `{"l":[{},{},{"v":">"}]}`,
+	} {
+		if _, ok := key(t, live, next); ok {
+			t.Errorf("%s and %s have a key", live, next)
+		}
+	}
+	if _, ok := key(t, `{"a":"\u0001","b":1}`, `{"a":"\u0001","b":2}`); !ok {
+		t.Error("what stays has no key")
+	}
+}
+
 func FuzzKey(f *testing.F) {
 	f.Add(`{"a":[{"name":"x","v":[1,{}]}]}`, `{"metadata":{"managedFields":[]}}`)
 	f.Fuzz(func(t *testing.T, live, next string) {

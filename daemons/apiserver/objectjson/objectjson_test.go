@@ -3,6 +3,7 @@ package objectjson_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,10 +15,14 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
+// markup is what stays as it is. What a backslash quotes is looked at first, so that none is taken for another's.
+var markup = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
+
 // compare holds what is encoded to what encoding/json makes of it.
 func compare(t *testing.T, obj any) {
 	t.Helper()
-	want, wantErr := json.Marshal(obj)
+	text, wantErr := json.Marshal(obj)
+	want := []byte(markup.Replace(string(text)))
 	got, err := objectjson.Append(nil, obj)
 	if (err != nil) != (wantErr != nil) {
 		t.Fatalf("%T: got the error %v, want %v", obj, err, wantErr)
@@ -99,6 +104,7 @@ func TestWhatIsUnusualIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
 		&odd{}, &odd{Text: "\u2028\u2029\b\f\n\r\t\x01\x1f日本<&>\x00\xff\"\\\u007fé", Untold: -3, Never: "n", Quoted: 7, Real: 1e30, Any: map[string]any{"a": 1}, Array: [2]bool{true},
 			Numbers: map[int]string{2: "b", 1: "a"}, When: &now, hidden: "h"},
 		&twice{Inner{"a"}, "b"}, &list{}, &list{Self: &list{Items: []list{}}, Items: []list{{}, {Small: []int16{-1, 2}}}, Named: map[string]*list{"b": nil, "a\n": {}}, Raw: json.RawMessage("1")},
+		&list{Raw: json.RawMessage(`["<b>&amp;", "\u003c\u003C\\u003c\\\u003e\u0026\u0001\u2028\u00e9\u00"]`)}, &list{Raw: json.RawMessage("[\"\u2028\u2029<\",1]")},
 		&list{Raw: json.RawMessage("{")}, odd{}, (*list)(nil), nil, map[string]int{"a": 1}, new(int),
 	} {
 		compare(t, obj)
@@ -114,6 +120,26 @@ func FuzzAppend(f *testing.F) {
 		filler(data).Fill(obj)
 		compare(t, obj)
 	})
+}
+
+// FuzzMarshal takes any text and any JSON.
+func FuzzMarshal(f *testing.F) {
+	f.Add(`\u003c`, []byte(`"\\u003c\u003c<"`))
+	f.Fuzz(func(t *testing.T, text string, raw []byte) {
+		compare(t, map[string]any{"text": text, "raw": json.RawMessage(raw)})
+	})
+}
+
+func TestMarkupTakesNoMoreThanItsLength(t *testing.T) {
+	text := strings.Repeat("<&>", 1000)
+	for _, obj := range []any{
+		&metav1.ObjectMeta{Annotations: map[string]string{"a": text}}, &runtime.RawExtension{Raw: []byte(`"` + text + `"`)}, map[string]any{"a": text},
+	} {
+		got, err := objectjson.Append(nil, obj)
+		if err != nil || len(got) > len(text)+60 {
+			t.Errorf("%T takes %d bytes, %v", obj, len(got), err)
+		}
+	}
 }
 
 func BenchmarkAppend(b *testing.B) {

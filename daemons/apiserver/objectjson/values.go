@@ -63,14 +63,14 @@ func integer(size uintptr) step {
 // plain are the bytes that a string is quoted with as they are.
 var plain = func() (plain [256]bool) {
 	for c := ' '; c < 0x7f; c++ {
-		plain[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+		plain[c] = c != '"' && c != '\\'
 	}
 	return plain
 }()
 
 const hexadecimal = "0123456789abcdef"
 
-// appendString quotes a string so that it may stand within HTML and JavaScript, too.
+// appendString quotes a string. What ends a line in JavaScript and YAML, and not in JSON, does not stand in it as it is.
 func appendString(to []byte, s string) []byte {
 	to = append(to, '"')
 	done := 0 // up to where it is written
@@ -163,7 +163,7 @@ func appendIntOrString(to []byte, at unsafe.Pointer) ([]byte, error) {
 	case intstr.String:
 		return appendString(to, v.StrVal), nil
 	}
-	text, err := json.Marshal(v)
+	text, err := Marshal(v)
 	return append(to, text...), err
 }
 

@@ -1,0 +1,85 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/store"
+)
+
+// S11: an object of what HTML and JSON write longer may be as large as any other.
+func TestMarkupIsKeptAtItsLength(t *testing.T) {
+	over(t, func(t *testing.T, cfg *rest.Config) {
+		define(t, cfg, crontabs, ctPath)
+		page := strings.Repeat("<a>&</a>", 120<<10)
+		for _, c := range []struct{ path, body, in string }{
+			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"},"data":{"page":"` + page + `"}}`, "data.page"},
+			{"/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"n","annotations":{"page":"` + page[:250<<10] + `"}}}`, "metadata.annotations.page"},
+			{"/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"page":"` + page + `"}}`, ""},
+			{ctPath, strings.Replace(crontab("c", ""), `"spec":{`, `"spec":{"image":"`+page+`",`, 1), "spec.image"},
+			{ctPath, strings.Replace(crontab("d", ""), `"spec":{`, `"data":{"<&>":"`+page+`"},"spec":{`, 1), "data.<&>"},
+		} {
+			code, text := ask(t, cfg, "POST", c.path, c.body)
+			if code != 201 {
+				t.Errorf("%.60s: %d %.300s", c.body, code, text)
+				continue
+			}
+			var got unstructured.Unstructured
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Fatal(err)
+			}
+			code, text = ask(t, cfg, "GET", c.path+"/"+got.GetName(), "", "Accept", "application/yaml")
+			if c.in == "" {
+				continue
+			}
+			is, _, err := unstructured.NestedString(got.Object, strings.Split(c.in, ".")...)
+			if err != nil || !strings.HasPrefix(page, is) || len(is) < 250<<10 {
+				t.Errorf("%s is %d bytes, %v", c.in, len(is), err)
+			}
+			if code != 200 || !strings.Contains(text, is) {
+				t.Errorf("as YAML: %d %.300s", code, text)
+			}
+		}
+	})
+}
+
+// S11: what an older version has stored, with its markup escaped, means what it meant: who changes nothing of it owns nothing.
+func TestMarkupThatWasStoredEscapedMeansTheSame(t *testing.T) {
+	s := stores["memory"](t)
+	cfg := start(t, s, nil)
+	for name, a := range map[string]string{"old": `\u003c`, "new": "x"} {
+		stored := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"o",` +
+			`"operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{}}}}]},"data":{"a":"` + a + `","b":"1"}}`
+		if _, err := s.Commit(bounded(t), store.Txn{Puts: []store.Put{{Key: "/registry/configmaps/default/" + name, Value: []byte(stored)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merge := func(name, patch string) (version, owned string) {
+		code, text := ask(t, cfg, "PATCH", "/api/v1/namespaces/default/configmaps/"+name+"?fieldManager=m", patch, "Content-Type", "application/merge-patch+json")
+		var got metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte(text), &got); code != 200 || err != nil || !strings.Contains(text, `"a":"<"`) {
+			t.Fatalf("%s: %d %s", patch, code, text)
+		}
+		for _, f := range got.ManagedFields {
+			if f.Manager == "m" {
+				owned = f.FieldsV1.String()
+			}
+		}
+		return got.ResourceVersion, owned
+	}
+	version, owned := merge("old", `{"data":{"b":"2"}}`)
+	if want := `{"f:data":{"f:b":{}}}`; owned != want {
+		t.Errorf("who changed b owns %s", owned)
+	}
+	if again, _ := merge("old", `{"data":{"a":"<"}}`); again != version {
+		t.Error("what says the same is written again")
+	}
+	if _, owned := merge("new", `{"data":{"a":"<","b":"2"}}`); owned != `{"f:data":{"f:a":{},"f:b":{}}}` {
+		t.Errorf("who changed both owns %s", owned)
+	}
+}
