@@ -136,6 +136,7 @@ func TestVersionsAreThoseThatWereAskedFor(t *testing.T) {
 	if page.text("metadata.resourceVersion") != first || len(page.items()) != 1 || page.text("metadata.continue") != "" {
 		t.Errorf("a page at %s: %s", first, page.raw)
 	}
+	c.must(t, 200, get(maps)) // after which the server knows of both, whatever it is asked for
 	if all := c.must(t, 200, get("%s?labelSelector=a&resourceVersion=%s", maps, first)); len(all.items()) != 2 {
 		t.Errorf("not older than %s: %v", first, names(all.items()))
 	}
