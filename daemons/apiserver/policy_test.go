@@ -42,12 +42,18 @@ func TestValidatingPoliciesRefuseWhatTheySayS12(t *testing.T) {
 			deny + `,"paramRef":{"name":"limits","parameterNotFoundAction":"Deny"}`, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"limits"},"stringData":{"most":"1"}}`, 422, "failed expression"},
 		"a parameter is missing": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"true"}]`,
 			deny + `,"paramRef":{"name":"limits","parameterNotFoundAction":"Deny"}`, "", 422, "no params found for policy binding with `Deny` parameterNotFoundAction"},
+		"also where it would only warn": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"true"}]`,
+			`,"validationActions":["Warn"],"paramRef":{"name":"limits","parameterNotFoundAction":"Deny"}`, "", 422,
+			"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found"},
+		"its parameters are of no kind": {`,"paramKind":{"apiVersion":"x.io/v1","kind":"Limit"},"validations":[{"expression":"true"}]`, `,"validationActions":["Audit"]`, "", 422,
+			"ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'x.io/v1, Kind=Limit'"},
 		"which is fine": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"false"}]`,
 			deny + `,"paramRef":{"name":"limits","parameterNotFoundAction":"Allow"}`, "", 201, ""},
 		"parameters are selected": {`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[{"expression":"params.metadata.name != 'limits'"}]`,
 			deny + `,"paramRef":{"selector":{"matchLabels":{"a":"b"}},"parameterNotFoundAction":"Deny"}`, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"limits","labels":{"a":"b"}}}`, 422, "failed expression"},
-		"its annotations are fine": {`,"auditAnnotations":[{"key":"k","valueExpression":"'by ' + request.userInfo.username"}]`, `,"validationActions":["Audit"]`, "", 201, ""},
-		"libraries are there":      {`,"validations":[{"expression":"quantity('1Gi').isGreaterThan(quantity('1Mi')) && isURL('https://x') && 'a1'.find('[0-9]') == '1' && ip('10.0.0.1').family() == 4 && [1,2].sum() == 3 && !authorizer.group('').resource('pods').check('get').allowed()"}]`, deny, "", 201, ""},
+		"its annotations cannot be made": {`,"auditAnnotations":[{"key":"k","valueExpression":"string(object.data.nope)"}]`, `,"validationActions":["Audit"]`, "", 422, "resulted in error: no such key: nope"},
+		"its annotations are fine":       {`,"auditAnnotations":[{"key":"k","valueExpression":"'by ' + request.userInfo.username"}]`, `,"validationActions":["Audit"]`, "", 201, ""},
+		"libraries are there":            {`,"validations":[{"expression":"quantity('1Gi').isGreaterThan(quantity('1Mi')) && isURL('https://x') && 'a1'.find('[0-9]') == '1' && ip('10.0.0.1').family() == 4 && [1,2].sum() == 3 && !authorizer.group('').resource('pods').check('get').allowed()"}]`, deny, "", 201, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,6 +102,38 @@ func TestMutatingPoliciesChangeWhatTheySayS12(t *testing.T) {
 	code, text = ask(t, cfg, "POST", ctPath, crontab("c", `,"jobs":[{"name":"own"}]`))
 	if code != 201 || !strings.Contains(text, `"image":"set:* * * * */5"`) || !strings.Contains(text, `{"name":"own"}`) || !strings.Contains(text, `{"name":"added","run":"x"}`) {
 		t.Errorf("%d %s", code, text)
+	}
+}
+
+// What one mutating policy has to say does not depend on what another made of the object, nor on whether it failed.
+func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	label := func(key, value string) string {
+		return `{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'` + key + `': ` + value + `}}}"}}`
+	}
+	policy := func(name, spec, binding string) {
+		t.Helper()
+		body := strings.Replace(aPolicy("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec), `"operations":["*"]`, `"operations":["CREATE","UPDATE"]`, 1)
+		configure(t, cfg, admissionPath+"mutatingadmissionpolicies", body)
+		configure(t, cfg, admissionPath+"mutatingadmissionpolicybindings", aBinding("MutatingAdmissionPolicyBinding", name, name, binding))
+	}
+	policy("a", `,"failurePolicy":"Ignore","mutations":[`+label("first", "object.data.nope")+","+label("by", "'a'")+`]`, "")
+	policy("b", `,"mutations":[`+label("selected", "'yes'")+`]`, `,"matchResources":{"objectSelector":{"matchLabels":{"by":"a"}}}`)
+	code, text := ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
+	if code != 201 || !strings.Contains(text, `"labels":{"by":"a"}`) {
+		t.Errorf("%d %s", code, text)
+	}
+	policy("c", `,"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label("c", "object.data.nope")+`]`, "")
+	policy("d", `,"paramKind":{"apiVersion":"v1","kind":"Secret"},"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label("d", "'d'")+`]`,
+		`,"matchResources":{"objectSelector":{"matchLabels":{"params":"missing"}}},"paramRef":{"name":"none","parameterNotFoundAction":"Deny"}`)
+	code, text = ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"},"data":{"a":"1"}}`)
+	if code != 403 || !strings.Contains(text, `"message":"policy 'c' with binding 'c' denied request: `) || !strings.Contains(text, `"reason":"Invalid"`) {
+		t.Errorf("a mutation that failed: %d %s", code, text)
+	}
+	code, text = ask(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y","labels":{"params":"missing"}},"data":{"a":"1"}}`)
+	if code != 403 || !strings.Contains(text, `"message":"policy 'd' with binding 'd' denied request: failed to configure binding: no params found`) ||
+		!strings.Contains(text, `"reason":"Forbidden"`) || !strings.Contains(text, `{"message":"policy 'c' with binding 'c' denied request: `) {
+		t.Errorf("a parameter that is missing, and a mutation that failed: %d %s", code, text)
 	}
 }
 

@@ -6,6 +6,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -205,54 +206,48 @@ type about struct {
 }
 
 // concerned calls f for each of a rule's bindings and parameters that a write concerns. f
-// is given an error where that could not be found out.
+// is given an error where that could not be found out, which a policy or, where there is one, a binding
+// is to blame for and not the write.
 func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(about, error) error) error {
+	misconfigured := func(b *binding, err error) error {
+		what := "policy"
+		if b != nil {
+			what = "binding"
+		}
+		return f(about{rule: r, binding: b}, fmt.Errorf("failed to configure %s: %w", what, err))
+	}
 	if r.criteria == nil {
-		return f(about{rule: r}, r.broken)
+		return misconfigured(nil, r.broken)
 	}
 	v, ok, err := r.criteria.Match(a, s.o.Objects)
 	if err != nil {
-		return f(about{rule: r}, err)
+		return misconfigured(nil, err)
 	}
 	if !ok {
 		return nil
 	}
+	namespaced := false
+	if r.param != nil {
+		if namespaced, ok = s.o.Params.Scope(*r.param); !ok {
+			return misconfigured(nil, fmt.Errorf("failed to find resource referenced by paramKind: '%s'", r.param))
+		}
+	}
 	for _, b := range r.bindings {
-		one := about{rule: r, binding: b, version: v, namespace: match.NamespaceOf(a, s.o.Objects)}
-		if b.broken != nil {
-			if err := f(one, b.broken); err != nil {
-				return err
-			}
-			continue
-		}
-		if b.criteria != nil {
-			_, ok, err := b.criteria.Match(a, s.o.Objects)
-			if err != nil {
-				if err := f(one, err); err != nil {
-					return err
-				}
-				continue
-			}
-			if !ok {
-				continue
-			}
-		}
-		params, err := s.params(ctx, r, b, a)
-		if err == nil && r.broken != nil {
-			err = r.broken
-		}
+		params, err := s.bound(ctx, r, b, a, namespaced)
 		if err != nil {
-			if err := f(one, err); err != nil {
+			if err := misconfigured(b, err); err != nil {
 				return err
 			}
 			continue
 		}
 		for _, p := range params {
-			one.param = p
+			one := about{rule: r, binding: b, version: v, param: p, namespace: match.NamespaceOf(a, s.o.Objects)}
 			if one.seen, err = match.See(ctx, a, v); err != nil {
-				err = fmt.Errorf("show the object as %s: %w", v.Kind, err)
+				err = misconfigured(b, fmt.Errorf("failed to convert object version: %w", err))
+			} else {
+				err = f(one, nil)
 			}
-			if err := f(one, err); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -260,44 +255,53 @@ func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(a
 	return nil
 }
 
+// bound returns the parameters with which a binding is about a write; none if it is not.
+func (s *set) bound(ctx context.Context, r *rule, b *binding, a *api.Admission, namespaced bool) ([]runtime.Object, error) {
+	if b.broken != nil {
+		return nil, b.broken
+	}
+	if b.criteria != nil {
+		if _, ok, err := b.criteria.Match(a, s.o.Objects); err != nil || !ok {
+			return nil, err
+		}
+	}
+	return s.params(ctx, r, b, a, namespaced)
+}
+
 // params returns the parameters of a binding for a write: one that is nil where there
 // are none to be had, none where there should be some and a write may go on without.
-func (s *set) params(ctx context.Context, r *rule, b *binding, a *api.Admission) ([]runtime.Object, error) {
+func (s *set) params(ctx context.Context, r *rule, b *binding, a *api.Admission, namespaced bool) ([]runtime.Object, error) {
 	if r.param == nil || b.ref == nil {
 		return []runtime.Object{nil}, nil
-	}
-	namespaced, known := s.o.Params.Scope(*r.param)
-	if !known {
-		return nil, fmt.Errorf("failed to configure policy: failed to find resource referenced by paramKind: '%s'", r.param)
 	}
 	namespace := ""
 	switch {
 	case !namespaced && b.ref.Namespace != "":
-		return nil, fmt.Errorf("failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+		return nil, errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 	case namespaced && b.ref.Namespace != "":
 		namespace = b.ref.Namespace
 	case namespaced:
 		if namespace = a.Namespace; namespace == "" {
-			return nil, fmt.Errorf("failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+			return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
 		}
 	}
 	var found []runtime.Object
 	if b.selector != nil {
 		var err error
 		if found, err = s.o.Params.Select(ctx, *r.param, namespace, b.selector); err != nil {
-			return nil, fmt.Errorf("failed to configure binding: %w", err)
+			return nil, err
 		}
 	} else {
 		one, err := s.o.Params.Param(ctx, *r.param, namespace, b.ref.Name)
 		if err != nil {
-			return nil, fmt.Errorf("failed to configure binding: %w", err)
+			return nil, err
 		}
 		if one != nil {
 			found = append(found, one)
 		}
 	}
 	if len(found) == 0 && (b.ref.ParameterNotFoundAction == nil || *b.ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction) {
-		return nil, fmt.Errorf("failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction")
+		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 	}
 	return found, nil
 }
@@ -321,9 +325,6 @@ func (c about) sayer(kind string) string {
 
 // acts says whether a binding wants something to be done.
 func (c about) acts(action admissionregistrationv1.ValidationAction) bool {
-	if c.binding == nil {
-		return action == admissionregistrationv1.Deny
-	}
 	return slices.Contains(c.binding.actions, action)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	celtypes "github.com/google/cel-go/common/types"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/match"
@@ -83,6 +85,7 @@ type failure struct {
 	message string
 	reason  metav1.StatusReason
 	index   int
+	always  bool // it is refused whatever the binding wants: the policy itself is wrong, not the write
 }
 
 // noted is a failure in the annotation of an audit event.
@@ -105,13 +108,8 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	annotations := map[string][]string{}
 	for _, r := range rules {
 		err := p.concerned(ctx, r, a, func(c about, err error) error {
-			more, err := p.judge(ctx, c, err, annotations)
-			for _, f := range more {
-				if f.message != "" {
-					failures = append(failures, f)
-				}
-			}
-			return err
+			failures = append(failures, p.judge(ctx, c, err, annotations)...)
+			return ctx.Err()
 		})
 		if err != nil {
 			return err
@@ -126,28 +124,31 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 }
 
 // judge returns what a policy has against a write.
-func (p *Validating) judge(ctx context.Context, c about, broken error, annotations map[string][]string) ([]failure, error) {
-	failed := func(err error) []failure {
+func (p *Validating) judge(ctx context.Context, c about, misconfigured error, annotations map[string][]string) []failure {
+	failed := func(index int, always bool, err error) []failure {
 		if !c.fail {
 			p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
 			return nil
 		}
-		return []failure{{about: c, message: err.Error(), reason: metav1.StatusReasonInvalid}}
+		return []failure{{about: c, message: err.Error(), reason: metav1.StatusReasonInvalid, index: index, always: always}}
 	}
-	if broken != nil {
-		return failed(broken), ctx.Err()
+	if misconfigured != nil {
+		return failed(0, true, misconfigured)
+	}
+	if c.broken != nil {
+		return failed(0, false, c.broken)
 	}
 	if holds, err := p.holds(ctx, c); err != nil {
-		return failed(err), ctx.Err()
+		return failed(0, false, err)
 	} else if !holds {
-		return nil, nil
+		return nil
 	}
 	v, bindings := c.validating, p.bindingsOf(c)
 	request := plugincel.CreateAdmissionRequest(c.seen.Attributes, metav1.GroupVersionResource(c.version.Resource), metav1.GroupVersionKind(c.version.Kind))
 	ns := plugincel.CreateNamespaceObject(c.namespace)
 	results, budget, err := v.expressions.ForInput(ctx, c.seen, request, bindings, ns, celconfig.RuntimeCELCostBudget)
 	if err != nil {
-		return failed(err), ctx.Err()
+		return failed(0, false, err)
 	}
 	plain := plugincel.OptionalVariableBindings{VersionedParams: c.param}
 	messages, _, messagesFailed := v.messages.ForInput(ctx, c.seen, request, plain, ns, budget)
@@ -155,7 +156,9 @@ func (p *Validating) judge(ctx context.Context, c about, broken error, annotatio
 	for i, result := range results {
 		switch {
 		case result.Error != nil:
-			failures = append(failures, failed(result.Error)...)
+			failures = append(failures, failed(i, false, result.Error)...)
+		case errors.Is(messagesFailed, apiservercel.ErrInternal), errors.Is(messagesFailed, apiservercel.ErrOutOfBudget):
+			failures = append(failures, failed(i, false, fmt.Errorf("failed messageExpression: %w", messagesFailed))...)
 		case result.EvalResult == celtypes.True:
 		default:
 			f := failure{about: c, reason: metav1.StatusReasonInvalid, index: i}
@@ -179,19 +182,34 @@ func (p *Validating) judge(ctx context.Context, c about, broken error, annotatio
 	}
 	values, _, err := v.annotations.ForInput(ctx, c.seen, request, plain, ns, celconfig.RuntimeCELCostBudget)
 	if err != nil {
-		return append(failures, failed(err)...), ctx.Err()
+		return failed(0, false, err)
 	}
 	for i, value := range values {
 		if value.Error != nil {
-			failures = append(failures, failed(value.Error)...)
+			failures = append(failures, failed(0, true, value.Error)...)
 			continue
 		}
 		if text, ok := value.EvalResult.Value().(string); ok && strings.TrimSpace(text) != "" {
-			key := c.name + "/" + v.spec.AuditAnnotations[i].Key
-			annotations[key] = append(annotations[key], strings.TrimSpace(text))
+			annotate(annotations, c.name+"/"+v.spec.AuditAnnotations[i].Key, strings.TrimSpace(text))
 		}
 	}
-	return failures, ctx.Err()
+	return failures
+}
+
+// longestAnnotation bounds a value of an annotation that a policy adds to an audit event, and mostNoted how many failures one tells of.
+const (
+	longestAnnotation = 10 << 10
+	mostNoted         = 50
+)
+
+// annotate adds a value to those of an annotation, once however many bindings and parameters come to it.
+func annotate(annotations map[string][]string, key, value string) {
+	if len(value) > longestAnnotation {
+		value = value[:longestAnnotation]
+	}
+	if !slices.Contains(annotations[key], value) {
+		annotations[key] = append(annotations[key], value)
+	}
 }
 
 // tell does about failures what bindings want.
@@ -199,13 +217,16 @@ func (p *Validating) tell(a *api.Admission, failures []failure) error {
 	var refused *failure
 	var notes []noted
 	for i, f := range failures {
-		if f.acts(admissionregistrationv1.Deny) && refused == nil {
+		if refused == nil && (f.always || f.acts(admissionregistrationv1.Deny)) {
 			refused = &failures[i]
+		}
+		if f.always {
+			continue
 		}
 		if f.acts(admissionregistrationv1.Warn) && a.Warn != nil {
 			a.Warn(fmt.Sprintf("Validation failed for %s: %s", f.sayer("ValidatingAdmissionPolicy"), f.message))
 		}
-		if f.acts(admissionregistrationv1.Audit) && f.binding != nil {
+		if f.acts(admissionregistrationv1.Audit) && len(notes) < mostNoted {
 			notes = append(notes, noted{f.message, f.name, f.binding.name, f.index, f.binding.actions})
 		}
 	}
