@@ -2,12 +2,16 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -62,13 +66,14 @@ func NewMutating(o Options) *Mutating {
 
 // rounds is what is remembered of the policies from the first round to the second.
 type rounds struct {
-	asked map[string]bool // those that may be asked again: policy, binding
+	asked map[string]bool // those that may be asked again: policy, binding, parameter
 	again map[string]bool // those that must be
 	left  runtime.Object
 }
 
-// Admit asks the policies that are concerned. In the second round it asks those that want
-// to be asked again and have not seen what the object has become.
+// Admit asks the policies that are concerned by the write as it comes, whatever the first of them make of it. In the second
+// round it asks those that want to be asked again and have not seen what the object has become. One that fails
+// does not keep the others from being asked.
 func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	rules := p.rules()
 	if len(rules) == 0 || match.Exempt(a) || a.Object == nil || a.Operation == "DELETE" || a.Operation == "CONNECT" {
@@ -80,52 +85,94 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 			memory.again[id] = true
 		}
 	}
-	asked := false
+	var calls []about
+	var wrong denials
 	for _, r := range rules {
 		err := p.concerned(ctx, r, a, func(c about, err error) error {
-			id := c.sayer("")
-			if a.Again.Second && !memory.again[id] {
-				return nil
-			}
-			asked = true
-			before := a.Object
-			if err == nil {
-				err = p.change(ctx, c, a)
-			}
 			if err != nil {
-				if !c.fail {
-					p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
-					return ctx.Err()
-				}
-				return refusal(a, fmt.Sprintf("policy '%s' with binding '%s' denied request: %v", c.name, c.bound(), err), metav1.StatusReasonInvalid)
+				p.against(&wrong, c, err, metav1.StatusReasonForbidden)
+			} else {
+				calls = append(calls, c)
 			}
-			if !match.Same(before, a.Object) {
-				for other := range memory.asked {
-					memory.again[other] = true
-				}
-				a.Again.Wanted = true
-			}
-			if r.mutating != nil && r.mutating.again && !a.Again.Second {
-				memory.asked[id] = true
-			}
-			delete(memory.again, id)
-			return nil
+			return ctx.Err()
 		})
 		if err != nil {
 			return err
 		}
 	}
+	asked := false
+	for _, c := range calls {
+		id := c.id()
+		if a.Again.Second && !memory.again[id] {
+			continue
+		}
+		asked = true
+		before := a.Object
+		failed, err := p.change(ctx, c, a)
+		if err != nil {
+			return err
+		}
+		for _, one := range failed {
+			p.against(&wrong, c, one, metav1.StatusReasonInvalid)
+		}
+		if !match.Same(before, a.Object) {
+			for other := range memory.asked {
+				memory.again[other] = true
+			}
+			a.Again.Wanted = true
+		}
+		if c.mutating != nil && c.mutating.again && !a.Again.Second {
+			memory.asked[id] = true
+		}
+		delete(memory.again, id)
+	}
 	if asked {
 		memory.left = a.Object.DeepCopyObject()
 	}
-	return nil
+	return wrong.refusal(a)
 }
 
-func (c about) bound() string {
-	if c.binding == nil {
-		return ""
+// id tells a policy by a binding with a parameter from all others.
+func (c about) id() string {
+	id := c.name + "/" + c.binding.name
+	if m, err := meta.Accessor(c.param); c.param != nil && err == nil {
+		id += "/" + m.GetNamespace() + "/" + m.GetName()
 	}
-	return c.binding.name
+	return id
+}
+
+// denials are what policies have against a write that they should change.
+type denials struct {
+	causes []metav1.StatusCause
+	reason metav1.StatusReason // of the first
+}
+
+// against notes that a policy failed, if the write is to fail of that.
+func (p *Mutating) against(d *denials, c about, err error, reason metav1.StatusReason) {
+	if !c.fail {
+		p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
+		return
+	}
+	sayer := fmt.Sprintf("policy %q", c.name)
+	if c.binding != nil {
+		sayer = c.sayer("policy")
+	}
+	if len(d.causes) == 0 {
+		d.reason = reason
+	}
+	d.causes = append(d.causes, metav1.StatusCause{Message: sayer + " denied request: " + err.Error()})
+}
+
+// refusal is the error that tells them all, by the words of the first; nil if there are none. As with upstream, its code is that of
+// what is forbidden whatever its reason.
+func (d denials) refusal(a *api.Admission) error {
+	if len(d.causes) == 0 {
+		return nil
+	}
+	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, nil)
+	err.ErrStatus.Message, err.ErrStatus.Reason = d.causes[0].Message, d.reason
+	err.ErrStatus.Details.Causes = d.causes
+	return err
 }
 
 func remember(a *api.Admission) *rounds {
@@ -141,44 +188,61 @@ func remember(a *api.Admission) *rounds {
 	return fresh
 }
 
-// change applies the mutations of one policy.
-func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) error {
+// change applies the mutations of one policy, also those after one that failed. It returns what failed, and as an error what answers
+// the write whatever the policy says of failures: an object that is none.
+func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (failed []error, err error) {
+	if c.broken != nil {
+		return []error{c.broken}, nil
+	}
 	// What an earlier binding or parameter made is what this one sees.
 	seen, err := match.See(ctx, a, c.version)
 	if err != nil {
-		return fmt.Errorf("show the object as %s: %w", c.version.Kind, err)
+		return nil, apierrors.NewInternalError(fmt.Errorf("show the object as %s: %w", c.version.Kind, err))
 	}
 	c.seen = seen
-	if holds, err := p.holds(ctx, c); err != nil || !holds {
-		return err
+	if holds, err := p.holds(ctx, c); err != nil {
+		return []error{err}, nil
+	} else if !holds {
+		return nil, nil
 	}
 	types, err := p.o.Types(a)
 	if err != nil {
-		return err
+		return []error{err}, nil
 	}
 	changed := false
 	for _, one := range c.mutating.patches {
-		// Variables are evaluated anew: they may depend on what was changed.
-		composed := c.mutating.scope.CreateContext(ctx)
-		made, err := one.Patch(composed, patch.Request{
-			MatchedResource: c.version.Resource, VersionedAttributes: c.seen, ObjectInterfaces: p.o.Interfaces,
-			OptionalVariables: p.bindingsOf(c), Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
-		}, celconfig.RuntimeCELCostBudget)
-		if err != nil {
-			return err
-		}
-		// A merge leaves an object without its type.
-		if made, err = match.Typed(made, c.seen.VersionedObject.Object()); err != nil {
-			return err
-		}
-		made.GetObjectKind().SetGroupVersionKind(c.version.Kind)
-		if !match.Same(c.seen.VersionedObject.Object(), made) {
+		made, err := p.patched(ctx, c, one, types)
+		var answer *apierrors.StatusError
+		switch {
+		case errors.As(err, &answer):
+			return nil, answer
+		case err != nil:
+			failed = append(failed, err)
+		case !match.Same(c.seen.VersionedObject.Object(), made):
 			c.seen.UpdateObject(made)
 			changed = true
 		}
 	}
 	if !changed {
-		return nil
+		return failed, nil
 	}
-	return match.Replace(ctx, a, c.version, c.seen.VersionedObject.Object())
+	return failed, match.Replace(ctx, a, c.version, c.seen.VersionedObject.Object())
+}
+
+// patched returns the object as one mutation makes it.
+func (p *Mutating) patched(ctx context.Context, c about, one patch.Patcher, types managedfields.TypeConverter) (runtime.Object, error) {
+	// Variables are evaluated anew: they may depend on what was changed.
+	made, err := one.Patch(c.mutating.scope.CreateContext(ctx), patch.Request{
+		MatchedResource: c.version.Resource, VersionedAttributes: c.seen, ObjectInterfaces: p.o.Interfaces,
+		OptionalVariables: p.bindingsOf(c), Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
+	}, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		return nil, err
+	}
+	// A merge leaves an object without its type.
+	if made, err = match.Typed(made, c.seen.VersionedObject.Object()); err != nil {
+		return nil, err
+	}
+	made.GetObjectKind().SetGroupVersionKind(c.version.Kind)
+	return made, nil
 }
