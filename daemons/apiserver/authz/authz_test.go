@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -141,6 +142,9 @@ func devices(o *apifake.Objects) {
 	o.Put(volume("pv1", "data", &corev1.CSIPersistentVolumeSource{
 		NodeStageSecretRef: in("vault", "stage"), NodePublishSecretRef: in("", "publish"), ControllerPublishSecretRef: in("vault", "attach")}))
 	o.Put(volume("pv3", "elsewhere", &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: in("vault", "foreign")}))
+	for name, node := range map[string]string{"mine": ours, "theirs": theirs} {
+		o.Put(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{NodeName: node}})
+	}
 	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &ours}})
 	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &theirs}})
 	o.Put(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "everybodys"}})
@@ -161,23 +165,40 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 		{"get :secrets shop/pull", ""},
 		{"get :secrets shop/theirs", "no relationship found between node 'n1' and this object"},
 		{"list :secrets shop/", "No Object name found"},
-		{"delete :secrets shop/tls", "can only get/list/watch resources of this type"},
+		{"delete :secrets shop/tls", "can only read resources of this type"},
 		{"get :configmaps shop/settings", ""},
 		{"get :configmaps shop/others", "no relationship found between node 'n1' and this object"},
 		{"get :persistentvolumeclaims shop/data", ""},
 		{"get :persistentvolumes pv1", ""},
 		{"get :persistentvolumes pv2", "no relationship found between node 'n1' and this object"},
+		{"watch :persistentvolumeclaims shop/data", "can only get individual resources of this type"},
+		{"watch :persistentvolumes pv1", "can only get individual resources of this type"},
+		{"patch :persistentvolumeclaims/status shop/data", ""},
+		{"get :persistentvolumeclaims/status shop/data", "can only get/update/patch this type"},
+		{"get storage.k8s.io:volumeattachments mine", ""},
+		{"get storage.k8s.io:volumeattachments theirs", "no relationship found between node 'n1' and this object"},
+		{"watch storage.k8s.io:volumeattachments mine", "can only get individual resources of this type"},
+		{"patch storage.k8s.io:csinodes n1", ""},
+		{"get storage.k8s.io:csinodes n2", "can only access CSINode with the same name as the requesting node"},
+		{"watch storage.k8s.io:csinodes n1", "can only get, create, update, patch, or delete a CSINode"},
+		{"get :serviceaccounts shop/web", ""},
+		{"watch :serviceaccounts shop/web", "can only create tokens for individual service accounts"},
 		{"create :serviceaccounts/token shop/web", ""},
 		{"create :serviceaccounts/token shop/other", "no relationship found between node 'n1' and this object"},
 		{"get :nodes n1", ""},
-		{"get :nodes n2", "node 'n1' cannot read all nodes, only its own Node object"},
+		{"get :nodes n2", "node 'n1' cannot read 'n2', only its own Node object"},
+		{"list :nodes", "node 'n1' cannot read all nodes, only its own Node object"},
+		{"watch :nodes n1", ""},
 		{"list :pods ?spec.nodeName=n1", ""},
 		{"list :pods ?spec.nodeName=n2", "can only list/watch pods with spec.nodeName field selector"},
 		{"list :pods", "can only list/watch pods with spec.nodeName field selector"},
 		{"get :pods shop/web", ""},
+		{"watch :pods shop/web", ""},
+		{"watch :pods shop/other", "no relationship found between node 'n1' and this object"},
 		{"get :pods shop/other", "no relationship found between node 'n1' and this object"},
 		{"update coordination.k8s.io:leases kube-node-lease/n1", ""},
-		{"update coordination.k8s.io:leases kube-node-lease/n2", "can only access the object with the same name as the requesting node"},
+		{"update coordination.k8s.io:leases kube-node-lease/n2", "can only access node lease with the same name as the requesting node"},
+		{"list coordination.k8s.io:leases kube-node-lease/", "can only get, create, update, patch, or delete a node lease"},
 		{"update coordination.k8s.io:leases kube-system/n1", `can only access leases in the "kube-node-lease" system namespace`},
 		{"create :events shop/", ""},
 		{"list :services", ""},
@@ -189,7 +210,8 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 		{"get resource.k8s.io:resourceclaims shop/named", ""},
 		{"get resource.k8s.io:resourceclaims shop/made", ""},
 		{"get resource.k8s.io:resourceclaims shop/others", "no relationship found between node 'n1' and this object"},
-		{"list resource.k8s.io:resourceclaims shop/", "can only get resources of this type"},
+		{"list resource.k8s.io:resourceclaims shop/", "can only get individual resources of this type"},
+		{"get resource.k8s.io:resourceclaims/status shop/named", "cannot get subresource"},
 		{"create resource.k8s.io:resourceslices", ""},
 		{"update resource.k8s.io:resourceslices mine", ""},
 		{"delete resource.k8s.io:resourceslices theirs", "no relationship found between node 'n1' and this object"},

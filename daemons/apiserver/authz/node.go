@@ -61,31 +61,25 @@ func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Deci
 func (n *Node) special(node string, r *api.Request) (reason string, special bool) {
 	switch r.GroupResource() {
 	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Resource: "configmaps"}:
-		return n.related(node, r, "get", "list", "watch"), true
+		return n.read(node, r), true
 	case schema.GroupResource{Resource: "persistentvolumeclaims"}:
 		if r.Subresource == "status" {
-			return n.relatedTo(node, r, "status", "get", "update", "patch"), true
+			return n.status(node, r), true
 		}
-		return n.related(node, r, "get", "list", "watch"), true
-	case schema.GroupResource{Resource: "persistentvolumes"}:
-		return n.related(node, r, "get", "list", "watch"), true
-	case schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"}:
-		return n.related(node, r, "get", "list", "watch"), true
+		return n.get(node, r), true
+	case schema.GroupResource{Resource: "persistentvolumes"}, schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"},
+		schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}:
+		return n.get(node, r), true
 	case schema.GroupResource{Resource: "serviceaccounts"}:
-		if r.Subresource == "token" {
-			return n.relatedTo(node, r, "token", "create"), true
-		}
-		return n.related(node, r, "get"), true
+		return n.account(node, r), true
 	case schema.GroupResource{Resource: "nodes"}:
 		return n.ownNode(node, r)
 	case schema.GroupResource{Resource: "pods"}:
 		return n.ownPods(node, r)
 	case schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}:
-		return n.ownName(node, r, corev1.NamespaceNodeLease, "get", "create", "update", "patch", "delete"), true
+		return ownLease(node, r), true
 	case schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}:
-		return n.ownName(node, r, "", "get", "create", "update", "patch", "delete"), true
-	case schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}:
-		return n.related(node, r, "get"), true
+		return ownCSINode(node, r), true
 	case schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceslices"}:
 		return n.ownSlices(node, r), true
 	case schema.GroupResource{Group: certificatesv1.GroupName, Resource: "podcertificaterequests"}:
@@ -94,50 +88,19 @@ func (n *Node) special(node string, r *api.Request) (reason string, special bool
 	return "", false
 }
 
-func (n *Node) related(node string, r *api.Request, verbs ...string) string {
-	return n.relatedTo(node, r, "", verbs...)
-}
-
-// relatedTo allows single objects that a pod of the node refers to.
-func (n *Node) relatedTo(node string, r *api.Request, subresource string, verbs ...string) string {
-	resource := r.GroupVersionResource.Resource
-	switch {
-	case r.Subresource != subresource:
-		return fmt.Sprintf("node '%s' cannot access the subresource %s of %s", node, r.Subresource, resource)
-	case !has(verbs, r.Verb):
-		return fmt.Sprintf("can only %s resources of this type", strings.Join(verbs, "/"))
-	case r.Name == "":
-		return "No Object name found"
-	case !n.linked(node, resource, r.Namespace, r.Name):
-		return fmt.Sprintf("no relationship found between node '%s' and this object", node)
-	}
-	return ""
-}
-
-// ownName allows only the object that has the node's own name.
-func (n *Node) ownName(node string, r *api.Request, namespace string, verbs ...string) string {
-	switch {
-	case r.Subresource != "" || !has(verbs, r.Verb):
-		return fmt.Sprintf("can only %s this resource", strings.Join(verbs, "/"))
-	case namespace != "" && r.Namespace != namespace:
-		return fmt.Sprintf("can only access leases in the %q system namespace", namespace)
-	case r.Verb != "create" && r.Name != node:
-		return "can only access the object with the same name as the requesting node"
-	}
-	return ""
-}
-
 // ownNode allows reading the node's own Node; writes are for the common rules, and
 // for admission, which sees what is written.
 func (n *Node) ownNode(node string, r *api.Request) (string, bool) {
-	switch r.Verb {
-	case "get", "list", "watch":
-		if r.Name == node && r.Subresource == "" {
-			return "", true
-		}
+	if r.Subresource != "" || !has([]string{"get", "list", "watch"}, r.Verb) {
+		return "", false
+	}
+	switch r.Name {
+	case node:
+		return "", true
+	case "":
 		return fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", node), true
 	}
-	return "", false
+	return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, r.Name), true
 }
 
 // ownPods allows reading the pods on the node: one by one, or all that are on it.
@@ -145,13 +108,11 @@ func (n *Node) ownPods(node string, r *api.Request) (string, bool) {
 	if r.Subresource != "" {
 		return "", false
 	}
-	switch r.Verb {
-	case "get":
-		if pod, ok := n.pod(r.Namespace, r.Name); ok && pod.Spec.NodeName == node {
-			return "", true
-		}
-		return fmt.Sprintf("no relationship found between node '%s' and this object", node), true
-	case "list", "watch":
+	switch {
+	case r.Verb == "get", (r.Verb == "list" || r.Verb == "watch") && r.Name != "" && !selects(r, "spec.nodeName", node):
+		pod, ok := n.pod(r.Namespace, r.Name)
+		return noRelation(node, ok && pod.Spec.NodeName == node), true
+	case r.Verb == "list", r.Verb == "watch":
 		if selects(r, "spec.nodeName", node) {
 			return "", true
 		}

@@ -5,12 +5,39 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
 )
+
+// ownLease allows a kubelet the lease that has its node's name. How a new one is called, admission sees.
+func ownLease(node string, r *api.Request) string {
+	switch {
+	case !has([]string{"get", "create", "update", "patch", "delete"}, r.Verb):
+		return "can only get, create, update, patch, or delete a node lease"
+	case r.Namespace != corev1.NamespaceNodeLease:
+		return fmt.Sprintf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	case r.Verb != "create" && r.Name != node:
+		return "can only access node lease with the same name as the requesting node"
+	}
+	return ""
+}
+
+// ownCSINode allows a kubelet the CSINode that has its node's name. How a new one is called, admission sees.
+func ownCSINode(node string, r *api.Request) string {
+	switch {
+	case !has([]string{"get", "create", "update", "patch", "delete"}, r.Verb):
+		return "can only get, create, update, patch, or delete a CSINode"
+	case r.Subresource != "":
+		return "cannot authorize CSINode subresources"
+	case r.Verb != "create" && r.Name != node:
+		return "can only access CSINode with the same name as the requesting node"
+	}
+	return ""
+}
 
 // ownSlices allows a kubelet the ResourceSlices that its drivers publish: those that name the node. What a new one
 // names, admission sees.
