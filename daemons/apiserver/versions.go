@@ -64,7 +64,7 @@ func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runt
 	return s.View(obj)
 }
 
-// From implements api.Versions.
+// From implements api.Versions. What was put into the object gets its defaults, so that who sees it next sees no half of it.
 func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
 	s, err := w.version(v)
 	if err != nil {
@@ -74,11 +74,16 @@ func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (ru
 		if _, err := s.Untyped.Accept(u); err != nil { // what a schema does not have is dropped
 			return nil, err
 		}
+		s.Default(u)
 		made, err := s.Untyped.Family.In(ctx, []*unstructured.Unstructured{u}, w.q.served.Kind)
 		if err != nil {
 			return nil, err
 		}
 		return made[0], nil
 	}
-	return s.Hub(obj)
+	hub, err := s.Hub(obj)
+	if err == nil && s.Default != nil {
+		s.Default(hub)
+	}
+	return hub, err
 }

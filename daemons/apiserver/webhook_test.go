@@ -374,3 +374,28 @@ func TestAWebhookThatRefusesEverythingCanBeRemovedS12(t *testing.T) {
 		}
 	}
 }
+
+// What a webhook adds has its defaults when the next one sees it.
+func TestWhatAWebhookAddsHasItsDefaults(t *testing.T) {
+	var seen string
+	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
+		"/add": func(*admissionv1.AdmissionRequest) string {
+			return patchOf(`[{"op":"add","path":"/spec/containers/-","value":{"name":"beside","image":"b"}}]`)
+		},
+		"/look": func(r *admissionv1.AdmissionRequest) string {
+			seen = string(r.Object.Raw)
+			return `"allowed":true`
+		},
+	})
+	cfg := start(t, stores["memory"](t), nil)
+	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]`
+	configure(t, cfg, mutatingPath, configuration("MutatingWebhookConfiguration", "m", h.hook("add.example.com", "/add", rules), h.hook("look.example.com", "/look", rules)))
+	code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"a"}]}}`)
+	const want = `{"name":"beside","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"Always"}`
+	if code != 201 || !strings.Contains(text, want) {
+		t.Errorf("it comes to %d %s", code, text)
+	}
+	if !strings.Contains(seen, want) {
+		t.Errorf("the next one sees %s", seen)
+	}
+}
