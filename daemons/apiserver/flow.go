@@ -1,10 +1,10 @@
 package apiserver
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
@@ -57,10 +57,18 @@ func (s *Server) takeTurn(q *request) error {
 	}
 	ticket, err := s.o.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request, q.work())
 	if err != nil {
-		return err
+		return tooMany(q)
 	}
 	q.w.(*recorder).turn = ticket
 	return nil
+}
+
+// tooMany tells a client to come again. As with upstream it is told in plain words and not as a Status: nothing is encoded for
+// whom there is no room.
+func tooMany(q *request) error {
+	q.w.Header().Set("Retry-After", "1")
+	http.Error(q.w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+	return errAnswered
 }
 
 // admitInFlight bounds how many requests are worked on at once, where nothing shares that out.
@@ -74,7 +82,7 @@ func (s *Server) admitInFlight(q *request) error {
 		q.w.(*recorder).onRelease = func() { <-s.inFlight }
 		return nil
 	default:
-		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again later", 1)
+		return tooMany(q)
 	}
 }
 

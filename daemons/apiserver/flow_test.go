@@ -95,7 +95,7 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	})
 	wait(t, func() error {
 		code, header := asked(t, ann, "/api")
-		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) || header.Get("X-Kubernetes-PF-PriorityLevel-UID") != string(level.UID) {
+		if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("Content-Type") != "text/plain; charset=utf-8" || header.Get("X-Kubernetes-PF-FlowSchema-UID") != string(schema.UID) || header.Get("X-Kubernetes-PF-PriorityLevel-UID") != string(level.UID) {
 			return fmt.Errorf("%d %v", code, header)
 		}
 		return nil

@@ -7,7 +7,7 @@ package flow
 
 import (
 	"context"
-
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,7 +17,6 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
@@ -195,8 +194,11 @@ func (c *Controller) Classify(u *api.User, r *api.Request) *Schema {
 	return list[len(list)-1]
 }
 
-// Enter returns with the request's seats, at once where there are some. It returns an error
-// that says to try again later when there are none in time.
+// ErrRefused is that there was no seat in time.
+var ErrRefused = errors.New("no seat is free")
+
+// Enter returns with the request's seats, at once where there are some. It returns ErrRefused
+// when there are none in time.
 func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.Request, work Work) (Ticket, error) {
 	l := s.level
 	c.mu.Lock()
@@ -260,10 +262,10 @@ func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, e
 	return Ticket{}, c.refuse(s, reason)
 }
 
-// refuse is the error for a request that does not get a seat.
+// refuse counts a request that does not get a seat.
 func (c *Controller) refuse(s *Schema, reason string) error {
 	c.counts.rejected.WithLabelValues(s.level.name, s.Name, reason).Inc()
-	return apierrors.NewTooManyRequests("too many requests, please try again later", 1)
+	return ErrRefused
 }
 
 // Leave gives the seats back.

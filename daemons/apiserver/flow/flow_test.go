@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -143,7 +143,7 @@ func must(t *testing.T, c *Controller, user string, n int) (tickets []Ticket) {
 
 func refused(t *testing.T, c *Controller, user string) {
 	t.Helper()
-	if _, err := enter(t.Context(), c, user, "", Work{Seats: 1}); !apierrors.IsTooManyRequests(err) {
+	if _, err := enter(t.Context(), c, user, "", Work{Seats: 1}); !errors.Is(err, ErrRefused) {
 		t.Fatalf("%s gets a further seat: %v", user, err)
 	}
 }
@@ -285,7 +285,7 @@ func TestAFullQueueAndALongWaitAreRefused(t *testing.T) {
 	var late atomic.Int32
 	for range 2 {
 		wg.Go(func() {
-			if _, err := enter(t.Context(), c, "a", "", Work{Seats: 1}); apierrors.IsTooManyRequests(err) {
+			if _, err := enter(t.Context(), c, "a", "", Work{Seats: 1}); errors.Is(err, ErrRefused) {
 				late.Add(1)
 			}
 		})
