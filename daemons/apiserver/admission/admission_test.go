@@ -223,6 +223,7 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		"other lease":               {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-node-lease", "n2", &coordinationv1.Lease{}, nil), `can only access node lease with the same name as the requesting node`},
 		"lease elsewhere":           {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-system", "n1", &coordinationv1.Lease{}, nil), `can only access leases in the "kube-node-lease" system namespace`},
 		"token unbound":             {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(nil), nil), `node requested token not bound to a pod`},
+		"token of none":             {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "none", UID: "u"}), nil), `pods "none" not found`},
 		"token of another's":        {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "theirs", UID: "u"}), nil), `node requested token bound to a pod scheduled on a different node`},
 		"token":                     {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(&authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "mine", UID: "u"}), nil), ""},
 	} {

@@ -22,11 +22,12 @@ func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Adm
 		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
-	case pod.Spec.ServiceAccountName != "":
-		return fmt.Errorf("node %q can not create pods that reference a service account", node)
 	}
 	if err := p.ownedByNode(ctx, node, pod); err != nil {
 		return err
+	}
+	if pod.Spec.ServiceAccountName != "" {
+		return fmt.Errorf("node %q can not create pods that reference a service account", node)
 	}
 	for resource := range authz.References(pod) {
 		return fmt.Errorf("node %q can not create pods that reference %s", node, resource)

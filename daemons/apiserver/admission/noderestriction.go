@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/api"
@@ -60,10 +61,10 @@ func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error 
 			err = fmt.Errorf("can only access CSINode with the same name as the requesting node")
 		}
 	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return forbidden(a, err)
 	}
-	return nil
+	return err
 }
 
 func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission) error {
@@ -195,7 +196,7 @@ func (p *nodeRestriction) token(ctx context.Context, node string, a *api.Admissi
 	}
 	obj, ok := p.objects.Get(podsGR, a.Namespace, to.Name)
 	if !ok {
-		return fmt.Errorf("node requested token bound to a pod that does not exist")
+		return apierrors.NewNotFound(podsGR, to.Name)
 	}
 	switch pod := obj.(*corev1.Pod); {
 	case pod.UID != to.UID:
