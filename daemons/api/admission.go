@@ -42,6 +42,8 @@ type Origin interface {
 	Verb() string
 	// Annotate adds an annotation to the audit event of the request.
 	Annotate(key, value string)
+	// Audited says whether there is such an event, and one that tells of contents where those are meant.
+	Audited(contents bool) bool
 }
 
 // Version is a version in which a kind is served.

@@ -142,6 +142,9 @@ func (w *write) scaleAdmission() (*api.Admission, error) {
 // Annotate implements api.Origin.
 func (w *write) Annotate(key, value string) { w.q.trail.annotate(key, value) }
 
+// Audited implements api.Origin.
+func (w *write) Audited(contents bool) bool { return w.q.trail.kept(contents) }
+
 // Verb implements api.Origin.
 func (w *write) Verb() string { return w.q.Verb }
 

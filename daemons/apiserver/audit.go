@@ -124,6 +124,15 @@ func (t *trail) annotate(key, value string) {
 	t.event.Annotations[key] = value
 }
 
+// kept says whether anything is kept of the request, with what it contains where that is meant.
+func (t *trail) kept(contents bool) bool {
+	if t == nil || !contents {
+		return t != nil
+	}
+	request, _ := t.decision.Bodies()
+	return request
+}
+
 // authorized notes whether the user may, and why.
 func (t *trail) authorized(why string, err error) {
 	decision := "allow"

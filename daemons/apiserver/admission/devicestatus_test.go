@@ -31,6 +31,7 @@ type sent string
 func (s sent) Verb() string            { return string(s) }
 func (s sent) Options() runtime.Object { return nil }
 func (s sent) Annotate(string, string) {}
+func (s sent) Audited(bool) bool       { return false }
 
 // S12: each part of a claim's status is written by those whom it concerns.
 func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {

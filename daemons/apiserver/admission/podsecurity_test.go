@@ -24,6 +24,7 @@ type noted map[string]string
 func (n noted) Options() runtime.Object    { return nil }
 func (n noted) Verb() string               { return "create" }
 func (n noted) Annotate(key, value string) { n[key] = value }
+func (n noted) Audited(bool) bool          { return true }
 
 // secured returns the plugin as a file configures it.
 func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {

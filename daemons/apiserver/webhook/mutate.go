@@ -97,9 +97,11 @@ func (p *Mutating) remember(a *api.Admission) *rounds {
 // put asks one webhook and does what it says. changed says whether the object is
 // another one now.
 func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, index int) (changed bool, err error) {
+	n := notes{a, w.hook, fmt.Sprintf("round_%d_index_%d", round, index)}
+	defer func() { n.mutated(changed) }()
 	r, err := p.ask(ctx, w, a, true)
 	if err != nil {
-		return false, p.failed(ctx, w.hook, a, "mutating", round, index, err)
+		return false, p.failed(ctx, w.hook, a, "mutation", round, index, err)
 	}
 	if !r.Allowed {
 		return false, denied(w.name, r.Result)
@@ -110,7 +112,7 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 	operations, err := jsonpatch.Decode(r.Patch)
 	if err != nil {
 		err = fmt.Errorf("received undecodable patch in webhook response: %w", err)
-		return false, p.failed(ctx, w.hook, a, "mutating", round, index, err)
+		return false, p.failed(ctx, w.hook, a, "mutation", round, index, err)
 	}
 	if len(operations) == 0 {
 		return false, nil
@@ -120,12 +122,13 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", w.name))
 	}
 	if r.PatchType != nil && *r.PatchType != admissionv1.PatchTypeJSONPatch && w.hook.version == "v1" {
-		return false, p.failed(ctx, w.hook, a, "mutating", round, index, fmt.Errorf("unsupported patch type %q", *r.PatchType))
+		return false, p.failed(ctx, w.hook, a, "mutation", round, index, fmt.Errorf("unsupported patch type %q", *r.PatchType))
 	}
 	after, err := patched(before, operations)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
+	n.patched(operations)
 	if match.Same(before, after) {
 		return false, nil
 	}

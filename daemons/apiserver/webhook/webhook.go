@@ -35,7 +35,8 @@ type Options struct {
 
 // hook is one webhook, ready to be asked.
 type hook struct {
-	name, id   string // id tells it from those of other configurations
+	name, of   string // of is the configuration that it is of
+	id         string // tells it from all others
 	criteria   *match.Criteria
 	conditions plugincel.ConditionEvaluator
 	to         backend.Webhook
@@ -106,7 +107,7 @@ func compile(obj runtime.Object) []*hook {
 }
 
 func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWebhook) *hook {
-	h := &hook{name: w.Name, id: configuration + "/" + w.Name + "/" + strconv.Itoa(i), timeout: 10 * time.Second}
+	h := &hook{name: w.Name, of: configuration, id: configuration + "/" + w.Name + "/" + strconv.Itoa(i), timeout: 10 * time.Second}
 	h.fail = w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail
 	h.again = w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 	if w.TimeoutSeconds != nil {
