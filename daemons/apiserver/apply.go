@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"fmt"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -86,11 +85,7 @@ func (w *write) merged(live runtime.Object, declared *unstructured.Unstructured,
 func applied(q *request, fields *managedfields.FieldManager, live runtime.Object, declared *unstructured.Unstructured, doubts []error) (runtime.Object, error) {
 	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), truth(q.query, "force"))
 	if err != nil {
-		if _, known := err.(apierrors.APIStatus); !known {
-			// Upstream calls it its own fault that fields are unknown, of another type or there twice.
-			err = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
-		}
-		return nil, err
+		return nil, upstreamsFault(err) // that fields are unknown, of another type or there twice
 	}
 	for _, doubt := range doubts {
 		switch q.query.Get("fieldValidation") {

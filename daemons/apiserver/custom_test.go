@@ -147,7 +147,7 @@ func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
 		{name: "apply makes", method: "PATCH", path: ctPath + "/f?fieldManager=one", body: crontab("f", `,"jobs":[{"name":"x","run":"1"}]`), headers: []string{"Content-Type", apply}, code: 201, want: []string{`"f:jobs":{"k:{\"name\":\"x\"}"`}, lacks: []string{`"f:image"`}},
 		{name: "apply merges lists by their keys", method: "PATCH", path: ctPath + "/f?fieldManager=two", body: `{"apiVersion":"stable.example.com/v1","kind":"CronTab","spec":{"jobs":[{"name":"y","run":"2"}]}}`, headers: []string{"Content-Type", apply}, code: 200, want: []string{`[{"name":"x","run":"1"},{"name":"y","run":"2"}]`}},
 		{name: "apply conflicts", method: "PATCH", path: ctPath + "/f?fieldManager=two", body: `{"apiVersion":"stable.example.com/v1","kind":"CronTab","spec":{"cronSpec":"1 1 1 1 1"}}`, headers: []string{"Content-Type", apply}, code: 409, want: []string{`conflict with \"one\": .spec.cronSpec`}},
-		{name: "another kind is refused", method: "POST", path: ctPath, body: strings.Replace(crontab("g", ""), `"CronTab"`, `"Other"`, 1), code: 400},
+		{name: "another kind is refused", method: "POST", path: ctPath, body: strings.Replace(crontab("g", ""), `"CronTab"`, `"Other"`, 1), code: 422},
 		{name: "a dry run stores nothing", method: "POST", path: ctPath + "?dryRun=All", body: crontab("g", ""), code: 201},
 		{name: "as is seen", method: "GET", path: ctPath + "/g", code: 404},
 		{name: "an update needs no other version than what is stored", method: "PUT", path: ctPath + "/b", body: strings.Replace(crontab("b", ""), `"name":"b"`, `"name":"b","resourceVersion":"1"`, 1), code: 409},

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -152,61 +151,6 @@ func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 	return nil
 }
 
-// isKind says what is wrong with what was decoded, or could not be: most of all, that
-// it is of another kind.
-func isKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, failed error) error {
-	version, kind := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
-	is := metav1.TypeMeta{APIVersion: version, Kind: kind}
-	if failed != nil {
-		if err := json.Unmarshal(data, &is); err != nil {
-			return apierrors.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: %v", err))
-		}
-	}
-	if err := matches(is, gvk); err != nil {
-		return err
-	}
-	if failed != nil {
-		return undecodable(gvk, failed)
-	}
-	return nil
-}
-
-func undecodable(gvk schema.GroupVersionKind, err error) error { return &undecoded{gvk, err} }
-
-// undecoded is why bytes are no object of a kind.
-type undecoded struct {
-	gvk   schema.GroupVersionKind
-	cause error
-}
-
-// Error implements error.
-func (u *undecoded) Error() string {
-	return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", u.gvk.Kind, u.gvk.Version, u.gvk.Kind, u.cause)
-}
-
-// Status implements APIStatus.
-func (u *undecoded) Status() metav1.Status { return apierrors.NewBadRequest(u.Error()).ErrStatus }
-
-// formerly are versions that clients still send of a kind, and that have its shape: kubectl
-// evicts in the one that it was built with.
-var formerly = map[schema.GroupVersionKind]string{evictionKind: "policy/v1beta1"}
-
-// matches compares what an object says it is with what it should be; anything will do
-// where that is empty (options have a kind in every group).
-func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind) error {
-	if gvk.Empty() {
-		return nil
-	}
-	version, kind := gvk.ToAPIVersionAndKind()
-	if is.APIVersion != "" && is.APIVersion != version && is.APIVersion != formerly[gvk] {
-		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", is.APIVersion, version))
-	}
-	if is.Kind != "" && is.Kind != kind {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: the kind in the data is another", is.Kind, gvk.Version, kind))
-	}
-	return nil
-}
-
 // fromProtobuf decodes a message in its envelope.
 func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	message, ok := obj.(interface{ Unmarshal([]byte) error })
@@ -221,7 +165,7 @@ func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) 
 	if err != nil {
 		return undecodable(gvk, err)
 	}
-	if err := matches(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk); err != nil {
+	if err := matches(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk, data); err != nil {
 		return err
 	}
 	if err := message.Unmarshal(raw); err != nil {

@@ -77,6 +77,14 @@ func (s *Server) fail(q *request, err error) {
 	}
 }
 
+// upstreamsFault tells what clients do wrong, and upstream has not classified, as upstream does: as a fault of its own without a reason.
+func upstreamsFault(err error) error {
+	if _, known := err.(apierrors.APIStatus); known || err == nil {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
+}
+
 // mostCauses bounds how much of what is wrong is told: an object can have as many faults as it has bytes,
 // and to tell them takes time by their square.
 const mostCauses = 200

@@ -195,7 +195,7 @@ func FuzzPatch(f *testing.F) {
 	f.Add(uint8(1), []byte(`{"metadata":{"labels":null},"spec":{"containers":[]}}`))
 	f.Add(uint8(2), []byte(`{"spec":{"containers":[{"name":"c","$patch":"delete"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"}],"$retainKeys":["containers"]}}`))
 	f.Add(uint8(2), []byte(`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"$patch":"replace"}`))
-	types := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
+	patchTypes := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
 	var pods *kinds.Kind
 	for _, k := range typed {
 		if k.GVK.Kind == "Pod" {
@@ -205,13 +205,17 @@ func FuzzPatch(f *testing.F) {
 	s := &Server{}
 	f.Fuzz(func(t *testing.T, kind uint8, patch []byte) {
 		q := ask(pods, url.Values{}, "")
-		patchType := types[int(kind)%len(types)]
+		patchType := patchTypes[int(kind)%len(patchTypes)]
 		doubts, err := patchDoubts(q, patch, patchType)
 		mustBeTheClients(t, err)
 		if err != nil {
 			return
 		}
 		after, err := applyPatch([]byte(fuzzPod), patch, patchType, &corev1.Pod{})
+		var known apierrors.APIStatus
+		if errors.As(err, &known) && known.Status().Code == http.StatusInternalServerError && patchType == types.StrategicMergePatchType {
+			return // what is wrong with directives is told as upstream does
+		}
 		mustBeTheClients(t, err)
 		if err != nil {
 			return

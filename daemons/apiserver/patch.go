@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -103,7 +104,10 @@ func (s *Server) patch(q *request) error {
 		}
 	}
 	e, err := w.modify(q.http.Context(), next)
-	if err != nil {
+	switch {
+	case err != nil && !json.Valid(data):
+		return apierrors.NewBadRequest("invalid JSON patch") // whatever else is wrong
+	case err != nil:
 		return err
 	}
 	code := http.StatusOK
@@ -129,11 +133,8 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 		return nil, err
 	}
 	obj := q.served.Empty()
-	if err := w.s.fromJSON(q, after, q.served.Version(), obj, doubts); err != nil {
-		if patchType == types.StrategicMergePatchType {
-			return nil, invalidStrategicPatch(patch, after, q.served.Empty(), err)
-		}
-		return nil, invalidPatch(string(after), err)
+	if err := w.s.fromPatch(q, patchType, patch, after, q.served.Version(), obj, doubts); err != nil {
+		return nil, err
 	}
 	hub, err := q.served.Hub(obj)
 	if err != nil {
@@ -153,6 +154,18 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 	return hub, place(q, sent)
 }
 
+// fromPatch reads what a patch has made of an object. A strategic merge is one of values, which have their kind.
+func (s *Server) fromPatch(q *request, patchType types.PatchType, patch, after []byte, gvk schema.GroupVersionKind, obj runtime.Object, doubts []error) error {
+	if patchType != types.StrategicMergePatchType {
+		return invalidPatch(string(after), s.fromJSON(q, after, gvk, obj, doubts))
+	}
+	if err := s.fromJSON(q, after, schema.GroupVersionKind{}, obj, doubts); err != nil {
+		return invalidStrategicPatch(patch, after, obj, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return nil
+}
+
 // patchDoubts returns what a strict reader would refuse in a patch itself.
 func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
 	if q.query.Get("fieldValidation") == metav1.FieldValidationIgnore {
@@ -160,7 +173,11 @@ func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []
 	}
 	if patchType != types.JSONPatchType {
 		var v map[string]any
-		if doubts, err = kjson.UnmarshalStrict(patch, &v); err != nil {
+		doubts, err = kjson.UnmarshalStrict(patch, &v)
+		switch {
+		case err != nil && patchType == types.StrategicMergePatchType:
+			err = apierrors.NewBadRequest(err.Error())
+		case err != nil:
 			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 		}
 		return doubts, err
@@ -210,6 +227,9 @@ var malformed = []error{
 	mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat,
 }
 
+// unmergeable is what a strategic merge finds wrong with a patch and the object together.
+var unmergeable = []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys}
+
 // applyPatch returns the JSON of a document as a patch makes it. typed is an empty
 // object of its type, whose tags a strategic merge follows.
 func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.Object) ([]byte, error) {
@@ -234,10 +254,10 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		switch {
 		case slices.Contains(malformed, err):
 			return nil, apierrors.NewBadRequest(err.Error())
-		case err != nil:
+		case slices.Contains(unmergeable, err):
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}
-		return after, nil
+		return after, upstreamsFault(err)
 	}
 	return nil, unsupported()
 }

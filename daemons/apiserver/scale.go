@@ -159,7 +159,7 @@ func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error
 			return nil, err
 		}
 		scale := &autoscalingv1.Scale{}
-		return scale, w.s.fromJSON(q, after, scaleKind, scale, nil)
+		return scale, w.s.fromPatch(q, patchType, data, after, scaleKind, scale, nil)
 	}
 	return func(live runtime.Object) (runtime.Object, error) { return scaled(q, live, next) }, nil
 }

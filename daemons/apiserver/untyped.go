@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	"clusterctl/daemons/kinds"
@@ -20,16 +21,12 @@ func accept(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructure
 	u.Object = nil
 	doubts, err = kjson.UnmarshalStrict(data, &u.Object)
 	if err != nil {
+		if _, err := json.DefaultMetaFactory.Interpret(data); err != nil {
+			return nil, unrecognized(data, gvk, err)
+		}
 		return nil, undecodable(gvk, err)
 	}
-	is := metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}
-	switch {
-	case is.Kind == "":
-		return nil, undecodable(gvk, runtime.NewMissingKindErr("the object"))
-	case is.APIVersion == "":
-		return nil, undecodable(gvk, runtime.NewMissingVersionErr("the object"))
-	}
-	if err := matches(is, gvk); err != nil {
+	if err := isDeclared(q, data, gvk, u); err != nil {
 		return nil, err
 	}
 	unknown, err := q.served.Untyped.Accept(u)
@@ -40,6 +37,30 @@ func accept(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructure
 		doubts = append(doubts, fmt.Errorf("unknown field %q", path))
 	}
 	return doubts, nil
+}
+
+// isDeclared refuses an object of another kind or version. What a patch makes of an object is judged as a whole.
+func isDeclared(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructured.Unstructured) error {
+	kind, version := u.GetKind(), u.GetAPIVersion()
+	is, err := schema.ParseGroupVersion(version)
+	switch {
+	case kind == "":
+		return unrecognized(data, gvk, runtime.NewMissingKindErr(string(data)))
+	case err != nil:
+		return unrecognized(data, gvk, err)
+	case kind == gvk.Kind && is == gvk.GroupVersion():
+		return nil
+	case is != gvk.GroupVersion() && q.Verb != "patch":
+		return otherVersion(is.WithKind(kind), gvk)
+	}
+	var wrong field.ErrorList
+	if kind != gvk.Kind {
+		wrong = append(wrong, field.Invalid(field.NewPath("kind"), kind, "must be "+gvk.Kind))
+	}
+	if is != gvk.GroupVersion() {
+		wrong = append(wrong, field.Invalid(field.NewPath("apiVersion"), version, "must be "+gvk.GroupVersion().String()))
+	}
+	return invalid(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
 }
 
 // closed refuses to make objects whose definition is going.
