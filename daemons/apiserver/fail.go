@@ -97,13 +97,6 @@ func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(kind, name, errs)
 }
 
-func pageNotFound() error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
-	}}
-}
-
 // recorder remembers what was answered.
 type recorder struct {
 	http.ResponseWriter

@@ -75,7 +75,7 @@ func (s *Server) fresh(ctx context.Context, version string) (int64, error) {
 	}
 	revision, err := parseVersion(version)
 	if err != nil {
-		return 0, err
+		return 0, badVersion(err)
 	}
 	return s.reached(ctx, revision)
 }
@@ -109,10 +109,13 @@ func (s *Server) filled(ctx context.Context) error {
 func parseVersion(version string) (int64, error) {
 	revision, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
-		why := field.Invalid(field.NewPath("resourceVersion"), version, err.Error())
-		return 0, apierrors.NewBadRequest("invalid resource version: " + why.Error())
+		return 0, field.Invalid(field.NewPath("resourceVersion"), version, err.Error())
 	}
 	return int64(min(revision, math.MaxInt64)), nil
+}
+
+func badVersion(err error) error {
+	return apierrors.NewBadRequest("invalid resource version: " + err.Error())
 }
 
 func tooLarge(asked, reached int64) error {

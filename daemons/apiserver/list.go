@@ -311,7 +311,7 @@ func (s *Server) snapshot(q *request, o metav1.ListOptions) (snapshot *cache.Sna
 	if pages || o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		exact, err := parseVersion(version)
 		if err != nil {
-			return nil, 0, token{}, err
+			return nil, 0, token{}, badVersion(err)
 		}
 		snapshot, err := s.exactly(q, exact)
 		return snapshot, exact, token{}, gone(err, exact, q.cache.Revision())

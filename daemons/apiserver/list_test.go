@@ -189,7 +189,6 @@ func TestShapesAndEncodings(t *testing.T) {
 		{"POST", path, `{"metadata":{"name":"x"},"data":{"a":"` + strings.Repeat("x", 4<<20) + `"}}`, nil, 413, metav1.StatusReasonRequestEntityTooLarge},
 		{"PUT", path, "{}", nil, 405, metav1.StatusReasonMethodNotAllowed},
 		{"GET", "/api/v1/nothings", "", nil, 404, metav1.StatusReasonNotFound},
-		{"GET", "/apis/none.example/v1", "", nil, 404, metav1.StatusReasonNotFound},
 		{"GET", path + "/m000/nope", "", nil, 404, metav1.StatusReasonNotFound},
 	} {
 		answer, data := raw(t, cfg, c.method, c.path, c.body, c.header)

@@ -29,6 +29,7 @@ func TestMetadataFollowsChangesS12(t *testing.T) {
 		{"", `{"status":{"replicas":7},"metadata":{"generation":9,"creationTimestamp":"2001-01-01T00:00:00Z"}}`, 200, "", 3},
 		{"", `{"metadata":{"deletionTimestamp":"2001-01-01T00:00:00Z"}}`, 422, "metadata.deletionTimestamp: Invalid value", 3},
 		{"", `{"metadata":{"deletionGracePeriodSeconds":5}}`, 422, "metadata.deletionGracePeriodSeconds: Invalid value", 3},
+		{"", `{"metadata":{"generateName":"other-"}}`, 200, `"generateName":"other-"`, 3},
 		{"", `{"metadata":{"finalizers":["a.b/c"]}}`, 200, "", 3},
 		{"DELETE", "", 200, "", 4},
 		{"", `{"metadata":{"deletionTimestamp":null,"deletionGracePeriodSeconds":null}}`, 200, "", 4},

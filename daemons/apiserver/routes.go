@@ -22,7 +22,7 @@ var (
 // route refuses paths that are not there, and methods that their paths do not have.
 func (q *request) route() error {
 	if !q.served.Namespaced && q.Namespace != "" && q.served.Resource != "namespaces" {
-		return pageNotFound()
+		return nothingAt(q)
 	}
 	if q.Subresource != "" {
 		if q.watches || q.Name == "" || q.served.Namespaced && q.Namespace == "" {
@@ -35,7 +35,7 @@ func (q *request) route() error {
 	case q.served.Untyped != nil && !q.named && (q.Verb == "update" || q.Verb == "patch") && len(verbs) > 0:
 		return apierrors.NewBadRequest("name must be provided")
 	case len(verbs) == 0:
-		return pageNotFound()
+		return nothingAt(q)
 	case !slices.Contains(verbs, q.Verb):
 		return methodNotAllowed(q)
 	case q.watches && q.http.Method != http.MethodGet:
@@ -66,6 +66,8 @@ func (q *request) verbs() []string {
 		if q.served.Untyped != nil && q.Verb != "list" && q.Verb != "watch" {
 			return nil // over all namespaces, what definitions declare has no methods but these
 		}
+	case q.named && q.served.Untyped != nil && q.Verb == "create":
+		at = collectionVerbs // where the name of the path means nothing
 	case q.named:
 		at = itemVerbs
 	default:

@@ -74,7 +74,6 @@ func (w *write) carryOver() error {
 		m.SetUID(old.GetUID()) // another one is refused with all else that a patch may not change
 	}
 	m.SetCreationTimestamp(old.GetCreationTimestamp())
-	m.SetGenerateName(old.GetGenerateName())
 	// A deletion that began is never taken back; that none began by a change is said by who validates.
 	if at := old.GetDeletionTimestamp(); at != nil {
 		m.SetDeletionTimestamp(at)
@@ -284,7 +283,7 @@ func place(q *request, m metav1.Object) error {
 	} else if m.GetNamespace() != "" {
 		m.SetNamespace("")
 	}
-	if q.Name == "" {
+	if q.Name == "" || q.Verb == "create" {
 		return nil
 	}
 	switch {

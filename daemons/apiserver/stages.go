@@ -72,6 +72,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(q, refused)
 		return
 	}
+	if q.endless() {
+		http.Error(rec, fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: unable to determine kind and namespace from url, %s", r.RequestURI, r.URL), http.StatusInternalServerError)
+		return
+	}
 	for _, stage := range stages {
 		if err := stage(s, q); errors.Is(err, errAnswered) {
 			break
@@ -271,7 +275,7 @@ func (s *Server) answer(q *request) error {
 	case q.Path == "/":
 		return s.writePaths(q)
 	default:
-		return pageNotFound()
+		return nothingAt(q)
 	}
 	return nil
 }

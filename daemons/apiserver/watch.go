@@ -90,15 +90,15 @@ func (s *Server) watch(q *request) error {
 
 // watchFrom returns the revision after which events are wanted.
 func (s *Server) watchFrom(q *request, version string, initial bool) (int64, error) {
-	if initial {
-		return s.fresh(q.http.Context(), version)
-	}
 	if version == "" || version == "0" {
 		return s.fresh(q.http.Context(), version)
 	}
 	revision, err := parseVersion(version)
 	if err != nil {
-		return 0, err
+		return 0, upstreamsFault(err)
+	}
+	if initial {
+		return s.fresh(q.http.Context(), version)
 	}
 	if err := s.filled(q.http.Context()); err != nil {
 		return 0, err

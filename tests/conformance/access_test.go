@@ -73,7 +73,13 @@ func TestHealthSaysWhatIsAsked(t *testing.T) {
 	if paths := c.must(t, 200, get("/")); !strings.Contains(string(paths.raw), `"/apis/apps/v1"`) {
 		t.Errorf("/: %s", paths.raw)
 	}
-	c.refused(t, get("/nowhere"), 404, "NotFound", "the server could not find the requested resource")
-	c.refused(t, get("/apis/nowhere.example.com/v1/things"), 404, "NotFound", "the server could not find the requested resource")
+	for _, path := range []string{"/nowhere", "/apis/nowhere.example.com", "/apis/nowhere.example.com/v1/things"} {
+		if a := c.do(t, get("%s", path)); a.code != 404 || string(a.raw) != "404 page not found\n" || a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %d %s %s", path, a.code, a.header.Get("Content-Type"), a.raw)
+		}
+	}
+	for _, path := range []string{"/api/v2", "/version/x", "/apis/apps/v7", "/apis/apps/v7/things"} {
+		c.refused(t, get("%s", path), 404, "NotFound", "the server could not find the requested resource")
+	}
 	c.refused(t, get("/api/v1/things"), 404, "NotFound", "the server could not find the requested resource")
 }

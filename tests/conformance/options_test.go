@@ -113,6 +113,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	if a := c.must(t, 200, list("limit=-1")); len(a.items()) < 1 || a.text("metadata.continue") != "" {
 		t.Errorf("a limit below nothing: %s", a.raw)
 	}
+	for _, query := range []string{"resourceVersion=x", "resourceVersion=x&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
+		c.refused(t, watch(query), 500, "", `resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
+	}
 	// A watch that may last no time has begun all the same.
 	if w := c.watch(t, watch("timeoutSeconds=-1&labelSelector=nobody")); w.next() != nil {
 		t.Error("a watch without time has an event")

@@ -45,10 +45,13 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	c.refused(t, get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"), 422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
 	for _, r := range []call{
 		get("/api/v1/watch/configmaps/one"), get("/api/v1/watch/namespaces/w/pods/p/status"), get("/api/v1/watch/namespaces/w/pods/p/log"), get("/api/v1/watch/things"),
-		get("/apis/authorization.k8s.io/v1/watch/selfsubjectaccessreviews"), get("/api/v1/watch/componentstatuses"), get("/api/v1/watch"),
+		get("/apis/authorization.k8s.io/v1/watch/selfsubjectaccessreviews"), get("/api/v1/watch/componentstatuses"),
 		get("/apis/networking.k8s.io/v1/watch/namespaces/w/ingressclasses"),
 	} {
 		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+	}
+	if a := c.do(t, get("/api/v1/watch")); a.code != 500 || string(a.raw) != `Internal Server Error: "/api/v1/watch": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch`+"\n" {
+		t.Errorf("a watch of nothing: %d %s", a.code, a.raw)
 	}
 	c.refused(t, post("/api/v1/watch/namespaces/w/configmaps", one(nil)), 405, "MethodNotAllowed", notAllowed)
 	c.refused(t, remove("/api/v1/watch/namespaces/w/configmaps/one", nil), 405, "MethodNotAllowed", notAllowed)
@@ -104,6 +107,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	}
 	// Who may not see a path is not told what it has.
 	s.with(t).refused(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
+	s.as(t, certs.Request{CommonName: "nobody"}).refused(t, get("/nowhere"), 403, "Forbidden", `User "nobody" cannot get path "/nowhere"`)
 	if a := s.with(t).do(t, plain("POST", "/livez")); a.code != 200 {
 		t.Errorf("POST /livez without credentials: %d %s", a.code, a.raw)
 	}
@@ -122,7 +126,14 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	c.must(t, 201, post(things, object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}))
 	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).must("ADDED", "one")
 	c.refused(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
-	c.refused(t, plain("POST", "/apis/m.example.com/v1/things"), 404, "NotFound", "the server could not find the requested resource")
+	for _, r := range []call{plain("POST", "/apis/m.example.com/v1/things"), plain("GET", "/apis/m.example.com/v1/nothings"), plain("GET", "/apis/m.example.com/v7/things")} {
+		if a := c.do(t, r); a.code != 404 || string(a.raw) != "404 page not found\n" {
+			t.Errorf("%s %s: %d %s", r.method, r.path, a.code, a.raw)
+		}
+	}
+	// The name of a path where something is made means nothing.
+	c.must(t, 201, post(things+"/other", object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}))
+	c.refused(t, post(things+"/three", object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}), 409, "AlreadyExists", `things.m.example.com "two" already exists`)
 	c.refused(t, plain("OPTIONS", things), 405, "MethodNotAllowed", "is not supported on resources of kind \"things.m.example.com\"")
 	if a := c.do(t, plain(http.MethodHead, things+"/one")); a.code != 200 {
 		t.Errorf("HEAD of what a definition declares: %d", a.code)

@@ -120,7 +120,7 @@ func watches(t *testing.T, s *subject) {
 	if e := short.next(); e != nil {
 		t.Errorf("after its time a watch tells %v", e)
 	}
-	s.refused(t, get("%s?watch=1&resourceVersion=x", s.collection()), 400, "BadRequest", "")
+	s.refused(t, get("%s?watch=1&resourceVersion=x", s.collection()), 500, "", `resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
 	s.refused(t, get("%s?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", s.collection()), 422, "Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
 	s.refused(t, get("%s?watch=1&labelSelector=a%%20b", s.collection()), 400, "BadRequest", "")
 }

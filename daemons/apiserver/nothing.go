@@ -1,0 +1,42 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nothingAt answers at a path that nothing is at. Who reads Statuses finds one where upstream's router has paths itself; anywhere else, and
+// that is also where definitions and other servers have theirs, there is a page that is not found.
+func nothingAt(q *request) error {
+	parts := strings.Split(strings.Trim(q.Path, "/"), "/")
+	switch {
+	case parts[0] == "api", parts[0] == "version", parts[0] == "apis" && (len(parts) == 1 || builtInGroups()[parts[1]]):
+		return pageNotFound()
+	}
+	http.NotFound(q.w, q.http)
+	return errAnswered
+}
+
+func pageNotFound() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
+	}}
+}
+
+var builtInGroups = sync.OnceValue(func() map[string]bool {
+	groups := map[string]bool{}
+	for gvk := range builtIn() {
+		groups[gvk.Group] = true
+	}
+	return groups
+})
+
+// endless says whether a path ends where it should begin to say what it is about.
+func (q *request) endless() bool {
+	return q.Resource && q.Name == "" && (q.GroupVersionResource.Resource == "watch" || q.GroupVersionResource.Resource == "proxy") && q.Namespace == ""
+}
