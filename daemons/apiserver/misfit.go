@@ -3,7 +3,6 @@ package apiserver
 import (
 	"encoding/hex"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 
@@ -16,8 +15,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// What a client sends may be no object of the kind that it is sent for. Why is told in upstream's words, where they name
-// what upstream looked kinds up in.
+// What a client sends may be no object of the kind that it is sent for. Why is told in upstream's words, but for the place in its
+// code that it names.
 
 // undecoded is why bytes are no object of a kind.
 type undecoded struct {
@@ -115,51 +114,33 @@ func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte) error
 // misfit refuses an object of another kind or version.
 func misfit(is, want schema.GroupVersionKind) error {
 	known := builtIn()
-	other, found := known[is]
-	found = found && scheme(is.Group) == scheme(want.Group)
+	other := known[is]
 	switch {
-	case is.GroupKind() == want.GroupKind(), found && other.kind == known[want].kind:
+	case is.GroupKind() == want.GroupKind(), other != nil && other == known[want]:
 		return otherVersion(is, want)
-	case found:
-		return &undecoded{is: is, want: want.Kind, cause: fmt.Errorf("converting (%s) to (%s.%s): unknown conversion", other.name, internal(want.Group), want.Kind)}
+	case other != nil:
+		return &undecoded{is: is, want: want.Kind, cause: fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", is.Version, is.Kind, internal(want.Group), want.Kind)}
 	}
-	return &undecoded{is: is, want: want.Kind, cause: runtime.NewNotRegisteredErrForKind(scheme(want.Group), is)}
+	return &undecoded{is: is, want: want.Kind, cause: fmt.Errorf("no kind %q is registered for version %q", is.Kind, is.GroupVersion())}
 }
 
 func otherVersion(is, want schema.GroupVersionKind) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", is.GroupVersion(), want.GroupVersion()))
 }
 
-// typeOf is a kind, and what the Go type of one of its versions is called.
-type typeOf struct {
-	kind *kinds.Kind
-	name string
-}
-
 // builtIn are all kinds that are not declared by definitions.
-var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]typeOf {
-	to := map[schema.GroupVersionKind]typeOf{}
+var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]*kinds.Kind {
+	all := map[schema.GroupVersionKind]*kinds.Kind{}
 	for _, k := range kinds.All() {
-		to[k.GVK] = typeOf{k, reflect.TypeOf(k.New()).Elem().String()}
+		all[k.GVK] = k
 		for _, a := range k.Aliases {
-			to[a.GVK] = typeOf{k, reflect.TypeOf(a.New()).Elem().String()}
+			all[a.GVK] = k
 		}
 	}
-	return to
+	return all
 })
 
-// scheme is where upstream keeps the kinds of a group, as it calls that.
-func scheme(group string) string {
-	switch group {
-	case "apiextensions.k8s.io":
-		return "pkg/apiserver/apiserver.go:56"
-	case "apiregistration.k8s.io":
-		return "pkg/apiserver/scheme/scheme.go:28"
-	}
-	return "pkg/api/legacyscheme/scheme.go:30"
-}
-
-// internal is upstream's package of a group's types.
+// internal is what upstream calls the version in which it works on a group's objects.
 func internal(group string) string {
 	switch name, _, _ := strings.Cut(group, "."); name {
 	case "", "events":

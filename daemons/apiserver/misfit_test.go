@@ -17,7 +17,6 @@ func TestWhatIsOfAnotherKindS12(t *testing.T) {
 		merge     = "application/merge-patch+json"
 		strategic = "application/strategic-merge-patch+json"
 		js        = "application/json-patch+json"
-		legacy    = ` in scheme "pkg/api/legacyscheme/scheme.go:30"`
 		bad       = metav1.StatusReasonBadRequest
 		invalid   = metav1.StatusReasonInvalid
 	)
@@ -34,11 +33,11 @@ func TestWhatIsOfAnotherKindS12(t *testing.T) {
 	}{
 		{"POST", maps, "", `{"kind":"Secret","apiVersion":"v1"}`, 400, bad, `Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion`},
 		{"POST", maps, "", `{"kind":"Secret","apiVersion":"v1","data":7}`, 400, bad, `Secret in version "v1" cannot be handled as a ConfigMap: `},
-		{"POST", maps, "", `{"kind":"configmap"}`, 400, bad, `configmap in version "v1" cannot be handled as a ConfigMap: no kind "configmap" is registered for version "v1"` + legacy},
-		{"PUT", maps + "/m", "", `{"kind":"ConfigMap","apiVersion":"apps/v1"}`, 400, bad, `ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "apps/v1"` + legacy},
+		{"POST", maps, "", `{"kind":"configmap"}`, 400, bad, `configmap in version "v1" cannot be handled as a ConfigMap: no kind "configmap" is registered for version "v1"`},
+		{"PUT", maps + "/m", "", `{"kind":"ConfigMap","apiVersion":"apps/v1"}`, 400, bad, `ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "apps/v1"`},
 		{"POST", "/apis/apps/v1/namespaces/default/deployments", "", `{"kind":"Deployment","apiVersion":"apps/v1beta1"}`, 400, bad, `the API version in the data (apps/v1beta1) does not match the expected API version (apps/v1)`},
 		{"POST", "/api/v1/namespaces/default/events", "", `{"kind":"Event","apiVersion":"events.k8s.io/v1"}`, 400, bad, `the API version in the data (events.k8s.io/v1) does not match the expected API version (v1)`},
-		{"POST", crdPath, "", `{"kind":"Secret","apiVersion":"v1"}`, 400, bad, `Secret in version "v1" cannot be handled as a CustomResourceDefinition: no kind "Secret" is registered for version "v1" in scheme "pkg/apiserver/apiserver.go:56"`},
+		{"POST", crdPath, "", `{"kind":"Secret","apiVersion":"v1"}`, 400, bad, `Secret in version "v1" cannot be handled as a CustomResourceDefinition: converting (v1.Secret) to (apiextensions.CustomResourceDefinition): unknown conversion`},
 		{"POST", maps, "", `[]`, 400, bad, `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct `},
 		{"POST", maps, "", `[]`, 400, bad, `(5b5d)`},
 		{"POST", maps, "", `{"kind":"ConfigMap","apiVersion":"a/b/c"}`, 400, bad, `the object provided is unrecognized (must be of type ConfigMap): unexpected GroupVersion string: a/b/c ({"kind":"ConfigMap","apiVersio ...)`},
@@ -50,7 +49,7 @@ func TestWhatIsOfAnotherKindS12(t *testing.T) {
 
 		{"PATCH", maps + "/m", merge, `{"kind":"Secret"}`, 422, invalid, `converting (v1.Secret) to (core.ConfigMap): unknown conversion`},
 		{"PATCH", maps + "/m", merge, `{"apiVersion":"v7"}`, 400, bad, `(v7)`},
-		{"PATCH", maps + "/m", js, `[{"op":"replace","path":"/kind","value":"Frob"}]`, 422, invalid, `no kind "Frob" is registered for version "v1"` + legacy},
+		{"PATCH", maps + "/m", js, `[{"op":"replace","path":"/kind","value":"Frob"}]`, 422, invalid, `no kind "Frob" is registered for version "v1"`},
 		{"PATCH", maps + "/m", strategic, `{"kind":"Secret","apiVersion":"apps/v1","data":{"a":"c"}}`, 200, "", ""},
 		{"PATCH", maps + "/m", strategic, `{"kind":5}`, 422, invalid, `patch: Invalid value: "map[kind:5]": `},
 		{"PATCH", maps + "/m", strategic, `{"data":{"$patch":"frob"}}`, 500, "", `frob`},
