@@ -46,6 +46,9 @@ func (s *Server) bindings(q *request) error {
 }
 
 func (s *Server) place(q *request, b *corev1.Binding) error {
+	if err := inNamespace(q, b); err != nil {
+		return err
+	}
 	if b.Target.Name == "" || b.Target.Kind != "" && b.Target.Kind != "Node" {
 		return apierrors.NewBadRequest(`a binding's target must be a Node, with its name`)
 	}

@@ -35,6 +35,9 @@ func (s *Server) evict(q *request) error {
 	if err := s.decode(q, evictionKind, e); err != nil {
 		return err
 	}
+	if err := inNamespace(q, e); err != nil {
+		return err
+	}
 	if e.Name != "" && e.Name != q.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}

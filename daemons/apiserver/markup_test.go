@@ -48,6 +48,27 @@ func TestMarkupIsKeptAtItsLength(t *testing.T) {
 	})
 }
 
+// S11: a value that a JSON patch tests is written as Go's clients write it, which is how it is compared.
+func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	define(t, cfg, crontabs, ctPath)
+	const maps = "/api/v1/namespaces/default/configmaps"
+	for path, body := range map[string]string{maps: `{"metadata":{"name":"m"},"data":{"a":"<x>&"}}`, ctPath: strings.Replace(crontab("m", ""), `"spec":{`, `"spec":{"image":"<x>&",`, 1)} {
+		if code, text := ask(t, cfg, "POST", path, body); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	for path, at := range map[string]string{maps + "/m": "/data/a", ctPath + "/m": "/spec/image"} {
+		patch, err := json.Marshal([]map[string]string{{"op": "test", "path": at, "value": "<x>&"}, {"op": "replace", "path": at, "value": "<y>"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, text := ask(t, cfg, "PATCH", path, string(patch), "Content-Type", "application/json-patch+json"); code != 200 || !strings.Contains(text, `"<y>"`) {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+}
+
 // S11: what an older version has stored, with its markup escaped, means what it meant: who changes nothing of it owns nothing.
 func TestMarkupThatWasStoredEscapedMeansTheSame(t *testing.T) {
 	s := stores["memory"](t)

@@ -30,6 +30,7 @@ func TestMetadataFollowsChangesS12(t *testing.T) {
 		{"", `{"metadata":{"deletionTimestamp":"2001-01-01T00:00:00Z"}}`, 422, "metadata.deletionTimestamp: Invalid value", 3},
 		{"", `{"metadata":{"deletionGracePeriodSeconds":5}}`, 422, "metadata.deletionGracePeriodSeconds: Invalid value", 3},
 		{"", `{"metadata":{"generateName":"other-"}}`, 200, `"generateName":"other-"`, 3},
+		{"", `{"metadata":{"generateName":"a/b%"}}`, 422, `metadata.generateName: Invalid value: \"a/b%\": may not contain '/'`, 3},
 		{"", `{"metadata":{"finalizers":["a.b/c"]}}`, 200, "", 3},
 		{"DELETE", "", 200, "", 4},
 		{"", `{"metadata":{"deletionTimestamp":null,"deletionGracePeriodSeconds":null}}`, 200, "", 4},

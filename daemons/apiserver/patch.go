@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,6 +242,12 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		}
 		if len(operations) > maxOperations {
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
+		}
+		if bytes.ContainsAny(before, "<>&") {
+			// A value is tested by its text, and Go's clients escape what HTML would take for markup.
+			var escaped bytes.Buffer
+			json.HTMLEscape(&escaped, before)
+			before = escaped.Bytes()
 		}
 		after, err := jsonpatch.Apply(operations, before)
 		if err != nil {

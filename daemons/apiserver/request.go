@@ -26,6 +26,7 @@ type request struct {
 	known    bool            // whether such a resource is served
 	cache    *cache.Resource // nil for virtual kinds
 	named    bool            // whether the path names an object
+	inside   bool            // whether what the path names is in a namespace, by the path
 	watches  bool            // whether the path itself says that it is a watch
 	deep     bool            // whether the path has more after a subresource
 	rest     string          // path after a proxy subresource, with its slash
@@ -83,7 +84,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		q.Namespace = parts[1]
 		if sub := len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"); len(parts) > 2 && !sub {
-			parts = parts[2:]
+			parts, q.inside = parts[2:], true
 		}
 	}
 	q.GroupVersionResource.Resource = parts[0]

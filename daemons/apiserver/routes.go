@@ -21,8 +21,8 @@ var (
 
 // route refuses paths that are not there, and methods that their paths do not have.
 func (q *request) route() error {
-	if !q.served.Namespaced && q.Namespace != "" && q.served.Resource != "namespaces" {
-		return nothingAt(q)
+	if !q.served.Namespaced && q.inside {
+		return nothingAt(q) // it was authorized as what is in a namespace
 	}
 	if q.Subresource != "" {
 		if q.watches || q.Name == "" || q.served.Namespaced && q.Namespace == "" {

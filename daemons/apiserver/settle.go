@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -181,7 +182,10 @@ func (w *write) validate() error {
 			return err
 		}
 		m.SetResourceVersion(old.GetResourceVersion())
-		errs = validation.ValidateObjectMetaAccessorUpdate(m, old, path)
+		for _, wrong := range pathvalidation.ValidatePathSegmentName(m.GetGenerateName(), true) {
+			errs = append(errs, field.Invalid(path.Child("generateName"), m.GetGenerateName(), wrong))
+		}
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(m, old, path)...)
 		switch {
 		case w.subresource == "status":
 			if k.Status != nil && k.Status.Validate != nil {
@@ -273,15 +277,10 @@ func modified(q *request) error {
 
 // place settles the namespace and, where the path has one, the name of a sent object.
 func place(q *request, m metav1.Object) error {
-	if q.served.Namespaced {
-		switch {
-		case m.GetNamespace() == "":
-			m.SetNamespace(q.Namespace)
-		case m.GetNamespace() != q.Namespace:
-			return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
-		}
-	} else if m.GetNamespace() != "" {
+	if !q.served.Namespaced {
 		m.SetNamespace("")
+	} else if err := inNamespace(q, m); err != nil {
+		return err
 	}
 	if q.Name == "" || q.Verb == "create" {
 		return nil
@@ -294,6 +293,15 @@ func place(q *request, m metav1.Object) error {
 	case m.GetName() != q.Name:
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), q.Name))
 	}
+	return nil
+}
+
+// inNamespace settles the namespace of a sent object as the path's.
+func inNamespace(q *request, m metav1.Object) error {
+	if in := m.GetNamespace(); in != "" && in != q.Namespace {
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	m.SetNamespace(q.Namespace)
 	return nil
 }
 

@@ -42,8 +42,8 @@ func (s *Server) issue(q *request) error {
 	if err := s.decode(q, kind, t); err != nil {
 		return err
 	}
-	if t.Namespace != "" && t.Namespace != q.Namespace {
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	if err := inNamespace(q, t); err != nil {
+		return err
 	}
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err

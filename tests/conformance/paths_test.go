@@ -71,6 +71,36 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	seer.watch(t, get("/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).must("ADDED", "one")
 }
 
+// S11: who may do everything in one namespace may not do it to namespaces: they are in none, also not by a path that says so.
+func TestNamespacesAreInNoNamespace(t *testing.T) {
+	s := serve(t, openStore(t))
+	c := s.as(t, certs.Admin())
+	c.namespace(t, "own")
+	c.namespace(t, "other")
+	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/own/roles", object{"metadata": object{"name": "all"}, "rules": []any{
+		object{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}))
+	c.must(t, 201, post("/apis/rbac.authorization.k8s.io/v1/namespaces/own/rolebindings", object{"metadata": object{"name": "all"},
+		"subjects": []any{object{"kind": "User", "name": "owner", "apiGroup": "rbac.authorization.k8s.io"}},
+		"roleRef":  object{"kind": "Role", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}}))
+	owner := s.as(t, certs.Request{CommonName: "owner"})
+	owner.must(t, 200, get("/api/v1/namespaces/own"))
+	const other = "/api/v1/namespaces/own/namespaces/other"
+	for _, r := range []call{
+		get("/api/v1/namespaces/own/namespaces"), get("/api/v1/namespaces/own/namespaces?watch=1"), get("/api/v1/watch/namespaces/own/namespaces"), get("/api/v1/watch/namespaces/own/namespaces/other"),
+		get("/api/v1/namespaces/own/namespaces?fieldSelector=metadata.name%%3Dother"), get(other), get(other + "/status"), get("/api/v1/namespaces/own/namespaces/own"),
+		post("/api/v1/namespaces/own/namespaces", object{"metadata": object{"name": "made"}}), put(other, object{"metadata": object{"name": "other"}}), put(other+"/finalize", object{"metadata": object{"name": "other"}}),
+		patch(other, "merge-patch+json", object{"metadata": object{"labels": object{"a": "b"}}}), patch(other+"/status", "merge-patch+json", object{}),
+		remove(other, nil), remove("/api/v1/namespaces/own/namespaces", nil), get("/api/v1/namespaces/own/nodes"),
+	} {
+		owner.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+		c.refused(t, r, 404, "NotFound", "the server could not find the requested resource")
+	}
+	owner.refused(t, get("/api/v1/namespaces/other"), 403, "Forbidden", `namespaces "other" is forbidden: User "owner" cannot get resource "namespaces" in API group "" in the namespace "other"`)
+	if a := c.must(t, 200, get("/api/v1/namespaces/other")); a.at("metadata.labels.a") != nil || a.at("metadata.deletionTimestamp") != nil {
+		t.Errorf("changed: %s", a.raw)
+	}
+}
+
 const notAllowed = "the server does not allow this method on the requested resource"
 
 // S11: a path without a method that is asked of it says so, as upstream's router says it; one without any is not there.
