@@ -215,6 +215,7 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 				return ctx.Err()
 			}
 			listen()
+			k.pokeAll() // also for a runtime whose events end before it is known to listen, again and again
 		}
 	}
 }
