@@ -34,14 +34,20 @@ rules:
 - {level: Metadata, omitStages: [RequestReceived]}
 `
 
-func TestRequestsAreKeptAsThePolicySays(t *testing.T) {
+// audited serves with an audit policy, and returns where its log is.
+func audited(t *testing.T, policy string) (c *cluster, log string) {
+	t.Helper()
 	s := memory.New()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
-	path := filepath.Join(dir, "audit.log")
-	c := serve(t, s, func(cfg *config.APIServer) {
-		cfg.AuditPolicyFile, cfg.AuditLogPath = file(t, dir, "policy.yaml", []byte(auditPolicy)), path
-	})
+	log = filepath.Join(dir, "audit.log")
+	return serve(t, s, func(cfg *config.APIServer) {
+		cfg.AuditPolicyFile, cfg.AuditLogPath = file(t, dir, "policy.yaml", []byte(policy)), log
+	}), log
+}
+
+func TestRequestsAreKeptAsThePolicySays(t *testing.T) {
+	c, path := audited(t, auditPolicy)
 	ctx := context.Background()
 	cfg := c.as(certs.Admin())
 	client := kubernetes.NewForConfigOrDie(cfg)

@@ -5,14 +5,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"clusterctl/certs"
-	"clusterctl/daemons/config"
-	"clusterctl/daemons/store/memory"
 )
 
 // annotationsOf returns the annotations with which the creation of an object ended in the log of a server that has stopped.
@@ -36,13 +33,7 @@ func annotationsOf(t *testing.T, path, resource, name string) map[string]string 
 }
 
 func TestPoliciesTellTheAuditWhatTheyCameTo(t *testing.T) {
-	s := memory.New()
-	t.Cleanup(s.Close)
-	dir := t.TempDir()
-	path := filepath.Join(dir, "audit.log")
-	c := serve(t, s, func(cfg *config.APIServer) {
-		cfg.AuditPolicyFile, cfg.AuditLogPath = file(t, dir, "policy.yaml", []byte(auditPolicy)), path
-	})
+	c, path := audited(t, auditPolicy)
 	cfg := c.as(certs.Admin())
 	configure(t, cfg, admissionPath+"validatingadmissionpolicies", aPolicy("ValidatingAdmissionPolicy", "p",
 		`,"paramKind":{"apiVersion":"v1","kind":"Secret"},"auditAnnotations":[{"key":"same","valueExpression":"'one'"},{"key":"each","valueExpression":"string(params.metadata.name)"},{"key":"none","valueExpression":"null"}],`+

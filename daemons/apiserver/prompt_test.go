@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -20,8 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"clusterctl/certs"
-	"clusterctl/daemons/config"
-	"clusterctl/daemons/store/memory"
 )
 
 const auditEverything = `
@@ -33,13 +30,7 @@ rules: [{level: Metadata}]
 // A read that no goroutine waits with has the answer of one that one waits with, which a query makes of it, and is refused,
 // and kept for the audit, as that is.
 func TestAReadIsAnsweredAlikeByWhicheverWayItGoes(t *testing.T) {
-	s := memory.New()
-	t.Cleanup(s.Close)
-	dir := t.TempDir()
-	log := filepath.Join(dir, "audit.log")
-	c := serve(t, s, func(cfg *config.APIServer) {
-		cfg.AuditPolicyFile, cfg.AuditLogPath = file(t, dir, "policy.yaml", []byte(auditEverything)), log
-	})
+	c, log := audited(t, auditEverything)
 	ctx := context.Background()
 	admin := c.as(certs.Admin())
 	client := kubernetes.NewForConfigOrDie(admin)

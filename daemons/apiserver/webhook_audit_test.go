@@ -1,25 +1,16 @@
 package apiserver_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"clusterctl/certs"
-	"clusterctl/daemons/config"
-	"clusterctl/daemons/store/memory"
 )
 
 func TestMutatingWebhooksAreToldToTheAudit(t *testing.T) {
-	s := memory.New()
-	t.Cleanup(s.Close)
-	dir := t.TempDir()
-	path := filepath.Join(dir, "audit.log")
-	c := serve(t, s, func(cfg *config.APIServer) {
-		cfg.AuditPolicyFile, cfg.AuditLogPath = file(t, dir, "policy.yaml", []byte(auditPolicy)), path
-	})
+	c, path := audited(t, auditPolicy)
 	cfg := c.as(certs.Admin())
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/label": func(*admissionv1.AdmissionRequest) string {
