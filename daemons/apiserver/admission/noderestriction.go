@@ -100,11 +100,15 @@ func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission
 }
 
 func (p *nodeRestriction) ownPod(node string, a *api.Admission, verb string) error {
-	obj, ok := p.objects.Get(podsGR, a.Namespace, a.Name)
+	pod, ok := a.Old.(*corev1.Pod) // that which goes
 	if !ok {
-		return nil // what is not there is said by whoever looks for it
+		obj, there := p.objects.Get(podsGR, a.Namespace, a.Name)
+		if !there {
+			return apierrors.NewNotFound(podsGR, a.Name) // perhaps this server has not seen it yet
+		}
+		pod = obj.(*corev1.Pod)
 	}
-	if obj.(*corev1.Pod).Spec.NodeName != node {
+	if pod.Spec.NodeName != node {
 		return fmt.Errorf("node %q can only %s pods with spec.nodeName set to itself", node, verb)
 	}
 	return nil

@@ -2,12 +2,15 @@ package authz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
@@ -36,27 +39,14 @@ func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
 	if a.User.InGroup(api.GroupMasters) {
 		return nil
 	}
+	if finishesDeletion(a) {
+		return nil
+	}
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
-		if old, ok := a.Old.(*rbacv1.Role); ok && same(old.Rules, obj.Rules) {
-			return nil
-		}
 		return e.role(ctx, a, obj.Name, obj.Rules)
 	case *rbacv1.ClusterRole:
-		if old, ok := a.Old.(*rbacv1.ClusterRole); ok && same(old.Rules, obj.Rules) && (obj.AggregationRule == nil) == (old.AggregationRule == nil) {
-			return nil
-		}
-		if obj.AggregationRule != nil {
-			everything := []rbacv1.PolicyRule{
-				{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
-				{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
-			}
-			// Whoever lets a role gather others may grant whatever comes to be labelled.
-			if err := e.role(ctx, a, obj.Name, everything); err != nil {
-				return apierrors.NewForbidden(gr(a), obj.Name, fmt.Errorf("must have cluster-admin privileges to use an aggregationRule"))
-			}
-		}
-		return e.role(ctx, a, obj.Name, obj.Rules)
+		return e.clusterRole(ctx, a, obj)
 	case *rbacv1.RoleBinding:
 		return e.binding(ctx, a, obj.Name, obj.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
@@ -67,9 +57,55 @@ func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
 
 func gr(a *api.Admission) schema.GroupResource { return a.Resource.GroupResource() }
 
-func same(a, b []rbacv1.PolicyRule) bool {
-	covered, _ := validation.Covers(a, b)
-	return covered
+// finishesDeletion says whether an update changes nothing but what the garbage collector needs changed for an object to go in
+// the end: its finalizers and its owners.
+func finishesDeletion(a *api.Admission) bool {
+	if a.Operation != "UPDATE" || a.Old == nil {
+		return false
+	}
+	is := a.Object.DeepCopyObject()
+	m, err := meta.Accessor(is)
+	if err != nil {
+		return false
+	}
+	was, err := meta.Accessor(a.Old)
+	if err != nil {
+		return false
+	}
+	m.SetOwnerReferences(was.GetOwnerReferences())
+	m.SetFinalizers(was.GetFinalizers())
+	m.SetManagedFields(was.GetManagedFields())
+	return equality.Semantic.DeepEqual(is, a.Old)
+}
+
+// everything is what cluster-admin has.
+var everything = []rbacv1.PolicyRule{
+	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+}
+
+// clusterRole demands all rules of a role whatever is changed of it, since its labels grant as well: a role that comes to be
+// labelled for an aggregated one gives its rules to everybody who has that.
+func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv1.ClusterRole) error {
+	if e.allowed(ctx, a, "escalate", a.Resource.Resource, r.Name) {
+		return nil
+	}
+	if err := e.covered(a, r.Name, r.Rules); err != nil {
+		return err
+	}
+	old, _ := a.Old.(*rbacv1.ClusterRole)
+	if !aggregates(r) && !aggregates(old) {
+		return nil
+	}
+	// Whoever lets a role gather others may grant whatever comes to be labelled.
+	if e.covered(a, r.Name, everything) != nil {
+		return apierrors.NewForbidden(gr(a), r.Name, errors.New("must have cluster-admin privileges to use an aggregationRule"))
+	}
+	return nil
+}
+
+func aggregates(r *rbacv1.ClusterRole) bool {
+	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
 }
 
 func (e *Escalation) allowed(ctx context.Context, a *api.Admission, verb, resource, name string) bool {
