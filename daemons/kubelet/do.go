@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -58,11 +59,13 @@ func (w *worker) removeLog(f *pod.Facts, id string) error {
 		if c.ID != id {
 			continue
 		}
-		parts, err := filepath.Glob(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt)) + "*")
-		errs = append(errs, err)
-		for _, part := range parts {
-			errs = append(errs, os.Remove(part))
-		}
+		errs = append(errs, w.k.inLogs(func(root *os.Root) error {
+			parts, err := fs.Glob(root.FS(), w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt)))+"*")
+			for _, part := range parts {
+				err = errors.Join(err, root.Remove(part))
+			}
+			return err
+		}))
 	}
 	return errors.Join(errs...)
 }
@@ -77,7 +80,7 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), cgroup.ForPod(f.Pod)); err != nil {
 			return outcome{err: fmt.Errorf("make the pod's cgroup: %w", err)}
 		}
-		if err := os.MkdirAll(cri.LogDir(w.k.logRoot, f.Pod), 0o755); err != nil {
+		if err := w.k.makeLogDir(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
 			return outcome{err: fmt.Errorf("make the pod's log directory: %w", err)}
 		}
 	}
@@ -167,7 +170,7 @@ func (w *worker) remove(ctx context.Context, f *pod.Facts) error {
 	if err := w.release(ctx, f); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
+	if err := w.k.removeLogs(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
 		return fmt.Errorf("remove the pod's logs: %w", err)
 	}
 	if f.Removed || pod.Static(f.Pod) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,13 +53,13 @@ type logQuery struct {
 	stream             string
 }
 
-// writeLog writes what is asked for of the log at path. Following, it goes on in
+// writeLog writes what is asked for of the log at path, which is below root. Following, it goes on in
 // the file's successor when it is rotated, until ended says that its container has
 // ended and all is read.
-func writeLog(ctx context.Context, path string, q logQuery, ended func() bool, out io.Writer) error {
-	file, err := os.Open(path)
+func writeLog(ctx context.Context, root, path string, q logQuery, ended func() bool, out io.Writer) error {
+	file, err := openLog(root, path)
 	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+		return err
 	}
 	defer func() { file.Close() }()
 	if q.tail >= 0 {
@@ -100,7 +101,7 @@ func writeLog(ctx context.Context, path string, q logQuery, ended func() bool, o
 			return nil
 		}
 		w.flush()
-		if next, err := os.Open(path); err == nil && !sameFile(file, next) {
+		if next, err := openLog(root, path); err == nil && !sameFile(file, next) {
 			file.Close()
 			file, lines = next, bufio.NewReaderSize(next, 64<<10)
 			continue
@@ -207,16 +208,26 @@ func tailOffset(f *os.File, n int64) (int64, error) {
 }
 
 // tailLog returns the end of a container's log as a termination message.
-func tailLog(path string, lines, limit int) string {
-	var b bytes.Buffer
-	if err := writeLog(context.Background(), path, logQuery{tail: int64(lines), limit: -1}, nil, &b); err != nil {
+func (k *Kubelet) tailLog(path string, lines, limit int) string {
+	b := &lastBytes{limit: limit}
+	if err := writeLog(context.Background(), k.logRoot, path, logQuery{tail: int64(lines), limit: -1}, nil, b); err != nil {
 		return ""
 	}
-	text := b.Bytes()
-	if len(text) > limit {
-		text = text[len(text)-limit:]
+	return string(b.text)
+}
+
+// lastBytes keeps the end of what is written, so that long lines take no memory.
+type lastBytes struct {
+	limit int
+	text  []byte
+}
+
+func (l *lastBytes) Write(b []byte) (int, error) {
+	l.text = append(l.text, b...)
+	if over := len(l.text) - l.limit; over > 0 {
+		l.text = append(l.text[:0], l.text[over:]...)
 	}
-	return string(text)
+	return len(b), nil
 }
 
 // Logs are rotated at this size, and this many are kept.
@@ -243,7 +254,7 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 				continue
 			}
 			path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, uint32(c.RestartCount)))
-			if info, err := os.Stat(path); err != nil || info.Size() < maxLogBytes {
+			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < maxLogBytes {
 				continue
 			}
 			_, id, _ := strings.Cut(c.ContainerID, "://")
@@ -255,25 +266,28 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 }
 
 func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
-	old, err := filepath.Glob(path + ".*")
-	if err != nil {
-		return err
-	}
-	slices.Sort(old)
-	for len(old) > maxLogFiles-2 {
-		if err := os.Remove(old[0]); err != nil {
+	return k.inLogs(func(root *os.Root) error {
+		name := k.logName(path)
+		old, err := fs.Glob(root.FS(), name+".*")
+		if err != nil {
 			return err
 		}
-		old = old[1:]
-	}
-	aside := path + "." + time.Now().UTC().Format("20060102-150405")
-	if err := os.Rename(path, aside); err != nil {
-		return err
-	}
-	if err := k.runtime.ReopenContainerLog(ctx, id); err != nil {
-		return errors.Join(err, os.Rename(aside, path))
-	}
-	return nil
+		slices.Sort(old)
+		for len(old) > maxLogFiles-2 {
+			if err := root.Remove(old[0]); err != nil {
+				return err
+			}
+			old = old[1:]
+		}
+		aside := name + "." + time.Now().UTC().Format("20060102-150405")
+		if err := root.Rename(name, aside); err != nil {
+			return err
+		}
+		if err := k.runtime.ReopenContainerLog(ctx, id); err != nil {
+			return errors.Join(err, root.Rename(aside, name))
+		}
+		return nil
+	})
 }
 
 // latest returns a container's newest attempt of a pod, or the one before.

@@ -3,10 +3,13 @@ package kubelet
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -44,7 +47,7 @@ func TestLogIsWrittenAsAskedS08(t *testing.T) {
 		{"times", logQuery{tail: 1, limit: -1, timestamps: true}, "2030-01-01T00:00:03Z four\n"},
 	} {
 		var b bytes.Buffer
-		if err := writeLog(context.Background(), path, c.q, nil, &b); err != nil || b.String() != c.want {
+		if err := writeLog(context.Background(), filepath.Dir(path), path, c.q, nil, &b); err != nil || b.String() != c.want {
 			t.Errorf("%s: got %q (%v), want %q", c.name, b.String(), err, c.want)
 		}
 	}
@@ -66,7 +69,7 @@ func TestFollowedLogGoesOnAfterItsRotationS08(t *testing.T) {
 	over := false
 	done := make(chan error, 1)
 	go func() {
-		done <- writeLog(context.Background(), path, logQuery{tail: -1, limit: -1, follow: true}, func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
+		done <- writeLog(context.Background(), filepath.Dir(path), path, logQuery{tail: -1, limit: -1, follow: true}, func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
 	}()
 	until(t, func() bool { return out.String() == "one\n" })
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -114,4 +117,36 @@ func FuzzLogLines(f *testing.F) {
 			t.Errorf("%q became %q", line, e.text)
 		}
 	})
+}
+
+// A container that may write where logs are puts a link in a log's place, and asks for its log.
+func TestLogIsNoOtherFileOfTheMachineS08(t *testing.T) {
+	root := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "d_p_u", "main"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"d_p_u/main/0.log": secret, "d_p_u/dir": filepath.Dir(secret)} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(root, "d_p_u/main/1.log"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"d_p_u/main/0.log", "d_p_u/dir/secret", "d_p_u/main/1.log", "../" + filepath.Base(filepath.Dir(secret)) + "/secret"} {
+		var b bytes.Buffer
+		if err := writeLog(context.Background(), root, filepath.Join(root, name), logQuery{tail: -1, limit: -1}, nil, &b); err == nil || b.Len() > 0 {
+			t.Errorf("%s: got %q, %v", name, b.String(), err)
+		}
+	}
+	k := &Kubelet{logRoot: filepath.Join(root, "d_p_u")}
+	w := httptest.NewRecorder()
+	k.serveFiles(w, httptest.NewRequest("GET", "/d_p_u/main/0.log", nil))
+	if w.Code == http.StatusOK || strings.Contains(w.Body.String(), "one") {
+		t.Errorf("served with %d: %q", w.Code, w.Body)
+	}
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -95,9 +96,23 @@ func (k *Kubelet) routes() http.Handler {
 		mux.HandleFunc(method+" /portForward/{namespace}/{pod}/{uid}", k.servePortForward)
 	}
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", k.serveRun)
-	logs := http.StripPrefix("/logs/", http.FileServer(http.Dir(filepath.Dir(k.logRoot))))
-	mux.Handle("GET /logs/", logs)
+	mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.HandlerFunc(k.serveFiles)))
 	return mux
+}
+
+// serveFiles serves the directory that the logs of the machine are in, and nothing that a link in it leads to elsewhere.
+func (k *Kubelet) serveFiles(w http.ResponseWriter, r *http.Request) {
+	root, err := os.OpenRoot(filepath.Dir(k.logRoot))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	defer root.Close()
+	if info, err := root.Stat(filepath.Clean(cmp.Or(r.URL.Path, "."))); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		http.Error(w, "not a plain file", http.StatusForbidden)
+		return
+	}
+	http.FileServerFS(root.FS()).ServeHTTP(w, r)
 }
 
 func (k *Kubelet) servePods(w http.ResponseWriter, _ *http.Request) {
@@ -218,7 +233,9 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, c.Attempt))
-	if _, err := os.Stat(path); err != nil {
+	if log, err := openLog(k.logRoot, path); err == nil {
+		log.Close()
+	} else {
 		http.Error(w, fmt.Sprintf("unable to retrieve container logs for %s://%s", k.engine, c.ID), http.StatusInternalServerError)
 		return
 	}
@@ -232,7 +249,7 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		s, err := k.runtime.ContainerStatus(r.Context(), c.ID)
 		return err != nil || s.State != criapi.ContainerState_CONTAINER_RUNNING
 	}
-	if err := writeLog(r.Context(), path, q, ended, out); err != nil {
+	if err := writeLog(r.Context(), k.logRoot, path, q, ended, out); err != nil {
 		k.env.Log.Debug("serve log", "path", path, "error", err)
 	}
 }

@@ -185,14 +185,14 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 		}
 		mounts = append(mounts, &criapi.Mount{ContainerPath: "/etc/hosts", HostPath: path})
 	}
-	if spec.TerminationMessagePath != "" {
+	if path := spec.TerminationMessagePath; path != "" && !taken[filepath.Clean(path)] {
 		path, err := k.volumes.TerminationLog(string(p.UID), spec.Name, attempt)
 		if err != nil {
 			return nil, fmt.Errorf("make the termination log: %w", err)
 		}
 		mounts = append(mounts, &criapi.Mount{ContainerPath: spec.TerminationMessagePath, HostPath: path})
 	}
-	if err := os.MkdirAll(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name), 0o755); err != nil {
+	if err := k.makeLogDir(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
 	return cri.Container(p, spec, w.place(p), cri.Inside{Attempt: attempt, Env: env, Mounts: mounts, Image: image})
@@ -238,7 +238,12 @@ func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id st
 		return
 	}
 	link := filepath.Join(dir, fmt.Sprintf("%s_%s_%s-%s.log", p.Name, p.Namespace, container, id))
-	_ = os.Symlink(filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(container, attempt)), link)
+	// Relative, so that it leads to the log also where the directory of logs is mounted elsewhere, and when it is served.
+	log, err := filepath.Rel(dir, filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(container, attempt)))
+	if err != nil {
+		return
+	}
+	_ = os.Symlink(log, link)
 }
 
 // puller pulls images; pods that want the same one wait for one pull.

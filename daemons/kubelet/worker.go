@@ -241,7 +241,7 @@ func (w *worker) observe(ctx context.Context) bool {
 		return true
 	}
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
-		return cri.TerminationMessage(s, tailLog)
+		return cri.TerminationMessage(s, w.k.tailLog)
 	}}
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -139,7 +140,8 @@ func TerminationMessage(s *runtime.ContainerStatus, tail func(path string, lines
 }
 
 func readTail(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	// A link or a pipe may be in the file's place when it came with a volume.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

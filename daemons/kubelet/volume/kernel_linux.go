@@ -1,11 +1,14 @@
 package volume
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,11 +19,7 @@ type Kernel struct{}
 var _ Mounter = Kernel{}
 
 // Tmpfs implements Mounter.
-func (Kernel) Tmpfs(path string, size int64) error {
-	options := ""
-	if size > 0 {
-		options = fmt.Sprintf("size=%d", size)
-	}
+func (Kernel) Tmpfs(path, options string) error {
 	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount a tmpfs at %s: %w", path, err)
 	}
@@ -40,16 +39,91 @@ func (Kernel) Bind(from, to string, readOnly bool) error {
 	return nil
 }
 
-// Unmount implements Mounter. What is still in use goes when its last user does.
-func (Kernel) Unmount(path string) error {
-	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+// UnmountAll implements Mounter. What is still in use goes when its last user does.
+func (Kernel) UnmountAll(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mounts, err := mountsBelow(dir)
+	if err != nil || len(mounts) == 0 {
+		return err
+	}
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", dir, err)
+	}
+	defer unix.Close(root)
+	for _, at := range mounts {
+		if err := unmountBeneath(root, at); err != nil {
+			return fmt.Errorf("unmount %s: %w", filepath.Join(dir, at), err)
+		}
+	}
+	return nil
+}
+
+// unmountBeneath unmounts a path beneath an open directory. No link on the way to it is followed: it could lead to a mount of the
+// machine's.
+func unmountBeneath(root int, path string) error {
+	parent, err := openBeneath(root, filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	at := byFD(parent) + "/" + filepath.Base(path)
+	err = unix.Unmount(at, unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, unix.EBUSY) {
-		err = unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		err = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	}
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // not a mount
+		return nil // gone with another, or by its own
 	}
 	return err
+}
+
+// mountsBelow returns the paths, relative to dir, of all that is mounted below it, in the order in which it can be unmounted.
+func mountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []string
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadString('\n')
+		if fields := strings.Fields(line); len(fields) > 4 {
+			if at, ok := strings.CutPrefix(unescape(fields[4]), strings.TrimSuffix(dir, "/")+"/"); ok {
+				found = append(found, at)
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	// Of two at one place the later lies on top.
+	slices.Reverse(found)
+	slices.SortStableFunc(found, func(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") })
+	return found, nil
+}
+
+// unescape undoes the octal escapes of /proc/self/mountinfo.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }
 
 // Mounted implements Mounter.
@@ -63,48 +137,4 @@ func (Kernel) Mounted(path string) (bool, error) {
 		return false, fmt.Errorf("look at %s: %w", path, err)
 	}
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
-}
-
-// subPath binds the path sub below base to target. The kernel resolves it, and
-// refuses whatever leads out of base.
-func (m *Manager) subPath(base, sub, target string) error {
-	if err := check(sub); err != nil {
-		return err
-	}
-	if mounted, err := m.Mounter.Mounted(target); err != nil || mounted {
-		return err
-	}
-	root, err := unix.Open(base, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", base, err)
-	}
-	defer unix.Close(root)
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := unix.Openat2(root, sub, how)
-	if errors.Is(err, unix.ENOENT) {
-		if err := os.MkdirAll(filepath.Join(base, sub), 0o750); err != nil {
-			return err
-		}
-		fd, err = unix.Openat2(root, sub, how)
-	}
-	if err != nil {
-		return fmt.Errorf("open %s in %s: %w", sub, base, err)
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		err = os.Mkdir(target, 0o750)
-	} else {
-		err = os.WriteFile(target, nil, 0o640)
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return m.Mounter.Bind(fmt.Sprintf("/proc/self/fd/%d", fd), target, false)
 }

@@ -84,39 +84,13 @@ func find(p *corev1.Pod, name string) *corev1.Volume {
 // behind it is deleted.
 func (m *Manager) Teardown(uid string) error {
 	dir := m.PodDir(uid)
-	var mounts []string
-	for _, pattern := range []string{"volume-subpaths/*/*/*", "volumes/*/*"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			return err
-		}
-		mounts = append(mounts, found...)
+	if err := m.Mounter.UnmountAll(dir); err != nil {
+		return fmt.Errorf("unmount the volumes of pod %s: %w", uid, err)
 	}
-	for _, path := range mounts {
-		if err := m.Mounter.Unmount(path); err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
-		}
-	}
-	if err := removeAll(dir, m.Mounter); err != nil {
+	if err := removeTree(dir); err != nil {
 		return fmt.Errorf("remove the directory of pod %s: %w", uid, err)
 	}
 	return nil
-}
-
-// removeAll removes a directory unless something is mounted below it.
-func removeAll(dir string, mounter Mounter) error {
-	volumes, err := filepath.Glob(filepath.Join(dir, "volumes/*/*"))
-	if err != nil {
-		return err
-	}
-	for _, v := range volumes {
-		if mounted, err := mounter.Mounted(v); err != nil {
-			return err
-		} else if mounted {
-			return fmt.Errorf("%s is still mounted", v)
-		}
-	}
-	return os.RemoveAll(dir)
 }
 
 // Pods returns the uids of all pods that have a directory.

@@ -9,13 +9,13 @@ type Plain struct{}
 var _ Mounter = Plain{}
 
 // Tmpfs implements Mounter.
-func (Plain) Tmpfs(path string, _ int64) error { return os.MkdirAll(path, 0o755) }
+func (Plain) Tmpfs(path, _ string) error { return os.MkdirAll(path, 0o755) }
 
 // Bind implements Mounter.
 func (Plain) Bind(_, to string, _ bool) error { return os.MkdirAll(to, 0o755) }
 
-// Unmount implements Mounter.
-func (Plain) Unmount(string) error { return nil }
+// UnmountAll implements Mounter.
+func (Plain) UnmountAll(string) error { return nil }
 
 // Mounted implements Mounter.
 func (Plain) Mounted(string) (bool, error) { return false, nil }

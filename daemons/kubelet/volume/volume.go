@@ -15,7 +15,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"clusterctl/daemons/kubelet/pod"
 )
@@ -34,9 +34,9 @@ type Source interface {
 
 // Mounter is what of the kernel volumes need.
 type Mounter interface {
-	Tmpfs(path string, size int64) error // size 0 is the kernel's default
+	Tmpfs(path, options string) error
 	Bind(from, to string, readOnly bool) error
-	Unmount(path string) error // nil when nothing is mounted there
+	UnmountAll(dir string) error // whatever is mounted below dir
 	Mounted(path string) (bool, error)
 }
 
@@ -114,7 +114,7 @@ func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (t
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return time.Time{}, err
 			}
-			if err := m.Mounter.Tmpfs(dir, 0); err != nil {
+			if err := m.Mounter.Tmpfs(dir, "mode=0755"); err != nil {
 				return time.Time{}, err
 			}
 		}
@@ -147,39 +147,79 @@ func (m *Manager) dir(p *corev1.Pod, v *corev1.Volume) string {
 }
 
 func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir string) error {
-	if _, err := os.Stat(dir); err == nil && e.Medium != corev1.StorageMediumMemory {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	if e.Medium == corev1.StorageMediumMemory {
 		if mounted, err := m.Mounter.Mounted(dir); err != nil || mounted {
 			return err
 		}
-		size := int64(0)
-		if e.SizeLimit != nil && e.SizeLimit.Cmp(resource.Quantity{}) > 0 {
-			size = e.SizeLimit.Value()
-		}
-		if err := m.Mounter.Tmpfs(dir, size); err != nil {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return err
 		}
+		options := "mode=0777"
+		if group := fsGroup(p); group != nil {
+			options = fmt.Sprintf("mode=02777,gid=%d", *group)
+		}
+		if size := m.memorySize(p, e); size > 0 {
+			options += fmt.Sprintf(",size=%d", size)
+		}
+		return m.Mounter.Tmpfs(dir, options)
 	}
-	// Past the umask: any user of the pod's containers may write here.
-	if err := os.Chmod(dir, 0o777); err != nil {
+	// A directory that is there is ready, and its containers': what is not ready yet has another name.
+	if _, err := os.Lstat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return err
 	}
-	return own(dir, fsGroup(p))
+	half, err := os.MkdirTemp(filepath.Dir(dir), "..new-")
+	if err != nil {
+		return err
+	}
+	// Past the umask: any user of the pod's containers may write here.
+	err = os.Chmod(half, 0o777)
+	if err == nil {
+		err = own(half, fsGroup(p), false)
+	}
+	if err == nil {
+		err = os.Rename(half, dir)
+	}
+	if err != nil {
+		_ = os.Remove(half)
+	}
+	return err
+}
+
+// memorySize is how large a volume in memory may grow: as large as it says, and no larger than what the pod or, when that has no
+// limit, the node may use.
+func (m *Manager) memorySize(p *corev1.Pod, e *corev1.EmptyDirVolumeSource) int64 {
+	size := int64(0)
+	node := m.Node().Allocatable
+	if most := node.Memory(); most != nil {
+		size = most.Value()
+	}
+	limits := podresource.PodLimits(p, podresource.PodResourcesOptions{})
+	limited := limits.Memory().Value() > 0
+	for i := range p.Spec.Containers {
+		limited = limited && !p.Spec.Containers[i].Resources.Limits.Memory().IsZero()
+	}
+	if limited && (size == 0 || limits.Memory().Value() < size) {
+		size = limits.Memory().Value()
+	}
+	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && (size == 0 || e.SizeLimit.Value() < size) {
+		size = e.SizeLimit.Value()
+	}
+	return size
 }
 
 func (m *Manager) claim(p *corev1.Pod, pv *corev1.PersistentVolume, dir string) error {
 	var path string
+	group := fsGroup(p)
 	switch {
 	case pv.Spec.HostPath != nil:
 		if err := hostPath(pv.Spec.HostPath); err != nil {
 			return err
 		}
 		path = pv.Spec.HostPath.Path
+		group = nil // what is the machine's keeps its owners
 	case pv.Spec.Local != nil:
 		path = pv.Spec.Local.Path
 	default:
@@ -194,7 +234,11 @@ func (m *Manager) claim(p *corev1.Pod, pv *corev1.PersistentVolume, dir string) 
 	if err := m.Mounter.Bind(path, dir, false); err != nil {
 		return err
 	}
-	return own(dir, fsGroup(p))
+	onMismatch := false
+	if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
+		onMismatch = *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch
+	}
+	return own(dir, group, onMismatch)
 }
 
 func fsGroup(p *corev1.Pod) *int64 {
@@ -202,30 +246,6 @@ func fsGroup(p *corev1.Pod) *int64 {
 		return nil
 	}
 	return p.Spec.SecurityContext.FSGroup
-}
-
-// own gives a directory and what is in it to a pod's group.
-func own(dir string, group *int64) error {
-	if group == nil {
-		return nil
-	}
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := os.Lchown(path, -1, int(*group)); err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil || info.Mode()&fs.ModeSymlink != 0 {
-			return err
-		}
-		mode := info.Mode().Perm() | 0o660
-		if d.IsDir() {
-			return os.Chmod(path, mode|0o110|fs.ModeSetgid)
-		}
-		return os.Chmod(path, mode)
-	})
 }
 
 // hostPath checks or makes what a hostPath volume names.
@@ -244,7 +264,8 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 		}
 	case corev1.HostPathFileOrCreate:
 		if errors.Is(err, fs.ErrNotExist) {
-			f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_RDWR, 0o644)
+			// A link that leads nowhere does not decide where on the machine the file is made.
+			f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 			if err != nil {
 				return err
 			}

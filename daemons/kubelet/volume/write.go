@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,39 +20,45 @@ const (
 
 // write makes dir hold exactly the given files, all at once: readers see the old
 // set or the new one. The layout is upstream's, which programs watch: visible names
-// are links through ..data to a directory of this version.
+// are links through ..data to a directory of this version. Whatever a container put there,
+// nothing outside of dir is read or written.
 func write(dir string, files map[string]file, group *int64) error {
 	for path := range files {
 		if err := check(path); err != nil {
 			return err
 		}
 	}
-	old, err := os.Readlink(filepath.Join(dir, dataLink))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if old != "" && same(filepath.Join(dir, old), files) {
-		return links(dir, files)
-	}
-	version, err := os.MkdirTemp(dir, time.Now().UTC().Format("..2006_01_02_15_04_05."))
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	if err := fill(version, files, group); err != nil {
-		_ = os.RemoveAll(version)
+	defer root.Close()
+	old, err := root.Readlink(dataLink)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = os.Remove(filepath.Join(dir, newLink))
-	if err := os.Symlink(filepath.Base(version), filepath.Join(dir, newLink)); err != nil {
+	if old != "" && same(root, old, files) {
+		return links(root, files)
+	}
+	version := fmt.Sprintf("%s%d", time.Now().UTC().Format("..2006_01_02_15_04_05."), rand.Uint32())
+	if err := root.Mkdir(version, 0o700); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(dir, newLink), filepath.Join(dir, dataLink)); err != nil {
+	if err := fill(root, version, files, group); err != nil {
+		_ = root.RemoveAll(version)
 		return err
 	}
-	if err := links(dir, files); err != nil {
+	_ = root.Remove(newLink)
+	if err := root.Symlink(version, newLink); err != nil {
 		return err
 	}
-	return sweep(dir, filepath.Base(version))
+	if err := root.Rename(newLink, dataLink); err != nil {
+		return err
+	}
+	if err := links(root, files); err != nil {
+		return err
+	}
+	return sweep(root, version)
 }
 
 func check(path string) error {
@@ -60,46 +68,64 @@ func check(path string) error {
 	return nil
 }
 
-func fill(dir string, files map[string]file, group *int64) error {
-	if err := os.Chmod(dir, 0o755); err != nil {
+func fill(root *os.Root, version string, files map[string]file, group *int64) error {
+	if err := root.Chmod(version, 0o755); err != nil {
 		return err
 	}
-	for path, f := range files {
-		full := filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+	for name, f := range files {
+		full := path.Join(version, name)
+		if err := makeParents(root, version, path.Dir(name)); err != nil {
 			return err
 		}
-		if err := os.WriteFile(full, f.data, 0o600); err != nil {
+		if err := root.WriteFile(full, f.data, 0o600); err != nil {
 			return err
 		}
 		perm := f.mode
 		if group != nil {
-			if err := os.Chown(full, -1, int(*group)); err != nil {
+			if err := root.Chown(full, -1, int(*group)); err != nil {
 				return err
 			}
 			perm |= 0o440
 		}
-		if err := os.Chmod(full, perm); err != nil {
+		if err := root.Chmod(full, perm); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// makeParents makes the directories of a file, readable for all whatever the umask is.
+func makeParents(root *os.Root, version, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if err := makeParents(root, version, path.Dir(dir)); err != nil {
+		return err
+	}
+	full := path.Join(version, dir)
+	if err := root.Mkdir(full, 0o755); errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return root.Chmod(full, 0o755)
+}
+
 // same reports whether a version holds just these files.
-func same(dir string, files map[string]file) bool {
+func same(root *os.Root, version string, files map[string]file) bool {
 	count := 0
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(root.FS(), version, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		count++
-		rel, _ := filepath.Rel(dir, path)
+		rel, _ := filepath.Rel(version, name)
 		f, ok := files[rel]
-		if !ok {
+		info, err := d.Info()
+		if err != nil || !ok || !info.Mode().IsRegular() || info.Size() != int64(len(f.data)) {
 			return fs.ErrNotExist
 		}
-		data, err := os.ReadFile(path)
+		data, err := root.ReadFile(name)
 		if err != nil || !bytes.Equal(data, f.data) {
 			return fs.ErrNotExist
 		}
@@ -110,24 +136,24 @@ func same(dir string, files map[string]file) bool {
 
 // links makes a visible name for the first element of every path, and removes the
 // names that no longer lead anywhere.
-func links(dir string, files map[string]file) error {
+func links(root *os.Root, files map[string]file) error {
 	want := map[string]bool{}
-	for path := range files {
-		top, _, _ := strings.Cut(path, "/")
+	for name := range files {
+		top, _, _ := strings.Cut(name, "/")
 		want[top] = true
-		if _, err := os.Lstat(filepath.Join(dir, top)); errors.Is(err, fs.ErrNotExist) {
-			if err := os.Symlink(filepath.Join(dataLink, top), filepath.Join(dir, top)); err != nil {
+		if _, err := root.Lstat(top); errors.Is(err, fs.ErrNotExist) {
+			if err := root.Symlink(path.Join(dataLink, top), top); err != nil {
 				return err
 			}
 		}
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "..") && e.Type()&fs.ModeSymlink != 0 && !want[e.Name()] {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			if err := root.Remove(e.Name()); err != nil {
 				return err
 			}
 		}
@@ -136,14 +162,14 @@ func links(dir string, files map[string]file) error {
 }
 
 // sweep removes earlier versions.
-func sweep(dir, keep string) error {
-	entries, err := os.ReadDir(dir)
+func sweep(root *os.Root, keep string) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if e.IsDir() && strings.HasPrefix(e.Name(), "..") && e.Name() != keep {
-			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			if err := root.RemoveAll(e.Name()); err != nil {
 				return err
 			}
 		}

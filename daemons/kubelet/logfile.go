@@ -1,0 +1,66 @@
+package kubelet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// openLog opens a log below the directory of all logs. A container that was given that directory, as those that collect logs are,
+// could put a link to any file of the machine in a log's place: no link on the way is followed, and only a plain file is opened.
+func openLog(root, path string) (*os.File, error) {
+	rel, err := filepath.Rel(root, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, fmt.Errorf("open log: %s is not below %s", path, root)
+	}
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", &os.PathError{Op: "open", Path: root, Err: err})
+	}
+	defer unix.Close(dir)
+	fd, err := unix.Openat2(dir, rel, &unix.OpenHow{
+		// Not waiting for a writer, should it be a pipe.
+		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	file := os.NewFile(uintptr(fd), path)
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		file.Close()
+		return nil, fmt.Errorf("open log: %s is not a plain file", path)
+	}
+	return file, nil
+}
+
+// inLogs does something to what is below the directory of all logs, which a link that leads out of it cannot take elsewhere.
+func (k *Kubelet) inLogs(do func(root *os.Root) error) error {
+	if err := os.MkdirAll(k.logRoot, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(k.logRoot)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return do(root)
+}
+
+// logName returns the path of a log relative to the directory of all logs.
+func (k *Kubelet) logName(path string) string {
+	rel, err := filepath.Rel(k.logRoot, path)
+	if err != nil {
+		return path
+	}
+	return rel
+}
+
+func (k *Kubelet) makeLogDir(path string) error {
+	return k.inLogs(func(root *os.Root) error { return root.MkdirAll(k.logName(path), 0o755) })
+}
+
+func (k *Kubelet) removeLogs(path string) error {
+	return k.inLogs(func(root *os.Root) error { return root.RemoveAll(k.logName(path)) })
+}

@@ -1,0 +1,226 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is below a volume belongs to containers, which may put a link anywhere at any time. So nothing there is reached by a path
+// from the machine's root: a directory is opened once, and names are resolved by the kernel, beneath it.
+const (
+	// withinVolume follows links that stay in the volume; what leads out, or is absolute, fails with EXDEV.
+	withinVolume = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+	// noLinks follows none and stays on the file system that the directory is on.
+	noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+)
+
+// openBeneath opens a path beneath an open directory. The kernel asks to repeat when something was renamed meanwhile.
+func openBeneath(dir int, path string, flags int, resolve uint64) (fd int, err error) {
+	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
+	for range 100 {
+		fd, err = unix.Openat2(dir, path, how)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return fd, err
+}
+
+// makeBeneath makes the directories of path that are missing, and returns the last one opened. Those that it makes get mode,
+// whatever the umask is.
+func makeBeneath(root int, path string, mode uint32) (int, error) {
+	parts := strings.Split(path, "/")
+	parent, err := unix.Dup(root)
+	if err != nil {
+		return -1, err
+	}
+	for i, name := range parts {
+		next, err := openBeneath(root, strings.Join(parts[:i+1], "/"), unix.O_PATH|unix.O_DIRECTORY, withinVolume)
+		if errors.Is(err, unix.ENOENT) {
+			// A link that leads nowhere is there already, and is not followed.
+			made := unix.Mkdirat(parent, name, mode&0o777)
+			if made != nil && !errors.Is(made, unix.EEXIST) {
+				unix.Close(parent)
+				return -1, made
+			}
+			next, err = openBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+			if err == nil && made == nil {
+				err = unix.Fchmod(next, mode)
+			}
+		}
+		unix.Close(parent)
+		if err != nil {
+			return -1, err
+		}
+		parent = next
+	}
+	return parent, nil
+}
+
+// byFD returns a path for what an open descriptor stands for.
+func byFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// maxDepth is how many directories are open at once while a tree is walked.
+const maxDepth = 512
+
+// errTooDeep is returned for a tree of more than maxDepth levels, where that cannot be helped.
+var errTooDeep = fmt.Errorf("directories are nested deeper than %d levels", maxDepth)
+
+// walk visits all that is below an open directory: each entry by an O_PATH descriptor of it, a directory before what is in it. It
+// follows no link and enters no mount. What goes away meanwhile is left out.
+func walk(dir int, depth int, visit func(fd int, st *unix.Stat_t) error) error {
+	if depth > maxDepth {
+		return errTooDeep
+	}
+	fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(256)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := walkEntry(fd, name, depth, visit); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func walkEntry(dir int, name string, depth int, visit func(fd int, st *unix.Stat_t) error) error {
+	// RESOLVE_NO_SYMLINKS refuses a link as the last element too, unless it is opened as itself.
+	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, noLinks)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EXDEV):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if err := visit(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return walk(fd, depth+1, visit)
+	}
+	return nil
+}
+
+// remover removes a tree, however deep it is.
+type remover struct {
+	top   int
+	moved int
+}
+
+// removeTree removes a directory and what is in it. It follows no link, and what is mounted below it makes it fail: whatever is
+// behind a mount is not the directory's.
+func removeTree(path string) error {
+	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", filepath.Dir(path), err)
+	}
+	defer unix.Close(parent)
+	name := filepath.Base(path)
+	fd, err := openBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return os.Remove(path)
+	case err != nil:
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	r := &remover{top: fd}
+	err = r.empty(fd, path, 0)
+	unix.Close(fd)
+	if err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return nil
+}
+
+// empty removes what is in an open directory. path is for errors alone.
+func (r *remover) empty(dir int, path string, depth int) error {
+	for {
+		fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", path, err)
+		}
+		f := os.NewFile(uintptr(fd), path)
+		names, err := f.Readdirnames(1024)
+		f.Close()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := r.remove(dir, name, filepath.Join(path, name), depth); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (r *remover) remove(dir int, name, path string, depth int) error {
+	err := unix.Unlinkat(dir, name, 0)
+	switch {
+	case err == nil || errors.Is(err, unix.ENOENT):
+		return nil
+	case !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM):
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	if depth >= maxDepth {
+		// Moved up, it is removed from there: a container may nest directories deeper than this process may open files.
+		r.moved++
+		if err := unix.Renameat2(dir, name, r.top, fmt.Sprintf("..deep-%d", r.moved), unix.RENAME_NOREPLACE); err != nil {
+			if errors.Is(err, unix.EEXIST) {
+				return r.remove(dir, name, path, depth)
+			}
+			return fmt.Errorf("move %s up to remove it: %w", path, err)
+		}
+		return nil
+	}
+	child, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EXDEV):
+		return fmt.Errorf("%s is still mounted", path)
+	case err != nil:
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	err = r.empty(child, path, depth+1)
+	unix.Close(child)
+	if err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return nil
+}

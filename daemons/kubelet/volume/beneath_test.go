@@ -1,0 +1,195 @@
+package volume
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// outside makes a volume in which a container has put links, and a directory of the machine that they lead to.
+func outside(t *testing.T) (volume, host string) {
+	t.Helper()
+	dir := t.TempDir()
+	volume, host = filepath.Join(dir, "pods", "u", "volumes", "v"), filepath.Join(dir, "host")
+	for _, d := range []string{volume + "/in", host} {
+		if err := os.MkdirAll(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{
+		"abs": host, "up": "../../../../host", "gone": host + "/new", "upgone": "../../../../host/new", "good": "in", "loop": "loop", "proc": "/proc/self/cwd",
+	} {
+		if err := os.Symlink(to, filepath.Join(volume, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return volume, host
+}
+
+func TestSubPathIsNeverMadeOutsideOfItsVolumeS24(t *testing.T) {
+	for _, c := range []struct {
+		sub  string
+		made string // below the volume; empty when it is refused
+	}{
+		{"new", "new"}, {"new/deep/er", "new/deep/er"}, {"new/", "new"}, {"./new", "new"}, {"good", "in"}, {"good/made", "in/made"}, {"..data", "..data"},
+		{"abs", ""}, {"abs/made", ""}, {"up/made", ""}, {"gone", ""}, {"gone/made", ""}, {"upgone/made/more", ""}, {"good/../../made", ""}, {"../made", ""},
+		{"/made", ""}, {"loop/made", ""}, {"proc/made", ""},
+	} {
+		t.Run(strings.ReplaceAll(c.sub, "/", "|"), func(t *testing.T) {
+			volume, host := outside(t)
+			m := &Manager{Mounter: Plain{}}
+			err := m.subPath(volume, c.sub, filepath.Join(t.TempDir(), "target"))
+			if (err == nil) != (c.made != "") {
+				t.Errorf("got %v", err)
+			}
+			if info, err := os.Stat(filepath.Join(volume, c.made)); c.made != "" && (err != nil || !info.IsDir()) {
+				t.Errorf("%s is not there: %v", c.made, err)
+			}
+			if left, _ := os.ReadDir(host); len(left) != 0 {
+				t.Errorf("on the machine there is now %v", left)
+			}
+		})
+	}
+}
+
+func TestSubPathIsAsOpenAsItsVolumeS24(t *testing.T) {
+	volume, _ := outside(t)
+	if err := os.Chmod(volume, 0o777|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Manager{Mounter: Plain{}}).subPath(volume, "a/b", filepath.Join(t.TempDir(), "target")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "a/b"} {
+		if info, err := os.Stat(filepath.Join(volume, name)); err != nil || info.Mode()&(os.ModePerm|os.ModeSetgid) != 0o777|os.ModeSetgid {
+			t.Errorf("%s is %v (%v)", name, info.Mode(), err)
+		}
+	}
+}
+
+// What fsGroup gives away is what is in the volume. Links in it lead to files that stay as they are.
+func TestGroupIsGivenToNothingOutsideS24(t *testing.T) {
+	volume, host := outside(t)
+	secret := filepath.Join(host, "shadow")
+	for path, mode := range map[string]os.FileMode{secret: 0o600, volume + "/in/file": 0o600} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(secret, volume+"/in/shadow"); err != nil {
+		t.Fatal(err)
+	}
+	group := int64(4321)
+	if err := own(volume, &group, false); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]uint32{secret: 0, host: 0, volume: 4321, volume + "/in": 4321, volume + "/in/file": 4321, volume + "/in/shadow": 4321} {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil || st.Gid != want {
+			t.Errorf("%s has group %d (%v), want %d", path, st.Gid, err, want)
+		}
+		if path == secret && st.Mode&0o777 != 0o600 {
+			t.Errorf("%s has mode %o", path, st.Mode)
+		}
+		if path == volume+"/in" && st.Mode&0o7777 != unix.S_ISGID|0o775 && st.Mode&0o7777 != unix.S_ISGID|0o777 {
+			t.Errorf("%s has mode %o", path, st.Mode&0o7777)
+		}
+	}
+}
+
+func TestFilesOfAVolumeAreWrittenInItAloneS30(t *testing.T) {
+	volume, host := outside(t)
+	if err := os.Symlink("../../../../host", filepath.Join(volume, dataLink)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(host+"/a", []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = write(volume, map[string]file{"a": {[]byte("1"), 0o644}}, nil)
+	if data, err := os.ReadFile(host + "/a"); err != nil || string(data) != "theirs" {
+		t.Errorf("the machine's file is %q (%v)", data, err)
+	}
+	if data, err := os.ReadFile(volume + "/a"); err != nil || string(data) != "1" {
+		t.Errorf("the volume's file is %q (%v)", data, err)
+	}
+	if left, _ := os.ReadDir(host); len(left) != 1 {
+		t.Errorf("on the machine there is now %v", left)
+	}
+}
+
+func TestRemovingAVolumeRemovesNothingBehindItS23(t *testing.T) {
+	volume, host := outside(t)
+	if err := os.WriteFile(host+"/kept", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mount := filepath.Join(volume, "in", "a mount")
+	if err := os.Mkdir(mount, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Kernel{}).Bind(host, mount, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+	root := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(volume))))
+	// A mounter that misses what is mounted deeper in the volume.
+	if err := (&Manager{Root: root, Mounter: Plain{}}).Teardown("u"); err == nil || !strings.Contains(err.Error(), "still mounted") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(host + "/kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Manager{Root: root, Mounter: Kernel{}}).Teardown("u"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(host + "/kept"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(root, "pods", "u")); !os.IsNotExist(err) {
+		t.Errorf("the pod's directory is still there: %v", err)
+	}
+}
+
+func TestDeepDirectoriesAreRemovedS23(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pod")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3*maxDepth + 7 {
+		if err := unix.Mkdirat(at, "d", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, "d", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(at)
+		at = next
+	}
+	unix.Close(at)
+	if err := removeTree(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
+
+func TestHostPathIsNotMadeThroughALinkS24(t *testing.T) {
+	volume, host := outside(t)
+	for _, kind := range []corev1.HostPathType{corev1.HostPathFileOrCreate, corev1.HostPathDirectoryOrCreate} {
+		if err := hostPath(&corev1.HostPathVolumeSource{Path: volume + "/gone", Type: &kind}); err == nil {
+			t.Errorf("%s was made through a link", kind)
+		}
+	}
+	if left, _ := os.ReadDir(host); len(left) != 0 {
+		t.Errorf("on the machine there is now %v", left)
+	}
+}

@@ -1,0 +1,91 @@
+package volume
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// own gives a directory and what is in it to a pod's group. Containers of other pods may be writing there, so every file is opened
+// before it is changed: a name that becomes a link meanwhile changes nothing elsewhere. onMismatch leaves everything alone when
+// the directory itself is the group's already.
+func own(dir string, group *int64, onMismatch bool) error {
+	if group == nil {
+		return nil
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if onMismatch && int64(st.Gid) == *group && st.Mode|groupMode(&st) == st.Mode {
+		return nil
+	}
+	give := func(fd int, st *unix.Stat_t) error {
+		if err := unix.Fchownat(fd, "", -1, int(*group), unix.AT_EMPTY_PATH); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return nil
+		}
+		return unix.Chmod(byFD(fd), st.Mode&0o7777|groupMode(st))
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if err := walk(fd, 0, give); err != nil {
+			return fmt.Errorf("give what is in %s to group %d: %w", dir, *group, err)
+		}
+	}
+	// The directory itself comes last: it says that all is done.
+	if err := give(fd, &st); err != nil {
+		return fmt.Errorf("give %s to group %d: %w", dir, *group, err)
+	}
+	return nil
+}
+
+// groupMode is what a file's group is allowed at least.
+func groupMode(st *unix.Stat_t) uint32 {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.S_ISGID | 0o770
+	}
+	return 0o660
+}
+
+// Usage is what a directory holds of the disk.
+type Usage struct{ Bytes, Inodes int64 }
+
+// usage counts what is below a directory, files with several names once, without what is mounted there.
+func usage(dir string) (Usage, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Usage{}, fmt.Errorf("open %s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Bytes: st.Blocks * 512, Inodes: 1}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return u, nil
+	}
+	seen := map[uint64]bool{}
+	err = walk(fd, 0, func(_ int, st *unix.Stat_t) error {
+		if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			if seen[st.Ino] {
+				return nil
+			}
+			seen[st.Ino] = true
+		}
+		u.Bytes += st.Blocks * 512
+		u.Inodes++
+		return nil
+	})
+	if err != nil {
+		return u, fmt.Errorf("count what is in %s: %w", dir, err)
+	}
+	return u, nil
+}
