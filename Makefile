@@ -66,10 +66,15 @@ KUBECTL_VERSION := $(shell awk '$$1 == "k8s.io/kubectl" {print $$2}' go.mod)
 KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%)
 
 .PHONY: test-tools
-test-tools: $(BIN)/kubectl $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
+test-tools: demo-tools $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm $(BIN)/h2spec
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
-	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/demo ./tests/chaos ./tests/bench/marks
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
+
+# What the demo shows a cluster with.
+.PHONY: demo-tools
+demo-tools: $(BIN)/kubectl
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/demo
 
 $(BIN)/kubectl: go.mod tests/kubectl/main.go | deps
 	$(GO) build $(MODFLAGS) -ldflags '$(KUBECTL_FLAGS)' -o $@ ./tests/kubectl
@@ -83,6 +88,9 @@ $(BIN)/etcdctl: tests/tools/go.mod
 
 $(BIN)/helm: tests/tools/go.mod
 	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+
+$(BIN)/h2spec: tests/tools/go.mod
+	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/summerwind/h2spec/cmd/h2spec
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
@@ -124,11 +132,11 @@ interrupt: build test-tools ## Interrupt applies at POINTS random points, and se
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/interrupt -args -points $(POINTS) -seed $(or $(SEED),0)
 
 .PHONY: demo
-demo: build test-tools ## Bring up a cluster of three local machines and a workload on it
+demo: build demo-tools ## Bring up a cluster of three local machines and a workload on it
 	$(SUDO) $(BIN)/demo up
 
 .PHONY: demo-down
-demo-down: test-tools ## Take the demo down; nothing is left behind but the lab's cache
+demo-down: demo-tools ## Take the demo down; nothing is left behind but the lab's cache
 	$(SUDO) $(BIN)/demo down
 
 MINUTES ?= 30

@@ -25,16 +25,27 @@ func whole(r *http.Request, buffer []byte) ([]byte, error) {
 	if r.ContentLength <= 0 || r.ContentLength > maxBody {
 		return io.ReadAll(r.Body)
 	}
-	if int64(cap(buffer)) < r.ContentLength {
-		buffer = make([]byte, r.ContentLength)
+	data := buffer[:0]
+	for int64(len(data)) < r.ContentLength {
+		// What is announced costs the client nothing: there is room for four times what has come, and for small bodies.
+		room := min(r.ContentLength, max(4*int64(len(data)), eagerBody))
+		if int64(cap(data)) < room {
+			data = append(make([]byte, 0, room), data...)
+		}
+		n, err := io.ReadFull(r.Body, data[len(data):min(r.ContentLength, int64(cap(data)))])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break // shorter than announced: its decoder finds out
+		}
+		if err != nil {
+			return data, err
+		}
 	}
-	data := buffer[:r.ContentLength]
-	n, err := io.ReadFull(r.Body, data)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // shorter than announced: its decoder finds out
-	}
-	return data[:n], err
+	return data, nil
 }
+
+// eagerBody is how much of an announced body has its place before it comes.
+const eagerBody = 32 << 10
 
 // body reads what the client sent, as JSON or protobuf; YAML becomes JSON. doubts are
 // what a strict reader would refuse.

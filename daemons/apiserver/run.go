@@ -115,8 +115,8 @@ func (s *Server) healthz() http.Handler {
 // serve answers on ln until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.
 func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
 	server := run.NewServer(s, tlsConfig, log)
-	server.MaxHeaderBytes = http.DefaultMaxHeaderBytes // long selectors are in addresses
-	own := h2.Server{Log: log, Prompt: s.prompt}
+	server.MaxHeaderBytes = 128 << 10
+	own := h2.Server{Log: log, Prompt: s.prompt, MaxHeaderBytes: http.DefaultMaxHeaderBytes} // long selectors are in addresses
 	own.Attach(server)
 	defer own.Close()
 	return run.ServeWith(ctx, server, own.Listen(ln), grace)

@@ -13,6 +13,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/run"
 )
 
 // stages are what every request goes through, from top to bottom, until one of them
@@ -113,6 +114,7 @@ func (s *Server) identify(q *request) error {
 	}
 	if ok {
 		q.user = user
+		run.VisitorOf(q.http.Context()).Identify()
 		if s.o.While != nil && q.long() {
 			var ctx context.Context
 			ctx, q.over = s.o.While(q.http.Context(), q.http, user)

@@ -86,6 +86,7 @@ func (g *gate) guard(next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username, verb, resource), http.StatusForbidden)
 			return
 		}
+		run.VisitorOf(r.Context()).Identify()
 		ctx, stop := g.while(r)
 		defer stop()
 		next.ServeHTTP(w, r.WithContext(ctx))

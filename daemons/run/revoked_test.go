@@ -16,7 +16,7 @@ import (
 // S12: what was begun with a certificate that is then revoked ends within seconds, what others began goes on.
 func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newList(t)
+		l := newRevocations(t)
 		lost, kept := l.leaf("lost"), l.leaf("kept")
 		l.write(time.Now())
 		revoked, err := NewRevoked(l.file, l.ca, slog.New(slog.DiscardHandler))
@@ -58,16 +58,16 @@ func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 	})
 }
 
-// list is a revocation list of an authority.
-type list struct {
+// revocations is a revocation list of an authority.
+type revocations struct {
 	t        *testing.T
 	ca, file string
 	pair     certs.Pair
 }
 
-func newList(t *testing.T) *list {
+func newRevocations(t *testing.T) *revocations {
 	t.Helper()
-	l := &list{t: t, ca: filepath.Join(t.TempDir(), "ca.crt"), file: filepath.Join(t.TempDir(), "ca.crl")}
+	l := &revocations{t: t, ca: filepath.Join(t.TempDir(), "ca.crt"), file: filepath.Join(t.TempDir(), "ca.crl")}
 	var err error
 	if l.pair, err = certs.NewCA("kubernetes", 0, time.Now()); err == nil {
 		err = os.WriteFile(l.ca, l.pair.Cert, 0o600)
@@ -78,7 +78,7 @@ func newList(t *testing.T) *list {
 	return l
 }
 
-func (l *list) leaf(name string) *x509.Certificate {
+func (l *revocations) leaf(name string) *x509.Certificate {
 	l.t.Helper()
 	pair, err := certs.Issue(l.pair, certs.Daemon(name), time.Now())
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *list) leaf(name string) *x509.Certificate {
 }
 
 // write writes the list as if at a time, since a file system tells times apart less well than a test.
-func (l *list) write(at time.Time, revoked ...*x509.Certificate) {
+func (l *revocations) write(at time.Time, revoked ...*x509.Certificate) {
 	l.t.Helper()
 	var entries []certs.Revoked
 	for _, c := range revoked {

@@ -27,12 +27,14 @@ func NewServer(h http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Se
 	return &http.Server{
 		Handler: h, TLSConfig: tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnContext: connContext,
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
 // ServeWith is Serve with a server of the caller's.
 func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace time.Duration) error {
+	ln = new(Unidentified).Listen(ln)
 	done := make(chan error, 1)
 	go func() {
 		if server.TLSConfig != nil {
@@ -84,6 +86,9 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 			if r.URL.Path == "/metrics" && len(r.TLS.VerifiedChains) == 0 {
 				http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
 				return
+			}
+			if len(r.TLS.VerifiedChains) > 0 {
+				VisitorOf(r.Context()).Identify()
 			}
 			// The handshake may be long ago.
 			if err := revoked.verify(*r.TLS); err != nil {

@@ -22,8 +22,11 @@ type body struct {
 	deadline  time.Time // of reading
 }
 
+// eagerBody is how much of an announced body has its place before it comes. More is taken as it comes: what is announced costs the client nothing.
+const eagerBody = 4 << 10
+
 // credit is a window that the client may fill. What was taken out of it is given back in large pieces.
-type credit struct{ left, owed int64 }
+type credit struct{ left, owed, size int64 }
 
 // spend takes what has come; false if the client has sent more than it may.
 func (c *credit) spend(n int64) bool {
@@ -33,7 +36,7 @@ func (c *credit) spend(n int64) bool {
 
 // due says what to give back when n more bytes have been taken, 0 if not yet.
 func (c *credit) due(n int64) uint32 {
-	if c.owed += n; c.owed < window/4 {
+	if c.owed += n; c.owed < c.size/4 {
 		return 0
 	}
 	n, c.owed = c.owed, 0
@@ -90,7 +93,7 @@ func (c *Conn) onData(f *http2.DataFrame) error {
 		kept = 0
 	} else {
 		if b.data == nil && b.announced > kept {
-			b.data = make([]byte, 0, min(b.announced, window))
+			b.data = make([]byte, 0, min(b.announced, 4*max(kept, eagerBody)))
 		}
 		b.data = append(b.data, data...)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"clusterctl/daemons/run"
 )
 
 // Conn is a connection. What it reads, one goroutine handles in order; what it writes comes
@@ -26,10 +28,13 @@ type Conn struct {
 	handler http.Handler
 	tls     tls.ConnectionState
 	remote  string
-	limit   uint32 // of a request's headers
+	limit   uint32       // of a request's headers
+	visitor *run.Visitor // whether the client has been identified
+	lifted  bool         // see lift; belongs to who reads
 	base    context.Context
-	input   *bufio.Reader
+	input   *bounded
 	reader  *http2.Framer
+	control allowance      // belongs to who reads
 	running sync.WaitGroup // handlers
 
 	mu      sync.Mutex
@@ -54,14 +59,14 @@ type Conn struct {
 
 func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
 	c := &Conn{s: s, nc: nc, handler: h, limit: limit, tls: nc.ConnectionState(), remote: nc.RemoteAddr().String(), streams: map[uint32]*stream{}, rested: time.Now()}
-	c.gather, _ = nc.NetConn().(*gatherer)
+	c.gather = gathererOf(nc)
 	c.out.window, c.out.initial, c.out.maxFrame = 65535, 65535, 16384
-	c.in.left = 65535
-	c.input = bufio.NewReaderSize(nc, 4<<10)
+	c.in = credit{left: visitorWindow, size: visitorWindow}
+	c.input = &bounded{Reader: bufio.NewReaderSize(nc, 4<<10), came: c.lift}
 	c.out.idle.L = &c.mu
 	c.reader = http2.NewFramer(io.Discard, c.input)
 	c.reader.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	c.reader.MaxHeaderListSize = limit
+	c.reader.MaxHeaderListSize = min(limit, visitorHeaders)
 	c.reader.SetMaxReadFrameSize(16384)
 	c.reader.SetReuseFrames()
 	return c
@@ -80,7 +85,10 @@ func (c *Conn) Share(make func() any) any {
 // serve reads frames until the connection ends, and waits for handlers.
 func (c *Conn) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	c.base = ctx
+	c.base, c.visitor = ctx, run.VisitorOf(ctx)
+	if len(c.tls.VerifiedChains) > 0 {
+		c.visitor.Identify()
+	}
 	err := c.greet()
 	if err == nil {
 		c.mu.Lock()
@@ -127,17 +135,16 @@ func (c *Conn) greet() error {
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: window},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.limit})
-	c.out.windowUpdate(0, window-65535)
-	c.in.left = window
 	c.mu.Unlock()
 	preface := make([]byte, len(http2.ClientPreface))
+	c.input.left = len(preface)
 	if _, err := io.ReadFull(c.input, preface); err != nil {
 		return err
 	}
 	if string(preface) != http2.ClientPreface {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	first, err := c.reader.ReadFrame()
+	first, err := c.next()
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func (c *Conn) greet() error {
 // read handles frames until there are no more.
 func (c *Conn) read() error {
 	for {
-		f, err := c.reader.ReadFrame()
+		f, err := c.next()
 		if err == nil {
 			err = c.on(f)
 		}
@@ -172,7 +179,10 @@ func (c *Conn) read() error {
 }
 
 func (c *Conn) on(f http2.Frame) error {
-	var err error
+	err := c.pay(controlCost(f))
+	if err != nil {
+		return err
+	}
 	switch f := f.(type) {
 	case *http2.MetaHeadersFrame:
 		err = c.onHeaders(f)

@@ -19,6 +19,20 @@ func (g gathering) Accept() (net.Conn, error) {
 	return &gatherer{Conn: c}, nil
 }
 
+// gathererOf is the one below a connection, nil if there is none.
+func gathererOf(conn net.Conn) *gatherer {
+	for {
+		switch c := conn.(type) {
+		case *gatherer:
+			return c
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
 type gatherer struct {
 	net.Conn
 

@@ -19,10 +19,19 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/run"
 )
 
 // serve serves h until the test ends, and returns where and how to connect.
 func serve(t testing.TB, own *h2.Server, h http.HandlerFunc, set ...func(*http.Server)) (address string, config *tls.Config, server *http.Server) {
+	t.Helper()
+	return serveOn(t, func(ln net.Listener) net.Listener { return ln }, own, h, set...)
+}
+
+// serveOn is serve on a listener that counts, or whatever else it does.
+func serveOn(t testing.TB, listen func(net.Listener) net.Listener, own *h2.Server, h http.HandlerFunc, set ...func(*http.Server)) (
+	address string, config *tls.Config, server *http.Server,
+) {
 	t.Helper()
 	ca, err := certs.NewCA("localhost", 0, time.Now())
 	if err != nil {
@@ -34,7 +43,8 @@ func serve(t testing.TB, own *h2.Server, h http.HandlerFunc, set ...func(*http.S
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
-	server = &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}, MaxHeaderBytes: 16 << 10}
+	server = run.NewServer(h, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}, slog.New(slog.DiscardHandler))
+	server.MaxHeaderBytes = 16 << 10
 	for _, f := range set {
 		f(server)
 	}
@@ -45,7 +55,7 @@ func serve(t testing.TB, own *h2.Server, h http.HandlerFunc, set ...func(*http.S
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- server.ServeTLS(own.Listen(ln), "", "") }()
+	go func() { done <- server.ServeTLS(listen(own.Listen(ln)), "", "") }()
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {

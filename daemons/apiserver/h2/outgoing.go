@@ -22,6 +22,8 @@ type outgoing struct {
 	head     int       // where that begins
 	began    bool      // whether a block of headers has been sent
 
+	dataFrames int // that were sent since the allowance for control frames was last looked at
+
 	window, initial int64 // what the client takes: of the connection, and of a new stream
 	maxFrame        int
 	blocked         []*stream // that wait for room in buf or the connection's window
@@ -119,6 +121,7 @@ func (o *outgoing) headers(id uint32, block []byte, end bool) {
 
 // data adds to what a stream says; end says that this is all.
 func (o *outgoing) data(id uint32, p []byte, end bool) {
+	o.dataFrames++
 	for {
 		if o.tail != id || id == 0 {
 			o.frame(http2.FrameData, 0, id, 0)
@@ -287,6 +290,10 @@ func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
+	if f.NumSettings() > maxSettings {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	initial := c.out.initial
 	err := f.ForeachSetting(func(s http2.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err
@@ -295,19 +302,23 @@ func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 		case http2.SettingMaxFrameSize:
 			c.out.maxFrame = min(int(s.Val), record)
 		case http2.SettingInitialWindowSize:
-			by := int64(s.Val) - c.out.initial
-			c.out.initial = int64(s.Val)
-			for _, st := range c.streams {
-				if widen(&st.window, by) != nil {
-					return http2.ConnectionError(http2.ErrCodeFlowControl)
-				}
-				st.look()
-			}
+			initial = int64(s.Val) // the last one counts: a frame costs one look at the streams
 		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	by := initial - c.out.initial
+	c.out.initial = initial
+	for _, st := range c.streams {
+		if by == 0 {
+			break
+		}
+		if widen(&st.window, by) != nil {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		st.look()
 	}
 	c.out.settingsAck()
 	return nil

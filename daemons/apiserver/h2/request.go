@@ -14,6 +14,7 @@ import (
 func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	wrong := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	introduced := c.introduced(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if st := c.streams[id]; st != nil {
@@ -33,7 +34,7 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		return wrong
 	}
-	if len(c.streams) >= maxStreams {
+	if len(c.streams) >= maxStreams || !introduced {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	st := &stream{c: c, id: id, window: c.out.initial}
@@ -41,7 +42,7 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	st.cond.L = &c.mu
-	st.res.st, st.body.st, st.body.announced, st.body.in.left = st, st, -1, window
+	st.res.st, st.body = st, body{st: st, announced: -1, in: credit{left: window, size: window}}
 	if !st.request(f) {
 		c.forgo(st)
 		return wrong

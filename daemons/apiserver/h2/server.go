@@ -7,6 +7,7 @@
 package h2
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -20,6 +21,9 @@ import (
 type Server struct {
 	Log         *slog.Logger  // required
 	IdleTimeout time.Duration // of connections without streams; zero means two minutes
+	// MaxHeaderBytes is how large the headers of an identified client's request may be; zero means as large as those that the
+	// http.Server takes.
+	MaxHeaderBytes int
 	// Prompt, when set, is offered each GET before a handler is, on the goroutine that reads the connection: it must not wait, and the
 	// request's context has ended. It says whether it answers.
 	Prompt func(*Deferred, *http.Request) bool
@@ -66,10 +70,7 @@ func (s *Server) serve(server *http.Server, nc *tls.Conn, h http.Handler) {
 	if based, ok := h.(interface{ BaseContext() context.Context }); ok {
 		ctx = based.BaseContext()
 	}
-	limit := uint32(http.DefaultMaxHeaderBytes)
-	if server.MaxHeaderBytes > 0 {
-		limit = uint32(server.MaxHeaderBytes)
-	}
+	limit := uint32(cmp.Or(s.MaxHeaderBytes, server.MaxHeaderBytes, http.DefaultMaxHeaderBytes))
 	limit += 10 * 32 // each field counts 32 more than it has bytes (RFC 9113, 6.5.2): as net/http, for ten of them
 	c := newConn(s, nc, h, limit)
 	s.mu.Lock()
