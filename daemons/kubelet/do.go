@@ -76,10 +76,16 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	if !w.prepared {
-		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), cgroup.ForPod(f.Pod)); err != nil {
+	// The group is written anew when what the pod asks for has changed, and once by each kubelet.
+	limits := cgroup.ForPod(f.Pod)
+	if limits != w.limits {
+		w.k.shareCPU()
+		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 			return outcome{err: fmt.Errorf("make the pod's cgroup: %w", err)}
 		}
+		w.limits = limits
+	}
+	if !w.prepared {
 		if err := w.k.makeLogDir(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
 			return outcome{err: fmt.Errorf("make the pod's log directory: %w", err)}
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,6 +40,7 @@ import (
 // Cgroups are the control groups of pods; *cgroup.Manager is the real one.
 type Cgroups interface {
 	Setup(all cgroup.Limits) error
+	Burstable(shares int64) error
 	Parent(p *corev1.Pod) string
 	Make(path string, l cgroup.Limits) error
 	Remove(path string) error
@@ -93,6 +95,11 @@ type Kubelet struct {
 	node    *corev1.Node // as last seen or written
 
 	shortages shortages
+
+	chores        []chore
+	manifestsRead atomic.Bool // the directory of static pods was last read whole
+	sharing       sync.Mutex  // one writes the burstable pods' shares at a time
+	tearing       sync.Map    // uids of pods whose volumes are being removed
 }
 
 // Run is the kubelet of this machine. It returns when ctx ends; pods go on.
@@ -159,6 +166,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
 	k.pulls = newPuller(k.runtime)
 	k.metrics = newMetrics(env.Metrics)
+	k.chores = k.housekeeping()
 	return k, nil
 }
 

@@ -24,7 +24,8 @@ import (
 )
 
 // readManifests takes in the directory of static pods as it is now.
-func (k *Kubelet) readManifests() error {
+func (k *Kubelet) readManifests() (err error) {
+	defer func() { k.manifestsRead.Store(err == nil) }()
 	entries, err := os.ReadDir(k.file.StaticPodPath)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the directory of static pods: %w", err)

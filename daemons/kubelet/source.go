@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -55,7 +54,7 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 	if cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, services.HasSynced) {
 		close(k.synced)
 		k.env.Log.Info("pods known", "count", len(pods.GetStore().List()))
-		k.adoptOrphans(ctx)
+		k.adoptOrphans(ctx, nil)
 	}
 	<-ctx.Done()
 	return ctx.Err()
@@ -142,47 +141,6 @@ func (k *Kubelet) lost(p *corev1.Pod) {
 	if w != nil {
 		w.tell(func() { w.removed = true })
 	}
-}
-
-// adoptOrphans has what runs here of pods that nobody wants any more stopped and
-// removed. It is called once the API and the manifests have been read.
-func (k *Kubelet) adoptOrphans(ctx context.Context) {
-	boxes, err := k.runtime.ListPodSandbox(ctx, nil)
-	if err != nil {
-		k.env.Log.Warn("look for orphaned pods", "error", err)
-		return
-	}
-	containers, err := k.runtime.ListContainers(ctx, nil)
-	if err != nil {
-		k.env.Log.Warn("look for orphaned containers", "error", err)
-		return
-	}
-	for _, b := range boxes {
-		k.adoptOrphan(b.Labels, b.Annotations)
-	}
-	for _, c := range containers {
-		k.adoptOrphan(c.Labels, nil)
-	}
-}
-
-func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
-	uid := types.UID(labels[cri.LabelPodUID])
-	if uid == "" {
-		return // not a kubelet's
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.workers[uid] != nil || k.ctx.Err() != nil {
-		return
-	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: labels[cri.LabelPodName], Namespace: labels[cri.LabelPodNamespace], UID: uid}}
-	if s, err := strconv.ParseInt(annotations[cri.AnnotationGrace], 10, 64); err == nil {
-		p.Spec.TerminationGracePeriodSeconds = &s
-	}
-	k.env.Log.Info("removing a pod that nobody wants any more", "pod", key(p), "uid", uid)
-	w := newWorker(k, p)
-	w.removed = true
-	k.launch(w)
 }
 
 // watchRuntime wakes the workers of pods of which the runtime tells news, and all

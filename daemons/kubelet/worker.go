@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 )
@@ -36,9 +37,10 @@ type worker struct {
 	observed   bool
 	prepared   bool
 	released   bool
-	again      time.Time // when volumes need a new look
-	retries    int       // of what concerns the pod as a whole
-	hold       time.Time // before which no step is tried again
+	limits     cgroup.Limits // of the pod's group, as last written
+	again      time.Time     // when volumes need a new look
+	retries    int           // of what concerns the pod as a whole
+	hold       time.Time     // before which no step is tried again
 	waits      map[string]pod.Wait
 	backoff    map[string]pod.Backoff
 	pulls      map[string]pod.Backoff // by image
@@ -71,7 +73,8 @@ func (w *worker) tell(change func()) {
 // update gives the worker a newer version of its pod.
 func (w *worker) update(p *corev1.Pod) {
 	w.tell(func() {
-		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) || !equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) {
+		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) || !equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
+			cgroup.ForPod(w.pod) != cgroup.ForPod(p) {
 			w.refresh = true
 		}
 		w.pod = p

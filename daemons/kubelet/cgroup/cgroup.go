@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"clusterctl/daemons/kubelet/pod"
@@ -66,18 +67,52 @@ func (m *Manager) Setup(all Limits) error {
 	if err := m.Make(base, all); err != nil {
 		return err
 	}
-	for _, class := range []string{"burstable", "besteffort"} {
-		if err := m.Make(filepath.Join(base, class), Limits{CPUShares: 2}); err != nil {
-			return err
+	return m.Make(filepath.Join(base, "besteffort"), Limits{CPUShares: pod.MinShares})
+}
+
+// Burstable gives the burstable pods as a class what they request together, so that beside guaranteed pods they get their share.
+func (m *Manager) Burstable(shares int64) error {
+	return m.Make(filepath.Join("/", m.Root, PodsName, "burstable"), Limits{CPUShares: shares})
+}
+
+// BurstableShares returns what those of the given pods that are burstable request together.
+func BurstableShares(pods []*corev1.Pod) int64 {
+	sum := int64(0)
+	for _, p := range pods {
+		if pod.QOS(p) == corev1.PodQOSBurstable {
+			cpu := requests(p)[corev1.ResourceCPU]
+			sum += cpu.MilliValue()
 		}
 	}
-	return nil
+	return pod.CPUShares(*apiresource.NewMilliQuantity(sum, apiresource.DecimalSI))
+}
+
+// requests returns what a pod requests. What a manifest on the machine limits and does not request, it requests as well: the API
+// server says so for other pods.
+func requests(p *corev1.Pod) corev1.ResourceList {
+	if !pod.Static(p) {
+		return resource.PodRequests(p, resource.PodResourcesOptions{})
+	}
+	p = p.DeepCopy()
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			r := &list[i].Resources
+			for name, limit := range r.Limits {
+				if _, ok := r.Requests[name]; !ok {
+					if r.Requests == nil {
+						r.Requests = corev1.ResourceList{}
+					}
+					r.Requests[name] = limit
+				}
+			}
+		}
+	}
+	return resource.PodRequests(p, resource.PodResourcesOptions{})
 }
 
 // ForPod returns the limits of a pod as a whole.
 func ForPod(p *corev1.Pod) Limits {
-	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
-	l := Limits{CPUShares: pod.CPUShares(requests[corev1.ResourceCPU])}
+	l := Limits{CPUShares: pod.CPUShares(requests(p)[corev1.ResourceCPU])}
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
 	cpu, memory := true, true
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {

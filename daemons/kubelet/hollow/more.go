@@ -171,6 +171,9 @@ type Cgroups struct{}
 // Setup does nothing.
 func (Cgroups) Setup(cgroup.Limits) error { return nil }
 
+// Burstable does nothing.
+func (Cgroups) Burstable(int64) error { return nil }
+
 // Parent names a pod's group.
 func (Cgroups) Parent(p *corev1.Pod) string { return (&cgroup.Manager{}).Parent(p) }
 

@@ -36,12 +36,15 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
+// MinShares are the fewest cgroup v1 shares that there are.
+const MinShares = 2
+
 // CPUShares converts a CPU request to cgroup v1 shares.
 func CPUShares(cpu resource.Quantity) int64 {
 	if cpu.IsZero() {
-		return 2
+		return MinShares
 	}
-	return min(max(cpu.MilliValue()*1024/1000, 2), 262144)
+	return min(max(cpu.MilliValue()*1024/1000, MinShares), 262144)
 }
 
 // CPUPeriod is the period of CPUQuota, in microseconds.

@@ -1,0 +1,116 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+func asking(uid, request, limit string, static bool) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: "u"}}
+	if static {
+		p.Annotations = map[string]string{pod.SourceAnnotation: "file"}
+	}
+	c := corev1.Container{Name: "main"}
+	if request != "" {
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(request)}
+	}
+	if limit != "" {
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(limit)}
+	}
+	p.Spec.Containers = []corev1.Container{c}
+	return p
+}
+
+// tree is what the kernel shows of a tree of version 1 or 2, as plain files.
+func tree(t *testing.T, unified bool, groups ...string) string {
+	t.Helper()
+	mount := t.TempDir()
+	write := func(path, text string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !unified {
+		for _, controller := range []string{"cpu", "memory", "pids"} {
+			write(filepath.Join(mount, controller, "cgroup.procs"), "")
+		}
+		return mount
+	}
+	for _, g := range append([]string{""}, groups...) {
+		write(filepath.Join(mount, g, "cgroup.controllers"), "cpu memory pids")
+	}
+	return mount
+}
+
+func TestPodsGetTheShareOfCPUThatTheyRequestS25(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		pod    *corev1.Pod
+		shares string
+		weight string
+	}{
+		{"burstable", asking("a", "500m", "", false), "512", "20"},
+		{"burstable with a limit", asking("a", "2", "4", false), "2048", "79"},
+		{"best effort", asking("a", "", "", false), "2", "1"},
+		{"static with a limit alone", asking("a", "", "1", true), "1024", "39"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, unified := range []bool{false, true} {
+				m := &Manager{}
+				path := m.Parent(c.pod)
+				m.Mount = tree(t, unified, "kubepods", filepath.Dir(path), path)
+				if err := m.Make(path, ForPod(c.pod)); err != nil {
+					t.Fatal(err)
+				}
+				file, want := filepath.Join(m.Mount, "cpu", path, "cpu.shares"), c.shares
+				if unified {
+					file, want = filepath.Join(m.Mount, path, "cpu.weight"), c.weight
+				}
+				if got, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(got)) != want {
+					t.Errorf("%s is %q (%v), want %s", file, got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// Beside guaranteed pods, the class of burstable ones gets what these request together, as they come and go.
+func TestBurstablePodsTogetherGetWhatTheyRequestS25(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		m := &Manager{Mount: tree(t, unified, "kubepods", "kubepods/burstable", "kubepods/besteffort")}
+		if err := m.Setup(Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			pods   []*corev1.Pod
+			shares string
+			weight string
+		}{
+			{nil, "2", "1"},
+			{[]*corev1.Pod{asking("a", "500m", "", false), asking("b", "1500m", "", false), asking("c", "", "", false)}, "2048", "79"},
+			{[]*corev1.Pod{asking("a", "500m", "", false)}, "512", "20"},
+		} {
+			if err := m.Burstable(BurstableShares(c.pods)); err != nil {
+				t.Fatal(err)
+			}
+			file, want := filepath.Join(m.Mount, "cpu/kubepods/burstable/cpu.shares"), c.shares
+			if unified {
+				file, want = filepath.Join(m.Mount, "kubepods/burstable/cpu.weight"), c.weight
+			}
+			if got, err := os.ReadFile(file); err != nil || string(got) != want {
+				t.Errorf("%s is %q (%v), want %s", file, got, err, want)
+			}
+		}
+	}
+}

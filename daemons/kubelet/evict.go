@@ -1,0 +1,106 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// evict ends one pod when the machine is short of something, the one that is
+// worth least by upstream's order: over its requests first, then by priority, then by
+// how much it is over.
+func (k *Kubelet) evict(ctx context.Context) {
+	now := k.short()
+	signal, what := "", corev1.ResourceMemory
+	switch {
+	case now.memory:
+		signal = "memory.available"
+	case now.disk:
+		signal, what = "nodefs.available", corev1.ResourceEphemeralStorage
+		k.collectImages(ctx, nil)
+		if !k.short().disk {
+			return
+		}
+	case now.pids:
+		signal = "pid.available"
+	default:
+		return
+	}
+	usage := k.memoryByPod(ctx)
+	k.mu.Lock()
+	candidates := make([]*worker, 0, len(k.workers))
+	for _, w := range k.workers {
+		candidates = append(candidates, w)
+	}
+	k.mu.Unlock()
+	var ranked []victim
+	for _, w := range candidates {
+		w.mu.Lock()
+		p, over := w.pod, w.evicted != nil || w.removed
+		w.mu.Unlock()
+		if over || pod.Static(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		ranked = append(ranked, rank(w, p, usage[p.UID]))
+	}
+	if len(ranked) == 0 {
+		return
+	}
+	slices.SortFunc(ranked, func(a, b victim) int {
+		if a.over != b.over {
+			if a.over {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(b.excess, a.excess))
+	})
+	v := ranked[0]
+	message := fmt.Sprintf("The node was low on resource: %s. ", what)
+	k.env.Log.Warn("evicting a pod", "pod", key(v.pod), "signal", signal)
+	k.metrics.evictions.WithLabelValues(signal).Inc()
+	k.event(v.pod, corev1.EventTypeWarning, "Evicted", "%s", message)
+	v.worker.tell(func() { v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
+}
+
+type victim struct {
+	worker   *worker
+	pod      *corev1.Pod
+	over     bool
+	priority int32
+	excess   int64
+}
+
+func rank(w *worker, p *corev1.Pod, used int64) victim {
+	v := victim{worker: w, pod: p}
+	if p.Spec.Priority != nil {
+		v.priority = *p.Spec.Priority
+	}
+	requested := int64(0)
+	for i := range p.Spec.Containers {
+		requested += p.Spec.Containers[i].Resources.Requests.Memory().Value()
+	}
+	v.excess = used - requested
+	v.over = v.excess > 0
+	return v
+}
+
+func (k *Kubelet) memoryByPod(ctx context.Context) map[types.UID]int64 {
+	used := map[types.UID]int64{}
+	stats, err := k.runtime.ListPodSandboxStats(ctx)
+	if err != nil {
+		return used
+	}
+	for _, s := range stats {
+		for _, c := range s.GetLinux().GetContainers() {
+			used[types.UID(s.GetAttributes().GetMetadata().GetUid())] += int64(c.GetMemory().GetWorkingSetBytes().GetValue())
+		}
+	}
+	return used
+}

@@ -1,0 +1,196 @@
+package kubelet
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/volume"
+	"clusterctl/daemons/run"
+)
+
+// built is the kubelet of a node under test, before it runs.
+func (n *node) built() *Kubelet {
+	n.t.Helper()
+	k, err := build(n.cfg, n.file, run.NewEnv(slog.New(slog.NewTextHandler(testOutput{n.t}, nil))), n.options)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return k
+}
+
+// runs has a kubelet run until the test ends.
+func (n *node) runs(k *Kubelet) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.run(ctx, n.options) }()
+	n.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Errorf("kubelet ended with %v", err)
+		}
+	})
+}
+
+// hangs is a Mounter for which the volumes of one pod are on a file server that is gone.
+type hangs struct {
+	volume.Plain
+	pod     string
+	hanging atomic.Bool
+	end     chan struct{}
+}
+
+func (h *hangs) UnmountAll(dir string) error {
+	if filepath.Base(dir) == h.pod {
+		h.hanging.Store(true)
+		<-h.end
+	}
+	return nil
+}
+
+// shortOf is a machine that is short of memory when told so.
+type shortOf struct {
+	hollowMachine
+	memory atomic.Bool
+}
+
+func (m *shortOf) Memory() (available, capacity int64, err error) {
+	if m.memory.Load() {
+		return 1 << 20, 8 << 30, nil
+	}
+	return 8 << 30, 8 << 30, nil
+}
+
+func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
+	n := newNode(t)
+	h := &hangs{pod: "a-hangs", end: make(chan struct{})}
+	defer close(h.end)
+	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}}}
+	n.options.Mounter, n.options.Machine = h, m
+	left := func(uid string) string { return filepath.Join(n.cfg.RootDir, "pods", uid) }
+	logs := filepath.Join(n.options.LogRoot, "d_p_gone")
+	for _, dir := range []string{left("a-hangs"), left("b-goes"), logs} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := n.built()
+	for i := range k.chores {
+		k.chores[i].every = time.Millisecond
+	}
+	n.runs(k)
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	n.until("the unmount to hang", h.hanging.Load)
+	m.memory.Store(true)
+	n.until("the pod to be evicted", func() bool {
+		p := n.pod("web")
+		return p != nil && p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted"
+	})
+	for _, dir := range []string{left("b-goes"), logs} {
+		n.until(dir+" to go", func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) })
+	}
+}
+
+// listing are control groups of which a pod's are listed at the moment at which it begins.
+type listing struct {
+	hollow.Cgroups
+	begin   func()
+	removed chan string
+}
+
+func (l *listing) Pods() (map[string]string, error) {
+	l.begin()
+	return map[string]string{"uid-web": "/kubepods/poduid-web", "gone": "/kubepods/podgone"}, nil
+}
+
+func (l *listing) Remove(path string) error {
+	l.removed <- path
+	return nil
+}
+
+func TestPodThatBeginsWhileOrphansAreListedLivesS23(t *testing.T) {
+	n := newNode(t)
+	l := &listing{removed: make(chan string, 8)}
+	n.options.Cgroups = l
+	k := n.built()
+	k.chores = nil
+	l.begin = func() { k.give(simplePod("web")) }
+	n.runs(k)
+	n.until("the pods to be known", func() bool {
+		_, ok := k.known()
+		return ok
+	})
+	k.sweepCgroups(context.Background())
+	close(l.removed)
+	for path := range l.removed {
+		if strings.Contains(path, "uid-web") {
+			t.Error("the group of a pod that has just begun was removed")
+		}
+	}
+	l.removed = make(chan string, 64)
+}
+
+func TestOrphanedSandboxIsFoundWhileTheKubeletRunsS05(t *testing.T) {
+	n := newNode(t)
+	k := n.built()
+	for i := range k.chores {
+		k.chores[i].every = time.Millisecond
+	}
+	n.runs(k)
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	stray := simplePod("stray")
+	if _, err := n.runtime.RunPodSandbox(context.Background(), (&worker{k: k}).sandboxConfig(stray, 0), ""); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the stray sandbox to go", func() bool {
+		boxes, err := n.runtime.ListPodSandbox(context.Background(), nil)
+		return err == nil && len(boxes) == 1
+	})
+	if !isReady(n.pod("web")) {
+		t.Error("the pod that is wanted is not ready")
+	}
+}
+
+// Until all sources of pods have been read, that nobody knows a pod says nothing.
+func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
+	n := newNode(t)
+	if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.file.StaticPodPath, "etcd.yaml"), []byte("half wri"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := n.built()
+	k.chores = nil
+	stray := simplePod("stray")
+	if _, err := n.runtime.RunPodSandbox(context.Background(), (&worker{k: k}).sandboxConfig(stray, 0), ""); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(n.cfg.RootDir, "pods", "stray")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.runs(k)
+	<-k.synced
+	k.sweepVolumes(context.Background())
+	k.adoptOrphans(context.Background(), nil)
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+	if _, ok := k.known(); ok {
+		t.Error("the pods are said to be known")
+	}
+	if boxes, _ := n.runtime.ListPodSandbox(context.Background(), nil); len(boxes) != 1 || n.runtime.Calls("StopPodSandbox") != 0 {
+		t.Error("a sandbox was stopped that may be a static pod's")
+	}
+}

@@ -1,0 +1,75 @@
+package kubelet
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Image collection begins when the disk is this full, and ends at the lower mark.
+const (
+	imagesHigh   = 85
+	imagesLow    = 80
+	imagesMinAge = 2 * time.Minute
+)
+
+// collectImages removes images that no container uses, those unused for longest
+// first, while the disk is fuller than it should be. Without a memory of when each was
+// last used (unused nil), all unused ones may go.
+func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time) {
+	full := func() int64 {
+		d, err := k.machine.Disk()
+		if err != nil || d.Capacity == 0 {
+			return 0
+		}
+		return 100 - d.Available*100/d.Capacity
+	}
+	images, err := k.runtime.ListImages(ctx)
+	if err != nil {
+		return
+	}
+	containers, err := k.runtime.ListContainers(ctx, nil)
+	if err != nil {
+		return
+	}
+	used := map[string]bool{}
+	for _, c := range containers {
+		used[c.ImageId], used[c.ImageRef] = true, true
+	}
+	type candidate struct {
+		id    string
+		since time.Time
+	}
+	var candidates []candidate
+	now := time.Now()
+	for _, i := range images {
+		if used[i.Id] || i.Pinned || slices.ContainsFunc(i.RepoDigests, func(d string) bool { return used[d] }) {
+			delete(unused, i.Id)
+			continue
+		}
+		since := time.Time{}
+		if unused != nil {
+			if _, ok := unused[i.Id]; !ok {
+				unused[i.Id] = now
+			}
+			since = unused[i.Id]
+		}
+		if now.Sub(since) >= imagesMinAge {
+			candidates = append(candidates, candidate{i.Id, since})
+		}
+	}
+	if full() < imagesHigh && unused != nil {
+		return
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int { return a.since.Compare(b.since) })
+	for _, c := range candidates {
+		if full() < imagesLow {
+			return
+		}
+		if err := k.runtime.RemoveImage(ctx, c.id); err != nil {
+			k.env.Log.Warn("remove an unused image", "image", c.id, "error", err)
+			continue
+		}
+		k.env.Log.Info("removed an unused image", "image", c.id)
+	}
+}
