@@ -62,6 +62,15 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (User, bool, error)
 }
 
+// PromptAuthenticator is an Authenticator that often knows without waiting for anybody. It changes nothing of the request,
+// which may come to Authenticate afterwards.
+type PromptAuthenticator interface {
+	Authenticator
+	// AuthenticatePromptly is Authenticate; waits says that it would have to wait, that the request would be changed, or that the
+	// credentials are not good.
+	AuthenticatePromptly(r *http.Request) (u User, ok, waits bool)
+}
+
 // Decision is an authorizer's answer.
 type Decision int
 
@@ -75,6 +84,13 @@ const (
 // Authorizer decides whether a user may do what is asked; reason is for people.
 type Authorizer interface {
 	Authorize(ctx context.Context, u User, r Request) (d Decision, reason string, err error)
+}
+
+// PromptAuthorizer is an Authorizer that often decides without waiting for anybody.
+type PromptAuthorizer interface {
+	Authorizer
+	// AuthorizePromptly is Authorize; waits says that it would have to wait, or fails.
+	AuthorizePromptly(u User, r Request) (d Decision, reason string, waits bool)
 }
 
 // Objects is a read view of what is stored, from the API server's own watch cache.

@@ -34,16 +34,8 @@ func (s *Server) audit(q *request) error {
 		return nil
 	}
 	q.trail = s.trailOf(q)
-	if q.trail == nil {
-		return nil
-	}
-	if request, response := q.trail.decision.Bodies(); request && q.Resource && !q.long() {
-		if err := s.keepBodies(q, response); err != nil {
-			return err
-		}
-	}
-	q.trail.keep(auditv1.StageRequestReceived, s)
-	if q.long() {
+	s.received(q)
+	if q.trail != nil && q.long() {
 		q.w.(*recorder).onHeader = func(code int) {
 			q.trail.event.ResponseStatus = &metav1.Status{Code: int32(code)}
 			q.trail.keep(auditv1.StageResponseStarted, s)
@@ -52,13 +44,25 @@ func (s *Server) audit(q *request) error {
 	return nil
 }
 
+// received has it kept that a request is there.
+func (s *Server) received(q *request) {
+	if q.judged != nil {
+		s.o.Auditor.Counted(q.judged)
+	}
+	if q.trail != nil {
+		q.trail.keep(auditv1.StageRequestReceived, s)
+	}
+}
+
 // unknown has it kept that somebody asked whose credentials are not good.
 func (s *Server) unknown(q *request) {
 	if s.o.Auditor == nil {
 		return
 	}
 	q.user = api.User{}
-	if q.trail = s.trailOf(q); q.trail != nil {
+	q.trail = s.trailOf(q)
+	s.o.Auditor.Counted(q.judged)
+	if q.trail != nil {
 		q.trail.refused = true
 	}
 }
@@ -66,7 +70,7 @@ func (s *Server) unknown(q *request) {
 // trailOf returns the trail of a request, nil when nothing is kept about it.
 func (s *Server) trailOf(q *request) *trail {
 	d := s.o.Auditor.Policy.Decide(q.user, q.Request)
-	s.o.Auditor.Counted(d)
+	q.judged = d
 	if d.Level == auditv1.LevelNone {
 		return nil
 	}

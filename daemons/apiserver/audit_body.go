@@ -11,8 +11,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// keepBodies reads what is sent, and has what is answered kept as well.
-func (s *Server) keepBodies(q *request, answer bool) error {
+// keepBodies is the stage that reads what is sent, where that is kept, and has what is answered kept as well. It comes when the request
+// has its turn and its user may: what others send is nothing to keep, and costs no memory.
+func (s *Server) keepBodies(q *request) error {
+	if q.trail == nil || !q.Resource || q.long() {
+		return nil
+	}
+	request, answer := q.trail.decision.Bodies()
+	if !request {
+		return nil
+	}
 	if answer {
 		q.trail.answer = &bytes.Buffer{}
 		q.w.(*recorder).also = q.trail.answer

@@ -74,15 +74,20 @@ func tooMany(q *request) error {
 // admitInFlight bounds how many requests are worked on at once, where nothing shares that out.
 // Watches and streams are not counted, and health is always answered.
 func (s *Server) admitInFlight(q *request) error {
-	if q.long() || isHealth(q.Path) {
+	if q.long() || isHealth(q.Path) || s.enterInFlight(q) {
 		return nil
 	}
+	return tooMany(q)
+}
+
+// enterInFlight counts a request, if there is room for it.
+func (s *Server) enterInFlight(q *request) bool {
 	select {
 	case s.inFlight <- struct{}{}:
 		q.w.(*recorder).onRelease = func() { <-s.inFlight }
-		return nil
+		return true
 	default:
-		return tooMany(q)
+		return false
 	}
 }
 

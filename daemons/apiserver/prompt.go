@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/h2"
 	"clusterctl/daemons/apiserver/wire"
@@ -14,11 +15,12 @@ import (
 // Reads of one object are the most frequent requests, and what a goroutine costs that waits for the store, together with
 // fifteen others, is most of what such a read costs. So those that can be decided without waiting for anything go
 // through the stages on the goroutine that reads the connection, and are answered by the one that has looked at the
-// store's revision for all of them. Whatever is unusual about one, or refused, goes the way that all requests go.
+// store's revision for all of them. Whatever is unusual about one, or refused, goes the way that all requests go. So does
+// what asks somebody who has to wait: an authenticator or authorizer that does not say how it does without, a webhook most of all.
 
 // prompt says whether it answers a request, now or later. The request's context has ended: nobody can wait with it.
 func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {
-	if s.o.RequestTimeout < 3*cache.LookTimeout || r.URL.RawQuery != "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || !plainly(r.Header) {
+	if s.o.RequestTimeout < 3*cache.LookTimeout || r.URL.RawQuery != "" {
 		return false
 	}
 	rec := &recorder{ResponseWriter: d}
@@ -32,20 +34,17 @@ func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {
 			rec.release()
 		}
 	}()
-	if !p.passes() {
-		return false
-	}
-	s.cache.Tell(p)
-	return true
-}
-
-// plainly says whether a client certificate is all that a request says of who asks.
-func plainly(h http.Header) bool {
-	for name := range h {
-		if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
+	for i := range stages {
+		if stages[i].prompt == nil || !stages[i].prompt(s, p) {
 			return false
 		}
 	}
+	for i := range stages {
+		if stages[i].taken != nil {
+			stages[i].taken(s, p.q)
+		}
+	}
+	s.cache.Tell(p)
 	return true
 }
 
@@ -65,34 +64,91 @@ func (p *prompted) simple() bool {
 		q.served.Namespaced == (q.Namespace != "") && (q.served.Verbs == nil || slices.Contains(q.served.Verbs, q.Verb))
 }
 
-// passes sends the request through the stages; false if it gets stuck, having left no trace.
-func (p *prompted) passes() bool {
-	s, q := p.s, p.q
-	user, ok, err := s.known(q.http)
-	if err != nil || !ok {
+// identifyPromptly is identify for those who are known without waiting.
+func (s *Server) identifyPromptly(p *prompted) bool {
+	user, known := s.knownPromptly(p.q.http)
+	if !known {
+		return false // or it is found out why
+	}
+	p.q.user = user
+	return true
+}
+
+// knownPromptly is known without waiting; false also for those who are not known.
+func (s *Server) knownPromptly(r *http.Request) (api.User, bool) {
+	for _, a := range s.o.Authenticators {
+		prompt, can := a.(api.PromptAuthenticator)
+		if !can {
+			return api.User{}, false
+		}
+		user, ok, waits := prompt.AuthenticatePromptly(r)
+		if waits {
+			return api.User{}, false
+		}
+		if ok {
+			return withAuthenticated(user), true
+		}
+	}
+	return api.User{}, false
+}
+
+// auditPromptly decides what is kept, if that can be kept without waiting.
+func (s *Server) auditPromptly(p *prompted) bool {
+	if s.o.Auditor == nil {
+		return true
+	}
+	if !s.o.Auditor.Roomy() {
 		return false
 	}
-	q.user = user
-	if !s.promptTurn(q) {
-		return false
-	}
-	var why string
-	if len(s.o.Authorizers) > 0 {
-		if why, err = s.decided(q.http.Context(), q.user, q.Request); err != nil {
+	p.q.trail = s.trailOf(p.q)
+	return true
+}
+
+// nobodyElse leaves it to the ordinary way to be somebody else: that has to be allowed and is logged.
+func (s *Server) nobodyElse(p *prompted) bool {
+	for name := range p.q.http.Header {
+		if strings.HasPrefix(name, "Impersonate-") {
 			return false
 		}
 	}
-	if s.negotiate(q) != nil || q.converts() || s.cache.Ready() != nil || !p.small() {
-		return false
-	}
-	if s.o.Auditor != nil && (!s.o.Auditor.Roomy() || s.audit(q) != nil) {
-		return false
-	}
-	if len(s.o.Authorizers) > 0 {
-		q.trail.authorized(why, nil)
-	}
 	return true
 }
+
+// authorizePromptly is authorize where it is decided without waiting that the user may.
+func (s *Server) authorizePromptly(p *prompted) bool {
+	if len(s.o.Authorizers) == 0 {
+		return true
+	}
+	for _, a := range s.o.Authorizers {
+		prompt, can := a.(api.PromptAuthorizer)
+		if !can {
+			return false
+		}
+		decision, reason, waits := prompt.AuthorizePromptly(p.q.user, p.q.Request)
+		switch {
+		case waits || decision == api.Deny:
+			return false
+		case decision == api.Allow:
+			p.q.trail.authorized(reason, nil)
+			return true
+		}
+	}
+	return false
+}
+
+// isServed is arrive for what is served already, which is all that goes this way.
+func (s *Server) isServed(p *prompted) bool { return p.q.known }
+
+// negotiatePromptly leaves an object that has to be converted to the ordinary way.
+func (s *Server) negotiatePromptly(p *prompted) bool {
+	return s.negotiate(p.q) == nil && !p.q.converts()
+}
+
+// keepBodiesPromptly is keepBodies, for a read has no body to wait for.
+func (s *Server) keepBodiesPromptly(p *prompted) bool { return s.keepBodies(p.q) == nil }
+
+// mayAnswerLater says whether the answer is made in no time once the store's revision is known.
+func (s *Server) mayAnswerLater(p *prompted) bool { return s.cache.Ready() == nil && p.small() }
 
 // mostPrompt is how large an object may be: one goroutine answers all who have waited for the same look.
 const mostPrompt = 64 << 10
@@ -106,10 +162,11 @@ func (p *prompted) small() bool {
 	return e == nil || e.Size() <= mostPrompt
 }
 
-// promptTurn is takeTurn without waiting.
-func (s *Server) promptTurn(q *request) bool {
+// takeTurnPromptly is takeTurn where there is room. The turn is given back if the request is not taken.
+func (s *Server) takeTurnPromptly(p *prompted) bool {
+	q := p.q
 	if s.o.Flow == nil {
-		return s.admitInFlight(q) == nil
+		return s.enterInFlight(q)
 	}
 	schema := s.o.Flow.Classify(&q.user, &q.Request)
 	schema.SetHeaders(q.w.Header())

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
@@ -35,6 +36,8 @@ type request struct {
 	media    wire.Media
 	warnings warnings
 	trail    *trail // for the audit log; nil: nothing is kept
+	judged   *audit.Decision
+	internal bool // whether the server asks by itself; no client can say so
 
 	aggregated *aggregated // who answers, if it is another server
 

@@ -16,17 +16,29 @@ import (
 	"clusterctl/daemons/run"
 )
 
+// stage is one of the things that a request goes through.
+type stage struct {
+	do func(*Server, *request) error
+	// prompt does the same without waiting for anything. False says that the stage would have to wait, or fails: the request begins
+	// anew on the ordinary way, so that nothing may be left of what was done. A stage that has none makes every request go that way.
+	prompt func(*Server, *prompted) bool
+	// taken leaves what the stage leaves behind, such as an entry in a log, once all stages have been passed without waiting.
+	taken func(*Server, *request)
+}
+
 // stages are what every request goes through, from top to bottom, until one of them
-// answers it or fails. Writes go through stages of their own after that, see write.go.
-var stages = []func(*Server, *request) error{
-	(*Server).identify,
-	(*Server).audit,
-	(*Server).impersonate,
-	(*Server).takeTurn,
-	(*Server).authorize,
-	(*Server).arrive,
-	(*Server).negotiate,
-	(*Server).answer,
+// answers it or fails. Writes go through stages of their own after that, see write.go. The short way of prompt.go is made of
+// this list, too.
+var stages = []stage{
+	{do: (*Server).identify, prompt: (*Server).identifyPromptly},
+	{do: (*Server).audit, prompt: (*Server).auditPromptly, taken: (*Server).received},
+	{do: (*Server).impersonate, prompt: (*Server).nobodyElse},
+	{do: (*Server).takeTurn, prompt: (*Server).takeTurnPromptly},
+	{do: (*Server).authorize, prompt: (*Server).authorizePromptly},
+	{do: (*Server).arrive, prompt: (*Server).isServed},
+	{do: (*Server).negotiate, prompt: (*Server).negotiatePromptly},
+	{do: (*Server).keepBodies, prompt: (*Server).keepBodiesPromptly},
+	{do: (*Server).answer, prompt: (*Server).mayAnswerLater},
 }
 
 // maxBody is how large a request may be, upstream's limit.
@@ -78,7 +90,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, stage := range stages {
-		if err := stage(s, q); errors.Is(err, errAnswered) {
+		if err := stage.do(s, q); errors.Is(err, errAnswered) {
 			break
 		} else if err != nil {
 			s.fail(q, err)
@@ -140,12 +152,17 @@ func (s *Server) known(r *http.Request) (api.User, bool, error) {
 		if !ok {
 			continue
 		}
-		if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
-			user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
-		}
-		return user, true, nil
+		return withAuthenticated(user), true, nil
 	}
 	return api.User{}, false, nil
+}
+
+// withAuthenticated adds the group of all who are known.
+func withAuthenticated(user api.User) api.User {
+	if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
+		user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
+	}
+	return user
 }
 
 // anonymousMay names the paths that need no credentials.

@@ -147,6 +147,20 @@ func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 	return api.User{}, false, nil
 }
 
+// AuthenticatePromptly is Authenticate where no way that has something to say must wait.
+func (a *Authn) AuthenticatePromptly(r *http.Request) (u api.User, ok, waits bool) {
+	for _, way := range a.chain {
+		prompt, can := way.(api.PromptAuthenticator)
+		if !can {
+			return api.User{}, false, true
+		}
+		if u, ok, waits = prompt.AuthenticatePromptly(r); ok || waits {
+			return authenticated(u), ok, waits
+		}
+	}
+	return api.User{}, false, false
+}
+
 // While returns a context that ends when the certificate that a user was known by is revoked:
 // what a watch or a stream lasts for at most.
 func (a *Authn) While(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc) {

@@ -44,6 +44,12 @@ func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
+// AuthenticatePromptly knows only that there is no token: it may be a webhook that knows whose one is, and a token is taken away
+// from the request.
+func (b *bearer) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
+	return api.User{}, false, len(r.Header["Authorization"]) > 0 || len(r.Header["Upgrade"]) > 0
+}
+
 // verify asks each way in turn.
 func (b *bearer) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
 	var errs []error

@@ -65,18 +65,41 @@ func (c Chain) Authorize(ctx context.Context, u api.User, r api.Request) (api.De
 	return api.NoOpinion, strings.Join(reasons, "\n"), failed
 }
 
+// AuthorizePromptly is the first opinion, as long as nobody has to wait for one.
+func (c Chain) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+	for _, a := range c {
+		prompt, can := a.(api.PromptAuthorizer)
+		if !can {
+			return api.NoOpinion, "", true
+		}
+		if d, reason, waits := prompt.AuthorizePromptly(u, r); waits || d != api.NoOpinion {
+			return d, reason, waits
+		}
+	}
+	return api.NoOpinion, "", false
+}
+
 // masters may do everything, whatever roles say: the way back in.
 type masters struct{}
 
-func (masters) Authorize(_ context.Context, u api.User, _ api.Request) (api.Decision, string, error) {
+func (m masters) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	d, reason, _ := m.AuthorizePromptly(u, r)
+	return d, reason, nil
+}
+
+func (masters) AuthorizePromptly(u api.User, _ api.Request) (api.Decision, string, bool) {
 	if u.InGroup(api.GroupMasters) {
-		return api.Allow, "", nil
+		return api.Allow, "", false
 	}
-	return api.NoOpinion, "", nil
+	return api.NoOpinion, "", false
 }
 
 type always api.Decision
 
 func (a always) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
 	return api.Decision(a), "", nil
+}
+
+func (a always) AuthorizePromptly(api.User, api.Request) (api.Decision, string, bool) {
+	return api.Decision(a), "", false
 }

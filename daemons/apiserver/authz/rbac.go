@@ -52,17 +52,23 @@ type index struct {
 
 // Authorize never denies: where no role allows, others may.
 func (a *RBAC) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
+	d, reason, _ := a.AuthorizePromptly(u, r)
+	return d, reason, nil
+}
+
+// AuthorizePromptly is Authorize: all that it needs is in memory.
+func (a *RBAC) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	for g := range a.grants(u) {
 		if g.namespace != "" && (!r.Resource || g.namespace != r.Namespace) {
 			continue
 		}
 		for i := range g.rules {
 			if allows(&g.rules[i], &r) {
-				return api.Allow, g.reason(), nil
+				return api.Allow, g.reason(), false
 			}
 		}
 	}
-	return api.NoOpinion, "", nil
+	return api.NoOpinion, "", false
 }
 
 func (g *grant) reason() string {

@@ -69,24 +69,16 @@ func newWebhook(name string, c *apiserver.WebhookConfiguration, matcher *authori
 // Authorize asks, unless the answer is known.
 func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	review := reviewOf(u, r)
-	if w.matcher != nil {
-		matches, err := w.matcher.Eval(ctx, review)
-		if err != nil {
-			return w.otherwise, "", fmt.Errorf("authorizer %s: %w", w.name, err)
-		}
-		if !matches {
-			return api.NoOpinion, "", nil
-		}
+	if matches, err := w.means(ctx, review); err != nil {
+		return w.otherwise, "", err
+	} else if !matches {
+		return api.NoOpinion, "", nil
 	}
-	text, err := json.Marshal(review.Spec)
+	digest, err := w.digest(review)
 	if err != nil {
-		return w.otherwise, "", fmt.Errorf("authorizer %s: %w", w.name, err)
+		return w.otherwise, "", err
 	}
-	digest := sha256.Sum256(text)
-	w.mu.Lock()
-	a, known := w.answered[digest]
-	w.mu.Unlock()
-	if known && w.now().Before(a.until) {
+	if a, known := w.known(digest); known {
 		return a.decision, a.reason, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
@@ -97,7 +89,7 @@ func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api
 	if review.Status.Allowed && review.Status.Denied {
 		return api.Deny, review.Status.Reason, fmt.Errorf("authorizer %s: its answer both allows and denies", w.name)
 	}
-	a = answer{reason: review.Status.Reason, until: w.now().Add(w.refused)}
+	a := answer{reason: review.Status.Reason, until: w.now().Add(w.refused)}
 	switch {
 	case review.Status.Allowed:
 		a.decision, a.until = api.Allow, w.now().Add(w.allowed)
@@ -106,6 +98,52 @@ func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api
 	}
 	w.remember(digest, a)
 	return a.decision, a.reason, nil
+}
+
+// AuthorizePromptly answers where nobody has to be asked: what the conditions do not mean, and what is known.
+func (w *webhook) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
+	review := reviewOf(u, r)
+	matches, err := w.means(context.Background(), review) // an expression waits for nobody
+	if err != nil || !matches {
+		return api.NoOpinion, "", err != nil
+	}
+	digest, err := w.digest(review)
+	if err != nil {
+		return api.NoOpinion, "", true
+	}
+	a, known := w.known(digest)
+	return a.decision, a.reason, !known
+}
+
+// means says whether the conditions want a question asked.
+func (w *webhook) means(ctx context.Context, review *authorizationv1.SubjectAccessReview) (bool, error) {
+	if w.matcher == nil {
+		return true, nil
+	}
+	matches, err := w.matcher.Eval(ctx, review)
+	if err != nil {
+		return false, fmt.Errorf("authorizer %s: %w", w.name, err)
+	}
+	return matches, nil
+}
+
+func (w *webhook) digest(review *authorizationv1.SubjectAccessReview) ([sha256.Size]byte, error) {
+	text, err := json.Marshal(review.Spec)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("authorizer %s: %w", w.name, err)
+	}
+	return sha256.Sum256(text), nil
+}
+
+// known is the answer to a question, while it holds.
+func (w *webhook) known(digest [sha256.Size]byte) (answer, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a, known := w.answered[digest]
+	if !known || !w.now().Before(a.until) {
+		return answer{}, false
+	}
+	return a, true
 }
 
 func (w *webhook) remember(digest [sha256.Size]byte, a answer) {

@@ -1,0 +1,105 @@
+package apiserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/store/memory"
+)
+
+// getStatus is how a GET is answered.
+func getStatus(t *testing.T, cfg *rest.Config, path string, header http.Header) int {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, cfg.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// S12: a webhook that denies is asked about every read, also where the next authorizer would allow it and the failure of the webhook is
+// no opinion.
+func TestAnAuthorizationWebhookIsAskedAboutSingleReads(t *testing.T) {
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review authorizationv1.SubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		if a := review.Spec.ResourceAttributes; a != nil && a.Resource == "clusterroles" && a.Name == "edit" {
+			review.Status = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "not this one"}
+		}
+		_ = json.NewEncoder(w).Encode(review) // who has gone needs no answer
+	}))
+	defer hook.Close()
+	s := memory.New()
+	t.Cleanup(s.Close)
+	dir := t.TempDir()
+	kubeconfig := file(t, dir, "hook.conf", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", hook.URL))
+	c := serve(t, s, func(cfg *config.APIServer) {
+		cfg.AuthorizationConfig = file(t, dir, "authorization.yaml", []byte(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: denies
+  webhook:
+    timeout: 3s
+    authorizedTTL: 1m
+    unauthorizedTTL: 1m
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: NoOpinion
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: `+kubeconfig+`}
+    matchConditions: [{expression: "request.user != 'nobody'"}]
+- {type: RBAC, name: rbac}
+`))
+	})
+	admin := c.as(certs.Admin())
+	for range 2 { // the second answer is remembered
+		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit", nil); code != http.StatusForbidden {
+			t.Errorf("what the webhook denies is answered with %d", code)
+		}
+		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/view", nil); code != http.StatusOK {
+			t.Errorf("what it has no opinion on is answered with %d", code)
+		}
+	}
+}
+
+// S12: what a front proxy says of who asks counts, also where the proxy itself may do more: that one request went both ways
+// must not take it away.
+func TestAFrontProxysWordIsNotLost(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s, func(cfg *config.APIServer) { cfg.RequestheaderClientCAFile = cfg.ClientCAFile })
+	admin := c.as(certs.Admin())
+	for user, want := range map[string]int{"nobody": http.StatusForbidden, "": http.StatusOK} {
+		header := http.Header{}
+		if user != "" {
+			header.Set("X-Remote-User", user)
+		}
+		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit", header); code != want {
+			t.Errorf("a read for %q is answered with %d, want %d", user, code, want)
+		}
+	}
+}
