@@ -11,6 +11,7 @@ import (
 type Admission struct {
 	Operation   string // CREATE, UPDATE, DELETE or CONNECT
 	User        User
+	Internal    bool // whether the API server writes by itself. Its name does not say so: a client may impersonate any name
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	Subresource string

@@ -34,7 +34,7 @@ func (s *Server) AskOutside(may api.Authorizer) {
 // admission is the write as admission plugins see it. It is theirs until the next is asked for.
 func (w *write) admission() *api.Admission {
 	w.asked = api.Admission{
-		Operation: w.operation, User: w.q.user,
+		Operation: w.operation, User: w.q.user, Internal: w.q.internal,
 		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
 		Namespace: w.q.Namespace, Name: w.name(),
 		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,

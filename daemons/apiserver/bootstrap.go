@@ -170,7 +170,7 @@ func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResou
 // internalTo is internal for a kind that clients may not see in the version that is meant.
 func (s *Server) internalTo(ctx context.Context, served wire.Served, resource schema.GroupVersionResource, namespace, name string) *request {
 	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
-	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true}
+	q := &request{http: r, w: &recorder{ResponseWriter: nowhere{}}, user: self, known: true, internal: true}
 	q.served = served
 	q.cache = s.cache.Resource(q.served.GR())
 	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name

@@ -67,7 +67,7 @@ var configurations = []string{
 // configuration of theirs, the server's own bookkeeping (what is down must not keep it
 // from ever being ready), and what they see in another form.
 func Exempt(a *api.Admission) bool {
-	return a.Presented || a.User.Name == api.Server || a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
+	return a.Presented || a.Internal || a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
 }
 
 // Match says whether a write is meant, and in which version it is to be seen. The
