@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/run"
 )
 
@@ -23,6 +24,27 @@ func TestProbesAreAnsweredAboutHealthAlone(t *testing.T) {
 		s.healthz().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
+// S12: everybody hears that a check fails, and who has the right to ask for it hears why.
+func TestWhyACheckFailsIsToldToWhoMayAsk(t *testing.T) {
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	env.Health.Ready("store", func() error { return errors.New("10.0.0.7 does not answer") })
+	for name, c := range map[string]struct {
+		may  []api.Authorizer
+		want string
+	}{
+		"authorized": {[]api.Authorizer{asking{}}, "internal server error: 10.0.0.7 does not answer\n"},
+		"anybody":    {[]api.Authorizer{rights{}}, "internal server error: reason withheld\n"},
+	} {
+		s := &Server{own: env.Handler(), o: Options{Authorizers: c.may}}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
+		s.own.ServeHTTP(w, s.withReasons(&request{http: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
+		if w.Body.String() != c.want {
+			t.Errorf("%s: %q, want %q", name, w.Body, c.want)
 		}
 	}
 }

@@ -112,6 +112,14 @@ func (s *Server) healthz() http.Handler {
 	})
 }
 
+// withReasons is a question about health, of which everybody hears the outcome; only who may ask for it by a right of their own hears
+// why a check fails.
+func (s *Server) withReasons(q *request) *http.Request {
+	return run.TellReasons(q.http, func() bool {
+		return len(s.o.Authorizers) == 0 || s.allowed(q.http.Context(), q.user, q.Request) == nil
+	})
+}
+
 // serve answers on ln until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.
 func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
 	server := run.NewServer(s, tlsConfig, log)

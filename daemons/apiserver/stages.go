@@ -285,7 +285,9 @@ func (s *Server) answer(q *request) error {
 		serving.openapi.ServeHTTP(q.w, q.http)
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
-	case isHealth(q.Path), q.Path == "/metrics":
+	case isHealth(q.Path):
+		s.own.ServeHTTP(q.w, s.withReasons(q))
+	case q.Path == "/metrics":
 		s.own.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.o.Profiling:
 		profile(q)

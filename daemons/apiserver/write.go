@@ -173,13 +173,7 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 		if repeatable {
 			w.obj = obj.DeepCopyObject()
 		}
-		err := w.through(creation)
-		var e *cache.Entry
-		var taken bool
-		if err == nil {
-			e, taken, err = w.putNew(ctx)
-		}
-		w.discharge()
+		e, taken, err := w.create(ctx)
 		switch {
 		case err != nil:
 			return nil, err
@@ -196,6 +190,16 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 			return nil, apierrors.NewGenerateNameConflict(w.q.gr(), w.name(), 1)
 		}
 	}
+}
+
+// create makes one try to store a new object. taken says that there is one of its name, or, with an entry, that somebody else got
+// what it claims.
+func (w *write) create(ctx context.Context) (e *cache.Entry, taken bool, err error) {
+	defer w.discharge() // even if a stage panics: the namespace's other writes wait for the turn
+	if err := w.through(creation); err != nil {
+		return nil, false, err
+	}
+	return w.putNew(ctx)
 }
 
 // mayBeForestalled says whether somebody else may take what a creation claims besides its key, so that it has to be made

@@ -204,7 +204,16 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 	}
 }
 
-// single answers about one check, and says why it fails: who may ask for one by its name is told.
+// reasons is the key of what says, in a context, whether it is told why a check fails.
+type reasons struct{}
+
+// TellReasons returns a request that is told why a check fails if may says so when one does. Reasons name addresses and files: they
+// are withheld from everybody else, and the log has them.
+func TellReasons(r *http.Request, may func() bool) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), reasons{}, may))
+}
+
+// single answers about one check.
 func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result, log *slog.Logger) {
 	if len(results) == 0 {
 		http.NotFound(w, r)
@@ -212,7 +221,11 @@ func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result
 	}
 	h.note(results[0], log)
 	if err := results[0].err; err != nil {
-		http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
+		reason := "reason withheld"
+		if may, ok := r.Context().Value(reasons{}).(func() bool); ok && may() {
+			reason = err.Error()
+		}
+		http.Error(w, "internal server error: "+reason, http.StatusInternalServerError)
 		return
 	}
 	fmt.Fprint(w, "ok")
