@@ -64,8 +64,16 @@ func (s *Server) passOn(q *request) error {
 			r.SetXForwarded()
 			speakFor(r.Out.Header, q.user)
 		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode == http.StatusSwitchingProtocols && q.last != nil {
+				q.last()
+			}
+			return nil
+		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			if q.http.Context().Err() == nil {
+			if errors.Is(context.Cause(q.http.Context()), context.DeadlineExceeded) {
+				s.fail(q, context.DeadlineExceeded)
+			} else if q.http.Context().Err() == nil {
 				s.fail(q, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err)))
 			}
 		},

@@ -66,6 +66,10 @@ func (s *Server) fail(q *request, err error) {
 	if st.Code == http.StatusUnauthorized {
 		q.w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 	}
+	if st.Code == http.StatusGatewayTimeout && q.http.ProtoMajor == 1 {
+		// Its time for reading is over, which the next request on the connection would take for its client's leaving.
+		q.w.Header().Set("Connection", "close")
+	}
 	q.w.Header().Set("X-Content-Type-Options", "nosniff")
 	// Errors come in the encoding that was asked for, and in no other shape than their own.
 	if q.media == (wire.Media{}) { // it failed before that was looked at

@@ -40,6 +40,8 @@ type request struct {
 	internal bool // whether the server asks by itself; no client can say so
 
 	aggregated *aggregated // who answers, if it is another server
+	last       func()      // lifts the limits on its time, of a request that may become a stream
+	lasts      bool        // whether it did
 
 	presented bool // whether webhooks and policies were asked already, about what was sent
 }
@@ -53,8 +55,12 @@ func (q *request) long() bool {
 	case "log", "exec", "attach", "portforward", "proxy":
 		return true
 	}
-	return q.Verb == "watch"
+	return q.Verb == "watch" || q.lasts
 }
+
+// upgrades says whether the request may become a stream to a server that serves a part of the API. It is one when that
+// server has agreed, and until then a request like others.
+func (q *request) upgrades() bool { return q.aggregated != nil && q.http.Header.Get("Upgrade") != "" }
 
 // key is the object's key below its kind's.
 func (q *request) key() string {

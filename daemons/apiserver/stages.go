@@ -69,9 +69,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		var patience time.Duration
 		patience, refused = q.patience(s.o.RequestTimeout)
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		ctx, cancel := q.within(patience, control, rec)
 		defer cancel()
-		_ = control.SetReadDeadline(start.Add(patience))
+		if q.aggregated == nil {
+			_ = control.SetReadDeadline(start.Add(patience))
+		}
 		_ = control.SetWriteDeadline(start.Add(patience + 5*time.Second))
 		q.http = r.WithContext(ctx)
 		q.http.Body = http.MaxBytesReader(rec, r.Body, maxBody)
@@ -97,6 +99,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
+}
+
+// within bounds the time of a request that does not last as long as it likes. One that is passed on, and becomes a stream, has
+// its bounds lifted, and gives its turn to others, when it does.
+func (q *request) within(patience time.Duration, control *http.ResponseController, rec *recorder) (context.Context, context.CancelFunc) {
+	if q.aggregated == nil {
+		return context.WithTimeout(q.http.Context(), patience)
+	}
+	ctx, cancel := context.WithCancelCause(q.http.Context())
+	timer := time.AfterFunc(patience, func() {
+		cancel(context.DeadlineExceeded)
+		// Only then: a connection that cannot be read any more ends its requests as if their clients had gone.
+		_ = control.SetReadDeadline(time.Now())
+	})
+	q.last = func() {
+		if !timer.Stop() {
+			return // it is over
+		}
+		q.lasts = true
+		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
+		_ = control.SetWriteDeadline(time.Time{})
+		rec.release()
+	}
+	return ctx, func() { timer.Stop(); cancel(nil) }
 }
 
 // cacheControl has nobody on the way keep answers.
@@ -127,7 +153,7 @@ func (s *Server) identify(q *request) error {
 	if ok {
 		q.user = user
 		run.VisitorOf(q.http.Context()).Identify()
-		if s.o.While != nil && q.long() {
+		if s.o.While != nil && (q.long() || q.upgrades()) {
 			var ctx context.Context
 			ctx, q.over = s.o.While(q.http.Context(), q.http, user)
 			q.http = q.http.WithContext(ctx)
