@@ -58,6 +58,9 @@ func (w *write) mutate() error {
 }
 
 func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
+	if err := s.reliable(a); err != nil {
+		return err
+	}
 	for {
 		for _, plugin := range plugins {
 			if err := plugin.Admit(ctx, a); err != nil {

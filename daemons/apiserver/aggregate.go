@@ -155,6 +155,11 @@ func (s *Server) aggregate(ctx context.Context) error {
 				s.log.Warn("write whether an API service is available", "apiservice", registered.Name, "err", err)
 			}
 		}
+		for gv, a := range was {
+			if services.Unread(gv.Version+"."+gv.Group) != nil {
+				next[gv] = a // what cannot be read is as it was
+			}
+		}
 		if !sameServed(was, next) {
 			s.serveAggregated(next)
 			was = next

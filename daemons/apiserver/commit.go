@@ -20,7 +20,11 @@ func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Ent
 	if err != nil || kv == nil {
 		return nil, unavailable(err)
 	}
-	return cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
+	e, err := cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
+	if err != nil {
+		return nil, &store.Unreadable{Key: kv.Key, Revision: kv.Revision, What: store.NotDecodable, Err: err}
+	}
+	return e, nil
 }
 
 // putNew puts the encoded object into the store unless its key or what it claims is

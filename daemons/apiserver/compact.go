@@ -30,6 +30,9 @@ func (s *Server) compact(ctx context.Context) error {
 			if err != nil && !errors.Is(err, store.ErrCompacted) && ctx.Err() == nil {
 				s.log.Warn("compact the store", "revision", before, "err", err)
 			}
+			if err == nil || errors.Is(err, store.ErrCompacted) {
+				s.cache.Compacted(before)
+			}
 		}
 		before = s.cache.Reached()
 	}

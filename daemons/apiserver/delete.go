@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	"clusterctl/daemons/apiserver/cache"
@@ -47,7 +48,6 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q", o.Kind, o.APIVersion))
 		}
 	}
-	o.IgnoreStoreReadErrorWithClusterBreakingPotential = nil // a gate that is shut
 	if err := badOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return nil, err
 	}
@@ -62,6 +62,9 @@ func (s *Server) delete(q *request) error {
 	o, err := s.deleteOptions(q)
 	if err != nil {
 		return err
+	}
+	if ignoresReadErrors(o) && len(o.DryRun) == 0 {
+		return s.deleteUnread(q)
 	}
 	e, gone, err := s.remove(q.http.Context(), q, q.key(), o)
 	if err != nil {
@@ -254,13 +257,17 @@ func (s *Server) deleteCollection(q *request) error {
 	if err != nil {
 		return err
 	}
+	if ignoresReadErrors(o) {
+		return badOptions("DeleteOptions", field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
+			"is not allowed with DELETECOLLECTION, try again after removing the option")})
+	}
 	limit := limitOf(which)
-	snapshot, revision, from, err := s.snapshot(q, which)
+	snapshot, revision, from, err := s.snapshot(q, &sel, which)
 	if err != nil {
 		return err
 	}
-	if err := q.cache.Unread(sel.prefix); err != nil {
-		return apierrors.NewInternalError(err)
+	if err := sel.complete(q); err != nil {
+		return err
 	}
 	var chosen []*cache.Entry
 	next := token{Version: tokenVersion, Revision: revision}

@@ -31,7 +31,14 @@ func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*co
 // unread holds a client to be told that a secret cannot be decrypted, and by which plugin.
 func unread(what string, err error) error {
 	status, ok := err.(apierrors.APIStatus)
-	if !ok || status.Status().Code != http.StatusInternalServerError || !strings.Contains(err.Error(), `KMS plugin "vault" at unix://`) {
+	if !ok || status.Status().Code != http.StatusInternalServerError {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	why := err.Error()
+	if d := status.Status().Details; d != nil && status.Status().Reason == metav1.StatusReasonStoreReadError && len(d.Causes) > 0 {
+		why = d.Causes[0].Message
+	}
+	if !strings.Contains(why, `KMS plugin "vault" at unix://`) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

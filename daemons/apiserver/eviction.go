@@ -54,9 +54,9 @@ func (s *Server) evict(q *request) error {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
 	}
-	entry := q.cache.Get(q.key())
-	if entry == nil {
-		return apierrors.NewNotFound(q.gr(), q.Name)
+	entry, err := q.live()
+	if err != nil {
+		return err
 	}
 	pod, ok := entry.Object().(*corev1.Pod)
 	if !ok {
@@ -150,6 +150,11 @@ func refusal(cause string, retry int) error {
 }
 
 func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	if all := s.cache.Resource(budgets.GroupResource()); all != nil {
+		if err := all.Unread(pod.Namespace + "/"); err != nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err))
+		}
+	}
 	var found []*policyv1.PodDisruptionBudget
 	for _, obj := range s.Objects().List(budgets.GroupResource(), pod.Namespace) {
 		budget, ok := obj.(*policyv1.PodDisruptionBudget)

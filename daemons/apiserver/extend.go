@@ -130,6 +130,9 @@ func (s *Server) arrive(q *request) error {
 	if q.known || q.aggregated != nil || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
 		return nil
 	}
+	if err := crds.Unread(q.gr().String()); err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("what defines the resource cannot be read: %w", err))
+	}
 	ctx, cancel := context.WithTimeout(q.http.Context(), arrival)
 	defer cancel()
 	if _, err := s.cache.Current(ctx); err != nil {
@@ -181,8 +184,8 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 		}
 	}
 	for name, was := range serving {
-		if wanted[name] {
-			continue
+		if wanted[name] || s.cache.Resource(definitions.GroupResource()).Unread(name) != nil {
+			continue // what cannot be read is served as it was
 		}
 		s.cache.Drop(was.kind)
 		s.fields.forget(was.kind)

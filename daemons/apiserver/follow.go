@@ -216,6 +216,16 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 	data, taken := b.data[:0], 0
 	converts := w.converts()
 	for _, e := range events {
+		if err := w.sel.lost(w.q, e); err != nil {
+			if taken > 0 {
+				break // first what was before
+			}
+			return nil, 0, err
+		}
+		if e.Err != nil {
+			taken++
+			continue // others' loss
+		}
 		if converts {
 			var err error
 			if e, err = e.In(w.q.http.Context(), w.q.served.Kind); err != nil {

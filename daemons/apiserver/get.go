@@ -27,12 +27,9 @@ func (s *Server) get(q *request) error {
 
 // found answers with one object as the cache has it.
 func (s *Server) found(q *request) error {
-	if err := q.cache.Unread(q.key()); err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	e := q.cache.Get(q.key())
-	if e == nil {
-		return apierrors.NewNotFound(q.gr(), q.Name)
+	e, err := q.live()
+	if err != nil {
+		return err
 	}
 	return writeEntry(q, http.StatusOK, e)
 }
@@ -128,7 +125,7 @@ func tooLarge(asked, reached int64) error {
 
 // unavailable says of a store that does not answer what clients understand.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) || errors.As(err, new(apierrors.APIStatus)) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) || errors.As(err, new(apierrors.APIStatus)) || errors.As(err, new(*store.Unreadable)) {
 		return err // as it is told, too
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -42,9 +42,9 @@ func (s *Server) kubeletStream(q *request) error {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
 	}
-	e := q.cache.Get(q.key())
-	if e == nil {
-		return apierrors.NewNotFound(q.gr(), q.Name)
+	e, err := q.live()
+	if err != nil {
+		return err
 	}
 	pod, ok := e.Object().(*corev1.Pod)
 	if !ok {

@@ -219,9 +219,9 @@ func (s *Server) list(q *request) error {
 		return err
 	}
 	limit := limitOf(o)
-	snapshot, revision, from, err := s.snapshot(q, o)
+	snapshot, revision, from, err := s.snapshot(q, &sel, o)
 	if err == nil {
-		err = q.cache.Unread(sel.prefix)
+		err = sel.complete(q)
 	}
 	if err != nil {
 		return err
@@ -230,9 +230,11 @@ func (s *Server) list(q *request) error {
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	left := int64(-1) // how many objects there are from here on, if that is known
 	if sel.simple() {
-		if left = from.Rest; from.Start == "" {
+		switch left = from.Rest; {
+		case left > 0:
+		case from.Start == "":
 			left = int64(snapshot.Count(q.Namespace))
-		} else if from.Rest <= 0 {
+		default:
 			left = -1
 		}
 		l.Entries = make([]*cache.Entry, 0, sizeOf(snapshot.Count(q.Namespace), limit))
@@ -282,7 +284,7 @@ func sizeOf(all, limit int) int {
 
 // snapshot finds the state that a list is of, as resourceVersion,
 // resourceVersionMatch and continue say, and from where on.
-func (s *Server) snapshot(q *request, o metav1.ListOptions) (snapshot *cache.Snapshot, revision int64, from token, err error) {
+func (s *Server) snapshot(q *request, sel *selection, o metav1.ListOptions) (snapshot *cache.Snapshot, revision int64, from token, err error) {
 	version, ctx := o.ResourceVersion, q.http.Context()
 	if o.Continue != "" {
 		t, err := parseToken(o.Continue)
@@ -300,7 +302,10 @@ func (s *Server) snapshot(q *request, o metav1.ListOptions) (snapshot *cache.Sna
 			snapshot := q.cache.Snapshot()
 			return snapshot, max(reached, snapshot.Revision), token{Start: t.Start}, nil
 		}
-		snapshot, err := s.exactly(q, t.Revision)
+		snapshot, rest, err := s.exactly(q, sel, t.Revision, t.Start, limitOf(o))
+		if t.Rest > 0 && rest > 0 {
+			t.Rest = rest
+		}
 		if errors.Is(err, cache.ErrExpired) {
 			err = expired(t)
 		}
@@ -313,8 +318,8 @@ func (s *Server) snapshot(q *request, o metav1.ListOptions) (snapshot *cache.Sna
 		if err != nil {
 			return nil, 0, token{}, badVersion(err)
 		}
-		snapshot, err := s.exactly(q, exact)
-		return snapshot, exact, token{}, gone(err, exact, q.cache.Revision())
+		snapshot, rest, err := s.exactly(q, sel, exact, "", limitOf(o))
+		return snapshot, exact, token{Rest: rest}, gone(err, exact, q.cache.Revision())
 	}
 	reached, err := s.fresh(ctx, version)
 	if err != nil {
@@ -322,11 +327,4 @@ func (s *Server) snapshot(q *request, o metav1.ListOptions) (snapshot *cache.Sna
 	}
 	snapshot = q.cache.Snapshot()
 	return snapshot, max(reached, snapshot.Revision), token{}, nil
-}
-
-func (s *Server) exactly(q *request, revision int64) (*cache.Snapshot, error) {
-	if _, err := s.reached(q.http.Context(), revision); err != nil {
-		return nil, err
-	}
-	return q.cache.At(revision)
 }

@@ -36,6 +36,7 @@ func newObserved(s *Server) (*observed, error) {
 			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a WebSocket.",
 		}, []string{"code"}),
 	}
+	unreadable := prometheus.NewDesc("apiserver_storage_unreadable_objects", "Objects stored that cannot be read; passing: whether their key's plugin does not answer.", []string{"group", "resource", "passing"}, nil)
 	objects := prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil)
 	err := errors.Join(
 		s.o.Env.Metrics.Register(o.requests), s.o.Env.Metrics.Register(o.duration),
@@ -43,22 +44,26 @@ func newObserved(s *Server) (*observed, error) {
 		s.o.Env.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests", Help: "Requests being worked on.",
 		}, s.busy)),
-		s.o.Env.Metrics.Register(collect{objects, s}),
+		s.o.Env.Metrics.Register(collect{objects, unreadable, s}),
 	)
 	return o, err
 }
 
 // collect counts the objects of each kind when asked.
 type collect struct {
-	desc *prometheus.Desc
-	s    *Server
+	desc, unreadable *prometheus.Desc
+	s                *Server
 }
 
-func (c collect) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+func (c collect) Describe(to chan<- *prometheus.Desc) { to <- c.desc; to <- c.unreadable }
 
 func (c collect) Collect(to chan<- prometheus.Metric) {
 	for _, r := range c.s.cache.Resources() {
 		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(r.Len()), r.Kind.GVK.Group, r.Kind.Resource)
+		if all, lasting := r.CountUnread(); all > 0 {
+			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(lasting), r.Kind.GVK.Group, r.Kind.Resource, "false")
+			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(all-lasting), r.Kind.GVK.Group, r.Kind.Resource, "true")
+		}
 	}
 }
 

@@ -44,11 +44,11 @@ func (p params) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionReso
 
 // Param implements policy.Params.
 func (p params) Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
-	found, err := p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) []*cache.Entry {
+	found, err := p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) ([]*cache.Entry, error) {
 		if served.Namespaced {
 			name = namespace + "/" + name
 		}
-		return []*cache.Entry{r.Get(name)}
+		return []*cache.Entry{r.Get(name)}, r.Unread(name)
 	})
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -58,7 +58,7 @@ func (p params) Param(ctx context.Context, gvk schema.GroupVersionKind, namespac
 
 // Select implements policy.Params.
 func (p params) Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, s labels.Selector) ([]runtime.Object, error) {
-	return p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) []*cache.Entry {
+	return p.find(ctx, gvk, func(served wire.Served, r *cache.Resource) ([]*cache.Entry, error) {
 		var out []*cache.Entry
 		prefix := ""
 		if served.Namespaced && namespace != "" {
@@ -70,12 +70,12 @@ func (p params) Select(ctx context.Context, gvk schema.GroupVersionKind, namespa
 			}
 			return true
 		})
-		return out
+		return out, r.Unread(prefix)
 	})
 }
 
 // find returns objects in the version that is meant.
-func (p params) find(ctx context.Context, gvk schema.GroupVersionKind, look func(wire.Served, *cache.Resource) []*cache.Entry) ([]runtime.Object, error) {
+func (p params) find(ctx context.Context, gvk schema.GroupVersionKind, look func(wire.Served, *cache.Resource) ([]*cache.Entry, error)) ([]runtime.Object, error) {
 	served, known := p.served(gvk)
 	if !known {
 		return nil, fmt.Errorf("%s is not served", gvk)
@@ -84,7 +84,11 @@ func (p params) find(ctx context.Context, gvk schema.GroupVersionKind, look func
 	if r == nil {
 		return nil, nil
 	}
-	entries := slices.DeleteFunc(look(served, r), func(e *cache.Entry) bool { return e == nil })
+	entries, err := look(served, r)
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", served.GR(), err)
+	}
+	entries = slices.DeleteFunc(entries, func(e *cache.Entry) bool { return e == nil })
 	if err := cache.Convert(ctx, entries, served.Kind); err != nil {
 		return nil, err
 	}

@@ -26,9 +26,9 @@ func (s *Server) scale(q *request) error {
 		if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 			return err
 		}
-		e := q.cache.Get(q.key())
-		if e == nil {
-			return apierrors.NewNotFound(q.gr(), q.Name)
+		e, err := q.live()
+		if err != nil {
+			return err
 		}
 		return writeScaleOf(q, e)
 	}

@@ -52,6 +52,7 @@ type Server struct {
 	endStream sync.Once
 	furnished chan struct{} // closed when what every cluster has is there
 	extended  atomic.Bool   // whether what definitions declare has been served once
+	pasts     chan struct{} // holds a token for each list that is read from the store
 	shutdown  chan struct{} // closed when watches should end
 }
 
@@ -80,6 +81,7 @@ func New(o Options) (*Server, error) {
 		cache:     cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
 		scheme:    newScheme(o.Kinds),
 		own:       o.Env.Handler(),
+		pasts:     make(chan struct{}, mostPasts),
 		inFlight:  make(chan struct{}, o.MaxInFlight),
 		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),
 	}
@@ -105,6 +107,7 @@ func New(o Options) (*Server, error) {
 	o.Env.Health.Ready("informer-sync", s.cache.Ready)
 	o.Env.Health.Ready("poststarthook/bootstrap", s.bootstrapped)
 	o.Env.Health.Ready("crd-informer-synced", s.mayExtend)
+	o.Env.Health.Tell("stored-objects", s.storedReadable)
 	o.Env.Rest.Add(s.cache.Rest)
 	return s, nil
 }

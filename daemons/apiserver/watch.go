@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -60,8 +59,8 @@ func (s *Server) watch(q *request) error {
 	if err != nil {
 		return err
 	}
-	if err := q.cache.Unread(sel.prefix); err != nil {
-		return apierrors.NewInternalError(err)
+	if err := sel.complete(q); err != nil {
+		return err
 	}
 	var snapshot *cache.Snapshot
 	if initial {

@@ -256,7 +256,7 @@ func (w *write) modify(ctx context.Context, next func(live runtime.Object) (runt
 
 // settled says whether next would leave a stored object as it is.
 func (w *write) settled(ctx context.Context, live *cache.Entry, next func(live runtime.Object) (runtime.Object, error)) bool {
-	if live == nil || live.Stale {
+	if live == nil || live.Stale || w.q.cache.Unread(live.Key) != nil {
 		return false
 	}
 	seen, err := live.In(ctx, w.q.served.Kind)

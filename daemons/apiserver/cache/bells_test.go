@@ -44,7 +44,7 @@ func TestACrowdHearsTogetherOfWhatComesCloselyS4(t *testing.T) {
 				}
 				for i, at := range c.events {
 					<-time.After(at - time.Since(began)) // of the time that the test has for itself
-					l.append([]*Event{{Revision: int64(i + 1)}}, logSize, 0)
+					l.append([]*Event{{Revision: int64(i + 1)}}, logRoom, 0)
 				}
 				<-time.After(time.Minute)
 				synctest.Wait()
@@ -80,8 +80,8 @@ func TestTheEndOfALogWaitsForNothing(t *testing.T) {
 				}
 			}).Hear()
 		}
-		l.append([]*Event{{Revision: 1}}, logSize, 0)
-		l.append([]*Event{{Revision: 2}}, logSize, 0)
+		l.append([]*Event{{Revision: 1}}, logRoom, 0)
+		l.append([]*Event{{Revision: 2}}, logRoom, 0)
 		l.end()
 		if ended != crowd+1 {
 			t.Errorf("%d of %d have heard of the end", ended, crowd+1)
@@ -100,7 +100,7 @@ func BenchmarkRing(b *testing.B) {
 			}
 			event := []*Event{{Revision: 1}}
 			for b.Loop() {
-				l.append(event, logSize, 0)
+				l.append(event, logRoom, 0)
 			}
 		})
 	}

@@ -3,6 +3,13 @@
 // watchers share. One watch of the store keeps it current, and a read that must be
 // consistent waits until the cache has come as far as the store was when it asked. It
 // encodes no answers and knows no rules about objects.
+//
+// The events of a kind are kept until the store forgets them, at most so many bytes of
+// them: then the oldest go. A list that goes on at a revision before that asks the store
+// for the page it wants, which is as exact and costs the store a read; a watch from
+// before it is refused as too old, and its client lists again. After a compaction both
+// are refused. An object whose value cannot be read stays known as that: it is an error
+// to whoever wants it, and an event that ends the watches that it concerns.
 package cache
 
 import (
@@ -33,23 +40,26 @@ type Cache struct {
 	tables atomic.Pointer[tables]
 	feed   sync.Mutex // held while events are handed out, and while tables change
 
-	progress progress
-	looks    looks
-	own      own
-	names    map[string]*Names // by the word that their keys begin with
+	progress  progress
+	compacted atomic.Int64
+	restored  chan struct{} // holds a token when the store was found to have gone back
+	budget    budget
+	looks     looks
+	own       own
+	names     map[string]*Names // by the word that their keys begin with
 }
 
 // New returns an empty cache over what is below prefix. Run fills it.
 func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
 	c := &Cache{
-		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{},
+		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{}, restored: make(chan struct{}, 1),
 	}
 	t := &tables{byKey: map[string]*Resource{}, byName: map[schema.GroupResource]*Resource{}}
 	for _, k := range list {
 		if k.Virtual {
 			continue
 		}
-		r := newResource(k)
+		r := newResource(k, &c.budget)
 		t.byKey[StorageKey(k)] = r
 		t.byName[k.GR()] = r
 	}
@@ -88,7 +98,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		for err == nil {
 			from := revision
 			revision, err = c.follow(ctx, revision)
-			if errors.Is(err, store.ErrCompacted) || ctx.Err() != nil {
+			if errors.Is(err, store.ErrCompacted) || errors.Is(err, errWentBack) || ctx.Err() != nil {
 				break
 			}
 			if revision > from {
@@ -96,6 +106,9 @@ func (c *Cache) Run(ctx context.Context) error {
 			}
 			c.log.Warn("watch of the store ended", "err", err)
 			if err = c.rest(ctx, again); err != nil {
+				break
+			}
+			if err = c.wentBack(ctx, revision); err != nil {
 				break
 			}
 			again = min(2*again, time.Second) // no longer: whoever reads waits for the watch
@@ -160,7 +173,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	for _, n := range c.names {
 		n.replace(all.names[n])
 	}
-	c.progress.reach(revision)
+	c.progress.begin(revision)
 	return revision, nil
 }
 
@@ -183,32 +196,28 @@ func (c *Cache) loadOne(all *loaded, kv store.KV) {
 		return
 	}
 	for ; r != nil; r = r.next {
-		var e *Entry
-		if kv.Err == nil {
-			if e = c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e == nil {
-				continue
-			}
+		e, err := (*Entry)(nil), kv.Err
+		if err == nil {
+			e, err = c.entry(r, kv.Key, rest, kv.Value, kv.Revision)
 		}
 		all.mu.Lock()
-		if e != nil {
+		if err == nil {
 			all.entries[r] = append(all.entries[r], e)
 		} else {
-			all.unread[r] = with(all.unread[r], rest, kv.Err)
+			all.unread[r] = with(all.unread[r], rest, err)
 		}
 		all.mu.Unlock()
 	}
 }
 
-// entry decodes what the store holds at a key of a resource, whose rest is given; nil
-// if it cannot.
-func (c *Cache) entry(r *Resource, key, rest string, value []byte, revision int64) *Entry {
+// entry decodes what the store holds at a key of a resource, whose rest is given.
+func (c *Cache) entry(r *Resource, key, rest string, value []byte, revision int64) (*Entry, error) {
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)
 	if err != nil {
-		// One bad value must not hide all others.
-		c.log.Error("left out what cannot be decoded", "key", key, "err", err)
-		return nil
+		c.log.Error("a stored object cannot be decoded: restore it, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential", "key", key, "revision", revision, "err", err)
+		return nil, &store.Unreadable{Key: key, Revision: revision, What: store.NotDecodable, Err: err}
 	}
-	return e
+	return e, nil
 }
 
 // find splits a store key into its resource and the rest.
@@ -231,13 +240,53 @@ func (c *Cache) find(key string) (*Resource, string) {
 	}
 }
 
-func (c *Cache) follow(ctx context.Context, after int64) (int64, error) {
+// errWentBack is that the store holds another past than the one that was followed: it has been restored.
+var errWentBack = fmt.Errorf("%w: it has gone back to an earlier revision, as when it is restored", store.ErrUnavailable)
+
+// wentBack asks a store whose watch has ended whether it still is where it was. One that does not answer is not asked twice.
+func (c *Cache) wentBack(ctx context.Context, reached int64) error {
+	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
+	defer cancel()
+	if revision, err := c.store.Revision(ctx); err == nil && revision < reached {
+		return errWentBack
+	}
+	return nil
+}
+
+// again has everything loaded anew.
+func (c *Cache) again() {
+	select {
+	case c.restored <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
+	ctx, end := context.WithCancelCause(asked)
+	var attending sync.WaitGroup
+	defer attending.Wait()
+	defer end(nil)
+	attending.Go(func() {
+		for {
+			select {
+			case <-c.restored:
+				if c.wentBack(ctx, c.Reached()) != nil { // it may have been loaded anew since
+					end(errWentBack)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	err := c.store.Watch(ctx, c.prefix, after, func(batch store.Batch) error {
 		c.apply(batch.Events)
 		after = max(after, batch.Revision)
 		c.progress.reach(after)
 		return nil
 	})
+	if cause := context.Cause(ctx); errors.Is(cause, errWentBack) {
+		err = cause
+	}
 	return after, err
 }
 
@@ -258,10 +307,7 @@ func (c *Cache) apply(events []store.Event) {
 			ch := change{key: rest, revision: e.Revision, err: e.Err}
 			if !e.Deleted && e.Err == nil {
 				if ch.entry = c.own.take(r.Kind, e.Key, e.Value, e.Revision); ch.entry == nil {
-					ch.entry = c.entry(r, e.Key, rest, bytes.Clone(e.Value), e.Revision)
-				}
-				if ch.entry == nil {
-					continue
+					ch.entry, ch.err = c.entry(r, e.Key, rest, bytes.Clone(e.Value), e.Revision)
 				}
 			}
 			at := slices.IndexFunc(all, func(other changed) bool { return other.resource == r })
@@ -284,6 +330,52 @@ type changed struct {
 
 // Reached returns how far the cache has come, 0 before it is first filled.
 func (c *Cache) Reached() int64 { return c.progress.now() }
+
+// Compacted takes in that the store has forgotten what was overwritten before a revision: no event that is older is
+// of use to anybody who lists what there was at it.
+func (c *Cache) Compacted(revision int64) {
+	for {
+		was := c.compacted.Load()
+		if revision <= was {
+			return
+		}
+		if c.compacted.CompareAndSwap(was, revision) {
+			break
+		}
+	}
+	for _, r := range c.Resources() {
+		r.trim(revision)
+	}
+}
+
+// Keeps says whether the store may still have what there was at a revision.
+func (c *Cache) Keeps(revision int64) bool { return revision >= c.compacted.Load() }
+
+// Past reads from the store what there was of a resource at a revision, after a key and at most so many, and returns
+// where that ends and how many there were from there on. What cannot be read is an error.
+func (c *Cache) Past(ctx context.Context, r *Resource, prefix, after string, revision int64, limit int) (entries []*Entry, last string, count int64, err error) {
+	base := c.Key(r.Kind, "")
+	if after != "" {
+		after = base + after
+	}
+	kvs, count, err := c.store.Past(ctx, base+prefix, after, revision, limit)
+	if errors.Is(err, store.ErrCompacted) {
+		err = ErrExpired
+	}
+	for _, kv := range kvs {
+		last = kv.Key[len(base):]
+		if err == nil {
+			err = kv.Err
+		}
+		if err != nil {
+			break
+		}
+		var e *Entry
+		e, err = c.entry(r, kv.Key, last, kv.Value, kv.Revision)
+		entries = append(entries, e)
+	}
+	return entries, last, count, err
+}
 
 // Ready returns nil once the cache has been filled.
 func (c *Cache) Ready() error {

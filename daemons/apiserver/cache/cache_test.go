@@ -72,7 +72,7 @@ func (s *Snapshot) state() (all, byNamespace state) {
 func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 	k := podKind()
 	rapid.Check(t, func(t *rapid.T) {
-		r := newResource(k)
+		r := newResource(k, &budget{})
 		model, past := state{}, map[int64]state{0: {}}
 		var readers []*reader
 		for revision := int64(1); revision <= int64(rapid.IntRange(1, 40).Draw(t, "revisions")); revision++ {
@@ -173,7 +173,7 @@ func (r *reader) read(t *rapid.T) {
 
 func TestASlowCursorIsToldToListAgain(t *testing.T) {
 	k := podKind()
-	r := newResource(k)
+	r := newResource(k, &budget{})
 	all, err := r.Watch(Topic{}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestASlowCursorIsToldToListAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := makeEntry(t, k, "a/x", "", 1)
-	for revision := int64(1); revision <= 2*logSize+1; revision++ {
+	for revision := int64(1); revision <= 2*logRoom/eventCost; revision++ {
 		r.apply([]change{{key: "a/x", revision: revision, entry: e.at(revision)}})
 	}
 	for _, c := range []*Cursor{all, ns} {

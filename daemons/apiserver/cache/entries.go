@@ -35,6 +35,9 @@ func (s *entries) apply(events []*Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range events {
+		if e.Err != nil {
+			continue // it is there, as far as was known
+		}
 		if e.Entry != nil {
 			s.byKey[e.Entry.Key] = e.Entry
 		} else {

@@ -2,7 +2,7 @@ package cache
 
 import (
 	"errors"
-	"math"
+	"sort"
 	"sync"
 	"sync/atomic"
 )
@@ -13,8 +13,10 @@ var ErrExpired = errors.New("the events have left the log")
 // Event is one change of one object.
 type Event struct {
 	Revision int64
-	Entry    *Entry // nil when deleted
-	Prev     *Entry // nil when created
+	Entry    *Entry // nil when deleted, or unreadable
+	Prev     *Entry // nil when created; when unreadable, what was read last, or the name alone
+	Err      error  // why the object cannot be read from this revision on
+	Found    bool   // whether it could not be read before
 
 	packed bool // whether it was moved close to others
 	left   atomic.Pointer[Entry]
@@ -31,7 +33,7 @@ func (e *Event) Left() *Entry {
 	return e.left.Load()
 }
 
-// eventLog is a bounded list of events, oldest first, that any number of cursors
+// eventLog is a list of events, oldest first and bounded by what they keep, that any number of cursors
 // read. Writers append to it; a cursor that fell out of it is told so.
 type eventLog struct {
 	mu     sync.RWMutex
@@ -40,6 +42,7 @@ type eventLog struct {
 	events []*Event
 	wake   chan struct{} // closed at the next append
 	ended  bool
+	bytes  int // about what the events keep
 
 	bells bells // who wants to hear of appends
 }
@@ -48,37 +51,82 @@ func newEventLog(floor int64) *eventLog {
 	return &eventLog{floor: floor, wake: make(chan struct{})}
 }
 
-// append adds events and drops what came before the newest size ones, or what is not
-// newer than floor; a size of MaxInt32 leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap;
+// eventCost is about what an event keeps besides the object's text, in bytes.
+const eventCost = 768
+
+// cost is what an event keeps: of two that follow each other the one's object is the other's former one.
+func (e *Event) cost() int {
+	switch {
+	case e.Entry != nil:
+		return eventCost + e.Entry.Size()
+	case e.Prev != nil && e.Err == nil:
+		return eventCost + e.Prev.Size()
+	}
+	return eventCost
+}
+
+// append adds events and drops the oldest of more than room bytes, and what is not
+// newer than floor; a room of MaxInt leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap;
 // readers keep what they hold, since no element is ever overwritten.
-func (l *eventLog) append(events []*Event, size int, floor int64) {
-	l.add(events, size, floor)
+func (l *eventLog) append(events []*Event, room int, floor int64) {
+	l.add(events, room, floor)
 	l.bells.ring()
 }
 
-func (l *eventLog) add(events []*Event, size int, floor int64) {
+func (l *eventLog) add(events []*Event, room int, floor int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, events...)
-	drop := 0
-	if size < math.MaxInt32 && len(l.events) > size+size/4 {
-		drop = len(l.events) - size
+	for _, e := range events {
+		l.bytes += e.cost()
+	}
+	drop, left := 0, l.bytes
+	if left > room+room/4 {
+		for drop < len(l.events) && left > room {
+			left -= l.events[drop].cost()
+			drop++
+		}
 		// A revision leaves whole.
-		for drop < len(l.events) && l.events[drop].Revision == l.events[drop-1].Revision {
+		for drop > 0 && drop < len(l.events) && l.events[drop].Revision == l.events[drop-1].Revision {
 			drop++
 		}
 	}
-	for l.floor < floor && drop < len(l.events) && l.events[drop].Revision <= floor {
-		drop++
-	}
-	if drop > 0 {
-		l.floor = max(l.floor, l.events[drop-1].Revision)
-		l.events = append(make([]*Event, 0, len(l.events)-drop), l.events[drop:]...)
-		l.first += uint64(drop)
-	}
+	l.drop(max(drop, l.until(floor)))
 	l.floor = max(l.floor, floor)
 	close(l.wake)
 	l.wake = make(chan struct{})
+}
+
+// until is how many events are not newer than a revision. The lock is held.
+func (l *eventLog) until(revision int64) int {
+	return sort.Search(len(l.events), func(i int) bool { return l.events[i].Revision > revision })
+}
+
+// drop lets the oldest events go. The lock is held.
+func (l *eventLog) drop(n int) {
+	if n == 0 {
+		return
+	}
+	for _, e := range l.events[:n] {
+		l.bytes -= e.cost()
+	}
+	l.floor = max(l.floor, l.events[n-1].Revision)
+	l.events = append(make([]*Event, 0, len(l.events)-n), l.events[n:]...)
+	l.first += uint64(n)
+}
+
+// trim lets go of events that are not newer than a revision.
+func (l *eventLog) trim(revision int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(l.until(revision))
+}
+
+// size is about what the events keep, in bytes.
+func (l *eventLog) size() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.bytes
 }
 
 // end tells all cursors that the log will not continue.

@@ -143,6 +143,7 @@ func (p *packer) packed(events []*Event) []*Event {
 			}
 			to, free = &free[0], free[1:]
 			to.Revision, to.Entry, to.Prev, to.packed = event.Revision, p.moved(event.Entry), p.moved(event.Prev), true
+			to.Err, to.Found = event.Err, event.Found
 			p.events[event] = to
 		}
 		out[i] = to

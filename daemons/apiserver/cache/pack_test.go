@@ -46,7 +46,7 @@ func said(r *Resource) []string {
 
 // S4: what is packed while the server rests says the same as before, in every log that has it, and once only.
 func TestEventsSayTheSameWhenTheyHaveBeenPacked(t *testing.T) {
-	r := newResource(podKind())
+	r := newResource(podKind(), &budget{})
 	c, err := r.Watch(Topic{Field: 1, Value: "n1"}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestEventsSayTheSameWhenTheyHaveBeenPacked(t *testing.T) {
 
 // S4: an object that there still is stays as it is, and is packed once it has gone.
 func TestWhatASnapshotHasIsNotPacked(t *testing.T) {
-	r := newResource(podKind())
+	r := newResource(podKind(), &budget{})
 	e := makeEntry(t, r.Kind, "a/x", "n1", 1)
 	r.apply([]change{{key: "a/x", revision: 1, entry: e}})
 	r.pack()
@@ -98,7 +98,7 @@ func TestWhatASnapshotHasIsNotPacked(t *testing.T) {
 
 // S4: readers may read, and writers write, while the log is packed.
 func TestPackingIsInNobodysWay(t *testing.T) {
-	r := newResource(podKind())
+	r := newResource(podKind(), &budget{})
 	want := happen(t, r, 100)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -151,8 +151,8 @@ func BenchmarkRest(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
 		empty := held()
-		r := newResource(podKind())
-		happen(b, r, 3*logSize)
+		r := newResource(podKind(), &budget{})
+		happen(b, r, 12288)
 		before := held()
 		b.StartTimer()
 		r.pack()

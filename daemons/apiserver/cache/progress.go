@@ -25,6 +25,17 @@ func (p *progress) reach(revision int64) {
 	}
 }
 
+// begin is reach of what was loaded anew, which may be less than what was reached before.
+func (p *progress) begin(revision int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reached = revision
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
 func (p *progress) now() int64 {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -151,9 +162,14 @@ func (l *looks) run(c *Cache) {
 		}
 		l.waiting, l.served = nil, next.readers
 		l.mu.Unlock()
+		reached := c.Reached()
 		call, cancel := context.WithTimeout(context.Background(), LookTimeout)
 		next.revision, next.err = c.store.Revision(call)
 		cancel()
+		if next.err == nil && next.revision < reached {
+			next.err = errWentBack
+			c.again()
+		}
 		l.mu.Lock()
 		l.ended = time.Now()
 		l.mu.Unlock()

@@ -10,8 +10,24 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// logSize is how many events of a kind stay readable.
-const logSize = 4096
+// The events of a kind stay readable until the store forgets them, as long as there is room: logRoom is that for one kind, in
+// bytes, and leastRoom what each has where those of all kinds together keep more than allRoom.
+const (
+	logRoom   = 32 << 20
+	leastRoom = 4 << 20
+	allRoom   = 128 << 20
+)
+
+// budget is what all logs of a cache keep together.
+type budget struct{ used atomic.Int64 }
+
+// now is how much a log may keep.
+func (b *budget) now() int {
+	if b.used.Load() > allRoom {
+		return leastRoom
+	}
+	return logRoom
+}
 
 // Resource is the cache of one kind: what there is, by key and in order, and a log of what
 // happened. Single objects are found by their keys; a snapshot of all is made for who asks for
@@ -30,6 +46,7 @@ type Resource struct {
 	spaces *btree.BTreeG[space]    // of kinds with namespaces: how many objects each has
 	log    *eventLog
 	topics topics
+	budget *budget // that it shares with the other kinds
 
 	// What follows belongs to the cache's feed. next is what will take this one's
 	// place; while that is filling, it keeps what happens for later.
@@ -39,8 +56,8 @@ type Resource struct {
 	floor   int64 // changes up to this revision are in what it was filled with
 }
 
-func newResource(k *kinds.Kind) *Resource {
-	r := &Resource{Kind: k}
+func newResource(k *kinds.Kind, shared *budget) *Resource {
+	r := &Resource{Kind: k, budget: shared}
 	r.reset(nil, nil, 0)
 	return r
 }
@@ -84,6 +101,7 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 		r.spaces.ReplaceOrInsert(space{namespace, n})
 	}
 	if r.log != nil {
+		r.budget.used.Add(-int64(r.log.size()))
 		r.log.end()
 		r.topics.end()
 	}
@@ -109,10 +127,12 @@ func (r *Resource) apply(changes []change) {
 	events := make([]*Event, 0, len(changes))
 	for _, c := range changes {
 		if c.err != nil {
+			// What there was before stays, and is not told as what there is.
 			r.unread.note(c.key, c.err)
-			continue // what there was before stays, and is not told as what there is
+			events = append(events, r.lost(c))
+			continue
 		}
-		event := &Event{Revision: c.revision, Entry: c.entry}
+		event := &Event{Revision: c.revision, Entry: c.entry, Found: r.unread.has(c.key)}
 		var prev *Entry
 		var had bool
 		if c.entry != nil {
@@ -146,19 +166,41 @@ func (r *Resource) apply(changes []change) {
 		return
 	}
 	// The log first: the past of what is found is always in it.
-	r.log.append(events, logSize, 0)
+	was := r.log.size()
+	r.log.append(events, r.budget.now(), 0)
+	r.budget.used.Add(int64(r.log.size() - was))
 	r.topics.append(r, events)
 	r.entries.apply(events)
 	r.snapshot.Store(nil) // and what only that had can go
 	r.revision.Store(events[len(events)-1].Revision)
 }
 
+// lost is the event of an object that cannot be read from now on. The lock is held.
+func (r *Resource) lost(c change) *Event {
+	prev, had := r.tree.Get(&Entry{Key: c.key})
+	if !had {
+		prev = named(r.Kind, c.key)
+	}
+	return &Event{Revision: c.revision, Prev: prev, Err: c.err}
+}
+
 // end tells everybody who watches that this cache will not be kept current any more.
 func (r *Resource) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.budget.used.Add(-int64(r.log.size()))
 	r.log.end()
 	r.topics.end()
+}
+
+// trim lets go of events that the store has forgotten.
+func (r *Resource) trim(revision int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.log.size()
+	r.log.trim(revision)
+	r.budget.used.Add(int64(r.log.size() - was))
+	r.topics.each(func(t *topic) { t.trim(revision) })
 }
 
 // change is what a store event means to a resource.
@@ -166,7 +208,7 @@ type change struct {
 	key      string
 	revision int64
 	entry    *Entry // nil: deleted
-	err      error  // why what there is now cannot be read at present
+	err      error  // why what there is now cannot be read
 }
 
 // Get returns the entry of a key as the cache has it now.
@@ -295,6 +337,16 @@ func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry)
 	return false
 }
 
+// Built is a part of a state that the store has told of: the entries alone that somebody asked for.
+func (r *Resource) Built(entries []*Entry, revision int64) *Snapshot {
+	s := &Snapshot{resource: r, Revision: revision, tree: btree.NewG(32, byKey), spaces: btree.NewG(32, byNamespace)}
+	for _, e := range entries {
+		s.tree.ReplaceOrInsert(e)
+		tally(s.spaces, e.Namespace, 1)
+	}
+	return s
+}
+
 // At returns the state at an exact revision, by undoing what the log has since. The
 // revision must have been reached.
 func (r *Resource) At(revision int64) (*Snapshot, error) {
@@ -312,6 +364,9 @@ func (r *Resource) At(revision int64) (*Snapshot, error) {
 	for i := len(events) - 1; i >= 0; i-- {
 		switch e := events[i]; {
 		case e.Revision > now.Revision:
+		case e.Found:
+			return nil, ErrExpired // before, it could not be read
+		case e.Err != nil: // before, it was what the tree has
 		case e.Prev != nil:
 			if _, replaced := tree.ReplaceOrInsert(e.Prev); !replaced {
 				tally(spaces, e.Prev.Namespace, 1)

@@ -21,7 +21,7 @@ type tables struct {
 // Add fills the cache of a further kind and lets it be found, in place of one of the
 // same name, whose watchers are told to list again.
 func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
-	r := newResource(k)
+	r := newResource(k, &c.budget)
 	r.filling = true
 	key := StorageKey(k)
 	c.feed.Lock()
@@ -88,9 +88,13 @@ func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*E
 	revision, err = c.store.All(ctx, prefix, func(kvs []store.KV) error {
 		for _, kv := range kvs {
 			rest := kv.Key[len(prefix):]
-			if kv.Err != nil {
-				unread = with(unread, rest, kv.Err)
-			} else if e := c.entry(r, kv.Key, rest, kv.Value, kv.Revision); e != nil {
+			e, err := (*Entry)(nil), kv.Err
+			if err == nil {
+				e, err = c.entry(r, kv.Key, rest, kv.Value, kv.Revision)
+			}
+			if err != nil {
+				unread = with(unread, rest, err)
+			} else {
 				entries = append(entries, e)
 			}
 		}

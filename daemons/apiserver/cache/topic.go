@@ -84,6 +84,12 @@ func (t *topics) append(r *Resource, events []*Event) {
 			if len(values) == 0 {
 				continue
 			}
+			if e.Err != nil { // whom it now concerns is not known
+				for _, topic := range values {
+					add(topic, e)
+				}
+				continue
+			}
 			for _, entry := range []*Entry{e.Prev, e.Entry} {
 				if entry != nil {
 					value, _ := entry.Field(r.Kind.IndexedFields[i])
@@ -96,7 +102,7 @@ func (t *topics) append(r *Resource, events []*Event) {
 	floor := r.log.floor
 	r.log.mu.RUnlock()
 	for topic, list := range concerned {
-		topic.append(list, math.MaxInt32, floor)
+		topic.append(list, math.MaxInt/2, floor)
 	}
 }
 
@@ -105,6 +111,9 @@ func (r *Resource) concerns(what Topic, e *Event) bool {
 	for _, entry := range []*Entry{e.Prev, e.Entry} {
 		if entry == nil {
 			continue
+		}
+		if e.Err != nil && what.Field > 0 {
+			return true // for all that is known
 		}
 		switch {
 		case what.Key != "":
@@ -148,6 +157,7 @@ func (r *Resource) Watch(what Topic, after int64) (*Cursor, error) {
 		for _, e := range all {
 			if r.concerns(what, e) {
 				t.events = append(t.events, e)
+				t.bytes += e.cost()
 			}
 		}
 		in[name] = t

@@ -1,14 +1,17 @@
 package cache
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
 )
 
-// unread are the objects of a resource whose values the store has and cannot give at present, since a plugin that keeps their
-// key does not answer. They are neither missing nor as they were before.
+// unread are the objects of a resource whose values the store has and that cannot be read: what encrypts them is not to be
+// had, or what is stored is no object. They are neither missing nor as they were before.
 type unread struct {
 	some atomic.Bool // whether there are any: most of the time there are none
 	mu   sync.RWMutex
@@ -62,9 +65,26 @@ func (u *unread) note(key string, err error) {
 	u.some.Store(len(u.keys) > 0)
 }
 
-// Unread says why an object cannot be read at present, or one of those whose keys begin with a prefix that ends in a slash or
+func (u *unread) has(key string) bool {
+	if !u.some.Load() {
+		return false
+	}
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.keys[key] != nil
+}
+
+// Unread says why an object cannot be read, or one of those whose keys begin with a prefix that ends in a slash or
 // is empty.
 func (r *Resource) Unread(key string) error {
+	if all := r.AllUnread(key, 1); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// AllUnread is Unread of the first of them, in no order, and at most so many.
+func (r *Resource) AllUnread(key string, most int) []error {
 	u := &r.unread
 	if !u.some.Load() {
 		return nil
@@ -72,12 +92,44 @@ func (r *Resource) Unread(key string) error {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	if key != "" && !strings.HasSuffix(key, "/") {
-		return u.keys[key]
+		if err := u.keys[key]; err != nil {
+			return []error{err}
+		}
+		return nil
 	}
+	var all []error
 	for k, err := range u.keys {
 		if strings.HasPrefix(k, key) {
-			return fmt.Errorf("%s %q: %w", r.Kind.GR(), k, err)
+			if all = append(all, err); len(all) == most {
+				break
+			}
 		}
 	}
-	return nil
+	return all
+}
+
+// CountUnread is how many there are, and how many of them could not be read for a reason that will not pass by itself.
+func (r *Resource) CountUnread() (all, lasting int) {
+	u := &r.unread
+	if !u.some.Load() {
+		return 0, 0
+	}
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	for _, err := range u.keys {
+		all++
+		if why := (*store.Unreadable)(nil); !errors.As(err, &why) || !why.Passing {
+			lasting++
+		}
+	}
+	return all, lasting
+}
+
+// named is an entry of which nothing is known but its name.
+func named(k *kinds.Kind, key string) *Entry {
+	e := &Entry{Key: key, Name: key, kind: k}
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		e.Namespace, e.Name = namespace, name
+	}
+	return e
 }

@@ -15,7 +15,7 @@ func TestWhatCannotBeReadIsToldUntilItCan(t *testing.T) {
 			secrets = k
 		}
 	}
-	r := newResource(secrets)
+	r := newResource(secrets, &budget{})
 	entry := func(key string, revision int64) *Entry {
 		e, err := NewEntry(secrets, key, []byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"a","name":"b"}}`), revision, nil)
 		if err != nil {

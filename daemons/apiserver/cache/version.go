@@ -103,5 +103,5 @@ func (e *Event) In(ctx context.Context, to *kinds.Kind) (*Event, error) {
 	if err := Convert(ctx, both, to); err != nil {
 		return nil, err
 	}
-	return &Event{Revision: e.Revision, Entry: both[0], Prev: both[1]}, nil
+	return &Event{Revision: e.Revision, Entry: both[0], Prev: both[1], Found: e.Found}, nil
 }

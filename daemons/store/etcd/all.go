@@ -26,6 +26,9 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) er
 	if err != nil {
 		return 0, fmt.Errorf("read all below %s: %w", prefix, err)
 	}
+	if err := s.history.begin(ctx, at); err != nil {
+		return 0, fmt.Errorf("read all below %s: %w", prefix, known(err))
+	}
 	revision, err := at.stream(ctx, prefix, take)
 	if status.Code(err) == codes.Unimplemented {
 		revision, err = at.pages(ctx, prefix, take)
@@ -100,4 +103,25 @@ func (s *seat) pages(ctx context.Context, prefix string, take func([]store.KV) e
 		}
 	}
 	return revision, nil
+}
+
+// Past implements store.Store.
+func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+	at, err := s.members.at()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, err)
+	}
+	from := prefix
+	if after != "" {
+		from = after + "\x00"
+	}
+	r, err := at.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithRev(revision), clientv3.WithLimit(int64(limit)))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, known(at.fails(err)))
+	}
+	kvs := make([]store.KV, len(r.Kvs))
+	for i, kv := range r.Kvs {
+		kvs[i] = store.KV{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision}
+	}
+	return kvs, r.Count, nil
 }

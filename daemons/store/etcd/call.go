@@ -32,7 +32,7 @@ func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
 
 // read reads what is stored at a key now, or only that it could be read, and tries again for as long as the client does.
 func (s *seat) read(ctx context.Context, key string, countOnly bool) (*rangeReply, error) {
-	r := &rangeReply{}
+	r := &rangeReply{asks: countOnly}
 	err := s.short(ctx, pb.KV_Range_FullMethodName, &get{key: key, countOnly: countOnly}, r)
 	if !errors.Is(err, rpc.ErrElsewhere) && status.Code(err) != codes.Unavailable {
 		return r, clientv3.ContextError(ctx, err)
@@ -45,7 +45,7 @@ func (s *seat) read(ctx context.Context, key string, countOnly bool) (*rangeRepl
 	if err != nil {
 		return nil, err
 	}
-	r = &rangeReply{revision: got.Header.Revision}
+	r = &rangeReply{revision: got.Header.Revision, identity: identity{got.Header.ClusterId, got.Header.RaftTerm}}
 	if len(got.Kvs) > 0 {
 		r.kv = &store.KV{Key: key, Value: got.Kvs[0].Value, Revision: got.Kvs[0].ModRevision}
 	}

@@ -36,6 +36,7 @@ type Config struct {
 type Store struct {
 	members members
 	leases  leases
+	history history
 }
 
 var _ store.Store = (*Store)(nil)

@@ -120,12 +120,21 @@ func (s *seat) fails(err error) error {
 
 // ask is the least that needs a majority.
 func (s *seat) ask(ctx context.Context) (revision int64, err error) {
+	r, err := s.askWho(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return r.revision, nil
+}
+
+// askWho is ask, and tells in addition which history of the store it is that answers.
+func (s *seat) askWho(ctx context.Context) (*rangeReply, error) {
 	r, err := s.read(ctx, "\x00", true)
 	if err != nil {
-		return 0, s.fails(err)
+		return nil, s.fails(err)
 	}
 	s.answered(nil)
-	return r.revision, nil
+	return r, nil
 }
 
 // answers is ask for who does not want to know the revision. It needs a majority as a read does, and leaves the keys

@@ -52,6 +52,21 @@ func readHeader(header []byte, revision *int64) error {
 	}, nil)
 }
 
+// identity is what of a ResponseHeader tells one history of the store from another: the cluster, and how many leaders were
+// elected in it. Both of what is read linearizably; then the second never falls but where the data was restored.
+type identity struct{ cluster, term uint64 }
+
+func (i *identity) read(header []byte) error {
+	return each(header, func(field protowire.Number, n uint64) {
+		switch field {
+		case headerCluster:
+			i.cluster = n
+		case headerTerm:
+			i.term = n
+		}
+	}, nil)
+}
+
 // keyValue is a KeyValue, whose bytes it shares.
 type keyValue struct {
 	key, value []byte
@@ -110,6 +125,8 @@ func (r *txnReply) response(field protowire.Number, data []byte) error {
 // rangeReply is a RangeResponse of one key.
 type rangeReply struct {
 	revision int64
+	identity identity // if asks
+	asks     bool
 	kv       *store.KV // nil: there is none
 }
 
@@ -118,6 +135,11 @@ func (r *rangeReply) Read(message []byte) error {
 	return each(message, nil, func(field protowire.Number, data []byte) error {
 		switch field {
 		case replyHeader:
+			if r.asks {
+				if err := r.identity.read(data); err != nil {
+					return err
+				}
+			}
 			return readHeader(data, &r.revision)
 		case rangeKvs:
 			var kv keyValue

@@ -17,22 +17,22 @@ type txn struct {
 
 // Numbers of fields.
 const (
-	txnCompare, txnSuccess, txnFailure                       = 1, 2, 3
-	compareTarget, compareKey, compareModRevision            = 2, 3, 6
-	opRange, opPut, opDelete                                 = 1, 2, 3
-	putKey, putValue, putLease                               = 1, 2, 3
-	rangeKey, rangeEnd, rangeCountOnly                       = 1, 2, 9
-	deleteKey                                                = 1
-	replyHeader, headerRevision                              = 1, 3
-	txnSucceeded, txnResponses                               = 2, 3
-	rangeKvs, partRange                                      = 2, 1
-	kvKey, kvModRevision, kvValue                            = 1, 3, 5
-	watchCreate, watchProgress                               = 1, 3
-	createKey, createEnd, createStart, createProgress        = 1, 2, 3, 4
-	watchCreated, watchCanceled, watchCompact                = 3, 4, 5
-	watchReason, watchEvents                                 = 6, 11
-	eventType, eventKv                                       = 1, 2
-	targetMod, typeDelete                             uint64 = 2, 1
+	txnCompare, txnSuccess, txnFailure                            = 1, 2, 3
+	compareTarget, compareKey, compareModRevision                 = 2, 3, 6
+	opRange, opPut, opDelete                                      = 1, 2, 3
+	putKey, putValue, putLease                                    = 1, 2, 3
+	rangeKey, rangeEnd, rangeCountOnly                            = 1, 2, 9
+	deleteKey                                                     = 1
+	replyHeader, headerCluster, headerRevision, headerTerm        = 1, 1, 3, 4
+	txnSucceeded, txnResponses                                    = 2, 3
+	rangeKvs, partRange                                           = 2, 1
+	kvKey, kvModRevision, kvValue                                 = 1, 3, 5
+	watchCreate, watchProgress                                    = 1, 3
+	createKey, createEnd, createStart, createProgress             = 1, 2, 3, 4
+	watchCreated, watchCanceled, watchCompact                     = 3, 4, 5
+	watchReason, watchEvents                                      = 6, 11
+	eventType, eventKv                                            = 1, 2
+	targetMod, typeDelete                                  uint64 = 2, 1
 )
 
 // Append implements rpc.Request.

@@ -22,6 +22,9 @@ import (
 // watches would copy it and pass it through four more first.
 func (s *Store) Watch(asked context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	at := s.members.current.Load()
+	if err := s.history.goesOn(asked, at); err != nil {
+		return fmt.Errorf("watch %s after %d: %w", prefix, after, known(err))
+	}
 	ctx, cancel := context.WithCancel(asked)
 	defer cancel()
 	defer context.AfterFunc(at.left, cancel)()

@@ -32,6 +32,7 @@ type Store struct {
 type moment struct {
 	revision int64
 	events   []store.Event
+	before   []store.KV // of the same keys; those that there were not have no revision
 }
 
 var _ store.Store = (*Store)(nil)
@@ -100,6 +101,44 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) er
 	return revision, err
 }
 
+// Past implements store.Store.
+func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+	s.mu.Lock()
+	tree, history := s.tree.Clone(), s.history
+	now, compacted := s.revision, s.compacted
+	s.mu.Unlock()
+	switch {
+	case revision > now:
+		return nil, 0, store.ErrFuture
+	case revision <= compacted && compacted > 1:
+		return nil, 0, store.ErrCompacted
+	}
+	for i := len(history) - 1; i >= 0 && history[i].revision > revision; i-- {
+		for j := len(history[i].before) - 1; j >= 0; j-- {
+			if was := history[i].before[j]; was.Revision > 0 {
+				tree.ReplaceOrInsert(was)
+			} else {
+				tree.Delete(was)
+			}
+		}
+	}
+	var some []store.KV
+	count := int64(0)
+	tree.AscendGreaterOrEqual(store.KV{Key: max(prefix, after)}, func(kv store.KV) bool {
+		if !strings.HasPrefix(kv.Key, prefix) {
+			return false
+		}
+		if kv.Key == after {
+			return true
+		}
+		if count++; limit == 0 || len(some) < limit {
+			some = append(some, kv)
+		}
+		return true
+	})
+	return some, count, ctx.Err()
+}
+
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -126,12 +165,20 @@ func (s *Store) refused(t store.Txn) store.Result {
 func (s *Store) apply(t store.Txn) int64 {
 	next := s.revision + 1
 	var events []store.Event
+	var before []store.KV
+	was := func(key string) {
+		kv, _ := s.tree.Get(store.KV{Key: key})
+		kv.Key = key
+		before = append(before, kv)
+	}
 	for _, p := range t.Puts {
+		was(p.Key)
 		s.tree.ReplaceOrInsert(store.KV{Key: p.Key, Value: p.Value, Revision: next})
 		events = append(events, store.Event{Key: p.Key, Value: p.Value, Revision: next})
 		s.expire(p)
 	}
 	for _, key := range t.Deletes {
+		was(key)
 		if _, ok := s.tree.Delete(store.KV{Key: key}); ok {
 			events = append(events, store.Event{Key: key, Revision: next, Deleted: true})
 		}
@@ -140,7 +187,7 @@ func (s *Store) apply(t store.Txn) int64 {
 		return s.revision
 	}
 	s.revision = next
-	s.history = append(s.history, moment{revision: next, events: events})
+	s.history = append(s.history, moment{revision: next, events: events, before: before})
 	if len(s.history) > 2*keep {
 		s.compact(next - keep)
 	}

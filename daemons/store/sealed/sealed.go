@@ -86,9 +86,9 @@ func (s *Store) decrypt(ctx context.Context, key string, value []byte) (plain []
 	}
 }
 
-// open decrypts a value. One that its plugin does not decrypt at present is told as that. One that cannot be decrypted at
-// all is left as it is: it is nobody's object, and whoever decodes it says so.
-func (s *Store) open(ctx context.Context, key string, value []byte) ([]byte, error) {
+// open decrypts a value. One that cannot be decrypted is told as that, with whether it is its plugin that does not answer at
+// present.
+func (s *Store) open(ctx context.Context, key string, value []byte, revision int64) ([]byte, error) {
 	if !isSealed(value) {
 		return value, nil
 	}
@@ -101,11 +101,15 @@ func (s *Store) open(ctx context.Context, key string, value []byte) ([]byte, err
 	case errors.Is(err, kms.ErrPlugin):
 		s.watches.missed()
 		s.Log.Warn("a stored value cannot be decrypted at present", "key", key, "err", err)
-		return nil, fmt.Errorf("decrypt what is stored: %w", err)
+		return nil, unreadable(key, revision, err)
 	}
 	s.watches.missed()
 	s.Log.Error("a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it", "key", key, "err", err)
-	return value, nil
+	return nil, unreadable(key, revision, err)
+}
+
+func unreadable(key string, revision int64, err error) *store.Unreadable {
+	return &store.Unreadable{Key: key, Revision: revision, Passing: errors.Is(err, kms.ErrPlugin), What: store.NotTransformable, Err: err}
 }
 
 // Get implements store.Store.
@@ -116,7 +120,10 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 	}
 	plain, err := s.decrypt(ctx, key, kv.Value)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt %s: %w", key, err)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("decrypt %s: %w", key, ctx.Err())
+		}
+		return nil, unreadable(key, kv.Revision, err)
 	}
 	return &store.KV{Key: kv.Key, Value: plain, Revision: kv.Revision}, nil
 }
@@ -125,7 +132,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, error) {
 func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
 	return s.Store.All(ctx, prefix, func(kvs []store.KV) error {
 		for i := range kvs {
-			kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value)
+			kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value, kvs[i].Revision)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -134,13 +141,25 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) er
 	})
 }
 
+// Past implements store.Store.
+func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+	kvs, count, err := s.Store.Past(ctx, prefix, after, revision, limit)
+	for i := range kvs {
+		kvs[i].Value, kvs[i].Err = s.open(ctx, kvs[i].Key, kvs[i].Value, kvs[i].Revision)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return kvs, count, err
+}
+
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	result, err := s.commit(ctx, t)
 	for i, kv := range result.Current {
 		if kv != nil && isSealed(kv.Value) {
 			own := &store.KV{Key: kv.Key, Revision: kv.Revision}
-			own.Value, own.Err = s.open(ctx, kv.Key, kv.Value)
+			own.Value, own.Err = s.open(ctx, kv.Key, kv.Value, kv.Revision)
 			result.Current[i] = own
 		}
 	}

@@ -87,7 +87,7 @@ func (s *Store) openAll(ctx context.Context, events []store.Event) []store.Event
 	}
 	events = slices.Clone(events)
 	for i := range events {
-		events[i].Value, events[i].Err = s.open(ctx, events[i].Key, events[i].Value)
+		events[i].Value, events[i].Err = s.open(ctx, events[i].Key, events[i].Value, events[i].Revision)
 	}
 	return events
 }

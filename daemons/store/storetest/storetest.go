@@ -25,6 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"concurrent guarded writers lose no update (S11)":              writers,
 		"a key with a TTL goes away and is seen to":                    ttl,
 		"progress reaches watches of quiet prefixes":                   progress,
+		"what there was is read as it was":                             past,
 		"what was compacted is refused":                                compacted,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,5 +276,46 @@ func compacted(t *testing.T, ctx context.Context, s store.Store, prefix string) 
 	}
 	if b, ok := <-Watch(ctx, s, prefix, first-1); !ok || !errors.Is(b.Err, store.ErrCompacted) {
 		t.Errorf("watch: %+v", b)
+	}
+}
+
+func past(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	var then int64
+	for _, key := range []string{"a", "b", "c", "d"} {
+		then = commit(t, ctx, s, put(prefix+key, "then", 0)).Revision
+	}
+	commit(t, ctx, s, store.Txn{Deletes: []string{prefix + "b"}})
+	commit(t, ctx, s, store.Txn{Puts: []store.Put{{Key: prefix + "c", Value: []byte("now")}, {Key: prefix + "e", Value: []byte("now")}}})
+	read := func(after string, revision int64, limit int) string {
+		t.Helper()
+		kvs, count, err := s.Past(ctx, prefix, after, revision, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprint(count)
+		for _, kv := range kvs {
+			text += " " + strings.TrimPrefix(kv.Key, prefix) + "=" + string(kv.Value)
+		}
+		return text
+	}
+	for want, got := range map[string]string{
+		"4 a=then b=then":        read("", then, 2),
+		"2 c=then d=then":        read(prefix+"b", then, 2),
+		"3 b=then c=then d=then": read(prefix+"a", then, 10),
+		"3 a=then b=then c=then": read("", then-1, 10),
+		"4 a=then c=now d=then e=now": func() string {
+			now, err := s.Revision(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return read("", now, 10)
+		}(),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if _, _, err := s.Past(ctx, prefix, "", then+1000, 1); !errors.Is(err, store.ErrFuture) {
+		t.Errorf("of the future: %v", err)
 	}
 }

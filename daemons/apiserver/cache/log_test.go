@@ -1,0 +1,47 @@
+package cache
+
+import (
+	"errors"
+	"testing"
+)
+
+// What events keep is bounded by bytes, of one kind and of all together, and goes with what the store forgets.
+func TestTheLogKeepsWhatThereIsRoomForUntilItIsCompacted(t *testing.T) {
+	k, shared := podKind(), &budget{}
+	r := newResource(k, shared)
+	fill := func(from, to int64, size int) {
+		for revision := from; revision <= to; revision++ {
+			e := makeEntry(t, k, "a/x", "n", revision)
+			e.json = append(e.json, make([]byte, size)...)
+			r.apply([]change{{key: "a/x", revision: revision, entry: e}})
+		}
+	}
+	fill(1, 300, 900<<10)
+	if kept := r.log.size(); kept > logRoom+logRoom/4 || kept != int(shared.used.Load()) || kept < logRoom/2 {
+		t.Errorf("%d bytes are kept, %d by all", kept, shared.used.Load())
+	}
+	shared.used.Add(allRoom)
+	fill(301, 310, 900<<10)
+	if kept := r.log.size(); kept > leastRoom+leastRoom/4 {
+		t.Errorf("%d bytes are kept where others keep much", kept)
+	}
+	fill(311, 320, 0)
+	topic, err := r.Watch(Topic{Namespace: "a"}, 312)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer topic.Close()
+	r.trim(315)
+	if _, err := r.At(314); !errors.Is(err, ErrExpired) {
+		t.Errorf("before the compaction: %v", err)
+	}
+	if _, err := r.At(315); err != nil {
+		t.Errorf("at it: %v", err)
+	}
+	if _, _, err := topic.Next(); !errors.Is(err, ErrExpired) {
+		t.Errorf("who was behind: %v", err)
+	}
+	if _, err := r.Watch(Topic{Namespace: "a"}, 315); err != nil {
+		t.Errorf("a watch from the compaction on: %v", err)
+	}
+}

@@ -1,0 +1,120 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/memory"
+)
+
+// replaceable is a store in whose place another may be put, which ends its watches, as a restart for a restore does.
+type replaceable struct {
+	mu sync.Mutex
+	store.Store
+	ended context.CancelFunc
+	keeps bool // whether watches are left open, as that of a member that is cut off
+}
+
+func (r *replaceable) now() store.Store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Store
+}
+
+func (r *replaceable) replace(s store.Store) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Store = s
+	if !r.keeps {
+		r.ended()
+	}
+}
+
+func (r *replaceable) Revision(ctx context.Context) (int64, error) { return r.now().Revision(ctx) }
+func (r *replaceable) Progress(ctx context.Context) error          { return r.now().Progress(ctx) }
+func (r *replaceable) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
+	return r.now().All(ctx, prefix, take)
+}
+
+func (r *replaceable) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
+	r.mu.Lock()
+	s := r.Store
+	ctx, r.ended = context.WithCancel(ctx)
+	defer r.ended()
+	r.mu.Unlock()
+	return s.Watch(ctx, prefix, after, take)
+}
+
+// S10: after a restore the cache has what the store has, and whoever watches is told to list again.
+func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprint("its watch goes on: ", keeps), func(t *testing.T) {
+			open := func(names ...string) *memory.Store {
+				s := memory.New()
+				t.Cleanup(s.Close)
+				for _, name := range names {
+					text := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"a","name":%q}}`, name)
+					if _, err := s.Commit(t.Context(), store.Txn{Puts: []store.Put{{Key: "/registry/pods/a/" + name, Value: []byte(text)}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return s
+			}
+			s := &replaceable{Store: open("x", "y", "z"), keeps: keeps}
+			c := New(s, "/registry", []*kinds.Kind{podKind()}, slog.New(slog.DiscardHandler))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			done := make(chan error, 1)
+			go func() { done <- c.Run(ctx) }()
+			defer func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}()
+			if _, err := c.Current(ctx); err != nil {
+				t.Fatal(err)
+			}
+			pods := c.Resource(podKind().GR())
+			cursor, err := pods.Watch(Topic{}, pods.Revision())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cursor.Close()
+			s.replace(open("x"))
+			for {
+				_, wake, err := cursor.Next()
+				if errors.Is(err, ErrExpired) {
+					break
+				}
+				if _, err := c.Current(ctx); err == nil && pods.Get("a/z") != nil {
+					t.Fatal("a read that is to be current is of what was before")
+				}
+				select {
+				case <-wake:
+				case <-time.After(time.Millisecond):
+				case <-ctx.Done():
+					t.Fatal("the watch goes on over what is there no more")
+				}
+			}
+			for {
+				revision, err := c.Current(ctx)
+				if err == nil {
+					if revision != 2 || pods.Get("a/z") != nil || pods.Get("a/x") == nil {
+						t.Errorf("at %d there are %d pods", revision, pods.Len())
+					}
+					return
+				}
+				if ctx.Err() != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

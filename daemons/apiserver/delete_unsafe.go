@@ -1,0 +1,88 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/store"
+)
+
+const (
+	ignoreReadErrors     = "ignoreStoreReadErrorWithClusterBreakingPotential"
+	ignoreReadErrorsVerb = "unsafe-delete-ignore-read-errors"
+)
+
+// ignoresReadErrors says whether an object shall be deleted although it cannot be read.
+func ignoresReadErrors(o *metav1.DeleteOptions) bool {
+	ignore := o.IgnoreStoreReadErrorWithClusterBreakingPotential
+	return ignore != nil && *ignore
+}
+
+// deleteUnread removes an object that cannot be read, for who may do that. Nobody knows its finalizers, who owned it and whom
+// it owned; whoever watched it has been told to list again when it could not be read any more.
+func (s *Server) deleteUnread(q *request) error {
+	ctx := q.http.Context()
+	q.trail.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+	asked := q.Request
+	asked.Verb = ignoreReadErrorsVerb
+	if len(s.o.Authorizers) > 0 {
+		if err := s.allowed(ctx, q.user, asked); err != nil {
+			return apierrors.NewForbidden(q.gr(), q.Name, fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err))
+		}
+	}
+	key := q.key()
+	live, err := s.stored(ctx, q, key)
+	why := (*store.Unreadable)(nil)
+	switch {
+	case errors.As(err, &why):
+	case err != nil:
+		return err
+	case live == nil:
+		return apierrors.NewNotFound(q.gr(), q.Name)
+	default:
+		return invalid(schema.GroupKind{Group: q.Group, Kind: q.GroupVersionResource.Resource}, q.Name, field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
+			"is exclusively used to delete corrupt object(s), try again by removing this option")})
+	}
+	if why.Passing {
+		return apierrors.NewInternalError(fmt.Errorf("the object is not deleted, since it can be read when the plugin that keeps its key answers: %w", why))
+	}
+	if err := s.approveUnread(ctx, q); err != nil {
+		return err
+	}
+	full := s.cache.Key(q.kind(), key)
+	r, err := s.o.Store.Commit(ctx, store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}})
+	if err != nil {
+		return unavailable(err)
+	}
+	if !r.Done {
+		return apierrors.NewConflict(q.gr(), q.Name, errors.New("the object was written meanwhile"))
+	}
+	s.log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.user.Name)
+	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
+		Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},
+	})
+}
+
+// approveUnread asks the validating plugins about an object of which they are told the name. What depends on things that
+// cannot be read is not looked at: this is how they are got rid of.
+func (s *Server) approveUnread(ctx context.Context, q *request) error {
+	w := &write{s: s, q: q, operation: "DELETE", old: q.served.New()}
+	m, err := meta.Accessor(w.old)
+	if err != nil {
+		return err
+	}
+	m.SetName(q.Name)
+	m.SetNamespace(q.Namespace)
+	w.old.GetObjectKind().SetGroupVersionKind(q.served.GVK)
+	a := w.admission()
+	a.Name, a.Subresource = q.Name, ""
+	return s.approve(ctx, s.o.Validators, a)
+}

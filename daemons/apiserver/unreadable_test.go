@@ -1,0 +1,222 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/store"
+)
+
+// spoil writes over what is stored at a key what nobody can decode, or writes it there.
+func spoil(t *testing.T, s store.Store, key, value string) {
+	t.Helper()
+	kv, err := s.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := store.Guard{Key: key}
+	if kv != nil {
+		guard.Revision = kv.Revision
+	}
+	if r, err := s.Commit(t.Context(), store.Txn{Guards: []store.Guard{guard}, Puts: []store.Put{{Key: key, Value: []byte(value)}}}); err != nil || !r.Done {
+		t.Fatal(r, err)
+	}
+}
+
+// S12: an object that cannot be read is an error by its name, and never missing, whether it was found so at a start or became so.
+func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
+	for name, before := range map[string]bool{"found at the start": true, "while the server runs": false} {
+		t.Run(name, func(t *testing.T) {
+			s := stores["memory"](t)
+			const key = "/registry/configmaps/default/bad"
+			if before {
+				spoil(t, s, key, "\xff\x00garbage")
+			}
+			cfg := start(t, s, nil)
+			const path = "/api/v1/namespaces/default/configmaps"
+			if code, text := ask(t, cfg, "POST", path, `{"metadata":{"name":"good"}}`); code != 201 {
+				t.Fatalf("%d %s", code, text)
+			}
+			if !before {
+				if code, text := ask(t, cfg, "POST", path, `{"metadata":{"name":"bad"}}`); code != 201 {
+					t.Fatalf("%d %s", code, text)
+				}
+				spoil(t, s, key, "\xff\x00garbage")
+			}
+			const corrupt, list = "Internal error occurred: StorageError: corrupt object, Code: 7, Key: /registry/configmaps/default/bad, ", `"reason":"StorageReadError"`
+			for _, c := range []struct {
+				method, path, body string
+				code               int
+				want               string
+			}{
+				{"GET", path + "/bad", "", 500, corrupt},
+				{"GET", path + "/good", "", 200, "good"},
+				{"GET", path, "", 500, list},
+				{"GET", path, "", 500, `"field":"/registry/configmaps/default/bad"`},
+				{"GET", path, "", 500, "failed to read one or more configmaps from the storage"},
+				{"GET", "/api/v1/configmaps?limit=1", "", 500, list},
+				{"GET", path + "?resourceVersion=0", "", 500, list},
+				{"GET", path + "?watch=1&timeoutSeconds=1", "", 500, list},
+				{"GET", path + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dgood", "", 200, "good"},
+				{"GET", path + "?fieldSelector=metadata.name%3Dgood", "", 200, "good"},
+				{"GET", path + "?labelSelector=a%3Db", "", 500, list},
+				{"GET", "/api/v1/namespaces/kube-system/configmaps", "", 200, `"items":[`},
+				{"POST", path, `{"metadata":{"name":"bad"}}`, 409, "AlreadyExists"},
+				{"PUT", path + "/bad", `{"metadata":{"name":"bad"}}`, 500, corrupt},
+				{"DELETE", path + "/bad", "", 500, corrupt},
+				{"DELETE", path, "", 500, list},
+				{"DELETE", path + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 422, "is not allowed with DELETECOLLECTION"},
+				{"DELETE", path + "/good?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 422, "is exclusively used to delete corrupt object(s), try again by removing this option"},
+				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1", "", 422, "cannot be set together with .gracePeriodSeconds"},
+				{"GET", "/readyz", "", 200, "ok"},
+				{"GET", "/readyz/stored-objects", "", 500, ""},
+				{"GET", "/metrics", "", 200, `apiserver_storage_unreadable_objects{group="",passing="false",resource="configmaps"} 1`},
+				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 200, `"status":"Success"`},
+			} {
+				wait(t, func() error { // the spoiled value is on its way to the cache
+					if code, text := ask(t, cfg, c.method, c.path, c.body); code != c.code || !strings.Contains(text, c.want) {
+						return fmt.Errorf("%s %s: %d, want %d with %s: %.600s", c.method, c.path, code, c.code, c.want, text)
+					}
+					return nil
+				})
+			}
+			wait(t, func() error {
+				if code, text := ask(t, cfg, "GET", path, ""); code != 200 || !strings.Contains(text, "good") {
+					return fmt.Errorf("%d %s", code, text)
+				}
+				return nil
+			})
+			for path, want := range map[string]int{path + "/bad": 404, path + "/good": 200, "/readyz/stored-objects": 200} {
+				if code, text := ask(t, cfg, "GET", path, ""); code != want {
+					t.Errorf("%s: %d %s", path, code, text)
+				}
+			}
+		})
+	}
+}
+
+// S12: who watches what turns unreadable is told so, and never that it is gone.
+func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
+	s := stores["memory"](t)
+	client := kubernetes.NewForConfigOrDie(start(t, s, nil)).CoreV1()
+	ctx := context.Background()
+	pod := podOf("p", "node-1")
+	if _, err := client.Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	watches := map[string]watch.Interface{}
+	for name, o := range map[string]metav1.ListOptions{
+		"all": {}, "the node's": {FieldSelector: "spec.nodeName=node-1"}, "another node's": {FieldSelector: "spec.nodeName=node-2"},
+		"its own": {FieldSelector: "metadata.name=p"}, "labelled": {LabelSelector: "a=b"}, "another's": {FieldSelector: "metadata.name=q"},
+	} {
+		w, err := client.Pods("default").Watch(ctx, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		watches[name] = w
+	}
+	spoil(t, s, "/registry/pods/default/p", `{"kind":"Pod"`)
+	for name, w := range watches {
+		if name == "another's" {
+			continue
+		}
+		for event := range w.ResultChan() {
+			if event.Type == watch.Error {
+				if st, ok := event.Object.(*metav1.Status); !ok || st.Code != 500 || !strings.Contains(st.Message, "corrupt object") {
+					t.Errorf("%s: %+v", name, event.Object)
+				}
+				break
+			}
+			if event.Type != watch.Added {
+				t.Errorf("%s: %+v", name, event)
+			}
+		}
+	}
+	if _, err := client.Pods("default").Create(ctx, podOf("q", ""), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-watches["another's"].ResultChan(); event.Type != watch.Added {
+		t.Errorf("of another object: %+v", event)
+	}
+}
+
+// S12: what a policy, a webhook, a quota or a namespace would refuse is not admitted because that cannot be read.
+func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
+	const configmaps, kube = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/kube-system/configmaps"
+	for _, c := range []struct {
+		key, path, body string
+		elsewhere       string // where the same is admitted; empty: nowhere
+	}{
+		{"validatingwebhookconfigurations/w", configmaps, `{"metadata":{"name":"a"}}`, ""},
+		{"validatingadmissionpolicies/p", configmaps, `{"metadata":{"name":"a"}}`, ""},
+		{"validatingadmissionpolicybindings/p", configmaps, `{"metadata":{"name":"a"}}`, ""},
+		{"resourcequotas/default/q", configmaps, `{"metadata":{"name":"a"}}`, kube},
+		{"namespaces/other", "/api/v1/namespaces/other/configmaps", `{"metadata":{"name":"a"}}`, kube},
+		{"priorityclasses/high", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}]}}`, ""},
+		{"limitranges/default/l", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}]}}`, ""},
+	} {
+		t.Run(c.key, func(t *testing.T) {
+			s := stores["memory"](t)
+			spoil(t, s, "/registry/"+c.key, "nonsense")
+			cfg := serve(t, s).as(certs.Admin())
+			wait(t, func() error {
+				if code, text := ask(t, cfg, "POST", c.path, c.body); code != 500 || !strings.Contains(text, "/registry/"+c.key) {
+					return fmt.Errorf("%d %s", code, text)
+				}
+				return nil
+			})
+			if c.elsewhere != "" {
+				wait(t, func() error {
+					if code, text := ask(t, cfg, "POST", c.elsewhere, c.body); code != 201 {
+						return fmt.Errorf("elsewhere: %d %s", code, text)
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// S12: to delete what cannot be read needs a right of its own.
+func TestToDeleteWhatCannotBeReadNeedsItsOwnRight(t *testing.T) {
+	s := stores["memory"](t)
+	spoil(t, s, "/registry/configmaps/default/bad", "nonsense")
+	c := serve(t, s)
+	admin := c.as(certs.Admin())
+	for path, body := range map[string]string{
+		"roles":        `{"metadata":{"name":"d"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","delete"]}]}`,
+		"rolebindings": `{"metadata":{"name":"d"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"d"},"subjects":[{"kind":"User","name":"ann"}]}`,
+	} {
+		if code, text := ask(t, admin, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"+path, body); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	const path = "/api/v1/namespaces/default/configmaps/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true"
+	ann := c.as(certs.Request{CommonName: "ann"})
+	wait(t, func() error {
+		code, text := ask(t, ann, "DELETE", path, "")
+		if code != 403 || !strings.Contains(text, `not permitted to do \"unsafe-delete-ignore-read-errors\"`) {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+	if code, text := ask(t, admin, "DELETE", path, ""); code != 200 {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// podOf is a pod that is bound to a node.
+func podOf(name, node string) *corev1.Pod {
+	p := pod(name)
+	p.Spec.NodeName = node
+	return p
+}
