@@ -10,14 +10,15 @@ import (
 // it is. Settings of behaviour are in KubeletFile.
 type Kubelet struct {
 	Connection
-	Config           string            `flag:"config" help:"KubeletConfiguration file"`
-	RootDir          string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
-	HostnameOverride string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
-	NodeIP           []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
-	NodeLabels       map[string]string `flag:"node-labels" help:"labels to register the node with"`
-	ClientCRLFile    string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
-	CNIBinDir        string            `flag:"cni-bin-dir" help:"directory of the CNI plugins"`
-	CNIConfDir       string            `flag:"cni-conf-dir" help:"directory of the CNI configuration that the runtime reads"`
+	Config               string            `flag:"config" help:"KubeletConfiguration file"`
+	RootDir              string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
+	HostnameOverride     string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
+	NodeIP               []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
+	NodeLabels           map[string]string `flag:"node-labels" help:"labels to register the node with"`
+	ClientCRLFile        string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
+	AllowedUnsafeSysctls []string          `flag:"allowed-unsafe-sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
+	CNIBinDir            string            `flag:"cni-bin-dir" help:"directory of the CNI plugins"`
+	CNIConfDir           string            `flag:"cni-conf-dir" help:"directory of the CNI configuration that the runtime reads"`
 }
 
 // DefaultKubelet returns the documented defaults.

@@ -111,6 +111,7 @@ func (w *worker) place(p *corev1.Pod) cri.Place {
 	return cri.Place{
 		LogRoot: w.k.logRoot, CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
 		DNS: w.k.resolve.For(p), Memory: w.k.memory(),
+		SeccompRoot: filepath.Join(w.k.cfg.RootDir, "seccomp"),
 	}
 }
 

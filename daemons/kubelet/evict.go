@@ -69,6 +69,29 @@ func (k *Kubelet) evict(ctx context.Context) {
 	v.worker.tell(func() { v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
 }
 
+// limitVolumes ends pods whose volumes hold more than they may.
+func (k *Kubelet) limitVolumes(ctx context.Context) {
+	k.mu.Lock()
+	all := make([]*worker, 0, len(k.workers))
+	for _, w := range k.workers {
+		all = append(all, w)
+	}
+	k.mu.Unlock()
+	for _, w := range all {
+		w.mu.Lock()
+		p, over := w.pod, w.evicted != nil || w.removed
+		w.mu.Unlock()
+		if ctx.Err() != nil || over || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		if message := k.volumes.Exceeded(p); message != "" {
+			k.event(p, corev1.EventTypeWarning, "Evicted", "%s", message)
+			k.metrics.evictions.WithLabelValues("ephemeralpodfs.limit").Inc()
+			w.tell(func() { w.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
+		}
+	}
+}
+
 type victim struct {
 	worker   *worker
 	pod      *corev1.Pod

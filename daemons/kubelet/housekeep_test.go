@@ -5,12 +5,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/volume"
@@ -192,5 +195,47 @@ func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
 	}
 	if boxes, _ := n.runtime.ListPodSandbox(context.Background(), nil); len(boxes) != 1 || n.runtime.Calls("StopPodSandbox") != 0 {
 		t.Error("a sandbox was stopped that may be a static pod's")
+	}
+}
+
+func TestPodWhoseVolumeHoldsTooMuchIsEvictedS26(t *testing.T) {
+	n := newNode(t)
+	k := n.built()
+	for i := range k.chores {
+		k.chores[i].every = time.Millisecond
+	}
+	n.runs(k)
+	p, limit := simplePod("web"), resource.MustParse("64Ki")
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+	n.create(p)
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	dir := filepath.Join(n.cfg.RootDir, "pods", "uid-web", "volumes", "kubernetes.io~empty-dir", "v")
+	if err := os.WriteFile(filepath.Join(dir, "much"), make([]byte, 128<<10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the pod to be evicted", func() bool {
+		p := n.pod("web")
+		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted" && p.Status.Message == `Usage of EmptyDir volume "v" exceeds the limit "64Ki". `
+	})
+}
+
+func TestPodThatCannotRunHereIsRefusedWithAnEventS23(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	p, no := simplePod("web"), false
+	p.Spec.HostUsers = &no
+	n.create(p)
+	n.until("the pod to fail", func() bool {
+		p := n.pod("web")
+		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "UserNamespacesNotSupported"
+	})
+	n.until("the event", func() bool {
+		events, err := n.client.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Reason == "UserNamespacesNotSupported" && strings.Contains(e.Message, "hostUsers")
+		})
+	})
+	if n.runtime.Calls("RunPodSandbox") != 0 {
+		t.Error("a sandbox was made")
 	}
 }

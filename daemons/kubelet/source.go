@@ -99,8 +99,14 @@ func (k *Kubelet) give(p *corev1.Pod) {
 		return
 	}
 	w := newWorker(k, p)
-	if p.DeletionTimestamp == nil && !pod.Static(p) {
-		w.evicted = k.refuse(p)
+	if p.DeletionTimestamp == nil {
+		began := len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+		if !began {
+			w.evicted = pod.Refuse(p, k.cfg.AllowedUnsafeSysctls)
+		}
+		if w.evicted == nil && !pod.Static(p) {
+			w.evicted = k.refuse(p)
+		}
 		if w.evicted != nil {
 			k.event(p, corev1.EventTypeWarning, w.evicted.Reason, "%s", w.evicted.Message)
 		}

@@ -224,6 +224,8 @@ func (w *worker) hook(ctx context.Context, f *pod.Facts, spec *corev1.Container,
 		return probe.Get(ctx, h.HTTPGet, w.target(f, spec, id))
 	case h.Sleep != nil:
 		pause(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+	default:
+		return errors.New("invalid handler: it has none of exec, httpGet and sleep")
 	}
 	return nil
 }

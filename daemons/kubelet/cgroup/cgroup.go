@@ -119,6 +119,10 @@ func ForPod(p *corev1.Pod) Limits {
 		cpu = cpu && !c.Resources.Limits.Cpu().IsZero()
 		memory = memory && !c.Resources.Limits.Memory().IsZero()
 	}
+	if r := p.Spec.Resources; r != nil { // the pod's own limits hold for all of its containers together
+		cpu = cpu || !r.Limits.Cpu().IsZero()
+		memory = memory || !r.Limits.Memory().IsZero()
+	}
 	if cpu {
 		l.CPUQuota = pod.CPUQuota(limits[corev1.ResourceCPU])
 	}

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"fmt"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -19,7 +20,7 @@ type Inside struct {
 
 // Container returns the configuration of one container of a pod.
 func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*runtime.ContainerConfig, error) {
-	security, err := containerSecurity(p, spec, in.Image)
+	security, err := containerSecurity(p, spec, place, in.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 	return config, nil
 }
 
-func containerSecurity(p *corev1.Pod, spec *corev1.Container, image *runtime.Image) (*runtime.LinuxContainerSecurityContext, error) {
+func containerSecurity(p *corev1.Pod, spec *corev1.Container, place Place, image *runtime.Image) (*runtime.LinuxContainerSecurityContext, error) {
 	pc, cc := p.Spec.SecurityContext, spec.SecurityContext
 	if pc == nil {
 		pc = &corev1.PodSecurityContext{}
@@ -94,9 +95,9 @@ func containerSecurity(p *corev1.Pod, spec *corev1.Container, image *runtime.Ima
 		}
 	}
 	if sp := cc.SeccompProfile; sp != nil {
-		s.Seccomp = profile(sp.Type, sp.LocalhostProfile)
+		s.Seccomp = seccomp(place, sp)
 	} else if sp := pc.SeccompProfile; sp != nil {
-		s.Seccomp = profile(sp.Type, sp.LocalhostProfile)
+		s.Seccomp = seccomp(place, sp)
 	}
 	if ap := cc.AppArmorProfile; ap != nil {
 		s.Apparmor = profile(corev1.SeccompProfileType(ap.Type), ap.LocalhostProfile)
@@ -141,6 +142,15 @@ func groups(p *corev1.Pod) []int64 {
 		all = append(all, *sc.FSGroup)
 	}
 	return all
+}
+
+// seccomp names a profile as the runtime wants it: one of the node's by its full path.
+func seccomp(place Place, p *corev1.SeccompProfile) *runtime.SecurityProfile {
+	s := profile(p.Type, p.LocalhostProfile)
+	if s.LocalhostRef != "" {
+		s.LocalhostRef = filepath.Join(place.SeccompRoot, s.LocalhostRef)
+	}
+	return s
 }
 
 func profile(t corev1.SeccompProfileType, path *string) *runtime.SecurityProfile {

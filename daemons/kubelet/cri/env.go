@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sort"
@@ -126,7 +127,7 @@ func envValue(ctx context.Context, p *corev1.Pod, spec *corev1.Container, from *
 		}
 		return string(v), ok, nil
 	}
-	return "", false, nil
+	return "", false, errors.New("a variable's source is of a type that is not supported")
 }
 
 // ServiceEnv returns the variables by which a pod finds the services of its

@@ -21,7 +21,8 @@ type Place struct {
 	CgroupParent string // of this pod
 	Hostname     string // of the pod
 	DNS          *runtime.DNSConfig
-	Memory       int64 // of the machine, bytes
+	Memory       int64  // of the machine, bytes
+	SeccompRoot  string // directory that Localhost profiles are in
 }
 
 // LogDir returns the directory of a pod's logs.
@@ -57,7 +58,7 @@ func Sandbox(p *corev1.Pod, place Place, attempt uint32) *runtime.PodSandboxConf
 		Labels: labels, Annotations: annotations,
 		Linux: &runtime.LinuxPodSandboxConfig{
 			CgroupParent: place.CgroupParent, Sysctls: sysctls(p),
-			SecurityContext: sandboxSecurity(p), Resources: podResources(p), Overhead: overhead(p),
+			SecurityContext: sandboxSecurity(p, place), Resources: podResources(p), Overhead: overhead(p),
 		},
 	}
 	if !p.Spec.HostNetwork {
@@ -100,7 +101,7 @@ func sysctls(p *corev1.Pod) map[string]string {
 	return set
 }
 
-func sandboxSecurity(p *corev1.Pod) *runtime.LinuxSandboxSecurityContext {
+func sandboxSecurity(p *corev1.Pod, place Place) *runtime.LinuxSandboxSecurityContext {
 	s := &runtime.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(p),
 		Seccomp:          &runtime.SecurityProfile{ProfileType: runtime.SecurityProfile_RuntimeDefault},
@@ -123,8 +124,14 @@ func sandboxSecurity(p *corev1.Pod) *runtime.LinuxSandboxSecurityContext {
 		s.RunAsGroup = &runtime.Int64Value{Value: *sc.RunAsGroup}
 	}
 	s.SupplementalGroups = groups(p)
+	if sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
+		s.SupplementalGroupsPolicy = runtime.SupplementalGroupsPolicy_Strict
+	}
+	if se := sc.SELinuxOptions; se != nil {
+		s.SelinuxOptions = &runtime.SELinuxOption{User: se.User, Role: se.Role, Type: se.Type, Level: se.Level}
+	}
 	if sc.SeccompProfile != nil {
-		s.Seccomp = profile(sc.SeccompProfile.Type, sc.SeccompProfile.LocalhostProfile)
+		s.Seccomp = seccomp(place, sc.SeccompProfile)
 	}
 	return s
 }

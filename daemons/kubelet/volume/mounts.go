@@ -50,6 +50,8 @@ func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Contai
 			host = target
 		}
 		mount := &runtime.Mount{ContainerPath: absolute(vm.MountPath), HostPath: host, Readonly: readOnly}
+		// A runtime that cannot do it says so. IfPossible leaves it out: nothing is promised by it.
+		mount.RecursiveReadOnly = vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
 		if vm.MountPropagation != nil {
 			switch *vm.MountPropagation {
 			case corev1.MountPropagationHostToContainer:

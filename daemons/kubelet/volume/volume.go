@@ -154,9 +154,9 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return err
 		}
-		options := "mode=0777"
+		options := fmt.Sprintf("mode=%#o", openTo(e))
 		if group := fsGroup(p); group != nil {
-			options = fmt.Sprintf("mode=02777,gid=%d", *group)
+			options = fmt.Sprintf("mode=%#o,gid=%d", openTo(e)|0o2770, *group)
 		}
 		if size := m.memorySize(p, e); size > 0 {
 			options += fmt.Sprintf(",size=%d", size)
@@ -175,7 +175,7 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		return err
 	}
 	// Past the umask: any user of the pod's containers may write here.
-	err = os.Chmod(half, 0o777)
+	err = os.Chmod(half, openTo(e))
 	if err == nil {
 		err = own(half, fsGroup(p), false)
 	}
@@ -186,6 +186,29 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		_ = os.Remove(half)
 	}
 	return err
+}
+
+// openTo is who may do what in a directory of the pod's own: everybody everything, unless it says otherwise.
+func openTo(e *corev1.EmptyDirVolumeSource) fs.FileMode {
+	if e.Mode == nil {
+		return 0o777
+	}
+	return fs.FileMode(*e.Mode).Perm()
+}
+
+// Exceeded returns why a pod has to go for what is in its volumes, or nothing while each holds as much as it may.
+func (m *Manager) Exceeded(p *corev1.Pod) string {
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+			continue
+		}
+		// What could not be counted whole is as much at least.
+		if u, _ := usage(m.dir(p, v)); u.Bytes > v.EmptyDir.SizeLimit.Value() {
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String())
+		}
+	}
+	return ""
 }
 
 // memorySize is how large a volume in memory may grow: as large as it says, and no larger than what the pod or, when that has no

@@ -1,0 +1,166 @@
+package pod
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What the kubelet does about each field of a pod's specification. A type that is not listed by its fields is dealt with whole.
+var (
+	// honoured fields are carried out.
+	honoured = map[string]string{
+		"PodSpec": "Volumes InitContainers Containers EphemeralContainers RestartPolicy TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
+			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname Subdomain HostAliases Priority PriorityClassName " +
+			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources HostnameOverride",
+		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy RestartPolicyRules VolumeMounts LivenessProbe ReadinessProbe " +
+			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext Stdin StdinOnce TTY",
+		"EphemeralContainer": "EphemeralContainerCommon TargetContainerName",
+		"PodSecurityContext": "SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups SupplementalGroupsPolicy FSGroup Sysctls FSGroupChangePolicy " +
+			"SeccompProfile AppArmorProfile",
+		"SecurityContext": "Capabilities Privileged SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot ReadOnlyRootFilesystem AllowPrivilegeEscalation SeccompProfile AppArmorProfile",
+		"Probe":           "ProbeHandler InitialDelaySeconds TimeoutSeconds PeriodSeconds SuccessThreshold FailureThreshold TerminationGracePeriodSeconds",
+		"GRPCAction":      "Port Service", "Lifecycle": "PostStart PreStop StopSignal", "LifecycleHandler": "Exec HTTPGet Sleep",
+		"EnvVar": "Name Value ValueFrom", "EnvVarSource": "FieldRef ResourceFieldRef ConfigMapKeyRef SecretKeyRef",
+		"VolumeMount": "Name ReadOnly RecursiveReadOnly MountPath SubPath MountPropagation SubPathExpr", "Volume": "Name VolumeSource",
+		"VolumeSource":         "HostPath EmptyDir Secret PersistentVolumeClaim DownwardAPI ConfigMap Projected Ephemeral Image",
+		"ResourceRequirements": "Limits Requests", "ContainerRestartRule": "ExitCodes",
+		"EmptyDirVolumeSource": "SizeLimit Mode", "ProjectedVolumeSource": "Sources DefaultMode", "VolumeProjection": "Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle",
+	}
+	// refused fields make the pod fail with an event, or keep it from starting with one; TestDemandsOfAPodAreRefused has those that fail it.
+	refused = map[string]string{
+		"PodSpec": "OS HostUsers ResourceClaims", "Container": "VolumeDevices", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
+		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ResourceRequirements": "Claims", "ContainerRestartRule": "Action", "GRPCAction": "Mode",
+		"EmptyDirVolumeSource": "Medium", "ProjectedVolumeSource": "DefaultUser",
+		// FailedMount: their type is not supported.
+		"VolumeSource": "GCEPersistentDisk AWSElasticBlockStore GitRepo NFS ISCSI Glusterfs RBD FlexVolume Cinder CephFS Flocker FC AzureFile VsphereVolume " +
+			"Quobyte AzureDisk PhotonPersistentDisk PortworxVolume ScaleIO StorageOS CSI",
+		"VolumeProjection": "PodCertificate",
+	}
+	// missing fields are neither carried out nor refused yet. The list may only shrink.
+	missing = map[string]string{
+		"Container": "ResizePolicy", "PodSecurityContext": "SELinuxChangePolicy",
+	}
+	// harmless fields are others' to act on: the API server's, the scheduler's, controllers', or another system's.
+	harmless = map[string]string{
+		"PodSpec": "NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken Affinity SchedulerName Tolerations PreemptionPolicy " +
+			"TopologySpreadConstraints SchedulingGates SchedulingGroup EvictionResponders",
+		"PodSecurityContext": "WindowsOptions", "SecurityContext": "WindowsOptions",
+	}
+)
+
+func TestEveryFieldOfAPodIsDealtWithS23(t *testing.T) {
+	type fate = map[string]string
+	fates := map[string]map[string]bool{} // by Type.Field
+	for name, all := range map[string]fate{"honoured": honoured, "refused": refused, "missing": missing, "harmless": harmless} {
+		for typ, fields := range all {
+			for _, f := range strings.Fields(fields) {
+				key := typ + "." + f
+				if fates[key] == nil {
+					fates[key] = map[string]bool{}
+				}
+				if len(fates[key]) > 0 {
+					t.Errorf("%s is %s and %v", key, name, fates[key])
+				}
+				fates[key][name] = true
+			}
+		}
+	}
+	seen := map[reflect.Type]bool{}
+	var look func(reflect.Type)
+	look = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || seen[typ] || !strings.HasSuffix(typ.PkgPath(), "api/core/v1") {
+			return
+		}
+		seen[typ] = true
+		listed := honoured[typ.Name()] != "" || refused[typ.Name()] != "" || missing[typ.Name()] != ""
+		name := typ.Name()
+		if name == "EphemeralContainerCommon" {
+			name, listed = "Container", true // the same fields
+		}
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			key := name + "." + f.Name
+			if listed && len(fates[key]) == 0 {
+				t.Errorf("%s is neither carried out nor refused: say in this file what the kubelet does about it", key)
+			}
+			if fates[key]["honoured"] {
+				look(f.Type)
+			}
+		}
+	}
+	look(reflect.TypeFor[corev1.PodSpec]())
+	for key := range fates {
+		typ, field, _ := strings.Cut(key, ".")
+		for have := range seen {
+			if _, ok := have.FieldByName(field); have.Name() == typ && !ok {
+				t.Errorf("%s is listed and no longer there", key)
+			}
+		}
+	}
+}
+
+func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
+	no, unmasked, mode := false, corev1.UnmaskedProcMount, corev1.GRPCProbeMode("other")
+	container := func(change func(*corev1.Container)) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { change(&s.Containers[0]) }
+	}
+	sysctl := func(name string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) {
+			s.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: name, Value: "1"}}}
+		}
+	}
+	for _, c := range []struct {
+		name            string
+		change          func(*corev1.PodSpec)
+		reason, message string // message is a part of it
+	}{
+		{"nothing special", func(*corev1.PodSpec) {}, "", ""},
+		{"another system", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Windows} }, "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"},
+		{"user namespace", func(s *corev1.PodSpec) { s.HostUsers = &no }, "UserNamespacesNotSupported", "hostUsers"},
+		{"claim", func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, "FailedPrepareDynamicResources", `"gpu"`},
+		{"safe sysctl", sysctl("net.ipv4.tcp_syncookies"), "", ""},
+		{"safe sysctl, with slashes", sysctl("net/ipv4/tcp_syncookies"), "", ""},
+		{"unsafe sysctl", sysctl("kernel.msgmax"), "SysctlForbidden", `forbidden sysctl: "kernel.msgmax" not allowlisted`},
+		{"unsafe sysctl that is allowed", sysctl("net.core.somaxconn"), "", ""},
+		{"sysctl of no namespace", sysctl("vm.swappiness"), "SysctlForbidden", "not allowlisted"},
+		{"sysctl of the machine's network", func(s *corev1.PodSpec) { sysctl("net.ipv4.tcp_syncookies")(s); s.HostNetwork = true }, "SysctlForbidden", `"net.ipv4.tcp_syncookies" not allowed with host net enabled`},
+		{"huge pages", func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}}}
+		}, "FailedMount", "HugePages-2Mi"},
+		{"files of a user", func(s *corev1.PodSpec) {
+			user := int64(7)
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultUser: &user}}}}
+		}, "FailedMount", `"v"`},
+		{"block device", container(func(c *corev1.Container) { c.VolumeDevices = []corev1.VolumeDevice{{Name: "v"}} }), "FailedMapVolume", `"v"`},
+		{"container's claim", container(func(c *corev1.Container) { c.Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}} }), "FailedPrepareDynamicResources", "gpu"},
+		{"variable of a file", container(func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
+		}), "UnsupportedEnvironment", "variable A"},
+		{"restart of all", container(func(c *corev1.Container) {
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+		}), "UnsupportedRestartRule", "RestartAllContainers"},
+		{"proc", container(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{ProcMount: &unmasked} }), "UserNamespacesNotSupported", "Unmasked"},
+		{"socket hook", container(func(c *corev1.Container) {
+			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{}}}
+		}), "UnsupportedHandler", "tcpSocket"},
+		{"mount options", container(func(c *corev1.Container) {
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "v", BindMountOptions: []string{"noexec"}}}
+		}), "UnsupportedMountOptions", `"v"`},
+		{"grpc mode", container(func(c *corev1.Container) {
+			c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Mode: &mode}}}
+		}), "UnsupportedProbe", "other"},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+		c.change(&p.Spec)
+		end := Refuse(p, []string{"net.core.*"})
+		if (end == nil) != (c.reason == "") || end != nil && (end.Reason != c.reason || !strings.Contains(end.Message, c.message)) {
+			t.Errorf("%s: got %+v, want %q with %q", c.name, end, c.reason, c.message)
+		}
+	}
+}
