@@ -137,6 +137,10 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 			user := int64(7)
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultUser: &user}}}}
 		}, "FailedMount", `"v"`},
+		{"file of a user", func(s *corev1.PodSpec) {
+			user := int64(7)
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{User: &user}}}}}}
+		}, "FailedMount", `"v"`},
 		{"block device", container(func(c *corev1.Container) { c.VolumeDevices = []corev1.VolumeDevice{{Name: "v"}} }), "FailedMapVolume", `"v"`},
 		{"container's claim", container(func(c *corev1.Container) { c.Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}} }), "FailedPrepareDynamicResources", "gpu"},
 		{"variable of a file", container(func(c *corev1.Container) {

@@ -38,7 +38,7 @@ func Refuse(p *corev1.Pod, unsafe []string) *End {
 		return refuse("SysctlForbidden", "forbidden sysctl: %s", message)
 	}
 	for i := range spec.Volumes {
-		if v := spec.Volumes[i].Projected; v != nil && v.DefaultUser != nil {
+		if ownedByOthers(&spec.Volumes[i]) {
 			return refuse("FailedMount", "Pod was rejected: volume %q: files of another user than root's are not supported by this node", spec.Volumes[i].Name)
 		}
 		if e := spec.Volumes[i].EmptyDir; e != nil && e.Medium != corev1.StorageMediumDefault && e.Medium != corev1.StorageMediumMemory {
