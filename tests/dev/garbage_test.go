@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -147,6 +148,57 @@ func TestOwnersThatAreMissingS21(t *testing.T) {
 		c, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "strange", metav1.GetOptions{})
 		return err == nil && c.DeletionTimestamp == nil, err
 	})
+}
+
+// An owner that the place of its dependent does not let one look for is not gone.
+func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	alive := configMap(t, ns, "alive", nil)
+	never := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "21111111-2222-3333-4444-555555555555"}}
+	for _, owner := range []*corev1.ConfigMap{alive, never} {
+		name := ns + "-of-" + owner.Name
+		role := must[*rbacv1.ClusterRole](t)(client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owned(owner, "v1", "ConfigMap", true)}}, metav1.CreateOptions{}))
+		t.Cleanup(func() {
+			_ = client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		})
+		until(t, "the event about "+name, func(ctx context.Context) (bool, any) {
+			list := must[*corev1.EventList](t)(client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
+				FieldSelector: "reason=OwnerRefInvalidNamespace,involvedObject.name=" + name}))
+			return len(list.Items) == 1 && list.Items[0].Type == corev1.EventTypeWarning && list.Items[0].InvolvedObject.UID == role.UID, list.Items
+		})
+	}
+	// Nor does it keep what it calls its owner.
+	deleteConfigMap(t, ns, "alive", metav1.DeletePropagationForeground)
+	configMapGone(t, ns, "alive")
+	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
+		for _, name := range []string{"alive", "never"} {
+			if r, err := client.RbacV1().ClusterRoles().Get(ctx, ns+"-of-"+name, metav1.GetOptions{}); err != nil || r.DeletionTimestamp != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// Objects that own each other in a circle go all the same, whichever is deleted, and when all are.
+func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range [][]string{{"a"}, {"b"}, {"c", "a", "b"}} {
+		ns := namespace(t)
+		a := configMap(t, ns, "a", nil)
+		b := configMap(t, ns, "b", owned(a, "v1", "ConfigMap", true))
+		c := configMap(t, ns, "c", owned(b, "v1", "ConfigMap", true))
+		a.OwnerReferences = owned(c, "v1", "ConfigMap", true)
+		must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Update(t.Context(), a, metav1.UpdateOptions{}))
+		for _, name := range deleted {
+			deleteConfigMap(t, ns, name, metav1.DeletePropagationForeground)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			configMapGone(t, ns, name)
+		}
+	}
 }
 
 // Pods in the hands of a set that is gone go even when the set was deleted as an orphan maker's child.

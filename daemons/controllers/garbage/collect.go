@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
@@ -59,13 +58,13 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 // foreground deletion, for o to go.
 func (g *controller) sort(ctx context.Context, o *object) (solid, dangling, waiting []metav1.OwnerReference, err error) {
 	for _, ref := range o.owners {
-		deleting, foreground, exists, err := g.owner(ctx, o, ref)
+		found, err := g.owner(ctx, o, ref)
 		switch {
 		case err != nil:
 			return nil, nil, nil, err
-		case !exists:
+		case found == gone:
 			dangling = append(dangling, ref)
-		case deleting && foreground && o.blocks(ref.UID):
+		case found == leaving && o.blocks(ref.UID):
 			waiting = append(waiting, ref)
 		default:
 			solid = append(solid, ref)
@@ -74,55 +73,23 @@ func (g *controller) sort(ctx context.Context, o *object) (solid, dangling, wait
 	return solid, dangling, waiting, nil
 }
 
-// owner looks an owner up in the graph, and at the API when the graph does not have
-// it: deleting on a cache that is behind would be fatal.
-func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerReference) (deleting, foreground, exists bool, err error) {
-	if known := g.graph.get(ref.UID); known != nil {
-		if known.namespace != "" && known.namespace != o.namespace {
-			return false, false, false, nil // owners live in the same namespace or in none
-		}
-		return known.deleting, known.has(metav1.FinalizerDeleteDependents), true, nil
-	}
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		return false, false, false, nil
-	}
-	kind := gv.WithKind(ref.Kind).GroupKind()
-	g.mu.Lock()
-	resource, known := g.byKind[kind]
-	namespaced := g.scoped[kind]
-	if !known {
-		if g.missed[kind] == nil {
-			g.missed[kind] = map[types.UID]bool{}
-		}
-		g.missed[kind][o.uid] = true
-	}
-	g.mu.Unlock()
-	if !known {
-		// A kind that is not served now may be served again: what it owns is kept until then.
-		return false, false, true, nil
-	}
-	var client metadata.ResourceInterface = g.Metadata.Resource(resource)
-	if namespaced {
-		client = g.Metadata.Resource(resource).Namespace(o.namespace)
-	}
-	live, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, false, false, nil
-	} else if err != nil {
-		return false, false, false, fmt.Errorf("look for owner %s %s: %w", ref.Kind, ref.Name, err)
-	}
-	if live.UID != ref.UID {
-		return false, false, false, nil
-	}
-	return live.DeletionTimestamp != nil, slices.Contains(live.Finalizers, metav1.FinalizerDeleteDependents), true, nil
-}
-
 // foreground deletes what o owns, and lets o go when nothing that blocks it is left.
 func (g *controller) foreground(ctx context.Context, o *object) error {
 	blocked := false
 	for _, d := range g.graph.dependentsOf(o.uid) {
-		if d.blocks(o.uid) {
+		switch {
+		case !d.blocks(o.uid):
+			continue
+		case !o.mayOwn(d):
+			// It will never be deleted as o's, so waiting for it would be for ever. One of
+			// another namespace is collected by itself.
+		case g.graph.blockedBy(d.uid, o.uid):
+			// Each waits for the other: this one waits no longer. Its event comes and wakes both.
+			blocked = true
+			if err := g.unblock(ctx, d, o.uid); err != nil {
+				return err
+			}
+		default:
 			blocked = true
 			if !d.deleting {
 				g.Queue().Add(string(d.uid))
@@ -135,9 +102,28 @@ func (g *controller) foreground(ctx context.Context, o *object) error {
 	return g.dropFinalizer(ctx, o, metav1.FinalizerDeleteDependents)
 }
 
+// unblock lets an owner go although o, which it owns, is still there.
+func (g *controller) unblock(ctx context.Context, o *object, owner types.UID) error {
+	return g.patch(ctx, o, func(m *metav1.PartialObjectMetadata) map[string]any {
+		refs, changed := slices.Clone(m.OwnerReferences), false
+		for i := range refs {
+			if refs[i].UID == owner && refs[i].BlockOwnerDeletion != nil && *refs[i].BlockOwnerDeletion {
+				refs[i].BlockOwnerDeletion, changed = new(bool), true
+			}
+		}
+		if !changed {
+			return nil
+		}
+		return map[string]any{"ownerReferences": refs}
+	})
+}
+
 // orphan takes o's reference from all that it owns, then lets o go.
 func (g *controller) orphan(ctx context.Context, o *object) error {
 	for _, d := range g.graph.dependentsOf(o.uid) {
+		if !o.mayOwn(d) {
+			continue // what it names is another object
+		}
 		if err := g.dropOwners(ctx, d, []types.UID{o.uid}); err != nil {
 			return err
 		}

@@ -146,6 +146,15 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 		if !wanted[resource] {
 			w.stop()
 			delete(g.watched, resource)
+			for _, o := range g.graph.forget(resource) {
+				g.wakeOwners(o)
+			}
+		}
+	}
+	for kind, resource := range g.byKind {
+		if !wanted[resource] {
+			delete(g.byKind, kind)
+			delete(g.scoped, kind)
 		}
 	}
 	return nil

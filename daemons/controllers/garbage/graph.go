@@ -92,6 +92,50 @@ func (g *graph) dependentsOf(uid types.UID) []*object {
 	return out
 }
 
+// blockedBy says whether uid, in a foreground deletion, would have to wait for by: directly,
+// or because of what waits in between.
+func (g *graph) blockedBy(uid, by types.UID) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	seen := map[types.UID]bool{}
+	next := []types.UID{uid}
+	for len(next) > 0 {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		if at == by {
+			return true
+		}
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		for d := range g.dependents[at] {
+			if o := g.objects[d]; o != nil && o.blocks(at) {
+				next = append(next, d)
+			}
+		}
+	}
+	return false
+}
+
+// forget drops all objects of a resource that is followed no longer, so that they are
+// asked for where it matters, and returns them.
+func (g *graph) forget(resource schema.GroupVersionResource) (dropped []*object) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for uid, o := range g.objects {
+		if o.resource == resource {
+			g.unlink(uid)
+			delete(g.objects, uid)
+			dropped = append(dropped, o)
+		}
+	}
+	return dropped
+}
+
+// mayOwn says whether d can name o as its owner: owners live in the same namespace or in none.
+func (o *object) mayOwn(d *object) bool { return o.namespace == "" || o.namespace == d.namespace }
+
 func (o *object) has(finalizer string) bool { return slices.Contains(o.finalizers, finalizer) }
 
 // blocks says whether o keeps owner from going in a foreground deletion.
