@@ -7,13 +7,6 @@ cluster "home" {
   api {
     endpoint = "10.99.0.100:6443" # an address that no machine has: held by one of the control plane
   }
-
-  etcd { # the number of members is worked out: 3
-    snapshot {
-      every = "12h"
-      keep  = 5
-    }
-  }
 }
 
 variable "nodes" {

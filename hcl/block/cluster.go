@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -15,8 +14,8 @@ import (
 )
 
 type clusterBlock struct {
-	PodCIDRs     []string         `hcl:"pod_cidrs,optional" doc:"Networks of the pods: one, or one of IPv4 and one of IPv6." default:"[\"10.244.0.0/16\"]"`
-	ServiceCIDRs []string         `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses." default:"[\"10.96.0.0/16\"]"`
+	PodCIDRs     []string         `hcl:"pod_cidrs,optional" doc:"Network of the pods: one, of IPv4." default:"[\"10.244.0.0/16\"]"`
+	ServiceCIDRs []string         `hcl:"service_cidrs,optional" doc:"Network of the services' addresses: one, of IPv4." default:"[\"10.96.0.0/16\"]"`
 	Version      string           `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
 	Domain       string           `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
 	ControlPlane string           `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
@@ -30,7 +29,7 @@ type clusterBlock struct {
 
 type etcdBlock struct {
 	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines"`
-	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"How often the store is to be saved. It is checked and kept, but this release takes no snapshots yet."`
+	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"Refused: this release takes no snapshots of the store."`
 }
 
 type snapshotBlock struct {
@@ -147,16 +146,9 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 				n, n/2+1, n-(n/2+1), doing(n-1), n-1, n+1, config.MaxEtcdMembers))
 		}
 	}
-	if s := raw.Snapshot; s != nil {
-		every, err := time.ParseDuration(s.Every)
-		if err != nil || every < time.Minute {
-			diags = append(diags, fail(nested(b, "etcd", "snapshot"), "Invalid period of snapshots", "every = %q is not a duration of at least a minute. Write one as \"12h\" or \"30m\".", s.Every))
-		}
-		keep := deref(s.Keep, 5)
-		if keep < 1 {
-			diags = append(diags, fail(nested(b, "etcd", "snapshot"), "Invalid number of snapshots", "keep must be at least 1."))
-		}
-		c.Etcd.Snapshot = &config.Snapshot{Every: every, Keep: keep}
+	if raw.Snapshot != nil {
+		diags = append(diags, fail(nested(b, "etcd", "snapshot"), "Snapshots are not taken",
+			"This release takes no snapshots of the store, so a schedule of them would be a promise that nobody keeps. Leave the block snapshot out, and save the store by other means."))
 	}
 	return diags
 }
@@ -168,8 +160,9 @@ func doing(members int) string {
 	return fmt.Sprintf("%d members do", members)
 }
 
-// prefixes reads networks that must hold at least the addresses of a prefix of
-// length most (for IPv4; IPv6 networks are always large enough in practice).
+// prefixes reads networks that must hold at least the addresses of a prefix of length
+// most. They are one of IPv4: with others pods would have addresses that nothing routes,
+// masquerades or balances.
 func prefixes(b *hcl.Block, name string, texts []string, most int) (list []netip.Prefix, diags hcl.Diagnostics) {
 	at := attr(b, b.Body, name)
 	for _, text := range texts {
@@ -180,13 +173,22 @@ func prefixes(b *hcl.Block, name string, texts []string, most int) (list []netip
 			continue
 		case p != p.Masked():
 			diags = append(diags, fail(at, "Invalid network", "%s has bits set to the right of its prefix; did you mean %s?", p, p.Masked()))
-		case p.Addr().Is4() && p.Bits() > most:
+		case !p.Addr().Is4():
+			diags = append(diags, fail(at, "Network of IPv6", "%s is a network of IPv6, and pods and services have addresses of IPv4 alone in this release. Write one network of IPv4, as %s = [%q].", p, name, example(name)))
+		case p.Bits() > most:
 			diags = append(diags, fail(at, "Network too small", "%s has too few addresses: /%d is the smallest that works here.", p, most))
 		}
 		list = append(list, p)
 	}
-	if len(texts) > 2 || len(list) == 2 && list[0].Addr().Is4() == list[1].Addr().Is4() {
-		diags = append(diags, fail(at, "Too many networks", "Write one network, or one IPv4 and one IPv6 network."))
+	if len(texts) > 1 && !diags.HasErrors() {
+		diags = append(diags, fail(at, "Too many networks", "Pods and services have one address each, of one network in this release. Write one, as %s = [%q].", name, texts[0]))
 	}
 	return list, diags
+}
+
+func example(name string) string {
+	if name == "service_cidrs" {
+		return "10.96.0.0/16"
+	}
+	return "10.244.0.0/16"
 }

@@ -39,6 +39,6 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if err != nil {
 		return cty.NilVal, append(diags, fail(raw.Value.Range().Ptr(), "Invalid output", "%v.", err))
 	}
-	c.Outputs = append(c.Outputs, config.Output{Name: b.Labels[0], Description: raw.Description, Sensitive: raw.Sensitive, Value: plain})
+	c.Outputs = append(c.Outputs, config.Output{Name: b.Labels[0], Sensitive: raw.Sensitive, Value: plain})
 	return cty.NilVal, diags
 }

@@ -6,7 +6,6 @@ package config
 
 import (
 	"net/netip"
-	"time"
 
 	"clusterctl/daemons/version"
 )
@@ -75,14 +74,7 @@ type API struct {
 
 // Etcd is what the cluster block says of the store.
 type Etcd struct {
-	Members  int // worked out from the control-plane machines when not said
-	Snapshot *Snapshot
-}
-
-// Snapshot is a schedule of copies of the store.
-type Snapshot struct {
-	Every time.Duration
-	Keep  int
+	Members int // worked out from the control-plane machines when not said
 }
 
 // Encryption says how values are encrypted in the store.
@@ -146,10 +138,9 @@ type Object struct {
 
 // Output is a value that a run prints.
 type Output struct {
-	Name        string
-	Description string
-	Sensitive   bool
-	Value       any // as in JSON
+	Name      string
+	Sensitive bool
+	Value     any // as in JSON
 }
 
 // ServiceIP returns the address number n of the first service network: 1 is the
