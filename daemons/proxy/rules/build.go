@@ -73,15 +73,9 @@ func (t *Table) add(p *Port, m Machine) {
 	for _, ip := range p.External {
 		outer = append(outer, Dest{ip, p.Proto, p.Port})
 	}
-	var local []Endpoint
-	for _, e := range p.Endpoints {
-		if e.Local {
-			local = append(local, e)
-		}
-	}
 	inside := p.Endpoints
 	if p.InternalLocal {
-		inside = local
+		inside = p.Here
 	}
 	put := func(name string, d Dest, v Verdict) {
 		// Two services cannot have the same address; the first by name keeps it.
@@ -100,7 +94,7 @@ func (t *Table) add(p *Port, m Machine) {
 		}
 		return
 	}
-	for _, e := range p.Endpoints {
+	for _, e := range p.used() {
 		t.endpoint(p, e)
 	}
 	cluster := p.chain("service")
@@ -115,7 +109,7 @@ func (t *Table) add(p *Port, m Machine) {
 		return
 	}
 	external := p.chain("external")
-	t.Chains[external] = Chain{Rules: t.external(p, m, local)}
+	t.Chains[external] = Chain{Rules: t.external(p, m)}
 	for _, d := range outer {
 		put(serviceMap, d, Verdict{"goto", external})
 	}
@@ -134,7 +128,7 @@ func outsiders(p *Port, m Machine) []Rule {
 }
 
 // external returns the rules for what comes to a service from outside.
-func (t *Table) external(p *Port, m Machine, local []Endpoint) []Rule {
+func (t *Table) external(p *Port, m Machine) []Rule {
 	var rules []Rule
 	if len(p.Sources) > 0 {
 		// What is not allowed is dropped; from the machine itself it is always allowed.
@@ -161,10 +155,10 @@ func (t *Table) external(p *Port, m Machine, local []Endpoint) []Rule {
 		rules = append(rules, Rule{From{n, false}, Do{Verdict{"goto", all}}})
 	}
 	rules = append(rules, Rule{FromLocal{}, Mark{}, Do{Verdict{"goto", all}}})
-	if len(local) == 0 {
+	if len(p.Here) == 0 {
 		return append(rules, Rule{Do{Verdict{Action: "drop"}}})
 	}
-	return append(rules, t.choose(p, local)...)
+	return append(rules, t.choose(p, p.Here)...)
 }
 
 // choose returns the rules that pick one of several endpoints.

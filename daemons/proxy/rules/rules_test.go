@@ -73,6 +73,10 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 			s.Spec.Ports[0].NodePort = 30080
 			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal, &local
 		}), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
+		{"localending", service("web", "10.96.0.7", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeLoadBalancer, 30080
+			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal, &local
+		}), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!~", "10.244.0.4!-")}},
 		{"affinity", service("web", "10.96.0.7", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2", "10.244.0.3!")}},
 		{"headless", service("web", corev1.ClusterIPNone, nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 	} {

@@ -31,7 +31,29 @@ type Port struct {
 	ExternalLocal            bool // externalTrafficPolicy: Local
 	InternalLocal            bool // internalTrafficPolicy: Local
 	Affinity                 int32
-	Endpoints                []Endpoint // sorted
+	Endpoints                []Endpoint // sorted; those of the whole cluster
+	// Here are those on this machine, for traffic that stays on it: when none of them is
+	// ready, those that still serve while they end, whatever there is elsewhere.
+	Here []Endpoint
+	// HealthPort is where load balancers ask whether this machine has endpoints; ReadyHere
+	// is how many, without those that are ending: no new traffic is to come for these.
+	HealthPort uint16
+	ReadyHere  int
+}
+
+// used returns the endpoints that something may be sent to, sorted.
+func (p *Port) used() []Endpoint {
+	if !p.ExternalLocal && !p.InternalLocal {
+		return p.Endpoints
+	}
+	all := slices.Clone(p.Endpoints)
+	for _, e := range p.Here {
+		if !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b Endpoint) int { return a.To.Compare(b.To) })
+	return all
 }
 
 // Endpoint is one address behind a service port.
@@ -100,7 +122,10 @@ func Ports(services []*corev1.Service, slicesOf func(namespace, service string) 
 					p.Affinity = *c.ClientIP.TimeoutSeconds
 				}
 			}
-			p.Endpoints = endpoints(eps, &sp, node)
+			p.Endpoints, p.Here, p.ReadyHere = endpoints(eps, &sp, node)
+			if p.ExternalLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+				p.HealthPort = uint16(s.Spec.HealthCheckNodePort)
+			}
 			ports = append(ports, p)
 		}
 	}
@@ -129,8 +154,8 @@ func number(p corev1.Protocol) uint8 {
 }
 
 // endpoints returns the addresses behind a port: those that are ready or, when
-// there is none, those that still serve while they end.
-func endpoints(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node string) []Endpoint {
+// there is none, those that still serve while they end; and the same of this machine alone.
+func endpoints(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node string) (everywhere, here []Endpoint, readyHere int) {
 	ready, serving := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
 	for _, slice := range eps {
 		if slice.AddressType != discoveryv1.AddressTypeIPv4 {
@@ -150,29 +175,40 @@ func endpoints(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node st
 					local := e.NodeName != nil && *e.NodeName == node
 					if e.Conditions.Ready == nil || *e.Conditions.Ready {
 						ready[to] = local
-					} else if e.Conditions.Serving != nil && *e.Conditions.Serving {
+					} else if value(e.Conditions.Serving) && value(e.Conditions.Terminating) {
 						serving[to] = local
 					}
 				}
 			}
 		}
 	}
-	if len(ready) == 0 {
-		ready = serving
+	everywhere, here = list(ready, false), list(ready, true)
+	readyHere = len(here)
+	if len(everywhere) == 0 {
+		everywhere = list(serving, false)
 	}
-	list := make([]Endpoint, 0, len(ready))
-	for to, local := range ready {
-		list = append(list, Endpoint{to, local})
+	if len(here) == 0 {
+		here = list(serving, true)
+	}
+	return everywhere, here, readyHere
+}
+
+func list(addresses map[netip.AddrPort]bool, localOnly bool) []Endpoint {
+	list := make([]Endpoint, 0, len(addresses))
+	for to, local := range addresses {
+		if local || !localOnly {
+			list = append(list, Endpoint{to, local})
+		}
 	}
 	slices.SortFunc(list, func(a, b Endpoint) int { return a.To.Compare(b.To) })
 	return list
 }
 
-func value(s *string) string {
-	if s == nil {
-		return ""
+func value[T any](v *T) (out T) {
+	if v == nil {
+		return out
 	}
-	return *s
+	return *v
 }
 
 func deref(p *corev1.Protocol) corev1.Protocol {

@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"clusterctl/daemons/proxy/rules"
+)
+
+// health answers load balancers that ask, on a service's healthCheckNodePort, whether this
+// machine has endpoints of it. Only those that are ready count: one that is ending still
+// serves what comes, but no more should come.
+type health struct {
+	log     *slog.Logger
+	servers map[uint16]*healthServer
+}
+
+type healthServer struct {
+	http.Server
+	state atomic.Pointer[healthState]
+}
+
+// healthState is what a server answers, in upstream's words.
+type healthState struct {
+	Service struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"service"`
+	LocalEndpoints      int  `json:"localEndpoints"`
+	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
+}
+
+// healthStates works out what is asked for at which port. Of the ports of a service, the
+// one with the most endpoints counts.
+func healthStates(ports []rules.Port) map[uint16]*healthState {
+	states := map[uint16]*healthState{}
+	for i := range ports {
+		p := &ports[i]
+		if p.HealthPort == 0 {
+			continue
+		}
+		s := states[p.HealthPort]
+		if s == nil {
+			s = &healthState{ServiceProxyHealthy: true}
+			s.Service.Namespace, s.Service.Name = p.Namespace, p.Service
+			states[p.HealthPort] = s
+		}
+		s.LocalEndpoints = max(s.LocalEndpoints, p.ReadyHere)
+	}
+	return states
+}
+
+// set makes the servers those that the ports ask for.
+func (h *health) set(ports []rules.Port) {
+	states := healthStates(ports)
+	for port, server := range h.servers {
+		if states[port] == nil {
+			_ = server.Close()
+			delete(h.servers, port)
+		}
+	}
+	for port, state := range states {
+		server := h.servers[port]
+		if server == nil {
+			// One that cannot be opened now is tried again when the rules are next worked out.
+			ln, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
+			if err != nil {
+				h.log.Warn("answer health checks of load balancers", "service", state.Service.Namespace+"/"+state.Service.Name, "error", err)
+				continue
+			}
+			server = &healthServer{}
+			server.Handler, server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = server, 5*time.Second, 30*time.Second, 8<<10
+			if h.servers == nil {
+				h.servers = map[uint16]*healthServer{}
+			}
+			h.servers[port] = server
+			server.state.Store(state)
+			go func() { _ = server.Serve(ln) }() // ends with Close
+		}
+		server.state.Store(state)
+	}
+}
+
+func (h *health) close() {
+	for _, server := range h.servers {
+		_ = server.Close()
+	}
+}
+
+func (s *healthServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	state := s.state.Load()
+	body, err := json.Marshal(state)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(state.LocalEndpoints))
+	if state.LocalEndpoints == 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintf(w, "%s", body)
+}
