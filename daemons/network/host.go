@@ -146,6 +146,26 @@ func masquerade(clusters []netip.Prefix) error {
 	return nil
 }
 
+// masquerading reports whether the kernel has the rules of masquerade.
+func masquerading(clusters []netip.Prefix) (bool, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return false, fmt.Errorf("look at masquerading: %w", err)
+	}
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
+	have, err := c.GetRules(table, &nftables.Chain{Name: "postrouting", Table: table})
+	if err != nil && !errors.Is(err, syscall.ENOENT) {
+		return false, fmt.Errorf("look at masquerading: %w", err)
+	}
+	want := 1
+	for _, p := range clusters {
+		if p.Addr().Is4() {
+			want += 2
+		}
+	}
+	return len(have) == want, nil
+}
+
 func match(offset uint32, p netip.Prefix, not bool) []expr.Any {
 	op := expr.CmpOpEq
 	if not {

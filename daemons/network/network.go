@@ -33,6 +33,9 @@ const (
 	// recheck is how often the machine is looked at although neither the API nor the kernel tells anything new:
 	// the kernel says nothing of routes that a link took with it.
 	recheck = time.Minute
+	// glance is how often it is made sure that the kernel still masquerades and forwards: without, pods reach
+	// nobody outside.
+	glance = 2 * time.Second
 )
 
 // daemon is the network daemon of one machine.
@@ -123,6 +126,9 @@ func (d *daemon) run(ctx context.Context) error {
 	defer follower.Wait()
 	defer stop()
 	follower.Go(func() { changes(following, d.env.Log, d.poke) })
+	if !d.cfg.RoutesOnly {
+		follower.Go(func() { d.guard(following, glance) })
+	}
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
 		wait := recheck
@@ -141,6 +147,33 @@ func (d *daemon) run(ctx context.Context) error {
 		t.Stop()
 	}
 	return nil
+}
+
+// guard puts masquerading and forwarding back when somebody has removed them, as one who flushes the machine's
+// packet filter does.
+func (d *daemon) guard(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		there, err := masquerading(d.clusters)
+		if err == nil && !there {
+			d.env.Log.Warn("the rules for masquerading were removed by somebody; putting them back")
+			err = masquerade(d.clusters)
+		}
+		problem := ""
+		if err = errors.Join(err, forward()); err != nil {
+			problem = err.Error()
+		}
+		if problem != last && problem != "" {
+			d.env.Log.Warn("look after masquerading", "error", err)
+		}
+		last = problem
+	}
 }
 
 // lean keeps of a node what the daemon reads.

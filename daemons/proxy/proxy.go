@@ -48,6 +48,7 @@ type daemon struct {
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
 	ports    []rules.Port
 	duration prometheus.Histogram
+	health   health
 }
 
 const byService = "service"
@@ -159,6 +160,8 @@ func (d *daemon) run(ctx context.Context) error {
 			return fmt.Errorf("watch services: %w", err)
 		}
 	}
+	d.health.log = d.env.Log
+	defer d.health.close()
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	// Rules of a proxy before this one stay as they are until all services are known.
@@ -168,8 +171,10 @@ func (d *daemon) run(ctx context.Context) error {
 	return d.loop(ctx)
 }
 
-// recheck is how often it is made sure that the kernel still has the rules.
-const recheck = 30 * time.Second
+const (
+	recheck = 30 * time.Second // how often the rules are worked out although nothing tells of a change
+	glance  = 2 * time.Second  // how often it is made sure that the kernel still has them
+)
 
 func (d *daemon) loop(ctx context.Context) error {
 	retry := 200 * time.Millisecond
@@ -181,9 +186,24 @@ func (d *daemon) loop(ctx context.Context) error {
 		} else {
 			retry = 200 * time.Millisecond
 		}
-		t := time.NewTimer(wait)
+		d.rest(ctx, wait)
+	}
+	return nil
+}
+
+// rest returns when the rules are to be worked out again: something changed, so long has
+// passed, or somebody has removed them from the kernel.
+func (d *daemon) rest(ctx context.Context, most time.Duration) {
+	over := time.NewTimer(most)
+	defer over.Stop()
+	look := time.NewTicker(glance)
+	defer look.Stop()
+	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-over.C:
+			return
 		case <-d.wake:
 			if d.cfg.MinSyncPeriod > 0 {
 				select {
@@ -191,15 +211,15 @@ func (d *daemon) loop(ctx context.Context) error {
 				case <-time.After(d.cfg.MinSyncPeriod):
 				}
 			}
-		case <-t.C:
-			if there, err := nft.Present(); err == nil && !there {
+			return
+		case <-look.C:
+			if intact, err := d.kernel.Intact(); err == nil && !intact {
 				d.env.Log.Warn("the rules were removed by somebody; putting them back")
 				d.kernel.Forget()
+				return
 			}
 		}
-		t.Stop()
 	}
-	return nil
 }
 
 func (d *daemon) poke() {
@@ -249,6 +269,7 @@ func (d *daemon) sync() error {
 		d.env.Log.Warn("forget flows to endpoints that are gone", "error", err)
 	}
 	d.ports = ports
+	d.health.set(ports)
 	if d.synced.Swap(time.Now().UnixNano()) == 0 {
 		d.env.Log.Info("rules are there", "ports", len(ports))
 	}

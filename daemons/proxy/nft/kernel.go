@@ -1,11 +1,13 @@
 package nft
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"clusterctl/daemons/proxy/rules"
 )
@@ -174,22 +176,29 @@ func (k *Kernel) elements(name string, want *rules.Table, all map[rules.Dest]rul
 // longer have what was put there.
 func (k *Kernel) Forget() { k.have = nil }
 
-// Present reports whether the kernel has the table.
-func Present() (bool, error) {
+// Intact reports whether the kernel still has what was put there, as far as a cheap look
+// tells: somebody who flushes the ruleset, or the table, takes the rules of every chain.
+func (k *Kernel) Intact() (bool, error) {
+	if k.have == nil {
+		return true, nil // the next Apply replaces everything
+	}
 	c, err := dial()
 	if err != nil {
 		return false, err
 	}
-	tables, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	if err != nil {
-		return false, fmt.Errorf("list tables: %w", err)
-	}
-	for _, t := range tables {
-		if t.Name == TableName {
-			return true, nil
+	for name, chain := range k.have.Chains {
+		if chain.Hook == nil || len(chain.Rules) == 0 {
+			continue
+		}
+		rules, err := c.GetRules(k.table, k.chains[name])
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return false, fmt.Errorf("look at chain %s: %w", name, err)
+		}
+		if len(rules) != len(chain.Rules) {
+			return false, nil
 		}
 	}
-	return false, nil
+	return true, nil
 }
 
 // Remove removes the table: the machine forwards to no service any more.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+
 	"clusterctl/daemons/proxy/rules"
 )
 
@@ -73,6 +75,46 @@ func ask(address string) (string, error) {
 	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
 	b, err := io.ReadAll(c)
 	return string(b), err
+}
+
+// Rules that somebody removed are missed, and put back as a whole.
+func TestRulesThatWereFlushedAreMissedS28(t *testing.T) {
+	var k Kernel
+	want := rules.Build(nil, rules.Machine{})
+	intact := func() bool {
+		t.Helper()
+		is, err := k.Intact()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	for name, flush := range map[string]func(*nftables.Conn){
+		"ruleset": func(c *nftables.Conn) { c.FlushRuleset() },
+		"table":   func(c *nftables.Conn) { c.FlushTable(k.table) },
+	} {
+		if err := k.Apply(want); err != nil {
+			t.Fatal(err)
+		}
+		if !intact() {
+			t.Fatal("not intact after it was put there")
+		}
+		c, err := dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		flush(c)
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if intact() {
+			t.Errorf("intact after the %s was flushed", name)
+		}
+		k.Forget()
+	}
+	if err := k.Apply(want); err != nil || !intact() {
+		t.Errorf("not intact after it was put back: %v", err)
+	}
 }
 
 func TestKernelSendsToEndpointsS28S29(t *testing.T) {
@@ -142,20 +184,21 @@ func TestKernelSendsToEndpointsS28S29(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	if err := (&Kernel{}).Apply(rules.Build([]rules.Port{web}, m)); err != nil {
+	last := &Kernel{}
+	if err := last.Apply(rules.Build([]rules.Port{web}, m)); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(open); string(b) != "10.244.0.2:8080" {
 		t.Errorf("an open connection got %q (%v)", b, err)
 	}
-	if there, err := Present(); err != nil || !there {
-		t.Errorf("present: %t, %v", there, err)
+	if there, err := last.Intact(); err != nil || !there {
+		t.Errorf("intact: %t, %v", there, err)
 	}
 	if err := Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if there, _ := Present(); there {
-		t.Error("the table is still there")
+	if there, _ := last.Intact(); there {
+		t.Error("the rules are still there")
 	}
 	if err := ForgetFlows([]rules.Endpoint{a}, []rules.Port{web}); err != nil {
 		t.Error(err)

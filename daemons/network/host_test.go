@@ -1,0 +1,75 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+
+	"clusterctl/daemons/run"
+)
+
+// TestMain runs the tests in a network namespace of their own.
+func TestMain(m *testing.M) {
+	const inside = "NETWORK_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	self := exec.Command("/proc/self/exe", os.Args[1:]...)
+	self.Env = append(os.Environ(), inside+"=1")
+	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
+	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
+	var exit *exec.ExitError
+	switch err := self.Run(); {
+	case errors.As(err, &exit):
+		os.Exit(exit.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "these tests need root, for a network namespace of their own:", err)
+		os.Exit(1)
+	}
+}
+
+// Somebody who flushes the packet filter takes the pods' way out for a moment only.
+func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
+	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	if err := masquerade(d.clusters); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	done := make(chan struct{})
+	defer func() { cancel(); <-done }()
+	go func() { defer close(done); d.guard(ctx, 5*time.Millisecond) }()
+	for _, flush := range []func(*nftables.Conn){
+		func(c *nftables.Conn) { c.FlushRuleset() },
+		func(c *nftables.Conn) {
+			c.FlushTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName})
+		},
+	} {
+		c, err := nftables.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		flush(c)
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			there, err := masquerading(d.clusters)
+			if err != nil || ctx.Err() != nil {
+				t.Fatal("masquerading did not come back", err)
+			}
+			if there {
+				break
+			}
+		}
+	}
+}
