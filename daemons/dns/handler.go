@@ -3,6 +3,8 @@ package dns
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +63,7 @@ func (h *handler) reply(ctx context.Context, q *dns.Msg, tcp bool) *dns.Msg {
 	if a.Alias != "" && (q.Question[0].Qtype == dns.TypeA || q.Question[0].Qtype == dns.TypeAAAA) {
 		h.follow(ctx, q, reply, a.Alias, tcp)
 	}
+	shuffle(reply.Answer)
 	if a.NoName {
 		reply.Rcode = dns.RcodeNameError
 	}
@@ -68,6 +71,21 @@ func (h *handler) reply(ctx context.Context, q *dns.Msg, tcp bool) *dns.Msg {
 		reply.Ns = []dns.RR{soa(h.domain, uint32(h.started.Unix()))}
 	}
 	return reply
+}
+
+// shuffle puts a name's addresses in another order each time, so that clients that take the
+// first spread over all. Aliases stay before what they lead to.
+func shuffle(records []dns.RR) {
+	first := slices.IndexFunc(records, isAddress)
+	if first < 0 || slices.ContainsFunc(records[first:], func(r dns.RR) bool { return !isAddress(r) }) {
+		return
+	}
+	addresses := records[first:]
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+}
+
+func isAddress(r dns.RR) bool {
+	return r.Header().Rrtype == dns.TypeA || r.Header().Rrtype == dns.TypeAAAA
 }
 
 // others passes a question on to other servers. The reverse of private addresses
