@@ -126,27 +126,41 @@ func clash(a, b HostPort) bool {
 	return a.Port == b.Port && a.Protocol == b.Protocol && (a.IP == b.IP || a.IP == "0.0.0.0" || b.IP == "0.0.0.0")
 }
 
-// imageLocality prefers nodes that have the pod's larger images already.
+// imageLocality prefers nodes that have the pod's larger images already. An image counts for
+// less when few nodes have it, so that a node which was the first to run something does not
+// get all the rest of it.
 func imageLocality(pod *Pod, s *Snapshot) Rate {
 	const (
 		small = int64(23 << 20)
 		large = int64(1000 << 20)
 	)
-	known := false
+	var names []string
+	for i := range pod.Spec.InitContainers {
+		names = append(names, fullName(pod.Spec.InitContainers[i].Image))
+	}
+	for i := range pod.Spec.Containers {
+		names = append(names, fullName(pod.Spec.Containers[i].Image))
+	}
+	on, known := make([]int64, len(names)), false
 	for _, n := range s.Nodes {
-		known = known || len(n.images) > 0
+		for i, name := range names {
+			if _, there := n.images[name]; there {
+				on[i]++
+				known = true
+			}
+		}
 	}
 	if !known {
 		return nil
 	}
-	containers := int64(len(pod.Spec.Containers))
+	most, nodes := large*int64(len(names)), float64(len(s.Nodes))
 	return func(n *Node) int64 {
 		var sum int64
-		for i := range pod.Spec.Containers {
-			sum += n.images[fullName(pod.Spec.Containers[i].Image)]
+		for i, name := range names {
+			sum += int64(float64(n.images[name]) * float64(on[i]) / nodes)
 		}
-		sum = min(max(sum, small), large*containers)
-		return MaxScore * (sum - small) / (large*containers - small)
+		sum = min(max(sum, small), most)
+		return MaxScore * (sum - small) / (most - small)
 	}
 }
 

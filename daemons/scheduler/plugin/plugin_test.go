@@ -141,3 +141,40 @@ func TestInterPodTermsKnowNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// An image that one node of many has is no reason to put every pod there.
+func TestAnImageCountsByHowManyNodesHaveItS15(t *testing.T) {
+	const image = "example.com/big:1"
+	node := func(name string, images ...string) *Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, i := range images {
+			n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{i}, SizeBytes: 1000 << 20})
+		}
+		return NewNode(n)
+	}
+	pod := &Pod{Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}}
+	score := func(nodes ...*Node) []int64 {
+		rate := imageLocality(pod, &Snapshot{Nodes: nodes})
+		var out []int64
+		for _, n := range nodes {
+			if rate == nil {
+				return nil
+			}
+			out = append(out, rate(n))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		nodes []*Node
+		want  []int64
+	}{
+		"all have it":    {[]*Node{node("a", image), node("b", image)}, []int64{100, 100}},
+		"half have it":   {[]*Node{node("a", image), node("b")}, []int64{48, 0}},
+		"one of ten has": {[]*Node{node("a", image), node("b"), node("c"), node("d"), node("e"), node("f"), node("g"), node("h"), node("i"), node("j")}, []int64{7, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+		"nobody has it":  {[]*Node{node("a", "example.com/other:1"), node("b")}, nil},
+	} {
+		if got := score(c.nodes...); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
