@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -382,4 +383,48 @@ func TestHungPodStallsNoOtherS23(t *testing.T) {
 	}
 	release <- struct{}{}
 	n.until("the hung pod to go on", func() bool { return isReady(n.pod("hung")) })
+}
+
+// What others put into a node's capacity, such as the devices that they lend, is theirs.
+func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
+	n := newNode(t)
+	k := &Kubelet{machine: n.options.Machine, file: n.file}
+	was := corev1.ResourceList{"example.com/foo": resource.MustParse("3"), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}
+	capacity := withOthers(k.capacity(), was)
+	if foo := capacity["example.com/foo"]; foo.Value() != 3 || capacity.Cpu().Value() != 4 {
+		t.Errorf("capacity %v", capacity)
+	}
+	if _, there := capacity["hugepages-1Gi"]; there {
+		t.Errorf("the machine's own resources are what it has: %v", capacity)
+	}
+	if foo := k.allocatable(capacity)["example.com/foo"]; foo.Value() != 3 {
+		t.Errorf("allocatable of foo is %v", foo)
+	}
+}
+
+// A pod that the API let go counts no more, though it still ends here; and an extended
+// resource that is not known here yet is the scheduler's to judge.
+func TestPodsThatAreGoneFromTheAPITakeNoPlaceS15(t *testing.T) {
+	n := newNode(t)
+	k := &Kubelet{machine: n.options.Machine, file: n.file, workers: map[types.UID]*worker{},
+		node: &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")}}}}
+	asking := func(name string, requests corev1.ResourceList) *corev1.Pod {
+		p := simplePod(name)
+		p.UID = types.UID(name)
+		p.Spec.Containers[0].Resources.Requests = requests
+		return p
+	}
+	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
+	there := &worker{pod: asking("there", three)}
+	k.workers["there"] = there
+	if end := k.refuse(asking("next", three)); end == nil || end.Reason != "OutOfcpu" {
+		t.Errorf("while the other runs: %v", end)
+	}
+	there.removed = true
+	if end := k.refuse(asking("next", three)); end != nil {
+		t.Errorf("when the other is gone from the API: %v", end)
+	}
+	if end := k.refuse(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")})); end != nil {
+		t.Errorf("of what others lend: %v", end)
+	}
 }

@@ -41,7 +41,7 @@ func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.No
 	}
 	s.NodeInfo = info
 	s.DaemonEndpoints.KubeletEndpoint.Port = int32(k.file.Port)
-	s.Capacity = k.capacity()
+	s.Capacity = withOthers(k.capacity(), was.Capacity)
 	s.Allocatable = k.allocatable(s.Capacity)
 	s.Images = k.images(ctx, was.Images)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
@@ -70,6 +70,19 @@ func ownedCondition(t corev1.NodeConditionType) bool {
 	}
 	return false
 }
+
+// withOthers adds the resources that others have put into a node's capacity: extended ones,
+// which have a domain in their name. All of what is there of them may be given to pods.
+func withOthers(own, was corev1.ResourceList) corev1.ResourceList {
+	for name, q := range was {
+		if _, ours := own[name]; !ours && extended(name) {
+			own[name] = q
+		}
+	}
+	return own
+}
+
+func extended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
 
 func (k *Kubelet) capacity() corev1.ResourceList {
 	list := corev1.ResourceList{

@@ -77,7 +77,9 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 	for _, w := range k.workers {
 		w.mu.Lock()
 		other := w.pod
-		over := w.evicted != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded
+		// What the API no longer has counts no longer, though it may still be ending here: the
+		// scheduler gave its place away when it went.
+		over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded
 		w.mu.Unlock()
 		if over {
 			continue
@@ -94,7 +96,9 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 	}
 	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
 		have, ok := room[name]
-		if q.IsZero() || name == corev1.ResourceEphemeralStorage && !ok {
+		// An extended resource that is not known here is known to whoever put it into the node's
+		// status, a moment ago perhaps; the scheduler goes by that.
+		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || extended(name)) {
 			continue
 		}
 		sum := used[name]
