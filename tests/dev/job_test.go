@@ -184,3 +184,48 @@ func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
 	}
 	until(t, "all pods to go", func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) })
 }
+
+// A pod that no job counts any more, because it was orphaned or its labels were changed, is
+// held by nobody; one that a job takes in is counted.
+func TestPodsThatAJobReleasedAreHeldByNobodyS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, nil)
+	until(t, "a pod that waits to be counted", func(context.Context) (bool, any) {
+		pods := podsOf(t, ns, "")
+		return len(pods) == 1 && len(pods[0].Finalizers) == 1, pods
+	})
+	stray := podsOf(t, ns, "")[0].Name
+	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), stray, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":null}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the stray to be let go", func(ctx context.Context) (bool, any) {
+		p := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(ctx, stray, metav1.GetOptions{}))
+		return len(p.OwnerReferences) == 0 && len(p.Finalizers) == 0, p.ObjectMeta
+	})
+	until(t, "another pod in its place", func(context.Context) (bool, any) {
+		return len(podsOf(t, ns, "")) == 2, nil
+	})
+	if err := client.BatchV1().Jobs(ns).Delete(t.Context(), "j", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the job to go", func(ctx context.Context) (bool, any) {
+		return gone(client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
+	})
+	noneHeld(t, ns)
+	if pods := podsOf(t, ns, ""); len(pods) != 2 || len(pods[0].OwnerReferences)+len(pods[1].OwnerReferences) != 0 {
+		t.Errorf("the orphans: %v", pods)
+	}
+}
+
+// A job that another controller runs is left alone.
+func TestAJobOfAnotherControllerIsLeftAloneS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	startJob(t, ns, func(j *batchv1.JobSpec) { j.ManagedBy = ptr.To("example.com/queue") })
+	always(t, "the job of another controller was run", func(ctx context.Context) (bool, any) {
+		j := must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Get(ctx, "j", metav1.GetOptions{}))
+		return len(podsOf(t, ns, "")) == 0 && j.Status.StartTime == nil, j.Status
+	})
+}

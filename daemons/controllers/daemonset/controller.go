@@ -110,7 +110,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if err != nil || selector.Empty() {
 		return nil
 	}
-	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, func(ctx context.Context) (metav1.Object, error) {
+	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, nil, func(ctx context.Context) (metav1.Object, error) {
 		return d.Client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
 	if err != nil {

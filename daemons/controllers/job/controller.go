@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -31,6 +32,8 @@ type controller struct {
 	jobs   batchlisters.JobLister
 	pods   loop.PodIndex
 	expect loop.Expectations
+
+	released loop.Loop // keys of pods that nobody controls and that wait to be counted
 }
 
 // New returns the controller.
@@ -38,9 +41,17 @@ func New(c loop.Context) loop.Controller {
 	jobs, pods := c.Informers.Batch().V1().Jobs(), c.Informers.Core().V1().Pods()
 	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	j.Loop = loop.Loop{Name: "job", Log: c.Log, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
+	j.released = loop.Loop{Name: "job-released", Log: c.Log, Workers: 1, Sync: j.letGoReleased, Synced: j.Synced}
 	loop.On(jobs.Informer(), j.Add)
 	loop.OnChange(pods.Informer(), j.podChanged)
 	return j
+}
+
+func (j *controller) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return j.Loop.Run(ctx) })
+	g.Go(func() error { return j.released.Run(ctx) })
+	return g.Wait()
 }
 
 func (j *controller) podChanged(old, obj any) {
@@ -65,7 +76,25 @@ func (j *controller) podChanged(old, obj any) {
 			j.expect.Deleted(key, string(is.UID))
 		}
 		j.Queue().Add(key)
+	} else if metav1.GetControllerOf(is) == nil && tracked(is) {
+		j.released.Add(is)
 	}
+}
+
+// letGoReleased takes the finalizer off a pod that no job will count any more: it was
+// orphaned or released. A job that adopts it puts the finalizer back.
+func (j *controller) letGoReleased(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	pod, err := j.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("look at pod %s: %w", key, err)
+	}
+	return j.letGo(ctx, []*corev1.Pod{pod}, func(pod *corev1.Pod) bool { return metav1.GetControllerOf(pod) == nil })
 }
 
 func (j *controller) sync(ctx context.Context, key string) error {
@@ -86,11 +115,14 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		}
 	}
 	job := cached.DeepCopy()
+	if managedByAnother(job) {
+		return j.expire(ctx, job)
+	}
 	selector, err := metav1.LabelSelectorAsSelector(job.Spec.Selector)
 	if err != nil {
 		return nil
 	}
-	pods, err := loop.ClaimPods(ctx, j.Client, j.pods, job, kind, selector, func(ctx context.Context) (metav1.Object, error) {
+	pods, err := loop.ClaimPods(ctx, j.Client, j.pods, job, kind, selector, []string{batchv1.JobTrackingFinalizer}, func(ctx context.Context) (metav1.Object, error) {
 		return j.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
 	if err != nil {
@@ -188,12 +220,12 @@ func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*
 			continue
 		}
 		kept := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == batchv1.JobTrackingFinalizer })
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "uid": pod.UID}})
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "uid": pod.UID, "resourceVersion": pod.ResourceVersion}})
 		if err != nil {
 			return err
 		}
 		_, err = j.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("let go of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
@@ -202,7 +234,7 @@ func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*
 
 // expire deletes a finished job when its time to live is over.
 func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
-	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil {
+	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil || !Finished(job) {
 		return nil
 	}
 	for _, c := range job.Status.Conditions {
@@ -214,13 +246,19 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 			}
 		}
 	}
-	foreground := metav1.DeletePropagationForeground
-	err := j.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
-		PropagationPolicy: &foreground, Preconditions: &metav1.Preconditions{UID: &job.UID}})
+	foreground, options := metav1.DeletePropagationForeground, loop.AsSeen(job)
+	options.PropagationPolicy = &foreground
+	err := j.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
+}
+
+// managedByAnother says whether the job is another controller's to run. How long it stays
+// when it has ended is seen to here all the same.
+func managedByAnother(job *batchv1.Job) bool {
+	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
 func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {

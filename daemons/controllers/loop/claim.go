@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,9 +63,10 @@ func (x PodIndex) find(index, value string) []*corev1.Pod {
 
 // ClaimPods returns the pods that belong to owner: its own that match its selector,
 // and matching orphans, which it adopts. Own pods that no longer match are released.
-// fresh reads the owner from the server, so that a deleted one adopts nothing.
+// Adopted pods get the finalizers that the owner's own have. fresh reads the owner from
+// the server, so that a deleted one adopts nothing.
 func ClaimPods(ctx context.Context, client kubernetes.Interface, index PodIndex, owner metav1.Object, kind schema.GroupVersionKind,
-	selector labels.Selector, fresh func(context.Context) (metav1.Object, error)) ([]*corev1.Pod, error) {
+	selector labels.Selector, finalizers []string, fresh func(context.Context) (metav1.Object, error)) ([]*corev1.Pod, error) {
 	var claimed []*corev1.Pod
 	for _, pod := range index.Of(owner.GetUID()) {
 		switch {
@@ -95,7 +97,7 @@ func ClaimPods(ctx context.Context, client kubernetes.Interface, index PodIndex,
 			}
 			checked = true
 		}
-		adopted, err := adopt(ctx, client, pod, owner, kind)
+		adopted, err := adopt(ctx, client, pod, owner, kind, finalizers)
 		if err != nil {
 			return nil, err
 		}
@@ -106,10 +108,13 @@ func ClaimPods(ctx context.Context, client kubernetes.Interface, index PodIndex,
 	return claimed, nil
 }
 
-func adopt(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, owner metav1.Object, kind schema.GroupVersionKind) (*corev1.Pod, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}, "uid": pod.UID,
-	}})
+func adopt(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, owner metav1.Object, kind schema.GroupVersionKind,
+	finalizers []string) (*corev1.Pod, error) {
+	metadata := map[string]any{"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}, "uid": pod.UID}
+	if len(finalizers) > 0 {
+		metadata["finalizers"] = finalizers // merged with those that are there
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return nil, err
 	}
@@ -153,12 +158,30 @@ func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 	return nil
 }
 
-// DeletePod deletes a pod of owner and tells so in an event. A pod that is gone
-// already is no error, but the caller has to stop expecting it.
+// AsSeen has a deletion refused when the object is no longer what it was decided about.
+func AsSeen(o metav1.Object) metav1.DeleteOptions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+}
+
+// DeletePod deletes a pod of owner, as long as it is what pod says, and tells so in an
+// event. One that is gone already, or has become another (ready, finished, released), is
+// an error: the caller has to stop expecting it and to look again.
 func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
-	uid := pod.UID
-	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if apierrors.IsNotFound(err) {
+	pods := c.Client.CoreV1().Pods(pod.Namespace)
+	err := pods.Delete(ctx, pod.Name, AsSeen(pod))
+	if apierrors.IsConflict(err) {
+		// Most changes are of no account here, and a pod that changes all the time must go too.
+		live, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if getErr != nil {
+			return getErr
+		}
+		if !sameToDelete(pod, live) {
+			return err
+		}
+		err = pods.Delete(ctx, pod.Name, AsSeen(live))
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return err
 	}
 	if err != nil {
@@ -167,4 +190,14 @@ func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 	}
 	c.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 	return nil
+}
+
+// sameToDelete says whether nothing that a pod may be chosen for deletion by has changed.
+func sameToDelete(was, is *corev1.Pod) bool {
+	readyBefore, _ := Ready(was)
+	readyNow, _ := Ready(is)
+	before, now := metav1.GetControllerOf(was), metav1.GetControllerOf(is)
+	return was.UID == is.UID && readyBefore == readyNow && was.Status.Phase == is.Status.Phase &&
+		was.Spec.NodeName == is.Spec.NodeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
+		before != nil && now != nil && before.UID == now.UID && maps.Equal(was.Labels, is.Labels) && deletionCost(was) == deletionCost(is)
 }

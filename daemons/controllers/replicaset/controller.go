@@ -129,7 +129,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 }
 
 func (r *controller) claim(ctx context.Context, set *appsv1.ReplicaSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	return loop.ClaimPods(ctx, r.Client, r.pods, set, kind, selector, func(ctx context.Context) (metav1.Object, error) {
+	return loop.ClaimPods(ctx, r.Client, r.pods, set, kind, selector, nil, func(ctx context.Context) (metav1.Object, error) {
 		return r.Client.AppsV1().ReplicaSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 	})
 }
