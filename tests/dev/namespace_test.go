@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +32,7 @@ func TestANamespaceGoesWhenItsContentHasGoneS20(t *testing.T) {
 				return c.Type == kind && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, text)
 			})
 		}
-		return n.Status.Phase == corev1.NamespaceTerminating && remaining(corev1.NamespaceContentRemaining, "configmaps has 1 ") &&
+		return n.Status.Phase == corev1.NamespaceTerminating && remaining(corev1.NamespaceContentRemaining, "configmaps. has 1 ") &&
 			remaining(corev1.NamespaceFinalizersRemaining, "example.com/hold in 1 "), n.Status
 	})
 	if _, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -70,5 +71,36 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCAS20(t *testing.T) {
 	until(t, "a new default account", func(ctx context.Context) (bool, any) {
 		is, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil && is.UID != was.UID, err
+	})
+}
+
+// What protects pods, and what they use, is there until the last of them has ended.
+func TestANamespacesPodsGoBeforeAllElseS20(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}, Spec: podSpec()}, metav1.CreateOptions{}))
+	must[*networkingv1.NetworkPolicy](t)(client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, metav1.CreateOptions{}))
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the pod to be on its way, and the status to say so", func(ctx context.Context) (bool, any) {
+		p := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{}))
+		n := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
+		return p.DeletionTimestamp != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionTrue &&
+				c.Message == "Some resources are remaining: pods. has 1 resource instances"
+		}), n.Status
+	})
+	always(t, "a policy went before the pod", func(ctx context.Context) (bool, any) {
+		p, err := client.NetworkingV1().NetworkPolicies(ns).Get(ctx, "guard", metav1.GetOptions{})
+		return err == nil && p.DeletionTimestamp == nil, err
+	})
+	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), pod.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the namespace to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
 	})
 }

@@ -62,7 +62,12 @@ type remains struct {
 const pause = 500 * time.Millisecond
 
 func (n *controller) sync(ctx context.Context, name string) error {
-	namespace, err := n.namespaces.Get(name)
+	if _, err := n.namespaces.Get(name); apierrors.IsNotFound(err) {
+		return nil
+	}
+	// Everything in it is about to be deleted: the cache's word is not enough, for a new
+	// namespace of the name may be there by now.
+	namespace, err := n.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -98,9 +103,20 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// empty deletes everything in a namespace and looks at what is left. Once only some
-// kinds are left, it looks at those alone, and at all once more when they are gone.
+// pods go before everything else: what protects them, as policies of the network do, and
+// what they use stays until the last of them has ended.
+var pods = kind{corev1.SchemeGroupVersion.WithResource("pods"), true}
+
+// empty deletes everything in a namespace, pods first, and looks at what is left. Once
+// only some kinds are left, it looks at those alone, and at all once more when they are gone.
 func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) remains {
+	first := n.emptyKinds(ctx, namespace.Name, []kind{pods})
+	if len(first.failures) > 0 {
+		first.failures[0] = fmt.Sprintf("failed to delete pods for namespace: %s, err: %s", namespace.Name, first.failures[0])
+	}
+	if len(first.objects) > 0 || len(first.failures) > 0 {
+		return first
+	}
 	if waited := n.waited(namespace.UID); len(waited) > 0 {
 		if left := n.emptyKinds(ctx, namespace.Name, waited); len(left.objects) > 0 || len(left.failures) > 0 {
 			n.wait(namespace.UID, left.kinds)
@@ -201,7 +217,7 @@ func (r *remains) add(k kind, items []metav1.PartialObjectMetadata, err error) {
 		r.kinds = append(r.kinds, k)
 	}
 	for i := range items {
-		r.objects[k.GroupResource().String()]++
+		r.objects[k.Resource+"."+k.Group]++ // "pods." for the core group, as kubectl's users know it
 		for _, f := range items[i].Finalizers {
 			r.finalizers[f]++
 		}
