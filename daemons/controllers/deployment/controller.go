@@ -7,6 +7,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -49,8 +50,12 @@ func New(c loop.Context) loop.Controller {
 		}
 	})
 	loop.OnChange(pods.Informer(), func(old, obj any) {
-		if obj == nil { // Recreate waits until the last old pod is gone
-			d.podGone(old.(*corev1.Pod))
+		if old == nil {
+			return
+		}
+		// Recreate waits until the last old pod is gone or has ended.
+		if was := old.(*corev1.Pod); obj == nil || !ended(was) && ended(obj.(*corev1.Pod)) {
+			d.podGone(was)
 		}
 	})
 	return d
@@ -110,8 +115,17 @@ func (d *controller) sync(ctx context.Context, key string) error {
 		}
 		return d.writeStatus(ctx, deployment, newSet, sets, nil)
 	}
+	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		cleared, err := d.clear(ctx, deployment, others(sets, newSet))
+		if err != nil {
+			return err
+		}
+		if !cleared {
+			return d.writeStatus(ctx, deployment, newSet, sets, nil)
+		}
+	}
 	var failure error
-	if newSet == nil && d.mayStart(deployment, sets) {
+	if newSet == nil {
 		if newSet, failure = d.create(ctx, deployment, sets); newSet != nil {
 			sets = append(sets, newSet)
 		}
@@ -139,13 +153,6 @@ func (d *controller) sync(ctx context.Context, key string) error {
 func (d *controller) roll(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
 	old := others(sets, newSet)
 	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		for _, set := range old {
-			if replicas(set.Spec.Replicas) > 0 {
-				if err := d.scale(ctx, deployment, set, 0); err != nil {
-					return err
-				}
-			}
-		}
 		if newSet != nil && replicas(newSet.Spec.Replicas) != replicas(deployment.Spec.Replicas) {
 			return d.scale(ctx, deployment, newSet, replicas(deployment.Spec.Replicas))
 		}
@@ -162,21 +169,34 @@ func (d *controller) roll(ctx context.Context, deployment *appsv1.Deployment, ne
 	return nil
 }
 
-// mayStart says whether the new set may be made: Recreate waits until nothing of the
-// old ones runs.
-func (d *controller) mayStart(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
-	if deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
-		return true
-	}
-	for _, set := range sets {
-		for _, pod := range d.pods.Of(set.UID) {
-			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-				// Old sets still have to be told to go.
-				return false
+// clear takes the old sets' pods away, for Recreate, and says whether all have ended: those
+// that are still ending count, whether the new set is to be made or is there from before.
+func (d *controller) clear(ctx context.Context, deployment *appsv1.Deployment, old []*appsv1.ReplicaSet) (cleared bool, err error) {
+	cleared = true
+	for _, set := range old {
+		if replicas(set.Spec.Replicas) > 0 {
+			if err := d.scale(ctx, deployment, set, 0); err != nil {
+				return false, err
 			}
 		}
+		if !emptied(set, d.pods.Of(set.UID)) {
+			cleared = false
+		}
 	}
-	return true
+	return cleared, nil
+}
+
+// emptied says whether a set has no pod and will make none: its controller has seen that
+// none is wanted.
+func emptied(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
+	if replicas(set.Spec.Replicas) > 0 || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !ended(pod) })
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, failure error) error {
