@@ -59,7 +59,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	if left := Expiry(request).Sub(s.Now()); left > 0 {
 		s.AddAfter(name, left)
 	} else {
-		err := s.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
+		err := s.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, name, loop.AsSeen(request))
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -199,7 +199,7 @@ func (d *controller) dropOld(ctx context.Context, set *appsv1.DaemonSet, old []*
 		if live[old[i].Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] {
 			continue
 		}
-		if err := d.Client.AppsV1().ControllerRevisions(set.Namespace).Delete(ctx, old[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := d.Client.AppsV1().ControllerRevisions(set.Namespace).Delete(ctx, old[i].Name, loop.AsSeen(old[i])); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // Annotations that kubectl rollout reads.
@@ -311,7 +313,7 @@ func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment,
 		return cmp.Compare(revisionOf(a.Annotations), revisionOf(b.Annotations))
 	})
 	for i := range len(empty) - int(*deployment.Spec.RevisionHistoryLimit) {
-		if err := d.Client.AppsV1().ReplicaSets(empty[i].Namespace).Delete(ctx, empty[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := d.Client.AppsV1().ReplicaSets(empty[i].Namespace).Delete(ctx, empty[i].Name, loop.AsSeen(empty[i])); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -101,7 +101,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		if err != nil || there.Labels[managedLabel] != managedValue {
 			return nil // gone, or somebody else's
 		}
-		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Delete(ctx, name, loop.AsSeen(there)); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil

@@ -97,8 +97,8 @@ func TestPlansConverge(t *testing.T) {
 
 func apply(slices []*discoveryv1.EndpointSlice, c Changes, names *int) []*discoveryv1.EndpointSlice {
 	gone := map[string]bool{}
-	for _, name := range c.Delete {
-		gone[name] = true
+	for _, s := range c.Delete {
+		gone[s.Name] = true
 	}
 	for _, s := range c.Update {
 		gone[s.Name] = true

@@ -117,9 +117,9 @@ func (s *sliceController) write(ctx context.Context, key string, service *corev1
 			return fmt.Errorf("create an EndpointSlice of Service %s/%s: %w", service.Namespace, service.Name, err)
 		}
 	}
-	for _, name := range c.Delete {
-		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete EndpointSlice %s/%s: %w", service.Namespace, name, err)
+	for _, slice := range c.Delete {
+		if err := client.Delete(ctx, slice.Name, loop.AsSeen(slice)); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (s *sliceController) write(ctx context.Context, key string, service *corev1
 // Changes is what has to be written.
 type Changes struct {
 	Create, Update []*discoveryv1.EndpointSlice
-	Delete         []string
+	Delete         []*discoveryv1.EndpointSlice
 }
 
 // Plan returns the writes that bring a service's slices to its pods. Endpoints stay in
@@ -216,7 +216,7 @@ func Plan(service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.E
 				continue
 			}
 			if len(slice.Endpoints) == 0 && (len(mine) > 1 && kept > 0 || len(c.Create) > 0) {
-				c.Delete = append(c.Delete, slice.Name)
+				c.Delete = append(c.Delete, slice)
 				continue
 			}
 			kept++
@@ -227,7 +227,7 @@ func Plan(service *corev1.Service, pods []*corev1.Pod, existing []*discoveryv1.E
 	}
 	for _, slice := range existing {
 		if !used[slice.Name] && slice.DeletionTimestamp == nil {
-			c.Delete = append(c.Delete, slice.Name)
+			c.Delete = append(c.Delete, slice)
 		}
 	}
 	return c

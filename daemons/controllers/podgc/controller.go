@@ -4,6 +4,7 @@ package podgc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -68,12 +69,12 @@ func (g *controller) collect(ctx context.Context) error {
 		known[n.Name] = true
 	}
 	lost := g.lost(pods, known)
+	var failures []error
 	for _, pod := range Doomed(pods, lost, g.Config.TerminatedPodGCThreshold) {
-		if err := g.delete(ctx, pod, lost[pod.Spec.NodeName]); err != nil {
-			return err
-		}
+		// One that changed meanwhile, or that somebody refuses to let go, keeps no other from going.
+		failures = append(failures, g.delete(ctx, pod, lost[pod.Spec.NodeName]))
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // lost returns the nodes that pods name and that have been missing for long enough.
@@ -120,18 +121,25 @@ func Doomed(pods []*corev1.Pod, lost map[string]bool, threshold int) []*corev1.P
 }
 
 func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool) error {
+	seen := pod
 	if orphaned && loop.Active(pod) {
 		updated := pod.DeepCopy()
 		updated.Status.Phase = corev1.PodFailed
 		updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
 			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now())})
-		if _, err := g.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		marked, err := g.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("mark pod %s/%s as lost: %w", pod.Namespace, pod.Name, err)
 		}
+		seen = marked
 	}
-	now := int64(0)
-	err := g.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	now, options := int64(0), loop.AsSeen(seen)
+	options.GracePeriodSeconds = &now
+	err := g.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
