@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"slices"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ import (
 // refused takes nothing of these. It must be called before Run, and after the other
 // plugins are there.
 func (s *Server) AskOutside(may api.Authorizer) {
-	hooks := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log}
+	hooks := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log, Counts: s.observed.webhooks}
 	policies := policy.Options{
 		Objects: s.Objects(), May: may, Params: params{s}, Log: s.log,
 		Interfaces: admission.NewObjectInterfacesFromScheme(s.scheme), Types: s.typesOf,
@@ -47,7 +48,10 @@ func (w *write) admission() *api.Admission {
 // before it had seen.
 func (w *write) mutate() error {
 	a := w.admission()
-	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
+	began := time.Now()
+	err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a)
+	w.s.observed.step("admit", a.Operation, began, err)
+	if err != nil {
 		return err
 	}
 	w.obj = a.Object
@@ -76,7 +80,11 @@ func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admis
 
 // approve asks the validating plugins.
 func (w *write) approve() error {
-	if err := w.s.approve(w.q.http.Context(), w.s.o.Validators, w.admission()); err != nil {
+	a := w.admission()
+	began := time.Now()
+	err := w.s.approve(w.q.http.Context(), w.s.o.Validators, a)
+	w.s.observed.step("validate", a.Operation, began, err)
+	if err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {

@@ -200,6 +200,7 @@ func (s *Server) check(ctx context.Context, r *apiregistrationv1.APIService, was
 	where := "service/" + r.Spec.Service.Name + " in \"" + r.Spec.Service.Namespace + "\""
 	no := func(reason, message string) (*aggregated, apiregistrationv1.APIServiceCondition) {
 		a.unavailable = message
+		s.observed.unavailable.WithLabelValues(r.Name, reason).Inc()
 		return a, say(apiregistrationv1.ConditionFalse, reason, message)
 	}
 	if _, there := s.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace, r.Spec.Service.Name); !there {

@@ -55,7 +55,9 @@ func (s *Server) takeTurn(q *request) error {
 	if schema.Exempt() {
 		return nil
 	}
+	began := time.Now()
 	ticket, err := s.o.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request, q.work())
+	q.waited = time.Since(began)
 	if err != nil {
 		return tooMany(q)
 	}
@@ -89,14 +91,6 @@ func (s *Server) enterInFlight(q *request) bool {
 	default:
 		return false
 	}
-}
-
-// busy is how many requests are worked on, each counted with its seats.
-func (s *Server) busy() float64 {
-	if s.o.Flow != nil {
-		return float64(s.o.Flow.Used())
-	}
-	return float64(len(s.inFlight))
 }
 
 // bytesPerSeat is how much of a list one seat stands for, and mostSeats what a list takes at most.

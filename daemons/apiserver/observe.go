@@ -1,123 +1,300 @@
 package apiserver
 
 import (
-	"context"
 	"errors"
+	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/apiserver/webhook"
+	"clusterctl/daemons/apiserver/wire"
 )
 
-// observed is what the server counts, under upstream's names.
+// observed is what the server counts, under upstream's names. Every label has a closed set of values: what clients send
+// counts under what is served, and under nothing of a resource before they are authorized.
 type observed struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
+	requests, terminations *prometheus.CounterVec
+	duration, sli          *prometheus.HistogramVec
+	long                   *prometheus.GaugeVec
+	series                 sync.Map        // *series by about
+	inFlight               [2]atomic.Int64 // requests that read, and that write; neither watches nor streams
 	// Streams over WebSockets, by how they ended.
 	translated, tunnelled *prometheus.CounterVec
+	certificates          prometheus.Histogram // how long client certificates have left
+	webhooks              *webhook.Counts
+	steps                 *prometheus.HistogramVec // of admission
+	unavailable           *prometheus.CounterVec   // how often aggregated servers were found so
 	store                 atomic.Pointer[error]
 	storeHeard            atomic.Pointer[time.Time] // when it last did its work, as far as that is noted
 }
+
+// about is what requests are counted by.
+type about struct{ verb, group, version, resource, subresource, scope, dryRun string }
+
+var (
+	aboutLabels = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
+	barely      = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"} // without dry_run
+
+	durations    = append([]float64{.005, .025}, sliDurations...)
+	sliDurations = []float64{.05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+	// lifetimes are seconds that a certificate is valid for: half an hour to a year.
+	lifetimes = []float64{0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000}
+)
+
+func (a about) labels() []string {
+	return []string{a.verb, a.dryRun, a.group, a.version, a.resource, a.subresource, a.scope, counter}
+}
+
+func (a about) barely() []string {
+	return []string{a.verb, a.group, a.version, a.resource, a.subresource, a.scope, counter}
+}
+
+// counter is the component that counts, as a label says.
+const counter = "apiserver"
 
 func newObserved(s *Server) (*observed, error) {
 	o := &observed{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Requests by verb, resource and answer.",
-		}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
+		}, append(aboutLabels[:len(aboutLabels):len(aboutLabels)], "code")),
+		terminations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_terminations_total", Help: "Requests that were refused to protect the server.",
+		}, append(barely[:len(barely):len(barely)], "code")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.",
-			Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60},
-		}, []string{"verb", "group", "version", "resource", "subresource"}),
+			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.", Buckets: durations,
+		}, aboutLabels),
+		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and streams, without waiting for their turn.", Buckets: sliDurations,
+		}, barely),
+		long: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests", Help: "Watches and streams that are open.",
+		}, barely),
 		translated: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a WebSocket's channels.",
 		}, []string{"code"}),
 		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a WebSocket.",
 		}, []string{"code"}),
+		certificates: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "apiserver_client_certificate_expiration_seconds", Help: "How long the certificates of requests are still valid.", Buckets: lifetimes,
+		}),
 	}
-	unreadable := prometheus.NewDesc("apiserver_storage_unreadable_objects", "Objects stored that cannot be read; passing: whether their key's plugin does not answer.", []string{"group", "resource", "passing"}, nil)
-	objects := prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil)
-	err := errors.Join(
-		s.o.Env.Metrics.Register(o.requests), s.o.Env.Metrics.Register(o.duration),
-		s.o.Env.Metrics.Register(o.translated), s.o.Env.Metrics.Register(o.tunnelled),
-		s.o.Env.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "apiserver_current_inflight_requests", Help: "Requests being worked on.",
-		}, s.busy)),
-		s.o.Env.Metrics.Register(collect{objects, unreadable, s}),
-	)
-	return o, err
+	o.steps = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "apiserver_admission_step_admission_duration_seconds", Help: "How long admission's plugins took together.", Buckets: []float64{.005, .025, .1, .5, 1, 2.5},
+	}, []string{"type", "operation", "rejected"})
+	o.unavailable = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found unavailable.",
+	}, []string{"name", "reason"})
+	var err error
+	if o.webhooks, err = webhook.NewCounts(s.o.Env.Metrics); err != nil {
+		return nil, err
+	}
+	return o, errors.Join(append(registerAll(s.o.Env.Metrics, o.requests, o.terminations, o.duration, o.sli, o.long, o.translated, o.tunnelled, o.certificates, o.steps, o.unavailable),
+		s.o.Env.Metrics.Register(unavailableNow{s, prometheus.NewDesc("aggregator_unavailable_apiservice", "1 while the server of an APIService is unavailable.", []string{"name"}, nil)}),
+		s.o.Env.Metrics.Register(inFlight{prometheus.NewDesc("apiserver_current_inflight_requests", "Requests being worked on.", []string{"request_kind"}, nil), o}),
+		s.o.Env.Metrics.Register(newObjectCounts(s)))...)
 }
 
-// collect counts the objects of each kind when asked.
-type collect struct {
-	desc, unreadable *prometheus.Desc
-	s                *Server
+func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {
+	for _, c := range all {
+		errs = append(errs, metrics.Register(c))
+	}
+	return errs
 }
 
-func (c collect) Describe(to chan<- *prometheus.Desc) { to <- c.desc; to <- c.unreadable }
+// series are the metrics of one kind of request, looked up once.
+type series struct {
+	o             *observed
+	about         about
+	duration, sli prometheus.Observer // nil for watches and streams
 
-func (c collect) Collect(to chan<- prometheus.Metric) {
-	for _, r := range c.s.cache.Resources() {
-		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(r.Len()), r.Kind.GVK.Group, r.Kind.Resource)
-		if all, lasting := r.CountUnread(); all > 0 {
-			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(lasting), r.Kind.GVK.Group, r.Kind.Resource, "false")
-			to <- prometheus.MustNewConstMetric(c.unreadable, prometheus.GaugeValue, float64(all-lasting), r.Kind.GVK.Group, r.Kind.Resource, "true")
+	mu    sync.Mutex
+	codes map[int]prometheus.Counter
+}
+
+// of returns the series of a request.
+func (o *observed) of(a about, long bool) *series {
+	if s, ok := o.series.Load(a); ok {
+		return s.(*series)
+	}
+	s := &series{o: o, about: a, codes: map[int]prometheus.Counter{}}
+	if !long {
+		s.duration, s.sli = o.duration.WithLabelValues(a.labels()...), o.sli.WithLabelValues(a.barely()...)
+	}
+	made, _ := o.series.LoadOrStore(a, s)
+	return made.(*series)
+}
+
+func (s *series) count(code int) {
+	s.mu.Lock()
+	c := s.codes[code]
+	if c == nil {
+		c = s.o.requests.WithLabelValues(append(s.about.labels(), strconv.Itoa(code))...)
+		s.codes[code] = c
+	}
+	s.mu.Unlock()
+	c.Inc()
+}
+
+// about is what a request is counted by.
+func (q *request) about() about {
+	a := about{verb: q.counted()}
+	switch {
+	case !q.Resource:
+		a.subresource = ownPath(q.Path)
+		return a
+	case !q.known || !q.passed:
+		return a
+	}
+	a.group, a.version, a.resource = q.Group, q.GroupVersionResource.Version, q.GroupVersionResource.Resource
+	if served(q.served, q.Subresource) {
+		a.subresource = q.Subresource
+	}
+	switch {
+	case q.Name != "" || q.Verb == "create":
+		a.scope = "resource"
+	case q.Namespace != "":
+		a.scope = "namespace"
+	default:
+		a.scope = "cluster"
+	}
+	if values := q.query["dryRun"]; len(values) > 0 && values[0] == "All" {
+		a.dryRun = "All"
+	} else if len(values) > 0 {
+		a.dryRun = "invalid"
+	}
+	return a
+}
+
+// counted is the verb that a request is counted by, which is upstream's.
+func (q *request) counted() string {
+	if q.Resource {
+		switch q.Subresource {
+		case "log", "exec", "attach", "portforward", "proxy":
+			return "CONNECT"
+		}
+		switch q.Verb {
+		case "list", "watch", "deletecollection":
+			return strings.ToUpper(q.Verb)
+		case "patch":
+			if kind, _, _ := strings.Cut(q.http.Header.Get("Content-Type"), ";"); strings.HasPrefix(kind, "application/apply-patch+") {
+				return "APPLY"
+			}
 		}
 	}
+	switch q.http.Method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return q.http.Method
+	case http.MethodHead:
+		return http.MethodGet
+	}
+	return "other"
 }
 
-// done counts a request that has its answer. What is not served is counted under no
-// resource, so that clients cannot make up labels.
-func (o *observed) done(q *request, rec *recorder, start time.Time) {
-	gvr, sub, verb := q.GroupVersionResource, q.Subresource, q.Verb
-	if !q.known {
-		gvr.Group, gvr.Version, gvr.Resource, sub = "", "", "", ""
-		verb = "other"
-	} else if rec.code == 404 {
-		sub = ""
+// ownPath is the path of what is not a resource and has a name in the metrics.
+func ownPath(path string) string {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof"} {
+		if path == p || strings.HasPrefix(path, p+"/") {
+			return p
+		}
 	}
-	o.requests.WithLabelValues(verb, gvr.Group, gvr.Version, gvr.Resource, sub, strconv.Itoa(rec.code)).Inc()
+	return ""
+}
+
+// served says whether a kind has a subresource.
+func served(kind wire.Served, subresource string) bool {
+	switch subresource {
+	case "":
+		return true
+	case "status":
+		return kind.Status != nil
+	case "scale":
+		return kind.Scale != nil
+	}
+	for _, name := range kind.Subresources {
+		if name == subresource {
+			return true
+		}
+	}
+	return false
+}
+
+// writes is the place of a request among those in flight.
+func (q *request) writes() int {
+	if m := q.http.Method; m == http.MethodGet || m == http.MethodHead {
+		return 0
+	}
+	return 1
+}
+
+// begin counts a request that has come.
+func (o *observed) begin(q *request) {
 	if !q.long() {
-		o.duration.WithLabelValues(verb, gvr.Group, gvr.Version, gvr.Resource, sub).Observe(time.Since(start).Seconds())
+		o.inFlight[q.writes()].Add(1)
 	}
 }
 
-// storeWell says whether the store answered when last looked at.
-func (s *Server) storeWell() error {
-	if err := s.observed.store.Load(); err != nil {
-		return *err
+// pass notes that a request is authorized: it may be counted by what it names.
+func (o *observed) pass(q *request) {
+	q.passed = true
+	if q.long() && q.known {
+		a := q.about()
+		q.open = o.long.WithLabelValues(a.barely()...)
+		q.open.Inc()
 	}
-	return errors.New("not looked at yet")
 }
 
-// storeAnswered notes that the store did what needs a majority of its members.
-func (o *observed) storeAnswered(at time.Time) {
-	o.store.Store(new(error))
-	o.storeHeard.Store(&at)
+// done counts a request that has its answer.
+func (o *observed) done(q *request, rec *recorder, start time.Time) {
+	a, long := q.about(), q.long()
+	s := o.of(a, long)
+	s.count(rec.code)
+	if q.open != nil {
+		q.open.Dec()
+	}
+	if tls := q.http.TLS; tls != nil && len(tls.PeerCertificates) > 0 {
+		o.certificates.Observe(time.Until(tls.PeerCertificates[0].NotAfter).Seconds())
+	}
+	if rec.code == http.StatusTooManyRequests && !q.passed {
+		o.terminations.WithLabelValues(append(a.barely(), strconv.Itoa(rec.code))...).Inc()
+	}
+	if long {
+		return
+	}
+	o.inFlight[q.writes()].Add(-1)
+	if s.duration != nil {
+		took := time.Since(start)
+		s.duration.Observe(took.Seconds())
+		s.sli.Observe((took - q.waited).Seconds())
+	}
 }
 
-// watchStore looks whether the store answers, whenever nothing was heard of it for a few seconds.
-func (s *Server) watchStore(ctx context.Context) error {
-	const silence = presenceEvery + presenceEvery/10 // what says that this server is there tells it, too
-	for pause := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-		if heard := s.observed.storeHeard.Load(); heard != nil && time.Since(*heard) < silence {
-			pause = silence - time.Since(*heard)
-			continue
-		}
-		call, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := s.o.Store.Answers(call)
-		cancel()
-		if pause = silence; err != nil {
-			s.observed.store.Store(&err)
-			pause = 500 * time.Millisecond
-		} else {
-			s.observed.storeAnswered(time.Now())
-		}
+// step counts what admission's plugins did together.
+func (o *observed) step(kind, operation string, began time.Time, err error) {
+	rejected := "false"
+	if err != nil {
+		rejected = "true"
+	}
+	o.steps.WithLabelValues(kind, operation, rejected).Observe(time.Since(began).Seconds())
+}
+
+// inFlight tells how many requests are being worked on.
+type inFlight struct {
+	desc *prometheus.Desc
+	o    *observed
+}
+
+// Describe implements prometheus.Collector.
+func (f inFlight) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
+
+// Collect implements prometheus.Collector.
+func (f inFlight) Collect(to chan<- prometheus.Metric) {
+	for i, kind := range []string{"readOnly", "mutating"} {
+		to <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(f.o.inFlight[i].Load()), kind)
 	}
 }

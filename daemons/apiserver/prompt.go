@@ -39,6 +39,7 @@ func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {
 			return false
 		}
 	}
+	s.observed.begin(p.q)
 	for i := range stages {
 		if stages[i].taken != nil {
 			stages[i].taken(s, p.q)

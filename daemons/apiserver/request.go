@@ -4,7 +4,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -42,6 +44,10 @@ type request struct {
 	aggregated *aggregated // who answers, if it is another server
 	last       func()      // lifts the limits on its time, of a request that may become a stream
 	lasts      bool        // whether it did
+
+	passed bool             // whether it is authorized
+	open   prometheus.Gauge // counts it while it is open, if it is a watch or a stream; may be nil
+	waited time.Duration    // for its turn
 
 	presented bool // whether webhooks and policies were asked already, about what was sent
 }

@@ -49,6 +49,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
 	q := s.read(rec, r)
 	start := s.o.Now()
+	s.observed.begin(q)
 	defer s.observed.done(q, rec, start)
 	defer s.audited(q, rec)
 	defer rec.release()
@@ -281,6 +282,7 @@ func forbidden(user api.User, r api.Request, reason string) error {
 
 // negotiate finds out what the client wants to read.
 func (s *Server) negotiate(q *request) error {
+	s.observed.pass(q)
 	if !q.Resource || !q.known {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,9 +99,13 @@ func (p *Mutating) remember(a *api.Admission) *rounds {
 // another one now.
 func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, index int) (changed bool, err error) {
 	n := notes{a, w.hook, fmt.Sprintf("round_%d_index_%d", round, index)}
-	defer func() { n.mutated(changed) }()
-	r, err := p.ask(ctx, w, a, true)
-	if err != nil {
+	began, failure := time.Now(), error(nil)
+	defer func() {
+		n.mutated(changed)
+		p.o.Counts.called(w, a, true, began, failure, err)
+	}()
+	r, failure := p.ask(ctx, w, a, true)
+	if err = failure; err != nil {
 		return false, p.failed(ctx, w.hook, a, "mutation", round, index, err)
 	}
 	if !r.Allowed {
@@ -112,6 +117,7 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 	operations, err := jsonpatch.Decode(r.Patch)
 	if err != nil {
 		err = fmt.Errorf("received undecodable patch in webhook response: %w", err)
+		failure = err
 		return false, p.failed(ctx, w.hook, a, "mutation", round, index, err)
 	}
 	if len(operations) == 0 {

@@ -35,7 +35,7 @@ func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool
 	sent.Kind, sent.APIVersion = "AdmissionReview", admissionv1.GroupName+"/"+w.hook.version
 	answer := &admissionv1.AdmissionReview{}
 	if err := s.o.Reach.Call(ctx, w.to, w.timeout, sent, answer); err != nil {
-		return nil, fmt.Errorf("failed to call webhook: %w", err)
+		return nil, fmt.Errorf(callFailed+": %w", err)
 	}
 	r := answer.Response
 	if r == nil {
@@ -64,6 +64,9 @@ func (s *set) ask(ctx context.Context, w *asked, a *api.Admission, mutating bool
 	}
 	return r, nil
 }
+
+// callFailed begins the error of a webhook that could not be called.
+const callFailed = "failed to call webhook"
 
 func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
 	switch {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -46,7 +47,9 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	var wait sync.WaitGroup
 	for i, w := range concerned {
 		wait.Go(func() {
+			began := time.Now()
 			r, err := p.ask(ctx, w, &safe, false)
+			defer func() { p.o.Counts.called(w, a, false, began, err, refusals[i]) }()
 			switch {
 			case err != nil:
 				refusals[i] = p.failed(ctx, w.hook, &safe, "validating", 0, i, err)

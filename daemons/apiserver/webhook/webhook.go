@@ -31,6 +31,7 @@ type Options struct {
 	May     api.Authorizer // whom match conditions ask; nil: nobody may anything
 	Reach   *backend.Reach
 	Log     *slog.Logger
+	Counts  *Counts // nil: nothing is counted
 }
 
 // hook is one webhook, ready to be asked.

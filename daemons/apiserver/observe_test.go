@@ -1,0 +1,132 @@
+package apiserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/store/memory"
+)
+
+// refuser knows nobody but who says so.
+type refuser struct{}
+
+// Authenticate implements api.Authenticator.
+func (refuser) Authenticate(r *http.Request) (api.User, bool, error) {
+	if r.Header.Get("Authorization") == "Bearer admin" {
+		return api.User{Name: "admin"}, true, nil
+	}
+	return api.User{}, false, errors.New("nobody")
+}
+
+// Authorize implements api.Authorizer.
+func (refuser) Authorize(_ context.Context, _ api.User, r api.Request) (api.Decision, string, error) {
+	if r.Namespace == "forbidden" {
+		return api.NoOpinion, "", nil
+	}
+	return api.Allow, "", nil
+}
+
+// S33: the labels of metrics are closed sets. Strangers, and users who make up paths, make no series.
+func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
+	s := memory.New()
+	defer s.Close()
+	var metrics *prometheus.Registry
+	cfg := start(t, s, func(o *apiserver.Options) {
+		o.Authenticators, o.Authorizers = []api.Authenticator{refuser{}}, []api.Authorizer{refuser{}}
+		metrics = o.Env.Metrics
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} //nolint:gosec // its certificate is made up
+	defer transport.CloseIdleConnections()
+	ask := func(method, path, token string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, cfg.Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	families := func() (all map[string]int, series int) {
+		t.Helper()
+		gathered, err := metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = map[string]int{}
+		for _, f := range gathered {
+			for _, m := range f.Metric {
+				name := f.GetName()
+				for _, l := range m.Label {
+					name += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+				}
+				all[name] = int(m.GetCounter().GetValue())
+				series++
+			}
+		}
+		return all, series
+	}
+	hostile := func(i int) {
+		long := strings.Repeat("x", 2000)
+		for _, token := range []string{"", "wrong", "admin"} {
+			for _, path := range []string{
+				fmt.Sprintf("/%d%s", i, long), fmt.Sprintf("/api/v1/%s%d", long, i), fmt.Sprintf("/apis/g%d/v%d/r%d", i, i, i),
+				fmt.Sprintf("/api/v1/namespaces/n/pods/p/sub%d%%ff%%fe", i), fmt.Sprintf("/api/v1/namespaces/n/configmaps/%%ff%d", i),
+				fmt.Sprintf("/healthz/%d", i), fmt.Sprintf("/api/v1/pods?dryRun=%d", i), fmt.Sprintf("/api/v1/namespaces/forbidden/secrets/%d", i),
+			} {
+				for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", i)} {
+					ask(method, path, token)
+				}
+			}
+		}
+	}
+	hostile(0)
+	_, before := families()
+	for i := range 30 {
+		hostile(i + 1)
+	}
+	all, after := families()
+	if after != before {
+		t.Errorf("%d series became %d", before, after)
+	}
+	for name := range all {
+		if strings.Contains(name, "apiserver_request_total") && strings.Contains(name, "code=401") && !strings.Contains(name, "resource= ") {
+			t.Errorf("a request that was refused is counted by what it names: %s", name)
+		}
+	}
+	if code := ask("GET", "/api/v1/namespaces/default", "admin"); code != 200 {
+		t.Fatalf("a read is answered with %d", code)
+	}
+	all, _ = families()
+	for _, name := range []string{
+		"apiserver_request_total code=200 component=apiserver dry_run= group= resource=namespaces scope=resource subresource= verb=GET version=v1",
+		"apiserver_request_duration_seconds component=apiserver dry_run= group= resource=namespaces scope=resource subresource= verb=GET version=v1",
+		"apiserver_request_sli_duration_seconds component=apiserver group= resource=namespaces scope=resource subresource= verb=GET version=v1",
+		"apiserver_request_total code=401 component=apiserver dry_run= group= resource= scope= subresource= verb=other version=",
+		"apiserver_current_inflight_requests request_kind=mutating", "apiserver_current_inflight_requests request_kind=readOnly",
+		"apiserver_client_certificate_expiration_seconds", "apiserver_storage_objects resource=namespaces",
+	} {
+		if _, ok := all[name]; !ok {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/api"
+)
+
+// Counts are upstream's metrics of webhooks. Their labels are names of webhooks that the cluster configures, and closed sets.
+type Counts struct {
+	duration             *prometheus.HistogramVec
+	requests, rejections *prometheus.CounterVec
+	failOpen             *prometheus.CounterVec
+}
+
+// NewCounts returns the metrics, registered.
+func NewCounts(metrics prometheus.Registerer) (*Counts, error) {
+	c := &Counts{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_admission_webhook_admission_duration_seconds", Help: "How long webhooks took to answer.",
+			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 10, 25},
+		}, []string{"name", "type", "operation", "rejected"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_admission_webhook_request_total", Help: "Calls of webhooks by the status that they gave, 0 where they gave none.",
+		}, []string{"name", "type", "operation", "code", "rejected"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_admission_webhook_rejection_count", Help: "Writes that were refused by a webhook, or because it failed.",
+		}, []string{"name", "type", "operation", "error_type", "rejection_code"}),
+		failOpen: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_admission_webhook_fail_open_count", Help: "Writes that went on although a webhook failed, as its configuration says.",
+		}, []string{"name", "type"}),
+	}
+	return c, errors.Join(metrics.Register(c.duration), metrics.Register(c.requests), metrics.Register(c.rejections), metrics.Register(c.failOpen))
+}
+
+// kindOf is the type of webhooks as labels have it.
+func kindOf(mutating bool) string {
+	if mutating {
+		return "admit"
+	}
+	return "validating"
+}
+
+// codeLabel is a status as a label has it: what is none counts as 600.
+func codeLabel(code int) string {
+	if code != 0 && (code < 100 || code > 599) {
+		code = 600
+	}
+	return strconv.Itoa(code)
+}
+
+// called counts a call: failed is why it brought no answer, and refusal what the write is refused with because of it.
+func (c *Counts) called(w *asked, a *api.Admission, mutating bool, began time.Time, failed, refusal error) {
+	if c == nil {
+		return
+	}
+	kind, rejected := kindOf(mutating), strconv.FormatBool(refusal != nil)
+	code, status := http.StatusOK, apierrors.APIStatus(nil)
+	if errors.As(refusal, &status) {
+		code = int(status.Status().Code)
+	}
+	if failed != nil {
+		code = 0
+	}
+	c.duration.WithLabelValues(w.name, kind, a.Operation, rejected).Observe(time.Since(began).Seconds())
+	c.requests.WithLabelValues(w.name, kind, a.Operation, codeLabel(code), rejected).Inc()
+	switch {
+	case refusal == nil && failed != nil:
+		c.failOpen.WithLabelValues(w.name, kind).Inc()
+	case refusal == nil:
+	case failed == nil:
+		c.rejections.WithLabelValues(w.name, kind, a.Operation, "no_error", codeLabel(code)).Inc()
+	case strings.HasPrefix(failed.Error(), callFailed):
+		c.rejections.WithLabelValues(w.name, kind, a.Operation, "calling_webhook_error", "0").Inc()
+	default:
+		c.rejections.WithLabelValues(w.name, kind, a.Operation, "apiserver_internal_error", "500").Inc()
+	}
+}
