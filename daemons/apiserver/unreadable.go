@@ -116,7 +116,7 @@ var reliances = func() []reliance {
 
 // reliable refuses a write whose admission relies on what cannot be read.
 func (s *Server) reliable(a *api.Admission) error {
-	if a.User.Name == api.Server {
+	if a.Internal {
 		return nil // its own bookkeeping, as with webhooks
 	}
 	for i := range reliances {

@@ -96,10 +96,12 @@ type Kubelet struct {
 
 	shortages shortages
 
-	chores        []chore
-	manifestsRead atomic.Bool // the directory of static pods was last read whole
-	sharing       sync.Mutex  // one writes the burstable pods' shares at a time
-	tearing       sync.Map    // uids of pods whose volumes are being removed
+	chores           []chore
+	manifestsMissing atomic.Bool     // there was no such directory
+	spared           map[string]bool // uids of static pods that run and may be wanted all the same
+	manifestsRead    atomic.Bool     // the directory of static pods was last read whole
+	sharing          sync.Mutex      // one writes the burstable pods' shares at a time
+	tearing          sync.Map        // uids of pods whose volumes are being removed
 }
 
 // Run is the kubelet of this machine. It returns when ctx ends; pods go on.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/hollow"
@@ -283,6 +285,47 @@ func TestStaticPodIsMirroredS23(t *testing.T) {
 		boxes, _ := n.runtime.ListPodSandbox(context.Background(), nil)
 		return len(boxes) == 0
 	})
+}
+
+// S23: static pods go with their files. Where the files are not to be seen, or not to be read, nothing is known to be gone.
+func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
+	for name, hide := range map[string]func(n *node, path string) error{
+		"the directory is not there": func(n *node, _ string) error { return os.Rename(n.file.StaticPodPath, n.file.StaticPodPath+".away") },
+		"the file makes no sense":    func(_ *node, path string) error { return os.WriteFile(path, []byte("{"), 0o644) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			manifest := "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: default}\nspec: {containers: [{name: main, image: 'etcd:1'}]}\n"
+			path := filepath.Join(n.file.StaticPodPath, "etcd.yaml")
+			if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			n.start()
+			n.until("the mirror to be ready", func() bool { return isReady(n.pod("etcd-n1")) })
+			boxes := func() string {
+				list, err := n.runtime.ListPodSandbox(context.Background(), nil)
+				if err != nil || len(list) != 1 {
+					t.Fatalf("%d sandboxes, %v", len(list), err)
+				}
+				return list[0].Id
+			}
+			was := boxes()
+			n.stop()
+			if err := hide(n, path); err != nil {
+				t.Fatal(err)
+			}
+			n.start()
+			n.create(simplePod("web"))
+			n.until("another pod to be ready", func() bool { return isReady(n.pod("web")) })
+			list, err := n.runtime.ListPodSandbox(context.Background(), nil)
+			if err != nil || !slices.ContainsFunc(list, func(b *criapi.PodSandbox) bool { return b.Id == was }) {
+				t.Errorf("the static pod's sandbox is gone: %v, %v", list, err)
+			}
+		})
+	}
 }
 
 func TestFinishedPodStaysForItsLogS23(t *testing.T) {

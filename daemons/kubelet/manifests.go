@@ -30,8 +30,13 @@ func (k *Kubelet) readManifests() (err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the directory of static pods: %w", err)
 	}
+	k.manifestsMissing.Store(err != nil)
 	found := map[string]*corev1.Pod{}
 	var failures []error
+	if err != nil && k.mirrors.any() {
+		// Who wants its pods gone takes their files away; a directory that is not there is one that is not mounted.
+		failures = append(failures, fmt.Errorf("the directory of static pods %s is not there: its pods are left as they are", k.file.StaticPodPath))
+	}
 	for _, e := range entries {
 		path := filepath.Join(k.file.StaticPodPath, e.Name())
 		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !isManifest(e.Name()) {
@@ -250,6 +255,13 @@ type mirrors struct {
 	mu     sync.Mutex
 	static map[string]*corev1.Pod // by namespace/name
 	seen   map[string]*corev1.Pod // the API's mirrors
+}
+
+// any says whether there are static pods.
+func (m *mirrors) any() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.static) > 0
 }
 
 // replace takes in the static pods that there are, and returns those that are gone

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
 )
 
 // What is left behind of pods is found by what exists that no worker has. The order matters: what exists is listed first, and the
@@ -35,6 +36,9 @@ func (k *Kubelet) known() (map[string]bool, bool) {
 	known := map[string]bool{}
 	for uid := range k.workers {
 		known[string(uid)] = true
+	}
+	for uid := range k.spared {
+		known[uid] = true
 	}
 	return known, true
 }
@@ -133,6 +137,21 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 	if !ok {
 		return
 	}
+	// A directory that is not there says nothing of static pods; those that run are as good as known, until it is.
+	missing := k.file.StaticPodPath != "" && k.manifestsMissing.Load()
+	k.mu.Lock()
+	for uid := range k.spared {
+		if k.workers[types.UID(uid)] == nil {
+			delete(known, uid) // it is looked at anew
+		}
+	}
+	k.spared = map[string]bool{}
+	for _, b := range boxes {
+		if uid := b.Labels[cri.LabelPodUID]; missing && uid != "" && b.Annotations[pod.SourceAnnotation] == "file" {
+			known[uid], k.spared[uid] = true, true
+		}
+	}
+	k.mu.Unlock()
 	found := map[string]bool{}
 	look := func(labels, annotations map[string]string) {
 		uid := labels[cri.LabelPodUID]

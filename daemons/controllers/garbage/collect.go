@@ -19,6 +19,10 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	if o.deleting {
+		if (o.has(metav1.FinalizerOrphanDependents) || o.has(metav1.FinalizerDeleteDependents)) && !g.synced() {
+			// Whom it owns among what has not been seen yet is not known: they would not be waited for, or not be left alone.
+			return fmt.Errorf("let go %s %s/%s: some kinds have not been listed yet", o.kind, o.namespace, o.name)
+		}
 		switch {
 		case o.has(metav1.FinalizerOrphanDependents):
 			return g.orphan(ctx, o)

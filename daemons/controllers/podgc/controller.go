@@ -70,6 +70,17 @@ func (g *controller) collect(ctx context.Context) error {
 	}
 	lost := g.lost(pods, known)
 	var failures []error
+	for name := range lost {
+		// The server has the last word: a node that is not among those that could be listed may be there.
+		_, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		delete(lost, name)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("look for node %s: %w", name, err))
+		}
+	}
 	for _, pod := range Doomed(pods, lost, g.Config.TerminatedPodGCThreshold) {
 		// One that changed meanwhile, or that somebody refuses to let go, keeps no other from going.
 		failures = append(failures, g.delete(ctx, pod, lost[pod.Spec.NodeName]))
