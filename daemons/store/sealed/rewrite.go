@@ -34,7 +34,7 @@ func (s *Store) Reload() error {
 		return err
 	}
 	if r.digest == former.digest {
-		return nil
+		return s.settled()
 	}
 	if err := s.look(context.Background(), r.added); err != nil {
 		s.pool.keep(nil, r.added)
@@ -47,7 +47,16 @@ func (s *Store) Reload() error {
 	s.watches.reloaded()
 	s.again()
 	s.Log.Info("the encryption configuration has changed and is in use", "file", s.File, "providers", r.order)
-	return nil
+	return s.settled()
+}
+
+// settling is how long a reload waits for writes that chose the former key before it says that there are some.
+const settling = 2 * time.Second
+
+func (s *Store) settled() error {
+	ctx, cancel := context.WithTimeout(context.Background(), settling)
+	defer cancel()
+	return s.settle(ctx)
 }
 
 // Rewritten says whether everything that is stored is written as the file says.
@@ -82,7 +91,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 			return nil
 		case <-tick.C:
 			if err := s.Reload(); err != nil {
-				s.Log.Warn("the encryption configuration is left as it was", "err", err)
+				s.Log.Warn("take the encryption configuration into use", "err", err)
 			}
 		case <-s.changed:
 			err := s.rewriteAll(ctx, resources())
@@ -103,10 +112,11 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 
 func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource) error {
 	// Writes that chose their key before are done by then: none comes after what is looked at.
-	s.mu.Lock()
-	r := s.rules
+	r := s.current()
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
 	version := r.version()
-	s.mu.Unlock()
 	count, broken := 0, 0
 	for _, gr := range resources {
 		if !r.covers(gr) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,10 +32,11 @@ type Config struct {
 type Store struct {
 	Config
 
-	// mu is held by commits for reading, so that a reload waits for those that chose the
-	// former key: after it, nothing is written with that.
-	mu    sync.RWMutex
+	mu    sync.RWMutex // held for no call of another
 	rules *rules
+	// commits are those under way, by the rules whose key they chose: until those of former rules are done, something may still be
+	// written with the former key.
+	commits map[*rules]*sync.WaitGroup
 
 	pool      *pool
 	reloading sync.Mutex
@@ -166,12 +168,64 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return result, err
 }
 
+// begin notes that a commit is under way by the rules that it returns, until done is called.
+func (s *Store) begin() (r *rules, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r = s.rules
+	if s.commits == nil {
+		s.commits = map[*rules]*sync.WaitGroup{}
+	}
+	under := s.commits[r]
+	if under == nil {
+		under = &sync.WaitGroup{}
+		s.commits[r] = under
+	}
+	under.Add(1)
+	return r, under.Done
+}
+
+// settle waits until no commit is under way that has chosen a former key. It is in nobody's way meanwhile.
+func (s *Store) settle(ctx context.Context) error {
+	s.mu.Lock()
+	var former []*sync.WaitGroup
+	for r, under := range s.commits {
+		if r != s.rules {
+			former = append(former, under)
+		}
+	}
+	s.mu.Unlock()
+	if len(former) == 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	go func() { // it ends with the last of the commits, each of which has a time limit of its own
+		defer close(over)
+		for _, under := range former {
+			under.Wait()
+		}
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+		return fmt.Errorf("writes that chose a former key are still under way: %w", ctx.Err())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r, under := range s.commits {
+		if r != s.rules && slices.Contains(former, under) {
+			delete(s.commits, r)
+		}
+	}
+	return nil
+}
+
 func (s *Store) commit(ctx context.Context, t store.Txn) (store.Result, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	r, done := s.begin()
+	defer done()
 	copied := false
 	for i, p := range t.Puts {
-		w := s.rules.writer(s.Resource(p.Key))
+		w := r.writer(s.Resource(p.Key))
 		if w == nil {
 			continue
 		}
