@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -60,26 +61,53 @@ func EncodeRevocations(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
-// ParseRevocations reads a list, PEM or DER, and returns the serial numbers that are
-// revoked, hexadecimal, by the authority in the PEM text ca that signed it.
+// ParseRevocations reads lists in PEM, or one in DER, and returns the serial numbers that are
+// revoked, hexadecimal. Each must be signed by one of the authorities in the PEM text ca.
 func ParseRevocations(text, ca []byte) (map[string]bool, error) {
-	if block, _ := pem.Decode(text); block != nil {
-		text = block.Bytes
-	}
-	list, err := x509.ParseRevocationList(text)
-	if err != nil {
-		return nil, fmt.Errorf("read a revocation list: %w", err)
-	}
-	authority, err := ParseCert(ca)
+	authorities, err := parseAll(ca)
 	if err != nil {
 		return nil, fmt.Errorf("read the CA of a revocation list: %w", err)
 	}
-	if err := list.CheckSignatureFrom(authority); err != nil {
-		return nil, fmt.Errorf("check the revocation list of %s: %w", authority.Subject.CommonName, err)
-	}
 	out := map[string]bool{}
-	for _, e := range list.RevokedCertificateEntries {
-		out[e.SerialNumber.Text(16)] = true
+	for der, rest := firstOf(text); ; der, rest = firstOf(rest) {
+		list, err := x509.ParseRevocationList(der)
+		if err != nil {
+			return nil, fmt.Errorf("read a revocation list: %w", err)
+		}
+		if !slices.ContainsFunc(authorities, func(by *x509.Certificate) bool { return list.CheckSignatureFrom(by) == nil }) {
+			return nil, fmt.Errorf("check the revocation list of %s: none of the authorities has signed it", list.Issuer.CommonName)
+		}
+		for _, e := range list.RevokedCertificateEntries {
+			out[e.SerialNumber.Text(16)] = true
+		}
+		if block, _ := pem.Decode(rest); block == nil {
+			return out, nil
+		}
 	}
-	return out, nil
+}
+
+// firstOf is the first list of a text, and what comes after it.
+func firstOf(text []byte) (der, rest []byte) {
+	if block, rest := pem.Decode(text); block != nil {
+		return block.Bytes, rest
+	}
+	return text, nil
+}
+
+// parseAll reads all certificates of a PEM text; there must be one.
+func parseAll(text []byte) (list []*x509.Certificate, err error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, cert)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("no certificate in it")
+	}
+	return list, nil
 }

@@ -45,7 +45,7 @@ type APIServer struct {
 	TLSCertFile                          string        `flag:"tls-cert-file" help:"server certificate"`
 	TLSPrivateKeyFile                    string        `flag:"tls-private-key-file" help:"server key"`
 	ClientCAFile                         string        `flag:"client-ca-file" help:"CA of client certificates"`
-	ClientCRLFile                        string        `flag:"client-crl-file" help:"revocation list of client certificates, signed by --client-ca-file; read again when it changes"`
+	ClientCRLFile                        string        `flag:"client-crl-file" help:"revocation list of client certificates, signed by --client-ca-file, and of --requestheader-client-ca-file's; read again when it changes"`
 	EtcdServers                          []string      `flag:"etcd-servers" help:"URLs of the store's members"`
 	EtcdCAFile                           string        `flag:"etcd-cafile" help:"CA of the store"`
 	EtcdCertFile                         string        `flag:"etcd-certfile" help:"client certificate towards the store"`

@@ -16,8 +16,9 @@ import (
 // Revoked is a certificate revocation list in a file that is read again when it
 // changes: what is revoked there is refused within seconds, without a restart.
 type Revoked struct {
-	file, ca string
-	log      *slog.Logger
+	file string
+	cas  []string
+	log  *slog.Logger
 
 	mu      sync.Mutex
 	serials map[string]bool
@@ -37,10 +38,10 @@ type lasting struct {
 const revokedLookEvery = 2 * time.Second
 
 // NewRevoked reads the list in file, which the authority in the file ca must have
-// signed. Without a file nothing is revoked. A list that cannot be read is an error at
+// signed; the file may have lists of the authorities in more, too. Without a file nothing is revoked. A list that cannot be read is an error at
 // first, and later leaves the last good one in force.
-func NewRevoked(file, ca string, log *slog.Logger) (*Revoked, error) {
-	r := &Revoked{file: file, ca: ca, log: log}
+func NewRevoked(file, ca string, log *slog.Logger, more ...string) (*Revoked, error) {
+	r := &Revoked{file: file, cas: append([]string{ca}, more...), log: log}
 	if file == "" {
 		return r, nil
 	}
@@ -63,9 +64,13 @@ func (r *Revoked) load() error {
 	if err != nil {
 		return fmt.Errorf("read the certificate revocation list: %w", err)
 	}
-	ca, err := os.ReadFile(r.ca)
-	if err != nil {
-		return fmt.Errorf("read the CA of the certificate revocation list: %w", err)
+	var ca []byte
+	for _, file := range r.cas {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read the CA of the certificate revocation list: %w", err)
+		}
+		ca = append(append(ca, text...), '\n')
 	}
 	serials, err := certs.ParseRevocations(text, ca)
 	if err != nil {

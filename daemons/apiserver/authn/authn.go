@@ -41,19 +41,26 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 		now = time.Now
 	}
 	a := &Authn{}
+	if cfg.ClientCAFile != "" {
+		var more []string
+		if cfg.RequestheaderClientCAFile != "" {
+			more = append(more, cfg.RequestheaderClientCAFile)
+		}
+		var err error
+		if a.revoked, err = run.NewRevoked(cfg.ClientCRLFile, cfg.ClientCAFile, log, more...); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.RequestheaderClientCAFile != "" {
 		pool, err := newPool(cfg.RequestheaderClientCAFile, now)
 		if err != nil {
 			return nil, err
 		}
-		a.chain = append(a.chain, &frontProxy{pool: pool, names: cfg.RequestheaderAllowedNames})
+		a.chain = append(a.chain, &frontProxy{pool: pool, revoked: a.revoked, names: cfg.RequestheaderAllowedNames})
 	}
 	if cfg.ClientCAFile != "" {
 		pool, err := newPool(cfg.ClientCAFile, now)
 		if err != nil {
-			return nil, err
-		}
-		if a.revoked, err = run.NewRevoked(cfg.ClientCRLFile, cfg.ClientCAFile, log); err != nil {
 			return nil, err
 		}
 		a.chain = append(a.chain, &clientCert{pool: pool, revoked: a.revoked})

@@ -329,3 +329,32 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 		t.Errorf("%v", key)
 	}
 }
+
+// S12: a front proxy whose certificate is revoked is believed no more, be the list its own authority's or the clients'.
+func TestARevokedFrontProxyIsNotBelieved(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Dir(w.cfg.ClientCAFile)
+	front := w.newCA("front-proxy-ca")
+	w.cfg.RequestheaderClientCAFile = w.file(dir, "front.crt", front.Cert)
+	w.cfg.ClientCRLFile = filepath.Join(dir, "ca.crl")
+	lost, kept := w.leaf(front, certs.FrontProxyClient()), w.leaf(front, certs.FrontProxyClient())
+	var text []byte
+	for _, l := range []struct {
+		ca   certs.Pair
+		list []certs.Revoked
+	}{{w.ca, nil}, {front, []certs.Revoked{{Serial: lost.SerialNumber.Text(16), At: w.at}}}} {
+		der, err := certs.RevocationList(l.ca, l.list, w.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, certs.EncodeRevocations(der)...)
+	}
+	w.file(dir, "ca.crl", text)
+	w.build()
+	if _, ok, _ := w.authn.Authenticate(request(lost, "X-Remote-User", "ann")); ok {
+		t.Error("a revoked proxy is believed")
+	}
+	if u, ok, err := w.authn.Authenticate(request(kept, "X-Remote-User", "ann")); !ok || u.Name != "ann" {
+		t.Error(u, ok, err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/run"
 )
 
 // The headers in which a front proxy names the user that it has authenticated.
@@ -20,8 +21,9 @@ const (
 // frontProxy believes headers of those who show a certificate of the front
 // proxies' own authority. Whatever it does not believe it leaves to the next way.
 type frontProxy struct {
-	pool  *pool
-	names []string // common names; any when empty
+	pool    *pool
+	revoked *run.Revoked // nil: nothing is
+	names   []string     // common names; any when empty
 }
 
 func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
@@ -34,6 +36,9 @@ func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
 		return api.User{}, false, nil
 	}
 	if len(f.names) > 0 && !slices.Contains(f.names, chain[0].Subject.CommonName) {
+		return api.User{}, false, nil
+	}
+	if f.revoked.Check(chain[0]) != nil {
 		return api.User{}, false, nil
 	}
 	user := api.User{Name: name, UID: r.Header.Get(headerUID), Groups: slices.Clone(r.Header.Values(headerGroup))}
