@@ -151,7 +151,7 @@ func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, s.kubelets.of(s.o.KubeletTLS, node), nil
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(port))}, s.kubelets.of(s.o.KubeletTLS, s.o.KubeletRoots, node), nil
 }
 
 // nodeAddress prefers the addresses as kubeadm tells upstream to.

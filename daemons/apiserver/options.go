@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"time"
 
@@ -79,6 +80,8 @@ type Options struct {
 	// KubeletTLS is how kubelets are connected to: whose certificates are good, and the
 	// server's own. Nil refuses logs, exec and the like.
 	KubeletTLS *tls.Config
+	// KubeletRoots are the authorities by which a new connection to a kubelet is judged; nil means those of KubeletTLS.
+	KubeletRoots func() *x509.CertPool
 
 	// Auditor keeps what is asked; nil keeps nothing. Who runs the server runs it, too, and
 	// ends it last.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,7 +149,7 @@ func (s *Server) auditing(ctx context.Context) (end func()) {
 // Assemble puts a server together as cfg says: who may ask, what is admitted and what
 // every cluster has.
 func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
-	kubelet, err := towardsKubelets(cfg)
+	kubelet, kubeletRoots, err := towardsKubelets(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +164,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	server, err := New(Options{
 		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix,
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
-		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet,
+		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
 		Bootstrap:  slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted),
 		FrontProxy: front,
@@ -290,25 +289,22 @@ func serving(cfg config.APIServer) (*tls.Config, error) {
 	}, nil
 }
 
-// towardsKubelets is the client's side of TLS towards kubelets; nil without a CA.
-func towardsKubelets(cfg config.APIServer) (*tls.Config, error) {
+// towardsKubelets is the client's side of TLS towards kubelets, and by whose authority each connection judges them; nil without a CA.
+func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, error) {
 	if cfg.KubeletCertificateAuthority == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
-	pem, err := os.ReadFile(cfg.KubeletCertificateAuthority)
+	authorities, err := run.NewAuthorities(cfg.KubeletCertificateAuthority)
 	if err != nil {
-		return nil, fmt.Errorf("read the CA of kubelets: %w", err)
+		return nil, nil, fmt.Errorf("read the CA of kubelets: %w", err)
 	}
-	out := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}
-	if !out.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read the CA of kubelets: no certificate in %s", cfg.KubeletCertificateAuthority)
-	}
+	out := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authorities.Pool()}
 	if cfg.KubeletClientCertificate != "" {
 		pair, err := newPairFile(cfg.KubeletClientCertificate, cfg.KubeletClientKey)
 		if err != nil {
-			return nil, fmt.Errorf("read the client certificate towards kubelets: %w", err)
+			return nil, nil, fmt.Errorf("read the client certificate towards kubelets: %w", err)
 		}
 		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.get() }
 	}
-	return out, nil
+	return out, authorities.Pool, nil
 }

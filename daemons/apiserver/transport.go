@@ -1,8 +1,12 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
+	"net"
 	"net/http"
 	"sync"
 
@@ -18,7 +22,7 @@ type transports struct {
 // maxTransports bounds how many nodes' connections are kept.
 const maxTransports = 256
 
-func (t *transports) of(config *tls.Config, node string) http.RoundTripper {
+func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node string) http.RoundTripper {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if have := t.byNode[node]; have != nil {
@@ -34,11 +38,33 @@ func (t *transports) of(config *tls.Config, node string) http.RoundTripper {
 	own := config.Clone()
 	own.ServerName = node
 	made := newTransport(own)
+	if roots != nil {
+		made.DialTLSContext = dialJudging(made.DialContext, own, roots)
+	}
 	if t.byNode == nil {
 		t.byNode = map[string]*http.Transport{}
 	}
 	t.byNode[node] = made
 	return made
+}
+
+// dialJudging connects by the authorities that there are at the time: a transport lives longer than they do.
+func dialJudging(dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config, roots func() *x509.CertPool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		plain, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		now := config.Clone()
+		now.RootCAs = roots()
+		secured := tls.Client(plain, now)
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+		return secured, nil
+	}
 }
 
 func encodeStatus(st metav1.Status) []byte {

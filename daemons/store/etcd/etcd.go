@@ -9,8 +9,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -20,8 +20,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
 )
 
@@ -48,7 +50,7 @@ var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6
 // Open returns a store over the cluster. It connects in the background: a cluster
 // that is not there shows in the first call.
 func Open(c Config) (*Store, error) {
-	tlsConfig, err := c.tls()
+	tlsConfig, roots, err := c.tls()
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +65,17 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{leases: leases{turn: make(chan struct{}, 1), byTTL: map[time.Duration]*shared{}}}
+	s.members.roots = roots
+	dialing := []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})}
+	if roots != nil {
+		dialing = append(dialing, grpc.WithTransportCredentials(&rotating{credentials.NewTLS(tlsConfig), tlsConfig, roots}))
+	}
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second, PermitWithoutStream: true,
 		MaxCallSendMsgSize: mostSent, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(attempt),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.DialTimeout})},
+		DialOptions: dialing,
 	}, endpoints)
 	if err != nil {
 		return nil, err
@@ -98,25 +105,24 @@ func (c Config) urls() ([]string, error) {
 	return list, nil
 }
 
-func (c Config) tls() (*tls.Config, error) {
+// tls is how members are connected to, and by which authorities each connection judges them; nil: the system's.
+func (c Config) tls() (_ *tls.Config, roots func() *x509.CertPool, _ error) {
 	if c.CAFile == "" && c.CertFile == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13}
 	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
+		authorities, err := run.NewAuthorities(c.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read the store's CA: %w", err)
+			return nil, nil, fmt.Errorf("read the store's CA: %w", err)
 		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read the store's CA: no certificate in %s", c.CAFile)
-		}
+		roots = authorities.Pool
+		cfg.RootCAs = roots()
 	}
 	if c.CertFile != "" {
 		certFile, keyFile := c.CertFile, c.KeyFile
 		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-			return nil, fmt.Errorf("read the client certificate towards the store: %w", err)
+			return nil, nil, fmt.Errorf("read the client certificate towards the store: %w", err)
 		}
 		// Read again at every handshake, so that a rotated certificate needs no restart.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -124,7 +130,26 @@ func (c Config) tls() (*tls.Config, error) {
 			return &pair, err
 		}
 	}
-	return cfg, nil
+	return cfg, roots, nil
+}
+
+// rotating judges a member by the authorities that there are when it is connected to.
+type rotating struct {
+	credentials.TransportCredentials
+	config *tls.Config
+	roots  func() *x509.CertPool
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r *rotating) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	now := r.config.Clone()
+	now.RootCAs = r.roots()
+	return credentials.NewTLS(now).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r *rotating) Clone() credentials.TransportCredentials {
+	return &rotating{r.TransportCredentials.Clone(), r.config, r.roots}
 }
 
 // Get implements store.Store.

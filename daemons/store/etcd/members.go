@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
@@ -42,6 +43,7 @@ type seat struct {
 // members are those of the cluster.
 type members struct {
 	config    clientv3.Config
+	roots     func() *x509.CertPool // by which a new connection is judged; nil: by those of config
 	endpoints []string
 	current   atomic.Pointer[seat]
 	silentAt  atomic.Int64 // since when no member answers what needs a majority, in nanoseconds of the clock; 0: one does
@@ -95,7 +97,7 @@ func (m *members) seat(member int) (*seat, error) {
 		return nil, fmt.Errorf("connect to the store's member %s: %w", m.endpoints[member], err)
 	}
 	calls := rpc.New(rpc.Config{
-		Endpoint: m.endpoints[member], TLS: config.TLS, DialTimeout: config.DialTimeout,
+		Endpoint: m.endpoints[member], TLS: config.TLS, Roots: m.roots, DialTimeout: config.DialTimeout,
 		Headers: []rpc.Header{{Name: rpctypes.MetadataClientAPIVersionKey, Value: version.APIVersion}},
 	})
 	s := &seat{member: member, client: client, calls: calls, watches: map[*rpc.Stream]struct{}{}}

@@ -9,6 +9,7 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -29,6 +30,8 @@ type Config struct {
 	TLS         *tls.Config   // for https
 	DialTimeout time.Duration // required
 	Headers     []Header      // sent with every call
+
+	Roots func() *x509.CertPool // the authorities of a new connection; nil: those of TLS
 }
 
 // Header is metadata of calls, its name in lower case.
@@ -178,7 +181,12 @@ func (c *Client) connect() (*conn, error) {
 	scheme := "http"
 	if c.secure {
 		scheme = "https"
-		secured := tls.Client(nc, c.config.TLS)
+		config := c.config.TLS
+		if c.config.Roots != nil {
+			config = config.Clone()
+			config.RootCAs = c.config.Roots()
+		}
+		secured := tls.Client(nc, config)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, nc.Close())
 		}

@@ -1,0 +1,36 @@
+package apiserver
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// S12: a kubelet is judged by the authorities that there are when it is connected to, and by its node's name.
+func TestAKubeletIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
+	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer kubelet.Close()
+	none, right := x509.NewCertPool(), x509.NewCertPool()
+	right.AddCert(kubelet.Certificate())
+	trusted := none
+	var all transports
+	ask := func(node string) error {
+		answer, err := (&http.Client{Transport: all.of(&tls.Config{RootCAs: none}, func() *x509.CertPool { return trusted }, node)}).Get(kubelet.URL)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	if ask("example.com") == nil {
+		t.Error("a kubelet of no authority is believed")
+	}
+	trusted = right
+	if err := ask("example.com"); err != nil {
+		t.Error("a kubelet of the new authority is not believed:", err)
+	}
+	if ask("another.node") == nil {
+		t.Error("a kubelet is believed to be another node's")
+	}
+}
