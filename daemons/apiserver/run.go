@@ -149,6 +149,9 @@ func (s *Server) auditing(ctx context.Context) (end func()) {
 // Assemble puts a server together as cfg says: who may ask, what is admitted and what
 // every cluster has.
 func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
+	if cfg.ServiceAccountExtendTokenExpiration {
+		return nil, errors.New("--service-account-extend-token-expiration=true is not carried out: tokens of pods live for as long as they say, and kubelets renew them in time")
+	}
 	kubelet, kubeletRoots, err := towardsKubelets(cfg)
 	if err != nil {
 		return nil, err

@@ -58,6 +58,7 @@ type APIServer struct {
 	ServiceAccountIssuer                 string        `flag:"service-account-issuer" help:"issuer of service-account tokens"`
 	ServiceAccountKeyFiles               []string      `flag:"service-account-key-file" help:"public keys that tokens are verified with"`
 	ServiceAccountSigningKeyFile         string        `flag:"service-account-signing-key-file" help:"private key that tokens are signed with"`
+	ServiceAccountExtendTokenExpiration  bool          `written:"always" flag:"service-account-extend-token-expiration" help:"let tokens of pods live for a year; only false is carried out: kubelets renew them in time"`
 	APIAudiences                         []string      `flag:"api-audiences" help:"audiences of tokens for this server; the issuer when empty"`
 	EnableBootstrapTokenAuth             bool          `flag:"enable-bootstrap-token-auth" help:"know the tokens of machines that join, which are secrets of kube-system"`
 	AuthenticationConfig                 string        `flag:"authentication-config" help:"AuthenticationConfiguration: further issuers of tokens, and what may be asked without credentials"`
@@ -67,9 +68,9 @@ type APIServer struct {
 	RequestheaderAllowedNames            []string      `flag:"requestheader-allowed-names" help:"common names of front proxies"`
 	ProxyClientCertFile                  string        `flag:"proxy-client-cert-file" help:"client certificate towards aggregated servers"`
 	ProxyClientKeyFile                   string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
-	AuthorizationMode                    []string      `flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
+	AuthorizationMode                    []string      `written:"always" flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
 	AuthorizationConfig                  string        `flag:"authorization-config" help:"AuthorizationConfiguration: authorizers in order, webhooks among them; takes the place of --authorization-mode"`
-	EnableAdmissionPlugins               []string      `flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
+	EnableAdmissionPlugins               []string      `written:"always" flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
 	AdmissionControlConfigFile           string        `flag:"admission-control-config-file" help:"AdmissionConfiguration of apiserver.config.k8s.io/v1: the levels and exemptions of PodSecurity"`
 	AuditPolicyFile                      string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
 	AuditLogPath                         string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
@@ -89,7 +90,7 @@ type APIServer struct {
 	MaxMutatingRequestsInflight          int           `flag:"max-mutating-requests-inflight" help:"requests that change something and are worked on at once"`
 	RequestTimeout                       time.Duration `flag:"request-timeout" help:"how long a request other than a watch may take"`
 	EventTTL                             time.Duration `flag:"event-ttl" help:"how long events are kept"`
-	Profiling                            bool          `flag:"profiling" help:"serve /debug/pprof to administrators"`
+	Profiling                            bool          `written:"always" flag:"profiling" help:"serve /debug/pprof to administrators"`
 }
 
 // DefaultAPIServer returns the documented defaults.
@@ -100,7 +101,7 @@ func DefaultAPIServer() APIServer {
 		AuthorizationMode:        []string{"Node", "RBAC"},
 		EnableBootstrapTokenAuth: true, AuthenticationTokenWebhookCacheTTL: 2 * time.Minute,
 		AuditWebhookBatchBufferSize: 10000, AuditWebhookBatchMaxSize: 400, AuditWebhookBatchMaxWait: 30 * time.Second, AuditWebhookInitialBackoff: 10 * time.Second,
-		AnonymousAuth: true, Profiling: false,
+		AnonymousAuth: true, Profiling: false, EnableAdmissionPlugins: []string{"NodeRestriction"},
 		ServiceClusterIPRange: []string{"10.96.0.0/12"}, ServiceNodePortRange: "30000-32767",
 		EnablePriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingRequestsInflight: 200,
 		RequestTimeout: time.Minute, EventTTL: time.Hour,
@@ -115,7 +116,7 @@ type Connection struct {
 
 // Serving is where a daemon answers /livez, /readyz and /metrics over TLS.
 type Serving struct {
-	BindAddress       string `flag:"bind-address" help:"address to serve health and metrics on"`
+	BindAddress       string `written:"always" flag:"bind-address" help:"address to serve health and metrics on"`
 	SecurePort        int    `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
 	TLSCertFile       string `flag:"tls-cert-file" help:"server certificate; one is made when empty"`
 	TLSPrivateKeyFile string `flag:"tls-private-key-file" help:"server key"`
@@ -128,7 +129,7 @@ type Scheduler struct {
 	Connection
 	Serving
 	LeaderElect bool `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
-	Profiling   bool `flag:"profiling" help:"serve /debug/pprof"`
+	Profiling   bool `written:"always" flag:"profiling" help:"serve /debug/pprof"`
 }
 
 // DefaultScheduler returns the documented defaults.
@@ -141,7 +142,7 @@ type ControllerManager struct {
 	Connection
 	Serving
 	LeaderElect                  bool          `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-controller-manager"`
-	Profiling                    bool          `flag:"profiling" help:"serve /debug/pprof"`
+	Profiling                    bool          `written:"always" flag:"profiling" help:"serve /debug/pprof"`
 	Controllers                  []string      `flag:"controllers" help:"controllers to run: *, name, or -name"`
 	ClusterCIDR                  []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
 	AllocateNodeCIDRs            bool          `flag:"allocate-node-cidrs" help:"give every node a piece of --cluster-cidr"`
@@ -157,7 +158,7 @@ type ControllerManager struct {
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
 	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
 	UseServiceAccountCredentials bool          `flag:"use-service-account-credentials" help:"run each controller with a service account of its own"`
-	TerminatedPodGCThreshold     int           `flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
+	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
 }
 
 // DefaultControllerManager returns the documented defaults.

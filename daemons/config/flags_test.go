@@ -30,9 +30,10 @@ func TestRenderedArgumentsReadBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestWhatIsAtItsDefaultIsLeftOut(t *testing.T) {
-	if args := Args(ptr(DefaultScheduler()), ptr(DefaultScheduler())); len(args) > 0 {
-		t.Errorf("rendered %v", args)
+func TestWhatIsAtItsDefaultIsLeftOutUnlessScannersLookForIt(t *testing.T) {
+	got := Args(ptr(DefaultScheduler()), ptr(DefaultScheduler()))
+	if want := []string{"--bind-address=127.0.0.1", "--profiling=false"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("rendered %v, expected %v", got, want)
 	}
 }
 

@@ -195,7 +195,7 @@ func writeFile(path string, data []byte) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}
 	return os.Rename(f.Name(), path)

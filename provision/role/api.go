@@ -1,6 +1,8 @@
 package role
 
 import (
+	"slices"
+
 	"clusterctl/daemons/config"
 	"clusterctl/provision/step"
 )
@@ -38,6 +40,9 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 			b.file(path, s.text)
 		}
 		*s.flag = path
+		if s.flag == &cfg.AuthorizationConfig {
+			cfg.AuthorizationMode = nil // the file takes its place
+		}
 		taken = append(taken, b.reread(path, s.check))
 	}
 	return taken
@@ -50,7 +55,11 @@ func (b *builder) reread(path, check string) step.Step {
 
 // admission gives the API server what the configuration says of its admission plugins. It reads that when it starts.
 func (b *builder) admission(cfg *config.APIServer) (reads []string) {
-	cfg.EnableAdmissionPlugins = b.Cluster.API.AdmissionPlugins
+	for _, name := range b.Cluster.API.AdmissionPlugins {
+		if !slices.Contains(cfg.EnableAdmissionPlugins, name) {
+			cfg.EnableAdmissionPlugins = append(slices.Clone(cfg.EnableAdmissionPlugins), name)
+		}
+	}
 	path := settings + "/admission.yaml"
 	if b.Cluster.API.Admission == "" {
 		b.add(&step.Absent{Path: path})

@@ -67,7 +67,7 @@ func kubelet(b *builder) {
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("write the kubelet's configuration: %w", err)
 	}
-	b.file(kubeletConfig, string(text))
+	b.private(kubeletConfig, string(text))
 	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true,

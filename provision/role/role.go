@@ -198,6 +198,12 @@ func (b *builder) file(path, content string) string {
 	return path
 }
 
+// private adds a file that only root may read: it says how the machine is guarded, and is shown in plans.
+func (b *builder) private(path, content string) string {
+	b.add(&step.File{Path: path, Content: []byte(content), Mode: 0o600})
+	return path
+}
+
 // secret adds a file that only root may read and nobody sees in a plan.
 func (b *builder) secret(path string, content []byte) string {
 	b.add(&step.File{Path: path, Content: content, Mode: 0o600, Secret: true})

@@ -55,7 +55,7 @@ func (b *builder) unit(s service) {
 		text = append(text, slack)
 	}
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
-	path := b.file(step.UnitDir+s.name+".service", lines(text...))
+	path := b.private(step.UnitDir+s.name+".service", lines(text...))
 	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside})
 }
 
