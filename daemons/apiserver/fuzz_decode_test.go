@@ -73,7 +73,7 @@ func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 		}
 	}
 	if k.Warnings != nil {
-		k.Warnings(obj)
+		k.Warnings(obj, nil)
 	}
 	if k.Fields != nil {
 		k.Fields(obj)

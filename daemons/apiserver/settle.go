@@ -211,7 +211,7 @@ func (w *write) validate() error {
 		return invalid(k.GVK.GroupKind(), m.GetName(), errs)
 	}
 	if k.Warnings != nil && w.subresource == "" {
-		for _, text := range k.Warnings(w.obj) {
+		for _, text := range k.Warnings(w.obj, w.old) {
 			w.q.warn(text)
 		}
 	}

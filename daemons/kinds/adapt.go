@@ -34,6 +34,17 @@ func compares[T runtime.Object](f func(obj, old T) field.ErrorList) func(obj, ol
 	return func(obj, old runtime.Object) field.ErrorList { return f(obj.(T), old.(T)) }
 }
 
+// warns gives f a nil old, not an empty one, for what is new.
+func warns[T any, P interface {
+	*T
+	runtime.Object
+}](f func(obj, old P) []string) func(obj, old runtime.Object) []string {
+	return func(obj, old runtime.Object) []string {
+		was, _ := old.(P)
+		return f(obj.(P), was)
+	}
+}
+
 func row[T runtime.Object](f func(T) []any) func(runtime.Object) []any {
 	return func(obj runtime.Object) []any { return f(obj.(T)) }
 }

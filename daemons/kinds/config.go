@@ -145,7 +145,8 @@ func serviceAccounts() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		Resource: "serviceaccounts", Singular: "serviceaccount", ShortNames: []string{"sa"}, Namespaced: true,
 		New: made[corev1.ServiceAccount](), NewList: made[corev1.ServiceAccountList](),
-		Columns: columns("Secrets", "Age"),
+		Warnings: warns(serviceAccountWarnings),
+		Columns:  columns("Secrets", "Age"),
 		Row: row(func(s *corev1.ServiceAccount) []any {
 			return []any{strconv.Itoa(len(s.Secrets)), age(s.CreationTimestamp)}
 		}),

@@ -80,6 +80,7 @@ func csiStorageCapacities() *Kind {
 		GVK:      storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
 		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Namespaced: true, ConditionalUpdate: true,
 		New: made[storagev1.CSIStorageCapacity](), NewList: made[storagev1.CSIStorageCapacityList](),
+		Warnings: warns(capacityWarnings),
 		Validate: checks(validateStorageCapacity),
 		ValidateUpdate: compares(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 			return append(append(validateStorageCapacity(c), immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...),

@@ -39,7 +39,7 @@ func customResourceDefinitions() *Kind {
 		PrepareUpdate:  updates(func(d, _ crd) { recordStored(d) }),
 		Validate:       checks(validateDefinition),
 		ValidateUpdate: compares(validateDefinitionUpdate),
-		Warnings:       definitionDoubts,
+		Warnings:       func(obj, _ runtime.Object) []string { return definitionDoubts(obj) },
 		Status: &Status{
 			Copy: func(to, from runtime.Object) {
 				to.(crd).Status = *from.(crd).Status.DeepCopy()

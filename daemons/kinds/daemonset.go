@@ -16,7 +16,7 @@ func daemonSets() *Kind {
 		Default:       does(defaultDaemonSet),
 		PrepareCreate: does(func(d *appsv1.DaemonSet) { d.Status = appsv1.DaemonSetStatus{} }),
 		PrepareUpdate: updates(func(d, old *appsv1.DaemonSet) { d.Status = old.Status }),
-		Warnings:      podWarnings(func(o *appsv1.DaemonSet) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
+		Warnings:      templateWarnings(func(o *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template"),
 		Validate:      checks(validateDaemonSet),
 		ValidateUpdate: compares(func(d, old *appsv1.DaemonSet) field.ErrorList {
 			return append(validateDaemonSet(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

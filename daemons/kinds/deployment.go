@@ -25,7 +25,7 @@ func deployments() *Kind {
 		Counts: func(obj, old runtime.Object) bool {
 			return !Same(obj.(*appsv1.Deployment).Annotations, old.(*appsv1.Deployment).Annotations)
 		},
-		Warnings: podWarnings(func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
+		Warnings: namedWarnings(templateWarnings(func(o *appsv1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template")),
 		Validate: checks(validateDeployment),
 		ValidateUpdate: compares(func(d, old *appsv1.Deployment) field.ErrorList {
 			return append(validateDeployment(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

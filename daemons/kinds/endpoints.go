@@ -26,6 +26,7 @@ func endpoints() *Kind {
 				}
 			}
 		}),
+		Warnings: warns(endpointsWarnings),
 		Validate: checks(validateEndpoints),
 		Columns:  columns("Endpoints", "Age"),
 		Row: row(func(e *corev1.Endpoints) []any {
@@ -62,6 +63,7 @@ func endpointSlices() *Kind {
 				setDefault(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 			}
 		}),
+		Warnings:       warns(endpointSliceWarnings),
 		Validate:       checks(validateEndpointSlice),
 		ValidateUpdate: compares(validateEndpointSliceUpdate),
 		Columns:        columns("AddressType", "Ports", "Endpoints", "Age"),

@@ -17,6 +17,7 @@ func ingresses() *Kind {
 		New: made[networkingv1.Ingress](), NewList: made[networkingv1.IngressList](),
 		PrepareCreate: does(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
 		PrepareUpdate: updates(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
+		Warnings:      warns(ingressWarnings),
 		Validate:      checks(validateIngress),
 		Columns:       columns("Class", "Hosts", "Address", "Ports", "Age"),
 		Row:           row(ingressRow),

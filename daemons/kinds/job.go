@@ -21,7 +21,7 @@ func jobs() *Kind {
 		Default:       does(defaultJob),
 		PrepareCreate: does(prepareJob),
 		PrepareUpdate: updates(func(j, old *batchv1.Job) { j.Status = old.Status }),
-		Warnings:      podWarnings(func(j *batchv1.Job) *corev1.PodSpec { return &j.Spec.Template.Spec }, "spec", "template", "spec"),
+		Warnings:      namedWarnings(warns(jobWarnings)),
 		Validate: checks(func(j *batchv1.Job) field.ErrorList {
 			return append(validateJob(j), validateGeneratedSelector(j)...)
 		}), ValidateUpdate: compares(validateJobUpdate),
@@ -157,7 +157,7 @@ func cronJobs() *Kind {
 		PrepareCreate: does(func(c *batchv1.CronJob) { c.Status = batchv1.CronJobStatus{} }),
 		PrepareUpdate: updates(func(c, old *batchv1.CronJob) { c.Status = old.Status }),
 		NameErrors:    cronJobName,
-		Warnings:      podWarnings(func(c *batchv1.CronJob) *corev1.PodSpec { return &c.Spec.JobTemplate.Spec.Template.Spec }, "spec", "jobTemplate", "spec", "template", "spec"),
+		Warnings:      namedWarnings(warns(cronJobWarnings)),
 		Validate:      checks(validateCronJob),
 		Columns: columns("Schedule", "Timezone", "Suspend", "Active:integer", "Last Schedule", "Age",
 			"Containers*", "Images*", "Selector*"),

@@ -69,9 +69,9 @@ type Kind struct {
 	Validate       func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
 
-	// Warnings returns doubts about what is written, for the Warning header; Deprecated is said
-	// there whatever is asked of the kind.
-	Warnings   func(obj runtime.Object) []string
+	// Warnings returns doubts about what is written, for the Warning header: old is nil for what is
+	// new. Deprecated is said there whatever is asked of the kind.
+	Warnings   func(obj, old runtime.Object) []string
 	Deprecated string
 
 	// Fields returns the selectable fields besides metadata.name and

@@ -20,6 +20,7 @@ func networkPolicies() *Kind {
 		Resource: "networkpolicies", Singular: "networkpolicy", ShortNames: []string{"netpol"}, Namespaced: true, HasGeneration: true,
 		New: made[networkingv1.NetworkPolicy](), NewList: made[networkingv1.NetworkPolicyList](),
 		Default:  does(defaultNetworkPolicy),
+		Warnings: warns(networkPolicyWarnings),
 		Validate: checks(validateNetworkPolicy),
 		Columns:  columns("Pod-Selector", "Age"),
 		Row: row(func(p *networkingv1.NetworkPolicy) []any {

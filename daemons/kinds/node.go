@@ -31,6 +31,7 @@ func nodes() *Kind {
 		}),
 		// A kubelet registers with its status, so a new node keeps it.
 		PrepareUpdate: updates(func(n, old *corev1.Node) { n.Status = old.Status }),
+		Warnings:      warns(nodeWarnings),
 		Validate:      checks(validateNode), ValidateUpdate: compares(validateNodeUpdate),
 		Fields: selectable(func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}

@@ -26,6 +26,7 @@ func persistentVolumes() *Kind {
 			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
 		}),
 		PrepareUpdate:  updates(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
+		Warnings:       warns(persistentVolumeWarnings),
 		Validate:       checks(validatePersistentVolume),
 		ValidateUpdate: compares(validatePersistentVolumeUpdate),
 		Columns:        columns("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"),

@@ -22,6 +22,7 @@ func persistentVolumeClaims() *Kind {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 		}),
 		PrepareUpdate: updates(func(c, old *corev1.PersistentVolumeClaim) { c.Status = old.Status }),
+		Warnings:      warns(claimWarnings),
 		Validate: checks(func(c *corev1.PersistentVolumeClaim) field.ErrorList {
 			return validateClaimSpec(&c.Spec, field.NewPath("spec"))
 		}),

@@ -19,7 +19,7 @@ func pods() *Kind {
 		Default:       does(defaultPod),
 		PrepareCreate: does(preparePod),
 		PrepareUpdate: updates(func(pod, old *corev1.Pod) { pod.Status = old.Status }),
-		Warnings:      podWarnings(func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }, "spec"),
+		Warnings:      podWarnings,
 		Validate:      checks(validatePod), ValidateUpdate: compares(validatePodUpdate),
 		Fields: selectable(podFields), FieldPlaces: podPlaces, IndexedFields: []string{"spec.nodeName"},
 		Columns: columns("Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),

@@ -4,105 +4,288 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podWarnings makes the Warnings of a kind that is a pod, or makes them: spec finds what of it is the pod's.
-func podWarnings[T runtime.Object](spec func(T) *corev1.PodSpec, path ...string) func(runtime.Object) []string {
+// podWarnings are said of pods that are made, and not of those that change: programs change pods, and often.
+func podWarnings(obj, old runtime.Object) []string {
+	if old != nil {
+		return nil
+	}
+	pod := obj.(*corev1.Pod)
+	return append(labelDoubts(pod.Name, "the Pod's hostname"), podDoubts(&pod.ObjectMeta, &pod.Spec, nil)...)
+}
+
+// templateWarnings makes the Warnings of a kind that makes pods: template finds what of it they are made from, or nil. They
+// are said when something of the object changes that makes a difference, and not of every note in its metadata.
+func templateWarnings[T metav1.Object](template func(T) *corev1.PodTemplateSpec, path ...string) func(obj, old runtime.Object) []string {
 	at := field.NewPath(path[0], path[1:]...)
-	return func(obj runtime.Object) []string { return podDoubts(spec(obj.(T)), at) }
+	return func(obj, old runtime.Object) []string {
+		o := obj.(any).(T)
+		t := template(o)
+		if t == nil || old != nil && old.(any).(T).GetGeneration() == o.GetGeneration() {
+			return nil
+		}
+		return podDoubts(&t.ObjectMeta, &t.Spec, at)
+	}
 }
 
-// oldLabels of nodes were renamed long ago.
-var oldLabels = map[string]string{
-	"beta.kubernetes.io/arch":                  `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-	"beta.kubernetes.io/os":                    `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"failure-domain.beta.kubernetes.io/zone":   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+// namedWarnings adds to others that the name becomes a part of names that are labels.
+func namedWarnings(others func(obj, old runtime.Object) []string) func(obj, old runtime.Object) []string {
+	return func(obj, old runtime.Object) []string {
+		var doubts []string
+		if old == nil {
+			doubts = labelDoubts(obj.(metav1.Object).GetName(), "Pod names and hostnames")
+		}
+		return append(doubts, others(obj, old)...)
+	}
 }
 
-// podDoubts says what of a pod is taken, and is probably not what was meant.
-func podDoubts(spec *corev1.PodSpec, at *field.Path) []string {
-	var doubts []string
-	doubt := func(at *field.Path, format string, args ...any) {
-		doubts = append(doubts, at.String()+": "+fmt.Sprintf(format, args...))
+func labelDoubts(name, use string) []string {
+	wrong := validation.IsDNS1123Label(name)
+	if len(wrong) == 0 {
+		return nil
 	}
-	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
-		if text := oldLabels[key]; text != "" {
-			doubt(at.Child("nodeSelector").Key(key), "%s", text)
+	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", use, wrong)}
+}
+
+// oldAnnotations of pods say nothing any more.
+var oldAnnotations = []struct{ key, text string }{
+	{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+	{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+	{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+}
+
+const (
+	seccompText  = `non-functional in v1.27+; use the "seccompProfile" field instead`
+	nullSelector = "a null labelSelector results in matching no pod"
+)
+
+// doubts gathers what is said of the fields of one object.
+type doubts []string
+
+func (d *doubts) say(at *field.Path, format string, args ...any) {
+	*d = append(*d, at.String()+": "+fmt.Sprintf(format, args...))
+}
+
+// podDoubts says what of a pod is taken, and is probably not what was meant. at is where its metadata and spec are; nil is a pod's own.
+func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {
+	var d doubts
+	annotations, path := at.Child("metadata", "annotations"), at.Child("spec")
+	placeDoubts(&d, spec, path)
+	for _, old := range oldAnnotations {
+		if _, ok := meta.Annotations[old.key]; ok {
+			d.say(annotations.Key(old.key), "%s", old.text)
 		}
 	}
-	for i, c := range spec.TopologySpreadConstraints {
-		if text := oldLabels[c.TopologyKey]; text != "" {
-			doubt(at.Child("topologySpreadConstraints").Index(i).Child("topologyKey"), "%s is %s", c.TopologyKey, text)
-		}
-	}
+	volumeDoubts(&d, spec.Volumes, path.Child("volumes"))
+	addressDoubts(&d, spec, path)
 	secrets := map[string]bool{}
 	for i, s := range spec.ImagePullSecrets {
-		where := at.Child("imagePullSecrets").Index(i).Child("name")
-		if s.Name == "" {
-			doubt(where, "invalid empty name %q", "")
-		} else if secrets[s.Name] {
-			doubt(at.Child("imagePullSecrets").Index(i), "duplicate name %q", s.Name)
+		if secrets[s.Name] {
+			d.say(path.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", s.Name)
 		}
 		secrets[s.Name] = true
 	}
-	for i, v := range spec.Volumes {
-		where := at.Child("volumes").Index(i)
-		for _, old := range []struct {
-			set   bool
-			name  string
-			since string
-		}{
-			{v.GitRepo != nil, "gitRepo", "deprecated in v1.11"}, {v.Glusterfs != nil, "glusterfs", "deprecated in v1.25, non-functional in v1.26+"},
-			{v.RBD != nil, "rbd", "deprecated in v1.28, non-functional in v1.31+"}, {v.CephFS != nil, "cephfs", "deprecated in v1.28, non-functional in v1.31+"},
-			{v.ScaleIO != nil, "scaleIO", "deprecated in v1.16, non-functional in v1.22+"}, {v.StorageOS != nil, "storageOS", "deprecated in v1.22, non-functional in v1.25+"},
-			{v.Flocker != nil, "flocker", "deprecated in v1.22, non-functional in v1.25+"}, {v.Quobyte != nil, "quobyte", "deprecated in v1.22, non-functional in v1.25+"},
-		} {
-			if old.set {
-				doubt(where.Child(old.name), "%s", old.since)
-			}
+	for i, s := range spec.ImagePullSecrets {
+		if s.Name == "" {
+			d.say(path.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", "")
 		}
 	}
-	for _, list := range []struct {
-		name       string
-		containers []corev1.Container
-	}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
-		for i := range list.containers {
-			doubts = append(doubts, containerDoubts(&list.containers[i], at.Child(list.name).Index(i))...)
-		}
+	fractionDoubts(&d, spec.Overhead, path.Child("overhead"))
+	security := spec.SecurityContext
+	if _, ok := meta.Annotations[corev1.SeccompPodAnnotationKey]; ok && (security == nil || security.SeccompProfile == nil) {
+		d.say(annotations.Key(corev1.SeccompPodAnnotationKey), "%s", seccompText)
 	}
-	return doubts
+	containers := allContainers(spec, path)
+	for _, c := range containers {
+		key := corev1.SeccompContainerAnnotationKeyPrefix + c.Name
+		if _, ok := meta.Annotations[key]; ok && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
+			d.say(annotations.Key(key), "%s", seccompText)
+		}
+		key = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+		confined := security != nil && security.AppArmorProfile != nil || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
+		if _, ok := meta.Annotations[key]; ok && !confined {
+			d.say(annotations.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+		}
+		fractionDoubts(&d, c.Resources.Limits, c.at.Child("resources", "limits"))
+		fractionDoubts(&d, c.Resources.Requests, c.at.Child("resources", "requests"))
+		environmentDoubts(&d, c.Env, c.at.Child("env"))
+	}
+	portDoubts(&d, containers)
+	portNameDoubts(&d, containers)
+	if s := spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
+		d.say(path.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+	}
+	return d
 }
 
-func containerDoubts(c *corev1.Container, at *field.Path) []string {
-	var doubts []string
-	for i, e := range c.Env {
-		if slices.ContainsFunc(c.Env[:i], func(before corev1.EnvVar) bool { return before.Name == e.Name }) {
-			doubts = append(doubts, fmt.Sprintf("%s: hides previous definition of %q, which may be dropped when using apply", at.Child("env").Index(i), e.Name))
+// placedContainer is a container of any sort, and where it is.
+type placedContainer struct {
+	*corev1.Container
+	at *field.Path
+}
+
+// allContainers are those that run before others first.
+func allContainers(spec *corev1.PodSpec, path *field.Path) []placedContainer {
+	var all []placedContainer
+	for i := range spec.InitContainers {
+		all = append(all, placedContainer{&spec.InitContainers[i], path.Child("initContainers").Index(i)})
+	}
+	for i := range spec.Containers {
+		all = append(all, placedContainer{&spec.Containers[i], path.Child("containers").Index(i)})
+	}
+	for i := range spec.EphemeralContainers {
+		c := corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
+		all = append(all, placedContainer{&c, path.Child("ephemeralContainers").Index(i)})
+	}
+	return all
+}
+
+// fractionDoubts are about parts of bytes: m is a thousandth, and seldom meant.
+func fractionDoubts(d *doubts, list corev1.ResourceList, at *field.Path) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
+			d.say(at.Key(string(name)), "fractional byte value %q is invalid, must be an integer", q.String())
 		}
 	}
-	for i, p := range c.Ports {
-		same := func(before corev1.ContainerPort) bool {
-			return before.ContainerPort == p.ContainerPort && before.Protocol == p.Protocol && before.HostPort == p.HostPort && before.HostIP == p.HostIP
+}
+
+// environmentDoubts are about variables that are set twice, unless the second adds to the first.
+func environmentDoubts(d *doubts, env []corev1.EnvVar, at *field.Path) {
+	seen := map[string]bool{}
+	for i, e := range env {
+		before := "$(" + e.Name + ")"
+		adds := e.ValueFrom == nil && e.Value != before && strings.Contains(e.Value, before)
+		if seen[e.Name] && !adds {
+			d.say(at.Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
 		}
-		if j := slices.IndexFunc(c.Ports[:i], same); j >= 0 {
-			doubts = append(doubts, fmt.Sprintf("%s: duplicate port definition with %s", at.Child("ports").Index(i), at.Child("ports").Index(j)))
+		seen[e.Name] = true
+	}
+}
+
+// portDoubts are about ports that several containers have, of which one is reached at most.
+func portDoubts(d *doubts, containers []placedContainer) {
+	type placedPort struct {
+		corev1.ContainerPort
+		at *field.Path
+	}
+	var seen []placedPort
+	for _, c := range containers {
+		for i, p := range c.Ports {
+			at := c.at.Child("ports").Index(i)
+			if p.HostIP != "" && p.HostPort == 0 {
+				d.say(at, "hostIP set without hostPort: %+v", apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP})
+			}
+			for _, other := range seen {
+				switch {
+				case other.ContainerPort.ContainerPort != p.ContainerPort || other.Protocol != p.Protocol:
+				case other.HostIP == p.HostIP && other.HostPort == p.HostPort:
+					d.say(at, "duplicate port definition with %s", other.at)
+				case other.HostPort == 0 || p.HostPort == 0:
+					d.say(at, "overlapping port definition with %s", other.at)
+				case other.HostPort == p.HostPort && (other.HostIP == "") != (p.HostIP == ""):
+					d.say(at, "dangerously ambiguous port definition with %s", other.at)
+				}
+			}
+			seen = append(seen, placedPort{p, at})
 		}
 	}
-	for _, list := range []struct {
-		name string
-		of   corev1.ResourceList
-	}{{"limits", c.Resources.Limits}, {"requests", c.Resources.Requests}} {
-		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-			if q, ok := list.of[name]; ok && q.MilliValue()%1000 != 0 {
-				doubts = append(doubts, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer", at.Child("resources", list.name).Key(string(name)), q.String()))
+}
+
+// apiPort is a port as it is told, in an order of its own.
+type apiPort struct {
+	Name                    string
+	HostPort, ContainerPort int32
+	Protocol                corev1.Protocol
+	HostIP                  string
+}
+
+// portNameDoubts are about ports that several containers call the same: who asks by name gets the first.
+func portNameDoubts(d *doubts, containers []placedContainer) {
+	seen := map[string]*field.Path{}
+	for _, c := range containers {
+		for i, p := range c.Ports {
+			at := c.at.Child("ports").Index(i)
+			if first := seen[p.Name]; first != nil {
+				d.say(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, first, first)
+			} else if p.Name != "" {
+				seen[p.Name] = at
 			}
 		}
 	}
-	return doubts
+}
+
+// addressDoubts are about addresses that are said twice, or in words that others read otherwise.
+func addressDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
+	seen := map[string]bool{}
+	for i, alias := range spec.HostAliases {
+		at := path.Child("hostAliases").Index(i).Child("ip")
+		if seen[alias.IP] {
+			d.say(at, "duplicate ip %q", alias.IP)
+		}
+		seen[alias.IP] = true
+		*d = append(*d, ipWarnings(at, alias.IP)...)
+	}
+	if spec.DNSConfig != nil {
+		for i, server := range spec.DNSConfig.Nameservers {
+			*d = append(*d, ipWarnings(path.Child("dnsConfig", "nameservers").Index(i), server)...)
+		}
+	}
+}
+
+// placeDoubts are about labels of nodes that have other names by now, and about selectors that choose no pod.
+func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		if text := oldLabels[key]; text != "" {
+			d.say(path.Child("nodeSelector").Key(key), "%s", text)
+		}
+	}
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		n, at := spec.Affinity.NodeAffinity, path.Child("affinity", "nodeAffinity")
+		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
+			for i, t := range r.NodeSelectorTerms {
+				termDoubts(d, t, false, at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i))
+			}
+		}
+		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+			termDoubts(d, t.Preference, true, at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"))
+		}
+	}
+	for i, c := range spec.TopologySpreadConstraints {
+		at := path.Child("topologySpreadConstraints").Index(i)
+		if text := oldLabels[c.TopologyKey]; text != "" {
+			d.say(at.Child("topologyKey"), "%s is %s", c.TopologyKey, text)
+		}
+		if c.LabelSelector == nil {
+			d.say(at.Child("labelSelector"), nullSelector)
+		}
+	}
+	if a := spec.Affinity; a != nil {
+		if p := a.PodAffinity; p != nil {
+			selectorDoubts(d, p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("affinity", "podAffinity"))
+		}
+		if p := a.PodAntiAffinity; p != nil {
+			selectorDoubts(d, p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("affinity", "podAntiAffinity"))
+		}
+	}
+}
+
+func selectorDoubts(d *doubts, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, at *field.Path) {
+	for i, t := range required {
+		if t.LabelSelector == nil {
+			d.say(at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"), nullSelector)
+		}
+	}
+	for i, t := range preferred {
+		if t.PodAffinityTerm.LabelSelector == nil {
+			d.say(at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm", "labelSelector"), nullSelector)
+		}
+	}
 }

@@ -66,9 +66,6 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
 		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *s, validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
-	if s := spec.TerminationGracePeriodSeconds; s != nil {
-		errs = append(errs, notNegative(*s, path.Child("terminationGracePeriodSeconds"))...)
-	}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i)
 		if net.ParseIP(alias.IP) == nil {

@@ -12,7 +12,7 @@ func podTemplates() *Kind {
 		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true, CreateOnUpdate: true,
 		New: made[corev1.PodTemplate](), NewList: made[corev1.PodTemplateList](),
 		Default:  does(func(t *corev1.PodTemplate) { defaultPodTemplate(&t.Template) }),
-		Warnings: podWarnings(func(t *corev1.PodTemplate) *corev1.PodSpec { return &t.Template.Spec }, "template", "spec"),
+		Warnings: templateWarnings(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }, "template"),
 		Validate: checks(func(t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),

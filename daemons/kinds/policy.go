@@ -133,6 +133,7 @@ func runtimeClasses() *Kind {
 		GVK:      nodev1.SchemeGroupVersion.WithKind("RuntimeClass"),
 		Resource: "runtimeclasses", Singular: "runtimeclass", CreateOnUpdate: true, ConditionalUpdate: true,
 		New: made[nodev1.RuntimeClass](), NewList: made[nodev1.RuntimeClassList](),
+		Warnings: warns(runtimeClassWarnings),
 		Validate: checks(validateRuntimeClass),
 		ValidateUpdate: compares(func(c, old *nodev1.RuntimeClass) field.ErrorList {
 			return append(validateRuntimeClass(c), immutable(c.Handler, old.Handler, field.NewPath("handler"))...)

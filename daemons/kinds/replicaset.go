@@ -22,7 +22,7 @@ func replicaSets() *Kind {
 		}),
 		PrepareCreate: does(func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} }),
 		PrepareUpdate: updates(func(r, old *appsv1.ReplicaSet) { r.Status = old.Status }),
-		Warnings:      podWarnings(func(o *appsv1.ReplicaSet) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
+		Warnings:      namedWarnings(templateWarnings(func(o *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template")),
 		Validate:      checks(validateReplicaSet),
 		ValidateUpdate: compares(func(r, old *appsv1.ReplicaSet) field.ErrorList {
 			return append(validateReplicaSet(r), immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
@@ -76,12 +76,9 @@ func replicationControllers() *Kind {
 		Default:       does(defaultReplicationController),
 		PrepareCreate: does(func(r *corev1.ReplicationController) { r.Status = corev1.ReplicationControllerStatus{} }),
 		PrepareUpdate: updates(func(r, old *corev1.ReplicationController) { r.Status = old.Status }),
-		Warnings: podWarnings(func(c *corev1.ReplicationController) *corev1.PodSpec {
-			if c.Spec.Template == nil {
-				return &corev1.PodSpec{}
-			}
-			return &c.Spec.Template.Spec
-		}, "spec", "template", "spec"),
+		Warnings: namedWarnings(templateWarnings(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec {
+			return c.Spec.Template
+		}, "spec", "template")),
 		Validate: checks(validateReplicationController),
 		Fields: selectable(func(r *corev1.ReplicationController) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}

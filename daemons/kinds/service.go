@@ -20,6 +20,7 @@ func services() *Kind {
 		PrepareCreate: does(func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} }),
 		PrepareUpdate: updates(prepareServiceUpdate),
 		NameErrors:    dns1035Name,
+		Warnings:      warns(serviceWarnings),
 		Validate:      checks(validateService), ValidateUpdate: compares(validateServiceUpdate),
 		Fields: selectable(func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}

@@ -18,7 +18,7 @@ func statefulSets() *Kind {
 		Default:       does(defaultStatefulSet),
 		PrepareCreate: does(func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} }),
 		PrepareUpdate: updates(func(s, old *appsv1.StatefulSet) { s.Status = old.Status }),
-		Warnings:      podWarnings(func(o *appsv1.StatefulSet) *corev1.PodSpec { return &o.Spec.Template.Spec }, "spec", "template", "spec"),
+		Warnings:      statefulSetWarnings,
 		Validate:      checks(validateStatefulSet), ValidateUpdate: compares(validateStatefulSetUpdate),
 		Columns: columns("Ready", "Age", "Containers*", "Images*"),
 		Row: row(func(s *appsv1.StatefulSet) []any {

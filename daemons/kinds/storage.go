@@ -25,6 +25,7 @@ func storageClasses() *Kind {
 			setDefault(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			setDefault(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		}),
+		Warnings: warns(storageClassWarnings),
 		Validate: checks(validateStorageClass), ValidateUpdate: compares(validateStorageClassUpdate),
 		Columns:  columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion:boolean", "Age"),
 		WholeRow: true,

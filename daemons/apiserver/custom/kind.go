@@ -69,7 +69,7 @@ func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Fam
 		Default:        does(v.fill),
 		Validate:       func(obj runtime.Object) field.ErrorList { return v.check(obj, nil, false) },
 		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, false) },
-		Warnings:       finalizerDoubts,
+		Warnings:       func(obj, _ runtime.Object) []string { return finalizerDoubts(obj) },
 		Fields:         selectable(v.spec), Columns: columns, Row: row,
 		Untyped: &kinds.Untyped{Family: f, Accept: v.accept, Read: v.read, Schema: v.describe},
 	}

@@ -1,0 +1,72 @@
+package kinds
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// oldLabels of nodes were renamed long ago.
+var oldLabels = map[string]string{
+	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+	"app.kubernetes.io/created-by":                  `deprecated since v1.9`,
+	"scheduler.alpha.kubernetes.io/preferAvoidPods": `deprecated since v1.22; use Taints and Tolerations instead`,
+	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
+}
+
+// termDoubts are about old labels in a term that chooses nodes and, where nothing else looks at them, values that no label has.
+func termDoubts(d *doubts, term corev1.NodeSelectorTerm, values bool, at *field.Path) {
+	for i, e := range term.MatchExpressions {
+		where := at.Child("matchExpressions").Index(i)
+		if text := oldLabels[e.Key]; text != "" {
+			d.say(where.Child("key"), "%s is %s", e.Key, text)
+		}
+		if !values {
+			continue
+		}
+		for j, v := range e.Values {
+			for _, wrong := range validation.IsValidLabelValue(v) {
+				d.say(where.Child("values").Index(j), "%s is invalid, %s", v, wrong)
+			}
+		}
+	}
+}
+
+// topologyDoubts are about old labels in a selector of nodes.
+func topologyDoubts(d *doubts, s *metav1.LabelSelector, at *field.Path) {
+	if s == nil {
+		return
+	}
+	for i, e := range s.MatchExpressions {
+		if text := oldLabels[e.Key]; text != "" {
+			d.say(at.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, text)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if text := oldLabels[key]; text != "" {
+			d.say(at.Child("matchLabels").Child(key), "%s", text)
+		}
+	}
+}
+
+func nodeWarnings(n, _ *corev1.Node) []string {
+	var d doubts
+	if n.Spec.ConfigSource != nil {
+		d.say(field.NewPath("spec", "configSource"), "the feature is removed")
+	}
+	if n.Spec.DoNotUseExternalID != "" {
+		d.say(field.NewPath("spec", "externalID"), "this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, cidr := range n.Spec.PodCIDRs {
+		d = append(d, cidrWarnings(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
+	}
+	return d
+}

@@ -1,0 +1,82 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const oldClassText = `deprecated since v1.8; use "storageClassName" attribute instead`
+
+func classDoubts(d *doubts, annotations map[string]string) {
+	if _, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
+		d.say(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), oldClassText)
+	}
+}
+
+func claimWarnings(c, _ *corev1.PersistentVolumeClaim) []string {
+	var d doubts
+	classDoubts(&d, c.Annotations)
+	claimDoubts(&d, &c.Spec, field.NewPath("spec"))
+	return d
+}
+
+// claimDoubts are about parts of bytes.
+func claimDoubts(d *doubts, spec *corev1.PersistentVolumeClaimSpec, at *field.Path) {
+	for _, list := range []struct {
+		name string
+		of   corev1.ResourceList
+	}{{"requests", spec.Resources.Requests}, {"limits", spec.Resources.Limits}} {
+		if q, ok := list.of[corev1.ResourceStorage]; ok && q.MilliValue()%1000 != 0 {
+			d.say(at.Child("resources", list.name).Key(string(corev1.ResourceStorage)), "fractional byte value %q is invalid, must be an integer", q.String())
+		}
+	}
+}
+
+func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
+	var d doubts
+	path := field.NewPath("spec")
+	classDoubts(&d, v.Annotations)
+	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		d.say(path.Child("persistentVolumeReclaimPolicy"), "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+	}
+	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
+		for i, t := range a.Required.NodeSelectorTerms {
+			termDoubts(&d, t, true, path.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i))
+		}
+	}
+	for _, old := range []struct {
+		set        bool
+		name, text string
+	}{
+		{v.Spec.CephFS != nil, "cephfs", "deprecated in v1.28, non-functional in v1.31+"},
+		{v.Spec.PhotonPersistentDisk != nil, "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"},
+		{v.Spec.ScaleIO != nil, "scaleIO", "deprecated in v1.16, non-functional in v1.22+"},
+		{v.Spec.StorageOS != nil, "storageOS", "deprecated in v1.22, non-functional in v1.25+"},
+		{v.Spec.Glusterfs != nil, "glusterfs", "deprecated in v1.25, non-functional in v1.26+"},
+		{v.Spec.RBD != nil, "rbd", "deprecated in v1.28, non-functional in v1.31+"},
+	} {
+		if old.set {
+			d.say(path.Child(old.name), "%s", old.text)
+		}
+	}
+	return d
+}
+
+func storageClassWarnings(c, _ *storagev1.StorageClass) []string {
+	var d doubts
+	for i, t := range c.AllowedTopologies {
+		for j, e := range t.MatchLabelExpressions {
+			if text := oldLabels[e.Key]; text != "" {
+				d.say(field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"), "%s", text)
+			}
+		}
+	}
+	return d
+}
+
+func capacityWarnings(c, _ *storagev1.CSIStorageCapacity) []string {
+	var d doubts
+	topologyDoubts(&d, c.NodeTopology, field.NewPath("nodeTopology"))
+	return d
+}

@@ -1,0 +1,90 @@
+package kinds
+
+import (
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Indexed jobs beyond both of these may fail in more indexes than their status has room to name.
+const (
+	manyCompletions = 100_000
+	manyAtOnce      = 10_000
+	manyText        = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+)
+
+func jobSpecDoubts(spec *batchv1.JobSpec, at *field.Path) []string {
+	var d doubts
+	if value(spec.CompletionMode) == batchv1.IndexedCompletion && value(spec.Completions) > manyCompletions && value(spec.Parallelism) > manyAtOnce {
+		d.say(at, manyText)
+	}
+	return append(d, podDoubts(&spec.Template.ObjectMeta, &spec.Template.Spec, at.Child("template"))...)
+}
+
+func jobWarnings(j, old *batchv1.Job) []string {
+	if old != nil && old.Generation == j.Generation {
+		return nil
+	}
+	return jobSpecDoubts(&j.Spec, field.NewPath("spec"))
+}
+
+func cronJobWarnings(c, old *batchv1.CronJob) []string {
+	if old != nil && old.Generation == c.Generation {
+		return nil
+	}
+	return jobSpecDoubts(&c.Spec.JobTemplate.Spec, field.NewPath("spec", "jobTemplate", "spec"))
+}
+
+func statefulSetWarnings(obj, old runtime.Object) []string {
+	s := obj.(*appsv1.StatefulSet)
+	if was, ok := old.(*appsv1.StatefulSet); ok && was.Generation == s.Generation {
+		return nil
+	}
+	d := doubts(podDoubts(&s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec, field.NewPath("spec", "template")))
+	for i := range s.Spec.VolumeClaimTemplates {
+		// Upstream leaves the claim's spec out of the path of what is new, and spells it large in that of what changes.
+		at := field.NewPath("spec", "volumeClaimTemplates").Index(i)
+		if old != nil {
+			at = at.Child("Spec")
+		}
+		claimDoubts(&d, &s.Spec.VolumeClaimTemplates[i].Spec, at)
+	}
+	if value(s.Spec.RevisionHistoryLimit) < 0 {
+		d.say(field.NewPath("spec", "revisionHistoryLimit"), "a negative value retains all historical revisions; a value >= 0 is recommended")
+	}
+	return d
+}
+
+func runtimeClassWarnings(c, _ *nodev1.RuntimeClass) []string {
+	var d doubts
+	if c.Scheduling != nil {
+		for _, key := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
+			if text := oldLabels[key]; text != "" {
+				d.say(field.NewPath("scheduling", "nodeSelector"), "%s", text)
+			}
+		}
+	}
+	return d
+}
+
+const enforceMountable = "kubernetes.io/enforce-mountable-secrets"
+
+func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
+	var d doubts
+	if _, ok := s.Annotations[enforceMountable]; !ok {
+		return nil
+	}
+	if old != nil {
+		if _, before := old.Annotations[enforceMountable]; before {
+			return nil
+		}
+	}
+	d.say(field.NewPath("metadata", "annotations").Key(enforceMountable), "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets")
+	return d
+}

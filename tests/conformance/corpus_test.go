@@ -1,0 +1,169 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// differing is one way in which an object differs from the sample of its kind, and what is answered to it, whichever way it comes.
+type differing struct {
+	Of  string         `json:"of"`  // the sample: apiVersion/Kind
+	Set map[string]any `json:"set"` // values at paths of the sample's object; null takes them away
+	// By are the ways that it is sent, each tried without a trace: post, put, patch (a merge patch) and apply. Empty: all.
+	By []string `json:"by"`
+	// Code is of a refusal; 0 is none.
+	Code     int      `json:"code"`
+	Reason   string   `json:"reason"` // empty: Invalid
+	Message  string   `json:"message"`
+	Causes   []cause  `json:"causes"`   // all of them, in any order
+	Warnings []string `json:"warnings"` // all of them, in any order
+	// Makes are values of the answer; null is none.
+	Makes map[string]any `json:"makes"`
+}
+
+type cause struct {
+	Field   string `json:"field"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+var everyWay = []string{"post", "put", "patch", "apply"}
+
+// S11, S12: what differs from a good object in one way is answered as the documentation says, by every way in which it comes.
+func TestCorpus(t *testing.T) {
+	c := shared(t)
+	kinds := map[string]*sample{}
+	for _, s := range samples(t) {
+		kinds[s.String()] = s
+	}
+	files, err := filepath.Glob("testdata/corpus/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no corpus: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cases []differing
+		if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			for i, d := range cases {
+				s := kinds[d.Of]
+				if s == nil {
+					t.Fatalf("no sample is a %q", d.Of)
+				}
+				on := &subject{sample: s, client: c, ns: fmt.Sprintf("corpus%d", numbers.Add(1))}
+				c.namespace(t, on.ns)
+				ways := d.By
+				if len(ways) == 0 {
+					ways = everyWay
+				}
+				for _, way := range ways {
+					t.Run(fmt.Sprintf("%03d.%s.%s", i, s.Kind, way), func(t *testing.T) { d.answered(t, on, way) })
+				}
+			}
+		})
+	}
+}
+
+// send sends the object by one of the ways, and returns what is answered when it is taken.
+func (d *differing) send(t *testing.T, s *subject, way string) (answer, int) {
+	t.Helper()
+	o, path := s.new()
+	changes := object{}
+	for _, at := range slices.Sorted(maps.Keys(d.Set)) {
+		o, changes = with(o, at, s.filled(d.Set[at], s.ns)), with(changes, at, s.filled(d.Set[at], s.ns))
+	}
+	switch way {
+	case "post":
+		return s.do(t, post(s.collection()+"?dryRun=All", o)), 201
+	case "apply":
+		if n, ok := at(o, "metadata.name").(string); ok {
+			path = s.collection() + "/" + n
+		}
+		return s.do(t, patch(path+"?dryRun=All&fieldManager=corpus", "apply-patch+yaml", o)), 201
+	}
+	made, path := s.created(t)
+	if way == "patch" {
+		return s.do(t, patch(path+"?dryRun=All", "merge-patch+json", changes)), 200
+	}
+	o = with(with(o, "metadata.name", name(made)), "metadata.resourceVersion", version(made))
+	return s.do(t, put(path+"?dryRun=All", o)), 200
+}
+
+func (d *differing) answered(t *testing.T, s *subject, way string) {
+	a, code := d.send(t, s, way)
+	if d.Code != 0 {
+		code = d.Code
+	}
+	if a.code != code {
+		t.Fatalf("%d, want %d: %.900s", a.code, code, a.raw)
+	}
+	if reason := d.Reason; code >= 400 {
+		if reason == "" {
+			reason = "Invalid"
+		}
+		if a.text("reason") != reason || !strings.Contains(a.text("message"), d.Message) {
+			t.Errorf("%s: %s\nwant %s: %s", a.text("reason"), a.text("message"), reason, d.Message)
+		}
+	}
+	if d.Causes != nil {
+		d.mustCauses(t, a)
+	}
+	if want := headers(d.Warnings); !slices.Equal(want, sorted(a.header.Values("Warning"))) {
+		t.Errorf("warnings\n%s\nwant\n%s", strings.Join(sorted(a.header.Values("Warning")), "\n"), strings.Join(want, "\n"))
+	}
+	for path, want := range d.Makes {
+		if got := a.at(path); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %v, want %v", path, got, want)
+		}
+	}
+}
+
+func (d *differing) mustCauses(t *testing.T, a answer) {
+	t.Helper()
+	list, _ := a.at("details.causes").([]any)
+	var got []cause
+	for _, c := range list {
+		text := func(key string) string { s, _ := at(c, key).(string); return s }
+		got = append(got, cause{text("field"), text("reason"), text("message")})
+	}
+	if len(got) != len(d.Causes) {
+		t.Errorf("causes %v\nwant %v", got, d.Causes)
+		return
+	}
+	for _, want := range d.Causes {
+		if !slices.ContainsFunc(got, func(c cause) bool {
+			return c.Field == want.Field && c.Reason == want.Reason && strings.Contains(c.Message, want.Message)
+		}) {
+			t.Errorf("causes %v\nlack %v", got, want)
+		}
+	}
+}
+
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
+
+// headers are warnings as they are sent.
+func headers(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		out = append(out, `299 - "`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)+`"`)
+	}
+	return sorted(out)
+}
