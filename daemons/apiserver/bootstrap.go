@@ -19,6 +19,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/store"
 )
 
 // manager is how the server's own writes are told from others'.
@@ -30,19 +31,27 @@ var self = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.Gro
 // namespaces are there from the beginning.
 var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
-// bootstrap makes what every cluster has. The server is not ready before.
+// bootstrap makes what every cluster has. The server is not ready before, but does not wait for what is stored and cannot be
+// read: the others are as needed, and it may take this very server to mend that one.
 func (s *Server) bootstrap(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	for {
-		err := s.ensureAll(ctx)
-		if err == nil {
+		left, err := s.ensureAll(ctx)
+		if err == nil && !s.isFurnished() {
 			close(s.furnished)
+		}
+		if err == nil && left == nil || ctx.Err() != nil {
 			return nil
 		}
-		if ctx.Err() != nil {
-			return nil
+		if err != nil {
+			s.log.Warn("bootstrap", "err", err)
+		} else {
+			s.log.Error("some of what every cluster has is left as it is stored, since that cannot be read", "err", left)
+			if !passes(left) {
+				return nil
+			}
+			pause = 5 * time.Second
 		}
-		s.log.Warn("bootstrap", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -52,9 +61,19 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	}
 }
 
-func (s *Server) ensureAll(ctx context.Context) error {
+// passes says whether something that could not be read may be readable later.
+func passes(err error) bool {
+	why := (*store.Unreadable)(nil)
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(all.Unwrap(), passes)
+	}
+	return errors.As(err, &why) && why.Passing
+}
+
+// ensureAll returns in left what it could not look after since it, or its namespace, cannot be read.
+func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 	if err := s.cache.WaitFor(ctx, 1); err != nil {
-		return err
+		return nil, err
 	}
 	var first []runtime.Object
 	for _, name := range namespaces {
@@ -62,15 +81,54 @@ func (s *Server) ensureAll(ctx context.Context) error {
 	}
 	// What is in a namespace can only be made after it.
 	for _, objs := range [][]runtime.Object{first, s.o.Bootstrap} {
-		revision, err := s.ensureEach(ctx, objs)
+		readable := make([]runtime.Object, 0, len(objs))
+		for _, obj := range objs {
+			why, err := s.unreadable(obj)
+			if err != nil {
+				return left, err
+			}
+			if why == nil {
+				readable = append(readable, obj)
+			}
+			left = errors.Join(left, why)
+		}
+		revision, err := s.ensureEach(ctx, readable)
 		if err != nil {
-			return err
+			return left, err
 		}
 		if err := s.cache.WaitFor(ctx, revision); err != nil { // authorizers read there
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
+}
+
+// unreadable returns why an object, or its namespace, cannot be read; nil if it can, or is not there.
+func (s *Server) unreadable(obj runtime.Object) (why, err error) {
+	resource, err := s.resourceOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	key := m.GetName()
+	if m.GetNamespace() != "" {
+		key = m.GetNamespace() + "/" + key
+		if namespaces := s.cache.Resource(schema.GroupResource{Resource: "namespaces"}); namespaces != nil {
+			if why := namespaces.Unread(m.GetNamespace()); why != nil {
+				return why, nil
+			}
+		}
+	}
+	if all := s.cache.Resource(resource.GroupResource()); all != nil {
+		if e := all.Get(key); e != nil {
+			_, _ = e.Object() // from then on it is known
+		}
+		return all.Unread(key), nil
+	}
+	return nil, nil
 }
 
 // bootstrapped says what is missing for the server to be ready.

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +22,13 @@ func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Ent
 		return nil, unavailable(err)
 	}
 	e, err := cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
+	if err == nil {
+		_, err = e.Object() // whoever reads what is stored, judges it
+	}
 	if err != nil {
+		if why := (*store.Unreadable)(nil); errors.As(err, &why) {
+			err = why.Err
+		}
 		return nil, &store.Unreadable{Key: kv.Key, Revision: kv.Revision, What: store.NotDecodable, Err: err}
 	}
 	return e, nil

@@ -73,7 +73,11 @@ func (s *Server) delete(q *request) error {
 	if !gone || returnsDeleted[q.served.Resource] {
 		return writeEntry(q, http.StatusOK, e)
 	}
-	m, err := meta.Accessor(e.Object())
+	obj, err := e.Object()
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	m, err := meta.Accessor(obj)
 	if err != nil {
 		return err
 	}
@@ -134,7 +138,9 @@ func (s *Server) removeFrom(ctx context.Context, q *request, live *cache.Entry, 
 	if w.seen, err = live.In(ctx, q.served.Kind); err != nil {
 		return nil, false, false, err
 	}
-	w.old = w.seen.Object()
+	if w.old, err = w.seen.Object(); err != nil {
+		return nil, false, false, apierrors.NewInternalError(err)
+	}
 	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
 		return nil, false, false, err
 	}

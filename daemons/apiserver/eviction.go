@@ -58,7 +58,11 @@ func (s *Server) evict(q *request) error {
 	if err != nil {
 		return err
 	}
-	pod, ok := entry.Object().(*corev1.Pod)
+	obj, err := entry.Object()
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return pageNotFound()
 	}
@@ -150,13 +154,14 @@ func refusal(cause string, retry int) error {
 }
 
 func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	list := s.Objects().List(budgets.GroupResource(), pod.Namespace) // before it is asked what was not in it
 	if all := s.cache.Resource(budgets.GroupResource()); all != nil {
 		if err := all.Unread(pod.Namespace + "/"); err != nil {
 			return nil, apierrors.NewInternalError(fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err))
 		}
 	}
 	var found []*policyv1.PodDisruptionBudget
-	for _, obj := range s.Objects().List(budgets.GroupResource(), pod.Namespace) {
+	for _, obj := range list {
 		budget, ok := obj.(*policyv1.PodDisruptionBudget)
 		if !ok {
 			continue

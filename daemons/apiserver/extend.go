@@ -148,8 +148,10 @@ func (s *Server) arrive(q *request) error {
 func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving map[string]extension) (more bool, err error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	snapshot.Ascend("", "", func(e *cache.Entry) bool {
-		if d, ok := e.Object().(*apiextensionsv1.CustomResourceDefinition); ok {
-			all = append(all, d)
+		if obj, err := e.Object(); err == nil { // what cannot be read is served as it was
+			if d, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+				all = append(all, d)
+			}
 		}
 		return true
 	})

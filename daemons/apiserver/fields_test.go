@@ -148,7 +148,9 @@ func TestAnAccountFromMemoryIsTheOneThatWouldBeWorkedOut(t *testing.T) {
 			if before, err = cache.NewEntry(served.Kind, "b/a", data, 1, nil); err != nil {
 				t.Fatal(err)
 			}
-			live = before.Object()
+			if live, err = before.Object(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 	if hits == 0 {
@@ -187,13 +189,17 @@ func BenchmarkTheAccountOfAnUpdate(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			is, err := e.Object()
+			if err != nil {
+				b.Fatal(err)
+			}
 			for i := 0; b.Loop(); i++ {
-				next := e.Object().(*corev1.Pod).DeepCopy()
+				next := is.(*corev1.Pod).DeepCopy()
 				next.Annotations = map[string]string{"stamp": fmt.Sprint(i)}
 				if remembered {
-					_, err = server.fields.update(served, "", e, e.Object(), next, "m")
+					_, err = server.fields.update(served, "", e, is, next, "m")
 				} else {
-					m.UpdateNoErrors(shallow(e.Object()), next, "m")
+					m.UpdateNoErrors(shallow(is), next, "m")
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -46,7 +46,11 @@ func (s *Server) kubeletStream(q *request) error {
 	if err != nil {
 		return err
 	}
-	pod, ok := e.Object().(*corev1.Pod)
+	obj, err := e.Object()
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return pageNotFound()
 	}

@@ -94,7 +94,7 @@ func (p params) find(ctx context.Context, gvk schema.GroupVersionKind, look func
 	}
 	var out []runtime.Object
 	for _, e := range entries {
-		obj, err := served.View(e.Object())
+		obj, err := served.Read(e)
 		if err != nil {
 			return nil, err
 		}

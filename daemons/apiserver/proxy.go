@@ -107,6 +107,9 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 
 func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "pods"}, q.Namespace, name)
+	if err := s.cache.Resource(schema.GroupResource{Resource: "pods"}).Unread(q.Namespace + "/" + name); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
 	pod, is := obj.(*corev1.Pod)
 	if !ok || !is {
 		return nil, apierrors.NewNotFound(q.gr(), name)
@@ -156,6 +159,9 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 // serviceTarget picks one of a service's ready endpoints.
 func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
+	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).Unread(q.Namespace + "/" + name); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
 	svc, is := obj.(*corev1.Service)
 	if !ok || !is {
 		return nil, apierrors.NewNotFound(q.gr(), name)

@@ -60,6 +60,9 @@ func (w *write) charge() error {
 	if err := quota.Validate(ctx, a); err != nil {
 		return err
 	}
+	if err := w.s.countable(a); err != nil { // what was found out while it was counted
+		return err
+	}
 	w.more.Guards = append(w.more.Guards, guard)
 	w.more.Puts = append(w.more.Puts, store.Put{Key: key, Value: []byte(w.q.served.Resource), TTL: ledgerLasts})
 	return nil

@@ -60,7 +60,11 @@ func writeScaleOf(q *request, e *cache.Entry) error {
 	if err != nil {
 		return err
 	}
-	scale, err := scaleOf(q, e.Object())
+	obj, err := e.Object()
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	scale, err := scaleOf(q, obj)
 	if err != nil {
 		return err
 	}

@@ -152,14 +152,17 @@ func (s *Server) countable(a *api.Admission) error {
 	return nil
 }
 
+// mostToldUnreadable is how many objects of a resource the health check names.
+const mostToldUnreadable = 10
+
 // storedReadable is a health check that says which objects cannot be read. It does not make the server unready: they
 // are as unreadable at every other one.
 func (s *Server) storedReadable() error {
 	var found []error
 	for _, r := range s.cache.Resources() {
-		if err := r.Unread(""); err != nil {
+		if some := r.AllUnread("", mostToldUnreadable); len(some) > 0 {
 			n, _ := r.CountUnread()
-			found = append(found, fmt.Errorf("%d %s cannot be read, one of them: %w", n, r.Kind.GR(), err))
+			found = append(found, fmt.Errorf("%d %s cannot be read: %w", n, r.Kind.GR(), errors.Join(some...)))
 		}
 	}
 	return errors.Join(found...)

@@ -103,6 +103,106 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 	}
 }
 
+// S12: what is laid out as ours and has a field of another type is found when somebody first needs the object. It is never taken
+// for an object without fields, and from then on it cannot be read for everybody.
+func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
+	const spoiled = `{"kind":"%s","apiVersion":"%s","metadata":{"name":"bad","namespace":"default","uid":"1","creationTimestamp":"2026-01-01T00:00:00Z"},%s}`
+	for _, c := range []struct {
+		key, text string
+		method    string // of what finds it
+		path      string
+		body      string
+		accept    string
+	}{
+		{"configmaps", fmt.Sprintf(spoiled, "ConfigMap", "v1", `"data":{"a":1}`), "DELETE", "/api/v1/namespaces/default/configmaps/bad", "", ""},
+		{"configmaps", fmt.Sprintf(spoiled, "ConfigMap", "v1", `"data":{"a":1}`), "PATCH", "/api/v1/namespaces/default/configmaps/bad", `{"metadata":{"labels":{"a":"b"}}}`, ""},
+		{"configmaps", fmt.Sprintf(spoiled, "ConfigMap", "v1", `"data":{"a":1}`), "DELETE", "/api/v1/namespaces/default/configmaps", "", ""},
+		{"pods", fmt.Sprintf(spoiled, "Pod", "v1", `"spec":{"containers":[{"name":7}]}`), "GET", "/api/v1/namespaces/default/pods", "", "application/vnd.kubernetes.protobuf"},
+		{"pods", fmt.Sprintf(spoiled, "Pod", "v1", `"spec":{"containers":[{"name":7}]}`), "GET", "/api/v1/namespaces/default/pods/bad", "", "application/vnd.kubernetes.protobuf"},
+		{"pods", fmt.Sprintf(spoiled, "Pod", "v1", `"spec":{"containers":[{"name":7}]}`), "GET", "/api/v1/pods", "", "application/json;as=Table;g=meta.k8s.io;v=v1"},
+		{"pods", fmt.Sprintf(spoiled, "Pod", "v1", `"spec":{"containers":[{"name":7}]}`), "GET", "/api/v1/namespaces/default/pods/bad:80/proxy/", "", ""},
+		{"pods", fmt.Sprintf(spoiled, "Pod", "v1", `"spec":{"containers":[{"name":7}]}`), "POST", "/api/v1/namespaces/default/pods/bad/eviction", `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"bad"}}`, ""},
+		{"services", fmt.Sprintf(spoiled, "Service", "v1", `"spec":{"ports":[{"port":"a"}]}`), "GET", "/api/v1/namespaces/default/services/bad:80/proxy/", "", ""},
+		{"deployments", fmt.Sprintf(spoiled, "Deployment", "apps/v1", `"spec":{"replicas":"3"}`), "GET", "/apis/apps/v1/namespaces/default/deployments/bad/scale", "", ""},
+		{"deployments", fmt.Sprintf(spoiled, "Deployment", "apps/v1", `"spec":{"replicas":"3"}`), "GET", "/apis/apps/v1/deployments", "", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+	} {
+		t.Run(c.method+" "+c.path+" "+c.accept, func(t *testing.T) {
+			s := stores["memory"](t)
+			key := "/registry/" + strings.Replace(c.key, "services", "services/specs", 1) + "/default/bad"
+			spoil(t, s, key, c.text)
+			cfg := start(t, s, nil)
+			client := kubernetes.NewForConfigOrDie(cfg).RESTClient()
+			ask := func(method, path, body, accept string) (int, string) {
+				r := client.Verb(method).RequestURI(path)
+				if accept != "" {
+					r = r.SetHeader("Accept", accept)
+				}
+				if body != "" {
+					r = r.Body([]byte(body)).SetHeader("Content-Type", map[string]string{"PATCH": "application/merge-patch+json", "POST": "application/json"}[method])
+				}
+				var code int
+				text, err := r.Do(t.Context()).StatusCode(&code).Raw()
+				return code, fmt.Sprint(string(text), err)
+			}
+			if code, text := ask(c.method, c.path, c.body, c.accept); code != 500 {
+				t.Errorf("what needs it: %d %s", code, text)
+			}
+			group := "/api/v1"
+			if c.key == "deployments" {
+				group = "/apis/apps/v1"
+			}
+			for path, want := range map[string]string{
+				group + "/namespaces/default/" + c.key + "/bad": key,
+				group + "/" + c.key:                             "failed to read one or more",
+				"/readyz/stored-objects":                        "",
+			} {
+				if code, text := ask("GET", path, "", ""); code != 500 || !strings.Contains(text, want) {
+					t.Errorf("then %s: %d %s", path, code, text)
+				}
+			}
+			if kv, err := s.Get(t.Context(), key); err != nil || kv == nil || string(kv.Value) != c.text {
+				t.Errorf("stored is %v %v", kv, err)
+			}
+			if code, text := ask("DELETE", group+"/namespaces/default/"+c.key+"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", ""); code != 200 {
+				t.Errorf("to delete it: %d %s", code, text)
+			}
+		})
+	}
+}
+
+// S12: a server whose bootstrap finds something that cannot be read sees to the rest and becomes ready; roles and flow schemas
+// that cannot be read are counted and named.
+func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
+	for key, of := range map[string]string{
+		"namespaces/default":     `group="",passing="false",resource="namespaces"`,
+		"namespaces/kube-system": `group="",passing="false",resource="namespaces"`,
+		"clusterroles/edit":      `group="rbac.authorization.k8s.io",passing="false",resource="clusterroles"`,
+		"roles/kube-system/x":    `group="rbac.authorization.k8s.io",passing="false",resource="roles"`,
+		"flowschemas/exempt":     `group="flowcontrol.apiserver.k8s.io",passing="false",resource="flowschemas"`,
+	} {
+		t.Run(key, func(t *testing.T) {
+			s := stores["memory"](t)
+			spoil(t, s, "/registry/"+key, "nonsense")
+			cfg := serve(t, s).as(certs.Admin()) // returns when it is ready
+			for path, want := range map[string]string{
+				"/readyz":                            "ok",
+				"/api/v1/namespaces/kube-node-lease": "kube-node-lease",
+				"/apis/rbac.authorization.k8s.io/v1/clusterroles/view": "view",
+			} {
+				if code, text := ask(t, cfg, "GET", path, ""); code != 200 || !strings.Contains(text, want) {
+					t.Errorf("%s: %d %s", path, code, text)
+				}
+			}
+			if _, text := ask(t, cfg, "GET", "/metrics", ""); !strings.Contains(text, "apiserver_storage_unreadable_objects{"+of+"} 1") {
+				t.Errorf("not counted with %s", of)
+			}
+			if code, _ := ask(t, cfg, "GET", "/readyz/stored-objects", ""); code != 500 {
+				t.Errorf("the health check: %d", code)
+			}
+		})
+	}
+}
+
 // S12: who watches what turns unreadable is told so, and never that it is gone.
 func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	s := stores["memory"](t)

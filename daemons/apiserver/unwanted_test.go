@@ -20,12 +20,16 @@ func TestAWriteThatWantsNothingLeavesWhatIsStoredAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &write{s: s, q: q, manager: manager}
-	was := entry.Object().DeepCopyObject()
+	stored, err := entry.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := stored.DeepCopyObject()
 	e, lost, err := w.attempt(context.Background(), entry, func(live runtime.Object) (runtime.Object, error) { return live, nil })
 	if err != nil || lost || e != entry {
 		t.Errorf("it came to %v %v %v", e, lost, err)
 	}
-	if is := entry.Object(); !equality.Semantic.DeepEqual(is, was) {
+	if is, err := entry.Object(); err != nil || !equality.Semantic.DeepEqual(is, was) {
 		t.Errorf("stored is %+v, was %+v", is, was)
 	}
 }

@@ -263,7 +263,10 @@ func (w *write) settled(ctx context.Context, live *cache.Entry, next func(live r
 	if err != nil {
 		return false
 	}
-	is := seen.Object()
+	is, err := seen.Object()
+	if err != nil {
+		return false
+	}
 	wanted, err := next(is)
 	return err == nil && kinds.Same(is, wanted)
 }
@@ -283,7 +286,9 @@ func (w *write) attempt(ctx context.Context, live *cache.Entry, next func(runtim
 		if w.seen, err = live.In(ctx, w.q.served.Kind); err != nil {
 			return nil, false, err
 		}
-		w.old = w.seen.Object()
+		if w.old, err = w.seen.Object(); err != nil {
+			return nil, false, apierrors.NewInternalError(err)
+		}
 	}
 	if w.obj, err = next(w.old); err != nil {
 		return nil, false, err

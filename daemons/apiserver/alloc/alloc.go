@@ -232,23 +232,34 @@ func (a *Services) asked(svc *corev1.Service, text string, network netip.Prefix)
 	if !network.Contains(addr) {
 		return "", invalid(svc, field.Invalid(path, svc.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, text, network)))
 	}
-	if a.takenBy(addr.String(), svc) {
+	taken, err := a.takenBy(addr.String(), svc)
+	if err != nil {
+		return "", apierrors.NewInternalError(err)
+	}
+	if taken {
 		return "", invalid(svc, field.Invalid(path, svc.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", text)))
 	}
 	return addr.String(), nil
 }
 
 // takenBy says whether somebody else has an address.
-func (a *Services) takenBy(ip string, svc *corev1.Service) bool {
+func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
 	if a.addresses == nil {
-		return false
+		return false, nil
+	}
+	if err := a.addresses.Unread(ip); err != nil {
+		return false, err
 	}
 	e := a.addresses.Get(ip)
 	if e == nil {
-		return false
+		return false, nil
 	}
-	claim, ok := e.Object().(*networkingv1.IPAddress)
-	return ok && (claim.Spec.ParentRef == nil || claim.Spec.ParentRef.Namespace != svc.Namespace || claim.Spec.ParentRef.Name != svc.Name)
+	obj, err := e.Object()
+	if err != nil {
+		return false, err
+	}
+	claim, ok := obj.(*networkingv1.IPAddress)
+	return ok && (claim.Spec.ParentRef == nil || claim.Spec.ParentRef.Namespace != svc.Namespace || claim.Spec.ParentRef.Name != svc.Name), nil
 }
 
 // tries is how many random addresses are looked at before all are, in order.

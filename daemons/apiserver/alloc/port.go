@@ -46,7 +46,11 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	used := map[int32]string{}
 	if a.services != nil {
 		a.services.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
-			if other, ok := e.Object().(*corev1.Service); ok && (other.Namespace != svc.Namespace || other.Name != svc.Name) {
+			obj, err := e.Object()
+			if err != nil {
+				return true // its ports are claimed by keys of their own
+			}
+			if other, ok := obj.(*corev1.Service); ok && (other.Namespace != svc.Namespace || other.Name != svc.Name) {
 				for port := range portsOf(other) {
 					used[port] = e.Key
 				}

@@ -13,7 +13,6 @@
 package cache
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +58,7 @@ func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Ca
 		if k.Virtual {
 			continue
 		}
-		r := newResource(k, &c.budget)
+		r := c.newResource(k)
 		t.byKey[StorageKey(k)] = r
 		t.byName[k.GR()] = r
 	}
@@ -137,89 +136,6 @@ func (c *Cache) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// decoders is how many parts of what is loaded are decoded at once.
-const decoders = 4
-
-func (c *Cache) load(ctx context.Context) (int64, error) {
-	c.feed.Lock()
-	defer c.feed.Unlock()
-	all := loaded{entries: map[*Resource][]*Entry{}, unread: map[*Resource]map[string]error{}, names: map[*Names][]string{}}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	busy := make(chan struct{}, decoders)
-	revision, err := c.store.All(ctx, c.prefix, func(kvs []store.KV) error {
-		select {
-		case busy <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		wg.Go(func() {
-			defer func() { <-busy }()
-			for _, kv := range kvs {
-				c.loadOne(&all, kv)
-			}
-		})
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	wg.Wait()
-	for _, r := range c.tables.Load().byKey {
-		for ; r != nil; r = r.next {
-			r.reset(all.entries[r], all.unread[r], revision)
-		}
-	}
-	for _, n := range c.names {
-		n.replace(all.names[n])
-	}
-	c.progress.begin(revision)
-	return revision, nil
-}
-
-// loaded is what the store holds, as far as it has been read.
-type loaded struct {
-	mu      sync.Mutex
-	entries map[*Resource][]*Entry
-	unread  map[*Resource]map[string]error
-	names   map[*Names][]string
-}
-
-func (c *Cache) loadOne(all *loaded, kv store.KV) {
-	r, rest := c.find(kv.Key)
-	if r == nil {
-		if n, name := c.named(kv.Key); n != nil {
-			all.mu.Lock()
-			defer all.mu.Unlock()
-			all.names[n] = append(all.names[n], name)
-		}
-		return
-	}
-	for ; r != nil; r = r.next {
-		e, err := (*Entry)(nil), kv.Err
-		if err == nil {
-			e, err = c.entry(r, kv.Key, rest, kv.Value, kv.Revision)
-		}
-		all.mu.Lock()
-		if err == nil {
-			all.entries[r] = append(all.entries[r], e)
-		} else {
-			all.unread[r] = with(all.unread[r], rest, err)
-		}
-		all.mu.Unlock()
-	}
-}
-
-// entry decodes what the store holds at a key of a resource, whose rest is given.
-func (c *Cache) entry(r *Resource, key, rest string, value []byte, revision int64) (*Entry, error) {
-	e, err := NewEntry(r.Kind, rest, value, revision, nil)
-	if err != nil {
-		c.log.Error("a stored object cannot be decoded: restore it, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential", "key", key, "revision", revision, "err", err)
-		return nil, &store.Unreadable{Key: key, Revision: revision, What: store.NotDecodable, Err: err}
-	}
-	return e, nil
-}
-
 // find splits a store key into its resource and the rest.
 func (c *Cache) find(key string) (*Resource, string) {
 	rest, ok := strings.CutPrefix(key, c.prefix)
@@ -240,142 +156,8 @@ func (c *Cache) find(key string) (*Resource, string) {
 	}
 }
 
-// errWentBack is that the store holds another past than the one that was followed: it has been restored.
-var errWentBack = fmt.Errorf("%w: it has gone back to an earlier revision, as when it is restored", store.ErrUnavailable)
-
-// wentBack asks a store whose watch has ended whether it still is where it was. One that does not answer is not asked twice.
-func (c *Cache) wentBack(ctx context.Context, reached int64) error {
-	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
-	defer cancel()
-	if revision, err := c.store.Revision(ctx); err == nil && revision < reached {
-		return errWentBack
-	}
-	return nil
-}
-
-// again has everything loaded anew.
-func (c *Cache) again() {
-	select {
-	case c.restored <- struct{}{}:
-	default:
-	}
-}
-
-func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
-	ctx, end := context.WithCancelCause(asked)
-	var attending sync.WaitGroup
-	defer attending.Wait()
-	defer end(nil)
-	attending.Go(func() {
-		for {
-			select {
-			case <-c.restored:
-				if c.wentBack(ctx, c.Reached()) != nil { // it may have been loaded anew since
-					end(errWentBack)
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	err := c.store.Watch(ctx, c.prefix, after, func(batch store.Batch) error {
-		c.apply(batch.Events)
-		after = max(after, batch.Revision)
-		c.progress.reach(after)
-		return nil
-	})
-	if cause := context.Cause(ctx); errors.Is(cause, errWentBack) {
-		err = cause
-	}
-	return after, err
-}
-
-// apply hands whole revisions to their resources. Within a batch each resource takes
-// its changes at once; readers see the batch when progress reaches its revision.
-func (c *Cache) apply(events []store.Event) {
-	c.feed.Lock()
-	defer c.feed.Unlock()
-	var all []changed
-	for _, e := range events {
-		r, rest := c.find(e.Key)
-		if r == nil {
-			if n, name := c.named(e.Key); n != nil {
-				n.note(name, !e.Deleted)
-			}
-		}
-		for ; r != nil; r = r.next {
-			ch := change{key: rest, revision: e.Revision, err: e.Err}
-			if !e.Deleted && e.Err == nil {
-				if ch.entry = c.own.take(r.Kind, e.Key, e.Value, e.Revision); ch.entry == nil {
-					ch.entry, ch.err = c.entry(r, e.Key, rest, bytes.Clone(e.Value), e.Revision)
-				}
-			}
-			at := slices.IndexFunc(all, func(other changed) bool { return other.resource == r })
-			if at < 0 {
-				at, all = len(all), append(all, changed{resource: r})
-			}
-			all[at].changes = append(all[at].changes, ch)
-		}
-	}
-	for _, one := range all {
-		one.resource.apply(one.changes)
-	}
-}
-
-// changed is what a batch of events means to one resource.
-type changed struct {
-	resource *Resource
-	changes  []change
-}
-
 // Reached returns how far the cache has come, 0 before it is first filled.
 func (c *Cache) Reached() int64 { return c.progress.now() }
-
-// Compacted takes in that the store has forgotten what was overwritten before a revision: no event that is older is
-// of use to anybody who lists what there was at it.
-func (c *Cache) Compacted(revision int64) {
-	for {
-		was := c.compacted.Load()
-		if revision <= was {
-			return
-		}
-		if c.compacted.CompareAndSwap(was, revision) {
-			break
-		}
-	}
-	for _, r := range c.Resources() {
-		r.trim(revision)
-	}
-}
-
-// Keeps says whether the store may still have what there was at a revision.
-func (c *Cache) Keeps(revision int64) bool { return revision >= c.compacted.Load() }
-
-// Past reads from the store what there was of a resource at a revision, after a key and at most so many, and returns
-// where that ends and how many there were from there on. What cannot be read is an error.
-func (c *Cache) Past(ctx context.Context, r *Resource, prefix, after string, revision int64, limit int) (entries []*Entry, last string, count int64, err error) {
-	base := c.Key(r.Kind, "")
-	if after != "" {
-		after = base + after
-	}
-	kvs, count, err := c.store.Past(ctx, base+prefix, after, revision, limit)
-	if errors.Is(err, store.ErrCompacted) {
-		err = ErrExpired
-	}
-	for _, kv := range kvs {
-		last = kv.Key[len(base):]
-		if err == nil {
-			err = kv.Err
-		}
-		if err != nil {
-			break
-		}
-		var e *Entry
-		e, err = c.entry(r, kv.Key, last, kv.Value, kv.Revision)
-		entries = append(entries, e)
-	}
-	return entries, last, count, err
-}
 
 // Ready returns nil once the cache has been filled.
 func (c *Cache) Ready() error {

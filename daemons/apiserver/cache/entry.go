@@ -38,6 +38,7 @@ type Entry struct {
 	parcel *parcel
 	place  span        // where the JSON is in the parcel
 	kind   *kinds.Kind // in whose version it is
+	home   *Resource   // that is told when the object cannot be decoded; nil: nobody
 	values []string    // of the kind's selectable fields, in the order of their names
 
 	strong  atomic.Pointer[runtime.Object] // for kinds that every request asks about
@@ -257,26 +258,27 @@ func closing(data []byte) int {
 }
 
 // Object returns the decoded object, resource version and kind set. It is shared and
-// must not be changed.
-func (e *Entry) Object() runtime.Object {
+// must not be changed. What was read shallowly may turn out not to be decodable: that is an error,
+// here and from then on for everybody who asks for the object by name or in a list.
+func (e *Entry) Object() (runtime.Object, error) {
 	if obj := e.strong.Load(); obj != nil {
-		return *obj
+		return *obj, nil
 	}
 	if w := e.decoded.Load(); w != nil {
 		if obj := w.Value(); obj != nil {
-			return *obj
+			return *obj, nil
 		}
 	}
 	obj, _, err := decode(e.kind, e.JSON())
-	if err != nil { // it was decoded when the entry was made
-		obj = e.kind.New()
+	if err != nil {
+		return nil, e.spoiled(err)
 	}
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetResourceVersion(version(e.Revision))
 	}
 	obj.GetObjectKind().SetGroupVersionKind(e.kind.GVK)
 	e.remember(obj)
-	return obj
+	return obj, nil
 }
 
 func (e *Entry) remember(obj runtime.Object) {
@@ -288,14 +290,17 @@ func (e *Entry) remember(obj runtime.Object) {
 	e.decoded.Store(&w)
 }
 
-// kept names the resources whose objects stay decoded: they are few, and
-// authorization or admission asks for them on every request.
+// kept names the resources whose objects are decoded at once and stay so: they are few, authorization or admission
+// asks for them on every request, and what of them cannot be decoded is known before anything is decided without it.
 var kept = map[string]bool{
 	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true,
 	"namespaces": true, "serviceaccounts": true, "priorityclasses": true, "limitranges": true,
 	"resourcequotas": true, "runtimeclasses": true, "storageclasses": true,
 	"validatingwebhookconfigurations": true, "mutatingwebhookconfigurations": true,
 	"customresourcedefinitions": true, "apiservices": true,
+	"validatingadmissionpolicies": true, "validatingadmissionpolicybindings": true,
+	"mutatingadmissionpolicies": true, "mutatingadmissionpolicybindings": true, "ingressclasses": true,
+	"flowschemas": true, "prioritylevelconfigurations": true,
 }
 
 // Made returns a further encoding, calling make when nobody did before or the garbage

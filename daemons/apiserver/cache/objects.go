@@ -24,7 +24,8 @@ func (v view) Get(resource schema.GroupResource, namespace, name string) (runtim
 	if e == nil {
 		return nil, false
 	}
-	return e.Object(), true
+	obj, err := e.Object()
+	return obj, err == nil
 }
 
 func (v view) List(resource schema.GroupResource, namespace string) []runtime.Object {
@@ -38,7 +39,9 @@ func (v view) List(resource schema.GroupResource, namespace string) []runtime.Ob
 	}
 	var list []runtime.Object
 	r.Snapshot().Ascend(prefix, "", func(e *Entry) bool {
-		list = append(list, e.Object())
+		if obj, err := e.Object(); err == nil {
+			list = append(list, obj)
+		}
 		return true
 	})
 	return list

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,9 @@ func (b *budget) now() int {
 type Resource struct {
 	Kind *kinds.Kind
 
+	prefix string // of the store's keys
+	logger *slog.Logger
+
 	snapshot atomic.Pointer[Snapshot] // nil: none since the last change
 	revision atomic.Int64             // of the last change
 	entries  entries
@@ -57,8 +61,14 @@ type Resource struct {
 }
 
 func newResource(k *kinds.Kind, shared *budget) *Resource {
-	r := &Resource{Kind: k, budget: shared}
+	r := &Resource{Kind: k, budget: shared, logger: slog.New(slog.DiscardHandler)}
 	r.reset(nil, nil, 0)
+	return r
+}
+
+func (c *Cache) newResource(k *kinds.Kind) *Resource {
+	r := newResource(k, &c.budget)
+	r.prefix, r.logger = c.Key(k, ""), c.log
 	return r
 }
 

@@ -86,7 +86,9 @@ func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
 			if !maps.Equal(over.Labels, deep.Labels) || !slices.Equal(over.values, deep.values) || over.splice != deep.splice || over.kind != deep.kind {
 				t.Errorf("%s, full %v: looked over %v %v, decoded %v %v", k.GR(), full, over.Labels, over.values, deep.Labels, deep.values)
 			}
-			if !reflect.DeepEqual(over.Object(), deep.Object()) {
+			a, errA := over.Object()
+			b, errB := deep.Object()
+			if errA != nil || errB != nil || !reflect.DeepEqual(a, b) {
 				t.Errorf("%s, full %v: the objects differ", k.GR(), full)
 			}
 		}

@@ -21,7 +21,7 @@ type tables struct {
 // Add fills the cache of a further kind and lets it be found, in place of one of the
 // same name, whose watchers are told to list again.
 func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
-	r := newResource(k, &c.budget)
+	r := c.newResource(k)
 	r.filling = true
 	key := StorageKey(k)
 	c.feed.Lock()
@@ -90,7 +90,9 @@ func (c *Cache) read(ctx context.Context, r *Resource, key string) (entries []*E
 			rest := kv.Key[len(prefix):]
 			e, err := (*Entry)(nil), kv.Err
 			if err == nil {
-				e, err = c.entry(r, kv.Key, rest, kv.Value, kv.Revision)
+				e, err = c.entry(r, rest, kv.Value, kv.Revision)
+			} else {
+				r.tell(err)
 			}
 			if err != nil {
 				unread = with(unread, rest, err)

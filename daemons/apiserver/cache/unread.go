@@ -69,9 +69,13 @@ func (u *unread) has(key string) bool {
 	if !u.some.Load() {
 		return false
 	}
+	return u.of(key) != nil
+}
+
+func (u *unread) of(key string) error {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
-	return u.keys[key] != nil
+	return u.keys[key]
 }
 
 // Unread says why an object cannot be read, or one of those whose keys begin with a prefix that ends in a slash or
@@ -123,6 +127,37 @@ func (r *Resource) CountUnread() (all, lasting int) {
 		}
 	}
 	return all, lasting
+}
+
+// undecodable says, and returns, that what the store holds of an object is none.
+func (r *Resource) undecodable(key string, revision int64, err error) error {
+	err = &store.Unreadable{Key: r.prefix + key, Revision: revision, What: store.NotDecodable, Err: err}
+	r.tell(err)
+	return err
+}
+
+// tell logs that what the store holds cannot be read, and does so for good: what will pass is counted, and may be everything.
+func (r *Resource) tell(err error) {
+	if why := (*store.Unreadable)(nil); errors.As(err, &why) && !why.Passing {
+		r.logger.Error("a stored object cannot be read: restore it or its key, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential", "err", err)
+	}
+}
+
+// spoiled returns why an entry cannot be decoded, and has its resource count it as unread if it still is what there is.
+func (e *Entry) spoiled(err error) error {
+	r := e.home
+	if r == nil {
+		return &store.Unreadable{Key: e.Key, Revision: e.Revision, What: store.NotDecodable, Err: err}
+	}
+	r.mu.Lock() // what comes after it is noted after this
+	defer r.mu.Unlock()
+	if now, there := r.tree.Get(e); there && now == e {
+		if !r.unread.has(e.Key) {
+			r.unread.note(e.Key, r.undecodable(e.Key, e.Revision, err))
+		}
+		return r.unread.of(e.Key)
+	}
+	return &store.Unreadable{Key: r.prefix + e.Key, Revision: e.Revision, What: store.NotDecodable, Err: err}
 }
 
 // named is an entry of which nothing is known but its name.

@@ -41,9 +41,13 @@ func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 			entries[i] = have
 			continue
 		}
-		u, ok := e.Object().(*unstructured.Unstructured)
+		obj, err := e.Object()
+		if err != nil {
+			return err
+		}
+		u, ok := obj.(*unstructured.Unstructured)
 		if !ok {
-			return fmt.Errorf("convert the %s %s: it is a %T", e.kind.GVK.Kind, e.Key, e.Object())
+			return fmt.Errorf("convert the %s %s: it is a %T", e.kind.GVK.Kind, e.Key, obj)
 		}
 		others, objs = append(others, i), append(objs, u)
 	}

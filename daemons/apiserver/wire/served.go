@@ -70,13 +70,22 @@ func (s Served) View(hub runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
+// Read returns the object of an entry as the client sees it.
+func (s Served) Read(e *cache.Entry) (runtime.Object, error) {
+	hub, err := e.Object()
+	if err != nil {
+		return nil, err
+	}
+	return s.View(hub)
+}
+
 // AppendJSON appends an entry as clients see it.
 func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 	if s.Alias == nil {
 		return e.AppendJSON(to), nil
 	}
 	view := func(e *cache.Entry) ([]byte, error) {
-		obj, err := s.View(e.Object())
+		obj, err := s.Read(e)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +109,7 @@ func (s Served) raw(e *cache.Entry) ([]byte, error) {
 		form = cache.AliasProtobuf
 	}
 	return e.Made(form, func(e *cache.Entry) ([]byte, error) {
-		obj, err := s.View(e.Object())
+		obj, err := s.Read(e)
 		if err != nil {
 			return nil, err
 		}
@@ -110,20 +119,28 @@ func (s Served) raw(e *cache.Entry) ([]byte, error) {
 
 func rawMetadata(e *cache.Entry) ([]byte, error) {
 	return e.Made(cache.ProtobufMetadata, func(e *cache.Entry) ([]byte, error) {
-		return partial(e).Marshal()
+		p, err := partial(e)
+		if err != nil {
+			return nil, err
+		}
+		return p.Marshal()
 	})
 }
 
-func partial(e *cache.Entry) *metav1.PartialObjectMetadata {
+func partial(e *cache.Entry) (*metav1.PartialObjectMetadata, error) {
+	obj, err := e.Object()
+	if err != nil {
+		return nil, err
+	}
 	p := &metav1.PartialObjectMetadata{}
-	if m, ok := e.Object().(metav1.ObjectMetaAccessor); ok {
+	if m, ok := obj.(metav1.ObjectMetaAccessor); ok {
 		if meta, ok := m.GetObjectMeta().(*metav1.ObjectMeta); ok {
 			p.ObjectMeta = *meta
 		}
 	} else if err := json.Unmarshal(e.AppendMetadata(nil), &p.ObjectMeta); err != nil {
-		p.Namespace, p.Name = e.Namespace, e.Name // it was read when the entry was made
+		return nil, fmt.Errorf("read the metadata of the %s %s: %w", e.Kind().GVK.Kind, e.Key, err)
 	}
-	return p
+	return p, nil
 }
 
 // Raw returns an object's protobuf message.

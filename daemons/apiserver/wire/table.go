@@ -47,7 +47,10 @@ func (m Media) appendTableHead(to []byte, s Served, revision, next string, remai
 
 // appendRow appends an object's row. Cells hold ages, so they are made each time.
 func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy) ([]byte, error) {
-	obj := e.Object()
+	obj, err := e.Object()
+	if err != nil {
+		return nil, err
+	}
 	cells := []any{e.Name}
 	if s.Row != nil && s.WholeRow {
 		cells = s.Row(obj)
@@ -58,7 +61,6 @@ func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.Include
 	}
 	to = append(to, `{"cells":`...)
 	to = appendValue(to, cells)
-	var err error
 	switch rows {
 	case metav1.IncludeNone:
 	case metav1.IncludeObject:
