@@ -1,0 +1,45 @@
+package garbage
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+	"net/http"
+	"net/http/httptest"
+)
+
+// S21: whom an object owns is known when every kind has been listed: it is not let go before that.
+func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
+	for _, finalizer := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
+		t.Run(finalizer, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				w.WriteHeader(http.StatusNotFound)
+			}))
+			defer server.Close()
+			g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: server.URL})}).(*controller)
+			if !ok {
+				t.Fatal("it is no collector")
+			}
+			resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+			// An informer that has not been started has not listed anything.
+			g.watched[resource] = &watched{informer: cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, nil)}
+			owner := &object{identity: identity{resource: resource, kind: "Pod", namespace: "default", name: "owner", uid: "1"}, finalizers: []string{finalizer}, deleting: true}
+			g.graph.put(owner)
+			if err := g.sync(t.Context(), "1"); err == nil || asked > 0 {
+				t.Errorf("before all are listed: %v after %d requests", err, asked)
+			}
+			delete(g.watched, resource)
+			if err := g.sync(t.Context(), "1"); err == nil || asked > 0 {
+				t.Errorf("before any is listed: %v after %d requests", err, asked)
+			}
+		})
+	}
+}
