@@ -17,6 +17,9 @@ type Untyped struct {
 	// Read brings an object that was written before, in this version or one that differs
 	// in nothing but its name, into the shape of this one.
 	Read func(obj *unstructured.Unstructured)
+	// Complete returns the object with the defaults that hold for whatever is read, also where a write has no say: those of the
+	// status. What is given stays as it is, and is returned if it lacks none.
+	Complete func(obj *unstructured.Unstructured) *unstructured.Unstructured
 	// Schema is the version's schema in the terms of OpenAPI 3, or 2.
 	Schema func(v3 bool) (map[string]any, error)
 }

@@ -109,11 +109,17 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 		}
 		e.kind = k
 	}
+	completed := false
+	if u, ok := obj.(*unstructured.Unstructured); ok && decoded && k.Untyped != nil && k.Untyped.Complete != nil {
+		if whole := k.Untyped.Complete(u); whole != u {
+			obj, completed = whole, true
+		}
+	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata of the %s %s: %w", k.GVK.Kind, key, err)
 	}
-	if m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded || e.labelled() != nil {
+	if completed || m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded || e.labelled() != nil {
 		// Written by somebody else: laid out anew, so that the splice has its place.
 		if e.json, err = Encode(k, obj); err != nil {
 			return nil, err

@@ -71,7 +71,7 @@ func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Fam
 		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, false) },
 		Warnings:       func(obj, _ runtime.Object) []string { return finalizerDoubts(obj) },
 		Fields:         selectable(v.spec), Columns: columns, Row: row,
-		Untyped: &kinds.Untyped{Family: f, Accept: v.accept, Read: v.read, Schema: v.describe},
+		Untyped: &kinds.Untyped{Family: f, Accept: v.accept, Read: v.read, Complete: v.complete, Schema: v.describe},
 	}
 	if sub := v.spec.Subresources; sub != nil {
 		if sub.Status != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	openapiv2 "k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,6 +35,7 @@ type version struct {
 	shape    *structural.Structural
 	schema   validation.SchemaValidator
 	status   validation.SchemaValidator // nil: the schema has no status
+	promised *structural.Structural     // the status alone, where it has defaults; nil: it has none
 	// rules are compiled when first needed; nil where there are none.
 	rules func() *cel.Validator
 }
@@ -64,6 +66,9 @@ func newVersion(d *apiextensionsv1.CustomResourceDefinition, spec *apiextensions
 		if v.status, _, err = validation.NewSchemaValidator(&status); err != nil {
 			return nil, fmt.Errorf("read the status's schema: %w", err)
 		}
+	}
+	if status, ok := v.shape.Properties["status"]; ok && hasDefaults(&status) {
+		v.promised = &structural.Structural{Properties: map[string]structural.Structural{"status": status}}
 	}
 	v.rules = sync.OnceValue(func() *cel.Validator { return cel.NewValidator(v.shape, true, celconfig.PerCallLimit) })
 	return v, nil
@@ -102,6 +107,44 @@ func (v *version) prune(u *unstructured.Unstructured) {
 func (v *version) fill(u *unstructured.Unstructured) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.shape)
 	defaulting.Default(u.Object, v.shape)
+}
+
+// hasDefaults says whether a schema has defaults anywhere.
+func hasDefaults(s *structural.Structural) bool {
+	if s == nil {
+		return false
+	}
+	for _, p := range s.Properties {
+		if hasDefaults(&p) {
+			return true
+		}
+	}
+	return s.Default.Object != nil || hasDefaults(s.Items) || s.AdditionalProperties != nil && hasDefaults(s.AdditionalProperties.Structural)
+}
+
+// complete returns the object with the defaults of its status. A create drops the status that it was sent with, those
+// filled in among it, and is stored without; who reads the object sees them nevertheless.
+func (v *version) complete(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if v.promised == nil {
+		return u
+	}
+	whole := map[string]any{}
+	if status, there := u.Object["status"]; there {
+		whole["status"] = runtime.DeepCopyJSONValue(status)
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(whole, v.promised)
+	defaulting.Default(whole, v.promised)
+	status, there := whole["status"]
+	if !there || equality.Semantic.DeepEqual(status, u.Object["status"]) {
+		return u
+	}
+	out := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+	// It is given its resource version, which is not to be seen in the one that was given.
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		out.Object["metadata"] = maps.Clone(metadata)
+	}
+	out.Object["status"] = status
+	return out
 }
 
 // read turns an object of any version into this one.
