@@ -155,6 +155,11 @@ chaos-api: binaries ## Break three API servers and their store at random for ten
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/chaos
 	$(BIN)/chaos api $(if $(SEED),-seed $(SEED)) -minutes 10
 
+.PHONY: flood
+flood: build test-tools ## Have strangers flood every listener of a cluster for MINUTES, and see that memory stays under what docs/operations.md says
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/flood
+	$(SUDO) $(BIN)/flood -minutes $(MINUTES)
+
 .PHONY: bench
 bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 	$(SUDO) $(BIN)/marks

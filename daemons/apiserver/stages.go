@@ -199,7 +199,7 @@ func anonymousMay(path string) bool {
 
 func isHealth(path string) bool {
 	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
-		if path == p || strings.HasPrefix(path, p+"/") {
+		if path == p || strings.HasPrefix(path, p+"/") && !strings.Contains(path, "/..") {
 			return true
 		}
 	}

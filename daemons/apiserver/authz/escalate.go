@@ -99,7 +99,7 @@ func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv
 	}
 	// Whoever lets a role gather others may grant whatever comes to be labelled.
 	if e.covered(a, r.Name, everything) != nil {
-		return apierrors.NewForbidden(gr(a), r.Name, errors.New("must have cluster-admin privileges to use an aggregationRule"))
+		return apierrors.NewForbidden(gr(a), r.Name, errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestEveryChangeOfARoleTakesAllItsRulesS12(t *testing.T) {
 		t.Fatal(err)
 	}
 	plugin := NewEscalation(o, may)
-	const lacks, notAll = "not currently held", "must have cluster-admin privileges to use an aggregationRule"
+	const lacks, notAll = "not currently held", "must have cluster-admin privileges to use the aggregationRule"
 	labelled := func(m *metav1.ObjectMeta) {
 		m.Labels = map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}
 	}

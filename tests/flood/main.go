@@ -1,0 +1,190 @@
+// Command flood has strangers flood every listener of a cluster, with whatever costs them little and a daemon much, while
+// the daemons' memory is watched and an administrator asks:
+//
+//	go run ./tests/flood -minutes 10    # brings a lab up, floods it, takes it down
+//
+// It ends with status 1 when a daemon took more memory than docs/operations.md says, was restarted, or when the
+// administrator was not answered.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+func main() {
+	minutes := flag.Float64("minutes", 10, "how long to flood")
+	attack := flag.Bool("attack", false, "flood from this process's network, rather than bring a lab up")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	length := time.Duration(*minutes * float64(time.Minute))
+	do := run
+	if *attack {
+		do = flood
+	}
+	if err := do(ctx, length); err != nil {
+		fmt.Fprintln(os.Stderr, "flood:", err)
+		os.Exit(1)
+	}
+}
+
+// run floods a cluster of its own.
+func run(ctx context.Context, length time.Duration) (err error) {
+	c, err := up(ctx, fmt.Sprintf("flood-%d", os.Getpid()))
+	if c != nil {
+		defer func() { err = errors.Join(err, c.Lab.Down(context.WithoutCancel(ctx))) }()
+	}
+	if err != nil {
+		return err
+	}
+	most, err := documented()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	attack := c.Lab.Command(ctx, self, "-attack", "-minutes", fmt.Sprint(length.Minutes()))
+	attack.Stdout, attack.Stderr = os.Stdout, os.Stderr
+	if err := attack.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- attack.Wait() }()
+	w := watcher{c: c, peaks: map[string]int{}, processes: map[string]string{}}
+	for tick := time.NewTicker(5 * time.Second); ; {
+		select {
+		case err := <-done:
+			tick.Stop()
+			return errors.Join(err, w.look(ctx), w.verdict(most))
+		case <-tick.C:
+			if err := w.look(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// up brings examples/small up.
+func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+	root, err := cluster.Root()
+	if err != nil {
+		return nil, err
+	}
+	small, err := os.ReadFile(filepath.Join(root, "examples/small/cluster.hcl"))
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr, Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
+		Files: map[string]string{"cluster.hcl": string(small)}})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Apply(ctx, os.Stderr)
+}
+
+// documented is how many MiB each daemon may take under floods, as docs/operations.md says.
+func documented() (map[string]int, error) {
+	root, err := cluster.Root()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	if err != nil {
+		return nil, err
+	}
+	_, section, _ := strings.Cut(string(text), "## What strangers can cost")
+	section, _, _ = strings.Cut(section, "\n## ")
+	most := map[string]int{}
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		if mib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(cells[2]), " MiB")); err == nil {
+			most[strings.TrimSpace(cells[1])] = mib
+		}
+	}
+	if len(most) == 0 {
+		return nil, errors.New("docs/operations.md says nothing of memory under floods")
+	}
+	return most, nil
+}
+
+// watcher sees what daemons take, and whether the administrator is answered.
+type watcher struct {
+	c         *cluster.Cluster
+	peaks     map[string]int    // MiB by daemon
+	processes map[string]string // process by machine and daemon
+	findings  []error
+	asked     int
+	slowest   time.Duration
+}
+
+const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns containerd; do
+  pid=$(systemctl show -p MainPID --value $u.service); [ "${pid:-0}" = 0 ] || echo $u $pid $(awk '/^VmRSS/{print $2}' /proc/$pid/status); done`
+
+func (w *watcher) look(ctx context.Context) error {
+	for _, name := range []string{"control", "a", "b"} {
+		out, err := cluster.Output(w.c.Lab.Machine(name).SSH(ctx, "root", memory))
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", name, err)
+		}
+		for line := range strings.Lines(out) {
+			fields := strings.Fields(line)
+			if len(fields) != 3 {
+				continue
+			}
+			daemon, process := fields[0], fields[1]
+			kib, err := strconv.Atoi(fields[2])
+			if err != nil {
+				return fmt.Errorf("look at %s: %w", name, err)
+			}
+			w.peaks[daemon] = max(w.peaks[daemon], kib>>10)
+			key := name + "/" + daemon
+			if was := w.processes[key]; was != "" && was != process {
+				w.findings = append(w.findings, fmt.Errorf("%s was restarted", key))
+			}
+			w.processes[key] = process
+		}
+	}
+	began := time.Now()
+	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	w.asked++
+	if _, err := cluster.Output(w.c.Kube(asking, "get", "nodes", "--request-timeout=20s")); err != nil && ctx.Err() == nil {
+		w.findings = append(w.findings, fmt.Errorf("the administrator was not answered: %w", err))
+	}
+	w.slowest = max(w.slowest, time.Since(began))
+	return nil
+}
+
+func (w *watcher) verdict(most map[string]int) error {
+	fmt.Printf("the administrator asked %d times, and waited %.1f s at most\n", w.asked, w.slowest.Seconds())
+	for _, daemon := range slices.Sorted(maps.Keys(w.peaks)) {
+		limit, ok := most[daemon]
+		fmt.Printf("%-24s %4d MiB at most, %d allowed\n", daemon, w.peaks[daemon], limit)
+		switch {
+		case !ok:
+			w.findings = append(w.findings, fmt.Errorf("docs/operations.md does not say how much %s may take", daemon))
+		case w.peaks[daemon] > limit:
+			w.findings = append(w.findings, fmt.Errorf("%s took %d MiB, more than %d", daemon, w.peaks[daemon], limit))
+		}
+	}
+	return errors.Join(w.findings...)
+}
