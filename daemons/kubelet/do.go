@@ -27,6 +27,8 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 		return outcome{err: w.runSandbox(ctx, f, step.Attempt)}
 	case pod.Start:
 		return outcome{err: w.start(ctx, f, step)}
+	case pod.ResizeContainer:
+		return outcome{err: w.resize(ctx, f, step)}
 	case pod.Kill:
 		w.k.event(f.Pod, corev1.EventTypeNormal, "Killing", "%s", step.Message)
 		return outcome{err: w.kill(ctx, f, step.Container, step.ID, step.Grace)}
@@ -78,6 +80,9 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 	}
 	// The group is written anew when what the pod asks for has changed, and once by each kubelet.
 	limits := cgroup.ForPod(f.Pod)
+	if pod.Resizing(f) {
+		limits = limits.Or(w.limits) // containers are still to be made smaller
+	}
 	if limits != w.limits {
 		w.k.shareCPU()
 		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {

@@ -68,9 +68,19 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded || len(p.Status.ContainerStatuses) > 0 || k.node == nil {
 		return nil
 	}
+	name, message := k.lacks(p)
+	if name == "" {
+		return nil
+	}
+	return &pod.End{Phase: corev1.PodFailed, Reason: "OutOf" + string(name), Message: "Pod was rejected: " + message}
+}
+
+// lacks returns what the node has too little of for a pod beside the others, and how much, or nothing when there is room for it.
+// The caller holds k.mu.
+func (k *Kubelet) lacks(p *corev1.Pod) (what corev1.ResourceName, message string) {
 	room := k.node.Status.Allocatable
 	if len(room) == 0 {
-		return nil
+		return "", ""
 	}
 	used := corev1.ResourceList{}
 	pods := int64(0)
@@ -81,7 +91,7 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 		// scheduler gave its place away when it went.
 		over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed || other.Status.Phase == corev1.PodSucceeded
 		w.mu.Unlock()
-		if over {
+		if over || other.UID == p.UID {
 			continue
 		}
 		pods++
@@ -92,7 +102,7 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 		}
 	}
 	if limit := room.Pods().Value(); limit > 0 && pods >= limit {
-		return refusal(corev1.ResourcePods, 1, pods, limit)
+		return corev1.ResourcePods, shortage(corev1.ResourcePods, 1, pods, limit)
 	}
 	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
 		have, ok := room[name]
@@ -106,15 +116,14 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 		sum.Add(q)
 		if sum.Cmp(have) > 0 {
 			if name == corev1.ResourceCPU {
-				return refusal(name, q.MilliValue(), was.MilliValue(), have.MilliValue())
+				return name, shortage(name, q.MilliValue(), was.MilliValue(), have.MilliValue())
 			}
-			return refusal(name, q.Value(), was.Value(), have.Value())
+			return name, shortage(name, q.Value(), was.Value(), have.Value())
 		}
 	}
-	return nil
+	return "", ""
 }
 
-func refusal(name corev1.ResourceName, requested, used, capacity int64) *pod.End {
-	return &pod.End{Phase: corev1.PodFailed, Reason: "OutOf" + string(name), Message: fmt.Sprintf(
-		"Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)}
+func shortage(name corev1.ResourceName, requested, used, capacity int64) string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)
 }

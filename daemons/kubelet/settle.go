@@ -62,6 +62,8 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 			w.retries = 0
 			delete(w.waits, "")
 		}
+	case pod.ResizeContainer:
+		w.settleResize(f, step, o.err, now)
 	case pod.Start:
 		w.settleStart(f, step, o.err, now)
 	case pod.Release:

@@ -95,10 +95,14 @@ func (k *Kubelet) give(p *corev1.Pod) {
 		return
 	}
 	if w := k.workers[p.UID]; w != nil {
-		w.update(p)
+		w.update(k.allocate(w, p))
 		return
 	}
 	w := newWorker(k, p)
+	if len(p.Status.ContainerStatuses) > 0 {
+		w.given = pod.Given(p)
+		w.pod = k.allocate(w, p)
+	}
 	if p.DeletionTimestamp == nil {
 		began := len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 		if !began {

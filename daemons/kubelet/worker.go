@@ -22,8 +22,11 @@ type worker struct {
 	k    *Kubelet
 	wake chan struct{}
 
-	mu      sync.Mutex // guards the inbox
-	pod     *corev1.Pod
+	mu      sync.Mutex     // guards the inbox
+	pod     *corev1.Pod    // with the size that the node has given it
+	desired *corev1.Pod    // as its source has it
+	given   pod.Allocation // what the node has given its containers
+	sizing  pod.Resize     // what is in the way of its resize
 	removed bool
 	dirty   bool // the runtime has news
 	refresh bool // volumes have news
@@ -48,14 +51,18 @@ type worker struct {
 	probing    map[string]*probing
 	firstSeen  time.Time
 	wasReady   bool
-	backing    map[string]string // by container: the back-off that has been told of
+	held       map[string]time.Time // by container: before when it is not resized again
+	tries      map[string]int       // by container: how often that was tried
+	resized    int64                // the resize that held and tries are about
+	backing    map[string]string    // by container: the back-off that has been told of
 }
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
 	return &worker{
-		k: k, wake: make(chan struct{}, 1), pod: p, dirty: true, firstSeen: time.Now(),
+		k: k, wake: make(chan struct{}, 1), pod: p, desired: p, given: pod.Wanted(p), dirty: true, firstSeen: time.Now(),
 		probes: map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
 		backoff: map[string]pod.Backoff{}, backing: map[string]string{}, pulls: map[string]pod.Backoff{}, probing: map[string]*probing{},
+		held: map[string]time.Time{}, tries: map[string]int{},
 	}
 }
 
@@ -88,8 +95,14 @@ func (w *worker) facts() *pod.Facts {
 	f := &pod.Facts{
 		Pod: w.pod, Now: time.Now(), Removed: w.removed, Sandboxes: w.sandboxes, Containers: w.containers,
 		Prepared: w.prepared, Released: w.released, Probes: maps.Clone(w.probes), Waits: w.waits, Backoff: w.backoff,
-		Evicted: w.evicted, HostIPs: w.k.ips, RuntimeName: w.k.engine,
+		Evicted: w.evicted, Resize: w.sizing, HostIPs: w.k.ips, RuntimeName: w.k.engine,
 	}
+	if w.sizing.Begun != w.resized {
+		w.resized = w.sizing.Begun
+		clear(w.held)
+		clear(w.tries)
+	}
+	f.Resize.Held = maps.Clone(w.held)
 	return f
 }
 
@@ -289,6 +302,7 @@ func (w *worker) publish(f *pod.Facts) {
 		}
 	}
 	status := pod.Status(f)
+	w.tellResized(f)
 	if f.Pod.Status.StartTime == nil {
 		if w.started.IsZero() {
 			w.started = status.StartTime.Time

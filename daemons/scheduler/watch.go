@@ -137,6 +137,8 @@ func (s *scheduler) podSeen(old, pod *corev1.Pod) {
 			s.queue.move(func(it *item) bool {
 				return slices.Contains(it.filters, "PodTopologySpread") || slices.Contains(it.filters, "InterPodAffinity")
 			})
+		} else if plugin.Resized(old, pod) {
+			s.queue.move(func(it *item) bool { return slices.Contains(it.filters, "NodeResourcesFit") })
 		}
 		return
 	}

@@ -31,6 +31,20 @@ type Limits struct {
 	Pids        int64
 }
 
+// Or returns limits that leave room for what either allows.
+func (l Limits) Or(other Limits) Limits {
+	wider := func(a, b int64) int64 {
+		if a == 0 || b == 0 {
+			return 0
+		}
+		return max(a, b)
+	}
+	return Limits{
+		CPUShares: max(l.CPUShares, other.CPUShares), CPUQuota: wider(l.CPUQuota, other.CPUQuota),
+		MemoryLimit: wider(l.MemoryLimit, other.MemoryLimit), Pids: wider(l.Pids, other.Pids),
+	}
+}
+
 // Manager makes and removes pods' groups.
 type Manager struct {
 	Mount  string // /sys/fs/cgroup unless given

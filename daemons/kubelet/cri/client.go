@@ -187,6 +187,13 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtime.Conta
 	return r.GetStatus(), err
 }
 
+// UpdateContainerResources implements Runtime.
+func (c *Client) UpdateContainerResources(ctx context.Context, id string, resources *runtime.LinuxContainerResources) error {
+	_, err := call(ctx, changeTime, "resize container "+id, c.run.UpdateContainerResources,
+		&runtime.UpdateContainerResourcesRequest{ContainerId: id, Linux: resources})
+	return err
+}
+
 // ExecSync implements Runtime.
 func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, []byte, int32, error) {
 	r, err := call(ctx, timeout+askTime, "run a command in container "+id, c.run.ExecSync,

@@ -94,6 +94,9 @@ func (o Observer) container(sandbox string, st *runtime.ContainerStatus) pod.Con
 		ExitCode: st.ExitCode, Reason: st.Reason, Message: st.Message,
 		Image: st.GetImage().GetImage(), ImageID: st.ImageRef, Hash: st.Annotations[annotationHash],
 	}
+	if l := st.GetResources().GetLinux(); l != nil {
+		c.Size = &pod.Size{CPUShares: l.CpuShares, CPUQuota: l.CpuQuota, CPUPeriod: l.CpuPeriod, Memory: l.MemoryLimitInBytes}
+	}
 	switch st.State {
 	case runtime.ContainerState_CONTAINER_CREATED:
 		c.State = pod.Created

@@ -31,6 +31,9 @@ type Runtime interface {
 	ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error)
 	ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error)
 
+	// UpdateContainerResources changes the CPU and memory of a container that runs.
+	UpdateContainerResources(ctx context.Context, id string, resources *runtime.LinuxContainerResources) error
+
 	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, code int32, err error)
 	// Exec, Attach and PortForward return the URL at which the runtime serves the stream.
 	Exec(ctx context.Context, r *runtime.ExecRequest) (url string, err error)

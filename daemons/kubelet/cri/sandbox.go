@@ -168,17 +168,12 @@ func overhead(p *corev1.Pod) *runtime.LinuxContainerResources {
 	return resources(p.Spec.Overhead, p.Spec.Overhead)
 }
 
+// Resources returns the CPU and memory of a container as CRI wants them.
+func Resources(r corev1.ResourceRequirements) *runtime.LinuxContainerResources {
+	size := pod.SizeOf(r)
+	return &runtime.LinuxContainerResources{CpuShares: size.CPUShares, CpuQuota: size.CPUQuota, CpuPeriod: size.CPUPeriod, MemoryLimitInBytes: size.Memory}
+}
+
 func resources(requests, limits corev1.ResourceList) *runtime.LinuxContainerResources {
-	cpu := requests[corev1.ResourceCPU]
-	if cpu.IsZero() {
-		cpu = limits[corev1.ResourceCPU]
-	}
-	r := &runtime.LinuxContainerResources{
-		CpuShares: pod.CPUShares(cpu), CpuPeriod: pod.CPUPeriod,
-		CpuQuota: pod.CPUQuota(limits[corev1.ResourceCPU]), MemoryLimitInBytes: limits.Memory().Value(),
-	}
-	if r.CpuQuota == 0 {
-		r.CpuPeriod = 0
-	}
-	return r
+	return Resources(corev1.ResourceRequirements{Requests: requests, Limits: limits})
 }

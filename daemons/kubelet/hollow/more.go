@@ -39,6 +39,22 @@ func (r *Runtime) Events(ctx context.Context, seen func(string)) error {
 	}
 }
 
+// UpdateContainerResources implements cri.Runtime.
+func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtime.LinuxContainerResources) error {
+	if err := r.begin("UpdateContainerResources"); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil || c.state != runtime.ContainerState_CONTAINER_RUNNING {
+		return notFound("running container", id)
+	}
+	c.config.Linux = &runtime.LinuxContainerConfig{Resources: resources, SecurityContext: c.config.GetLinux().GetSecurityContext()}
+	r.tell(r.sandboxes[c.sandbox])
+	return nil
+}
+
 // ExecSync implements cri.Runtime: every command succeeds and says nothing, but
 // for `false`.
 func (r *Runtime) ExecSync(_ context.Context, id string, command []string, _ time.Duration) (stdout, stderr []byte, code int32, err error) {

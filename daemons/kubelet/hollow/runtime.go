@@ -430,7 +430,8 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string) (*runtime.Contai
 	s := &runtime.ContainerStatus{
 		Id: id, Metadata: c.config.Metadata, State: c.state, CreatedAt: c.created.UnixNano(),
 		Image: &runtime.ImageSpec{Image: c.config.Image.GetUserSpecifiedImage()}, ImageRef: c.config.Image.GetImage(), ImageId: c.config.Image.GetImage(),
-		ExitCode: c.code, Reason: c.reason, Labels: c.config.Labels, Annotations: c.config.Annotations, Mounts: c.config.Mounts, LogPath: c.config.LogPath,
+		Resources: &runtime.ContainerResources{Linux: c.config.GetLinux().GetResources()},
+		ExitCode:  c.code, Reason: c.reason, Labels: c.config.Labels, Annotations: c.config.Annotations, Mounts: c.config.Mounts, LogPath: c.config.LogPath,
 	}
 	if !c.started.IsZero() {
 		s.StartedAt = c.started.UnixNano()

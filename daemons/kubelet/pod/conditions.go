@@ -33,6 +33,7 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	own = append(own, ready, containers, truth(corev1.PodScheduled, true, "", ""))
+	own = append(own, resizeConditions(f, over != "")...)
 	now := metav1.NewTime(f.Now.Truncate(1e9))
 	for i := range own {
 		own[i].LastTransitionTime = now
@@ -53,7 +54,8 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 
 func owned(t corev1.PodConditionType) bool {
 	switch t {
-	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled:
+	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
+		corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
 	}
 	return false

@@ -61,10 +61,10 @@ func finished(f *Facts) *End {
 	return end
 }
 
-// anew reports whether a container that exited was stopped to be made as its pod now wants it. One of which the API knows that
+// anew reports whether a container that exited was stopped to be made as, or of the size that, its pod now wants it. One of which the API knows that
 // it ended for good has ended, whatever is wanted since.
 func (f *Facts) anew(spec *corev1.Container, c *Container) bool {
-	if c.Hash == "" || c.Hash == Hash(spec) {
+	if _, resized := misfit(f.Pod, spec, c); !resized && (c.Hash == "" || c.Hash == Hash(spec)) {
 		return false
 	}
 	id := f.RuntimeName + "://" + c.ID

@@ -28,6 +28,7 @@ type Facts struct {
 	Waits   map[string]Wait    // by container name; "" is the pod as a whole
 	Backoff map[string]Backoff // by container name
 	Evicted *End               // the node's decision to end the pod; nil when there is none
+	Resize  Resize             // what keeps the pod from the size that the API wants
 
 	HostIPs     []string
 	RuntimeName string // containerd
@@ -70,6 +71,7 @@ type Container struct {
 	Reason, Message            string
 	Image, ImageID             string
 	Hash                       string // of the specification that it was made from
+	Size                       *Size  // nil when the runtime does not say
 }
 
 // Probe is what probes have found of one container.

@@ -16,7 +16,7 @@ var (
 			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname Subdomain HostAliases Priority PriorityClassName " +
 			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources HostnameOverride",
 		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy RestartPolicyRules VolumeMounts LivenessProbe ReadinessProbe " +
-			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext Stdin StdinOnce TTY",
+			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext Stdin StdinOnce TTY ResizePolicy",
 		"EphemeralContainer": "EphemeralContainerCommon TargetContainerName",
 		"PodSecurityContext": "SELinuxOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups SupplementalGroupsPolicy FSGroup Sysctls FSGroupChangePolicy " +
 			"SeccompProfile AppArmorProfile",
@@ -41,7 +41,7 @@ var (
 	}
 	// missing fields are neither carried out nor refused yet. The list may only shrink.
 	missing = map[string]string{
-		"Container": "ResizePolicy", "PodSecurityContext": "SELinuxChangePolicy",
+		"PodSecurityContext": "SELinuxChangePolicy",
 	}
 	// harmless fields are others' to act on: the API server's, the scheduler's, controllers', or another system's.
 	harmless = map[string]string{

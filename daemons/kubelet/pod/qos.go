@@ -1,29 +1,39 @@
 package pod
 
 import (
+	"math"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
 )
 
 // QOS returns a pod's quality of service class: Guaranteed when every container
 // limits CPU and memory and requests no less, BestEffort when none asks for
-// anything, Burstable otherwise.
+// anything, Burstable otherwise. What the pod as a whole asks for stands for its containers.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass
 	}
+	var asked []*corev1.ResourceRequirements
+	if r := p.Spec.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
+		asked = append(asked, r)
+	} else {
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				asked = append(asked, &list[i].Resources)
+			}
+		}
+	}
 	any, guaranteed := false, true
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			r := &list[i].Resources
-			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-				request, limit := r.Requests[name], r.Limits[name]
-				if !request.IsZero() || !limit.IsZero() {
-					any = true
-				}
-				if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
-					guaranteed = false
-				}
+	for _, r := range asked {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := r.Requests[name], r.Limits[name]
+			if !request.IsZero() || !limit.IsZero() {
+				any = true
+			}
+			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
+				guaranteed = false
 			}
 		}
 	}
@@ -40,7 +50,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 const MinShares = 2
 
 // CPUShares converts a CPU request to cgroup v1 shares.
-func CPUShares(cpu resource.Quantity) int64 {
+func CPUShares(cpu apiresource.Quantity) int64 {
 	if cpu.IsZero() {
 		return MinShares
 	}
@@ -51,7 +61,7 @@ func CPUShares(cpu resource.Quantity) int64 {
 const CPUPeriod = 100000
 
 // CPUQuota converts a CPU limit to a quota of CPUPeriod; 0 is no limit.
-func CPUQuota(cpu resource.Quantity) int64 {
+func CPUQuota(cpu apiresource.Quantity) int64 {
 	if cpu.IsZero() {
 		return 0
 	}
@@ -70,9 +80,31 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 	case corev1.PodQOSBestEffort:
 		return 1000
 	}
-	request := c.Resources.Requests.Memory().Value()
 	if capacity <= 0 {
 		return 999
 	}
+	least := int64(math.MaxInt64) // that a container proper requests
+	for i := range p.Spec.Containers {
+		least = min(least, p.Spec.Containers[i].Resources.Requests.Memory().Value())
+	}
+	request := c.Resources.Requests.Memory().Value()
+	if Sidecar(c) && isInit(p, c) && least < math.MaxInt64 {
+		request = max(request, least) // it is not killed before those that it serves
+	}
+	if resource.IsPodLevelRequestsSet(p) {
+		request += unclaimed(p)
+	}
 	return min(max(1000-1000*request/capacity, 3), 999)
+}
+
+// unclaimed returns each container's part of the memory that the pod as a whole requests beyond what its containers do.
+func unclaimed(p *corev1.Pod) int64 {
+	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(p, resource.PodResourcesOptions{})
+	count := int64(len(p.Spec.Containers))
+	for i := range p.Spec.InitContainers {
+		if Sidecar(&p.Spec.InitContainers[i]) {
+			count++
+		}
+	}
+	return max(whole.Value()-parts.Memory().Value(), 0) / max(count, 1)
 }

@@ -36,10 +36,10 @@ func Status(f *Facts) corev1.PodStatus {
 	}
 	end := Ended(f)
 	for i := range f.Pod.Spec.InitContainers {
-		s.InitContainerStatuses = append(s.InitContainerStatuses, containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end))
+		s.InitContainerStatuses = append(s.InitContainerStatuses, sized(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)))
 	}
 	for i := range f.Pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(f, &f.Pod.Spec.Containers[i], false, end))
+		s.ContainerStatuses = append(s.ContainerStatuses, sized(f, &f.Pod.Spec.Containers[i], containerStatus(f, &f.Pod.Spec.Containers[i], false, end)))
 	}
 	s.EphemeralContainerStatuses = ephemeralStatuses(f, end)
 	sort.Slice(s.ContainerStatuses, func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name })

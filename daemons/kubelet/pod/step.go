@@ -15,6 +15,7 @@ const (
 	RunSandbox       Kind = "run sandbox"       // Attempt
 	Start            Kind = "start"             // Container, Attempt: pull, create, start, postStart
 	Kill             Kind = "kill"              // Container, ID, Grace, Message: one container
+	ResizeContainer  Kind = "resize"            // Container, ID: give it the CPU and memory that the pod has
 	KillPod          Kind = "kill pod"          // Grace: all containers, then the sandbox
 	RemoveContainers Kind = "remove containers" // IDs: dead attempts that nothing needs
 	RemoveSandboxes  Kind = "remove sandboxes"  // IDs: dead sandboxes that nothing needs
@@ -166,6 +167,15 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 		case c.Hash != "" && c.Hash != Hash(spec):
 			kill.Message = "Container " + spec.Name + " definition changed, will be restarted"
 			return kill, time.Time{}
+		}
+		if is, restart := misfit(f.Pod, spec, c); restart {
+			kill.Message = "Container " + spec.Name + " resize requires restart"
+			return kill, time.Time{}
+		} else if is {
+			if until := f.Resize.Held[spec.Name]; f.Now.Before(until) {
+				return Step{}, until
+			}
+			return Step{Kind: ResizeContainer, Container: spec.Name, ID: c.ID}, time.Time{}
 		}
 		return Step{}, time.Time{}
 	case f.anew(spec, c):

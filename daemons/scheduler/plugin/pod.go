@@ -1,7 +1,10 @@
 package plugin
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -51,8 +54,10 @@ type weighted struct {
 // NewPod works out what a pod asks for.
 func NewPod(pod *corev1.Pod) *Pod {
 	p := &Pod{Pod: pod}
-	p.Requests = resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+	// While a pod is resized it takes the larger of what it wants, what its node gave it and what it runs with.
+	p.Requests = resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
 	p.Usual = resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true,
 		NonMissingContainerRequests: usualRequests,
 	}))
 	if pod.Spec.Priority != nil {
@@ -175,4 +180,21 @@ func (t *term) chooses(pod *corev1.Pod, s *Snapshot) bool {
 		return false
 	}
 	return t.selector.Matches(labels.Set(pod.Labels))
+}
+
+// Resized reports whether the size of a pod that runs has changed, in what it wants or in what its node says that it has.
+func Resized(old, pod *corev1.Pod) bool {
+	if old.Generation != pod.Generation {
+		return true
+	}
+	for _, list := range [][2][]corev1.ContainerStatus{
+		{old.Status.ContainerStatuses, pod.Status.ContainerStatuses}, {old.Status.InitContainerStatuses, pod.Status.InitContainerStatuses},
+	} {
+		if !slices.EqualFunc(list[0], list[1], func(a, b corev1.ContainerStatus) bool {
+			return equality.Semantic.DeepEqual(a.Resources, b.Resources) && equality.Semantic.DeepEqual(a.AllocatedResources, b.AllocatedResources)
+		}) {
+			return len(list[0]) > 0 // a pod that begins says so for the first time
+		}
+	}
+	return false
 }

@@ -1,0 +1,176 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/component-helpers/resource"
+
+	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// allocate gives a pod the size that its source wants, if the node has room for that, and returns the pod with the size that it has
+// then. The caller holds k.mu.
+func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.desired
+	w.desired = p
+	if pod.Static(p) {
+		return p
+	}
+	wanted := pod.Wanted(p)
+	if equality.Semantic.DeepEqual(wanted, w.given) {
+		w.sizing.Pending, w.sizing.Message = "", ""
+		return p
+	}
+	if p.DeletionTimestamp != nil || k.node == nil {
+		return pod.Allocated(p, w.given)
+	}
+	w.mu.Unlock()
+	reason, message := k.resizable(p)
+	w.mu.Lock()
+	if reason == "" {
+		w.given, w.sizing = wanted, pod.Resize{Begun: max(p.Generation, 1)}
+		k.event(p, corev1.EventTypeNormal, "ResizeStarted", "%s", pod.ResizeMessage("Pod resize started", p, ""))
+		return p
+	}
+	if w.sizing.Pending != reason || was.Generation != p.Generation {
+		k.event(p, corev1.EventTypeWarning, "Resize"+reason, "%s", pod.ResizeMessage("Pod resize "+reason, p, message))
+	}
+	w.sizing.Pending, w.sizing.Message = reason, message
+	return pod.Allocated(p, w.given)
+}
+
+// resizable returns why the node does not give a pod the size that it wants, or nothing when it does. The caller holds k.mu.
+func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
+		want, have := requests[name], k.node.Status.Allocatable[name]
+		if _, known := k.node.Status.Allocatable[name]; !known || want.Cmp(have) <= 0 {
+			continue
+		}
+		requested, capacity := want.Value(), have.Value()
+		if name == corev1.ResourceCPU {
+			requested, capacity = want.MilliValue(), have.MilliValue()
+		}
+		return corev1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, requested, capacity)
+	}
+	if what, message := k.lacks(p); what != "" {
+		return corev1.PodReasonDeferred, message
+	}
+	return "", ""
+}
+
+// retryResizes looks whether there is room by now for the sizes that pods wait for: first for those of the highest priority.
+func (k *Kubelet) retryResizes() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var waiting []*worker
+	for _, w := range k.workers {
+		w.mu.Lock()
+		if w.evicted == nil && !w.removed && !equality.Semantic.DeepEqual(pod.Wanted(w.desired), w.given) {
+			waiting = append(waiting, w)
+		}
+		w.mu.Unlock()
+	}
+	priority := func(w *worker) int32 {
+		if p := w.desired.Spec.Priority; p != nil {
+			return *p
+		}
+		return 0
+	}
+	slices.SortFunc(waiting, func(a, b *worker) int {
+		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.firstSeen.Compare(b.firstSeen))
+	})
+	for _, w := range waiting {
+		w.update(k.allocate(w, w.desired))
+	}
+}
+
+// resize gives one container the CPU and memory that its pod has.
+func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error {
+	spec := pod.Find(f.Pod, step.Container)
+	if err := w.fitsIn(ctx, f, spec, step.ID); err != nil {
+		return err
+	}
+	// The pod as a whole is not narrower than any of its containers meanwhile.
+	limits := cgroup.ForPod(f.Pod)
+	if w.limits != (cgroup.Limits{}) {
+		limits = limits.Or(w.limits)
+	}
+	if limits != w.limits {
+		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
+			return fmt.Errorf("resize the pod's cgroup: %w", err)
+		}
+		w.limits = limits
+	}
+	return w.k.runtime.UpdateContainerResources(ctx, step.ID, cri.Resources(spec.Resources))
+}
+
+// fitsIn refuses a limit of memory that is below what the container uses: the kernel would kill it.
+func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {
+	limit := spec.Resources.Limits.Memory().Value()
+	for _, c := range f.Containers {
+		if c.ID == id && (limit == 0 || c.Size != nil && c.Size.Memory > 0 && limit >= c.Size.Memory) {
+			return nil
+		}
+	}
+	stats, err := w.k.runtime.ListPodSandboxStats(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range stats {
+		for _, c := range s.GetLinux().GetContainers() {
+			used := c.GetMemory().GetUsageBytes().GetValue()
+			if used == 0 {
+				used = c.GetMemory().GetWorkingSetBytes().GetValue()
+			}
+			if c.GetAttributes().GetId() == id && int64(used) > limit {
+				return fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", spec.Name, limit, used)
+			}
+		}
+	}
+	return nil
+}
+
+// settleResize takes in how the resize of a container went.
+func (w *worker) settleResize(f *pod.Facts, step pod.Step, err error, now time.Time) {
+	// Also a runtime that says yes and does not do it is not asked all the time.
+	w.held[step.Container] = now.Add(min(firstRetry<<min(w.tries[step.Container], 8), lastRetry))
+	w.tries[step.Container]++
+	problem := ""
+	if err != nil {
+		problem = cri.Message(err)
+		if problem != f.Resize.Error {
+			w.k.event(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s", pod.ResizeMessage("Pod resize error", f.Pod, problem))
+		}
+	}
+	w.tell(func() {
+		w.sizing.Error = problem
+		w.refresh = true // the pod's own limits follow
+	})
+}
+
+// tellResized records an event when all containers of a pod have the size that they were given.
+func (w *worker) tellResized(f *pod.Facts) {
+	if f.Resize.Begun == 0 || pod.Resizing(f) {
+		return
+	}
+	w.mu.Lock()
+	done := w.sizing.Begun == f.Resize.Begun
+	if done {
+		w.sizing.Begun, w.sizing.Error = 0, ""
+	}
+	w.mu.Unlock()
+	if done {
+		w.k.event(f.Pod, corev1.EventTypeNormal, "ResizeCompleted", "%s", pod.ResizeMessage("Pod resize completed", f.Pod, ""))
+	}
+}

@@ -1,0 +1,145 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == t {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// ask changes what a pod's container requests.
+func (n *node) ask(name, cpu string) {
+	n.t.Helper()
+	p := n.pod(name).DeepCopy()
+	p.Generation++
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests
+	if _, err := n.client.CoreV1().Pods("default").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) runsWith(name, cpu string) func() bool {
+	return func() bool {
+		p := n.pod(name)
+		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].Resources == nil {
+			return false
+		}
+		s := p.Status.ContainerStatuses[0]
+		return s.Resources.Limits.Cpu().Cmp(resource.MustParse(cpu)) == 0 && s.AllocatedResources.Cpu().Cmp(resource.MustParse(cpu)) == 0 &&
+			podCondition(p, corev1.PodResizeInProgress) == nil && podCondition(p, corev1.PodResizePending) == nil
+	}
+}
+
+func (n *node) told(reason, part string) func() bool {
+	return func() bool {
+		list, err := n.client.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		for _, e := range list.Items {
+			if e.Reason == reason && strings.Contains(e.Message, part) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func TestPodsAreResizedInPlaceS23(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	p := simplePod("web")
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+	n.create(p)
+	n.until("the pod to run with one core", n.runsWith("web", "1"))
+	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
+	n.ask("web", "2")
+	n.until("the pod to run with two cores", n.runsWith("web", "2"))
+	n.until("the event of its begin", n.told("ResizeStarted", `Pod resize started: {"containers":[{"name":"main"`))
+	n.until("the event of its end", n.told("ResizeCompleted", "Pod resize completed: "))
+	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
+		t.Errorf("the container was made anew: %+v", s)
+	}
+
+	n.ask("web", "5")
+	infeasible := func() bool {
+		c := podCondition(n.pod("web"), corev1.PodResizePending)
+		return c != nil && c.Reason == corev1.PodReasonInfeasible && c.Message == "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"
+	}
+	n.until("the word that no node of this size has five", infeasible)
+	n.until("the event", n.told("ResizeInfeasible", "Node didn't have enough capacity"))
+	if s := n.pod("web").Status.ContainerStatuses[0]; s.AllocatedResources.Cpu().Value() != 2 {
+		t.Errorf("allocated %v", s.AllocatedResources)
+	}
+	// A kubelet that is started again gives no more than what was given.
+	n.stop()
+	n.start()
+	n.until("the same word again", infeasible)
+	n.ask("web", "1")
+	n.until("the pod to run with one core again", n.runsWith("web", "1"))
+}
+
+func TestResizeWaitsForRoomS23(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	for name, cpu := range map[string]string{"web": "1", "other": "2"} {
+		p := simplePod(name)
+		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: l, Limits: l}
+		n.create(p)
+		n.until("the pod to run", n.runsWith(name, cpu))
+	}
+	n.until("the node to be known", func() bool {
+		_, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
+		return err == nil
+	})
+	n.ask("web", "3")
+	n.until("the resize to wait", func() bool {
+		c := podCondition(n.pod("web"), corev1.PodResizePending)
+		return c != nil && c.Reason == corev1.PodReasonDeferred && c.Message == "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
+	})
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "other", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the pod to have the other's place", n.runsWith("web", "3"))
+}
+
+func TestFailureToResizeIsToldAndTriedAgain(t *testing.T) {
+	n := newNode(t)
+	fails := make(chan error, 1)
+	fails <- errors.New("no such cgroup")
+	n.runtime.Fail = func(call string) error {
+		if call == "UpdateContainerResources" {
+			select {
+			case err := <-fails:
+				return err
+			default:
+			}
+		}
+		return nil
+	}
+	n.start()
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	n.ask("web", "2")
+	n.until("the word of the failure", func() bool {
+		c := podCondition(n.pod("web"), corev1.PodResizeInProgress)
+		return c != nil && c.Reason == corev1.PodReasonError && c.Message == "no such cgroup"
+	})
+	n.until("the next try", n.runsWith("web", "2"))
+}
