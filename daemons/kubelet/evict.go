@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
 
 	"clusterctl/daemons/kubelet/pod"
 )
@@ -33,6 +34,10 @@ func (k *Kubelet) evict(ctx context.Context) {
 		return
 	}
 	usage := k.memoryByPod(ctx)
+	layers, err := k.layers(ctx)
+	if err != nil {
+		k.env.Log.Warn("rank pods by what they take of the disk", "error", err)
+	}
 	k.mu.Lock()
 	candidates := make([]*worker, 0, len(k.workers))
 	for _, w := range k.workers {
@@ -47,7 +52,11 @@ func (k *Kubelet) evict(ctx context.Context) {
 		if over || pod.Static(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		ranked = append(ranked, rank(w, p, usage[p.UID]))
+		used := usage[p.UID]
+		if what == corev1.ResourceEphemeralStorage {
+			used = k.stored(p, layers[p.UID]).sum()
+		}
+		ranked = append(ranked, rank(w, p, what, used))
 	}
 	if len(ranked) == 0 {
 		return
@@ -69,8 +78,12 @@ func (k *Kubelet) evict(ctx context.Context) {
 	v.worker.tell(func() { v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
 }
 
-// limitVolumes ends pods whose volumes hold more than they may.
-func (k *Kubelet) limitVolumes(ctx context.Context) {
+// limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file systems and logs.
+func (k *Kubelet) limitStorage(ctx context.Context) {
+	layers, err := k.layers(ctx)
+	if err != nil {
+		k.env.Log.Warn("look for pods that take too much of the disk", "error", err)
+	}
 	k.mu.Lock()
 	all := make([]*worker, 0, len(k.workers))
 	for _, w := range k.workers {
@@ -84,7 +97,11 @@ func (k *Kubelet) limitVolumes(ctx context.Context) {
 		if ctx.Err() != nil || over || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		if message := k.volumes.Exceeded(p); message != "" {
+		message := k.volumes.Exceeded(p)
+		if message == "" && err == nil {
+			message = overStorage(p, func() storage { return k.stored(p, layers[p.UID]) })
+		}
+		if message != "" {
 			k.event(p, corev1.EventTypeWarning, "Evicted", "%s", message)
 			k.metrics.evictions.WithLabelValues("ephemeralpodfs.limit").Inc()
 			w.tell(func() { w.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
@@ -100,16 +117,13 @@ type victim struct {
 	excess   int64
 }
 
-func rank(w *worker, p *corev1.Pod, used int64) victim {
+func rank(w *worker, p *corev1.Pod, what corev1.ResourceName, used int64) victim {
 	v := victim{worker: w, pod: p}
 	if p.Spec.Priority != nil {
 		v.priority = *p.Spec.Priority
 	}
-	requested := int64(0)
-	for i := range p.Spec.Containers {
-		requested += p.Spec.Containers[i].Resources.Requests.Memory().Value()
-	}
-	v.excess = used - requested
+	requested := resource.PodRequests(p, resource.PodResourcesOptions{})[what]
+	v.excess = used - requested.Value()
 	v.over = v.excess > 0
 	return v
 }

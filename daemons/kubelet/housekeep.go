@@ -26,7 +26,7 @@ func (k *Kubelet) housekeeping() []chore {
 		{"eviction", 10 * time.Second, 10 * time.Second, k.evict},
 		{"shares of burstable pods", 10 * time.Second, 10 * time.Second, func(context.Context) { k.shareCPU() }},
 		{"deferred resizes", 5 * time.Second, 10 * time.Second, func(context.Context) { k.retryResizes() }},
-		{"limits of volumes", 10 * time.Second, time.Minute, k.limitVolumes},
+		{"limits of storage", 10 * time.Second, time.Minute, k.limitStorage},
 		{"log rotation", time.Minute, time.Minute, k.rotateLogs},
 		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
 		{"orphaned sandboxes", time.Minute, 2 * time.Minute, func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},

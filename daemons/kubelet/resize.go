@@ -101,18 +101,28 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 	if err := w.fitsIn(ctx, f, spec, step.ID); err != nil {
 		return err
 	}
-	// The pod as a whole is not narrower than any of its containers meanwhile.
-	limits := cgroup.ForPod(f.Pod)
-	if w.limits != (cgroup.Limits{}) {
-		limits = limits.Or(w.limits)
-	}
-	if limits != w.limits {
-		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
-			return fmt.Errorf("resize the pod's cgroup: %w", err)
-		}
-		w.limits = limits
+	if err := w.widen(f); err != nil {
+		return err
 	}
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, cri.Resources(spec.Resources))
+}
+
+// widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made smaller and those
+// that are to be larger: a group cannot have more than the one that it is in.
+func (w *worker) widen(f *pod.Facts) error {
+	limits := cgroup.ForPod(f.Pod)
+	if w.limits == (cgroup.Limits{}) || limits == w.limits {
+		return nil // as it was made, or by a kubelet before this one: that one's containers fit
+	}
+	if limits = limits.Or(w.limits); limits == w.limits {
+		return nil
+	}
+	if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
+		return fmt.Errorf("resize the pod's cgroup: %w", err)
+	}
+	w.limits = limits
+	w.tell(func() { w.refresh = true }) // to what it is to be in the end
+	return nil
 }
 
 // fitsIn refuses a limit of memory that is below what the container uses: the kernel would kill it.

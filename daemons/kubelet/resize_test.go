@@ -27,6 +27,11 @@ func (n *node) ask(name, cpu string) {
 	p.Generation++
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests
+	n.update(p)
+}
+
+func (n *node) update(p *corev1.Pod) {
+	n.t.Helper()
 	if _, err := n.client.CoreV1().Pods("default").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
 		n.t.Fatal(err)
 	}

@@ -27,6 +27,15 @@ import (
 func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	k, p := w.k, f.Pod
 	spec := pod.Find(p, step.Container)
+	if pod.Ephemeral(p, spec.Name) {
+		if end := pod.RefuseContainer(spec); end != nil {
+			k.containerEvent(p, spec, corev1.EventTypeWarning, end.Reason, "%s", end.Message)
+			return &failure{reason: "CreateContainerConfigError", message: end.Message}
+		}
+	}
+	if err := w.widen(f); err != nil {
+		return err
+	}
 	box := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
 	image, err := w.image(ctx, p, spec, box)
 	if err != nil {
@@ -251,6 +260,7 @@ func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id st
 // puller pulls images; pods that want the same one wait for one pull.
 type puller struct {
 	images cri.Images
+	turn   chan struct{} // of the one that may pull, where that is one at a time; nil otherwise
 	mu     sync.Mutex
 	going  map[string]*pull
 }
@@ -260,7 +270,14 @@ type pull struct {
 	err  error
 }
 
-func newPuller(images cri.Images) *puller { return &puller{images: images, going: map[string]*pull{}} }
+// newPuller returns a puller that pulls several images at once, or one after the other.
+func newPuller(images cri.Images, serial bool) *puller {
+	q := &puller{images: images, going: map[string]*pull{}}
+	if serial {
+		q.turn = make(chan struct{}, 1)
+	}
+	return q
+}
 
 func (q *puller) pull(ctx context.Context, image string, auths []*criapi.AuthConfig, box *criapi.PodSandboxConfig) error {
 	key := image
@@ -297,6 +314,14 @@ func (q *puller) pull(ctx context.Context, image string, auths []*criapi.AuthCon
 
 // try pulls an image with one credential after the other.
 func (q *puller) try(ctx context.Context, image string, auths []*criapi.AuthConfig, box *criapi.PodSandboxConfig) (err error) {
+	if q.turn != nil {
+		select {
+		case q.turn <- struct{}{}:
+			defer func() { <-q.turn }()
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another image: %w", status.FromContextError(ctx.Err()).Err())
+		}
+	}
 	if len(auths) == 0 {
 		auths = []*criapi.AuthConfig{nil}
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestMemoryHogIsKilledAndItsNeighbourLivesS25(t *testing.T) {
@@ -103,4 +104,63 @@ func TestUsageIsReportedS23S33(t *testing.T) {
 		data, err := n.admin.CoreV1().RESTClient().Get().Resource("nodes").Name(fmt.Sprintf("%s:10250", nodeName)).SubResource("proxy", "metrics", "resource").DoRaw(t.Context())
 		return err == nil && strings.Contains(string(data), `container_cpu_usage_seconds_total{container="main",namespace="default",pod="busy"}`)
 	})
+}
+
+func TestPodIsResizedInPlaceS23(t *testing.T) {
+	n := start(t)
+	size := func(cpu, memory string) corev1.ResourceRequirements {
+		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		return corev1.ResourceRequirements{Requests: l, Limits: l}
+	}
+	const look = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null"
+	n.create(n.shell("web", "while true; do "+look+"; sleep 0.2; done", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources = size("100m", "64Mi")
+		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
+			{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}, {ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.NotRequired}}
+	}))
+	n.until("the pod", func() bool { return ready(n.pod("web")) })
+	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
+	resize := func(cpu, memory string) {
+		t.Helper()
+		p := n.pod("web").DeepCopy()
+		p.Spec.Containers[0].Resources = size(cpu, memory)
+		if _, err := n.admin.CoreV1().Pods("default").UpdateResize(t.Context(), "web", p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n.until("the pod to be resized", func() bool {
+			s := n.pod("web").Status
+			for _, c := range s.Conditions {
+				if c.Type == corev1.PodResizeInProgress || c.Type == corev1.PodResizePending {
+					return false
+				}
+			}
+			r := s.ContainerStatuses[0].Resources
+			return s.ContainerStatuses[0].State.Running != nil && r.Limits.Memory().Cmp(resource.MustParse(memory)) == 0 && r.Limits.Cpu().Cmp(resource.MustParse(cpu)) == 0
+		})
+	}
+	for _, memory := range []string{"128Mi", "48Mi"} {
+		resize("100m", memory)
+		want := resource.MustParse(memory)
+		n.until("the container to see its new limit", func() bool {
+			return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), fmt.Sprintf("%d\n", want.Value()))
+		})
+	}
+	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
+		t.Errorf("the container was made anew: %+v", s)
+	}
+	resize("200m", "48Mi")
+	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID == id || s.RestartCount != 1 {
+		t.Errorf("the container was not made anew for more CPU: %+v", s)
+	}
+}
+
+func TestPodThatWritesMoreThanItMayIsEvictedS26(t *testing.T) {
+	n := start(t)
+	n.create(n.shell("full", "dd if=/dev/zero of=/big bs=1M count=16; sleep 1000", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("4Mi")}
+	}))
+	n.until("its end", func() bool { p := n.pod("full"); return p != nil && p.Status.Phase == corev1.PodFailed })
+	if s := n.pod("full").Status; s.Reason != "Evicted" || s.Message != "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. " {
+		t.Errorf("it ended for %s: %s", s.Reason, s.Message)
+	}
 }

@@ -24,6 +24,9 @@ func ephemeral(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
+// Ephemeral reports whether a container was added to its pod to look into it.
+func Ephemeral(p *corev1.Pod, name string) bool { return ephemeral(p, name) != nil }
+
 // Target returns the container whose processes an ephemeral container shares, or "".
 func Target(p *corev1.Pod, name string) string {
 	for i := range p.Spec.EphemeralContainers {

@@ -53,6 +53,16 @@ func Refuse(p *corev1.Pod, unsafe []string) *End {
 	return nil
 }
 
+// RefuseContainer returns why a node of this kind cannot run one container of a pod, or nil. It is for ephemeral containers: they come
+// when the pod runs already, and are no reason to end it.
+func RefuseContainer(c *corev1.Container) *End {
+	end := refuseContainer(c)
+	if end != nil {
+		end.Message = strings.TrimPrefix(end.Message, "Pod was rejected: ")
+	}
+	return end
+}
+
 // refuseContainer is Refuse for what one container demands.
 func refuseContainer(c *corev1.Container) *End {
 	refuse := func(reason, format string, args ...any) *End {

@@ -119,3 +119,27 @@ func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 	cancel()
 	<-done
 }
+
+func TestProbesSpeakTheProtocolThatTheyNameS23(t *testing.T) {
+	spoken := make(chan int, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken <- r.ProtoMajor }))
+	server.Config.Protocols = &http.Protocols{}
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	defer server.Close()
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2
+	for want, protocol := range map[int]*corev1.HTTPProtocol{1: &one, 2: &two} {
+		get := &corev1.HTTPGetAction{Host: host, Port: intstr.Parse(port), Protocol: protocol}
+		if err := httpGet(t.Context(), get, Target{Container: &corev1.Container{}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-spoken; got != want {
+			t.Errorf("%s was spoken as HTTP/%d", *protocol, got)
+		}
+	}
+}

@@ -211,6 +211,23 @@ func (m *Manager) Exceeded(p *corev1.Pod) string {
 	return ""
 }
 
+// Stored returns how much a pod takes of the disk beside its containers' own file systems and logs, in bytes: its volumes that lie
+// there, and the files that its containers are given to write into, /etc/hosts and their last words.
+func (m *Manager) Stored(p *corev1.Pod) int64 {
+	// What could not be counted whole is as much at least.
+	hosts, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "etc-hosts"))
+	words, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "containers"))
+	sum := hosts.Bytes + words.Bytes
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault {
+			u, _ := usage(m.dir(p, v))
+			sum += u.Bytes
+		}
+	}
+	return sum
+}
+
 // memorySize is how large a volume in memory may grow: as large as it says, and no larger than what the pod or, when that has no
 // limit, the node may use.
 func (m *Manager) memorySize(p *corev1.Pod, e *corev1.EmptyDirVolumeSource) int64 {

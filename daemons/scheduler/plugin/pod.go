@@ -57,7 +57,7 @@ func NewPod(pod *corev1.Pod) *Pod {
 	// While a pod is resized it takes the larger of what it wants, what its node gave it and what it runs with.
 	p.Requests = resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
 	p.Usual = resourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true,
+		UseStatusResources:          true,
 		NonMissingContainerRequests: usualRequests,
 	}))
 	if pod.Spec.Priority != nil {

@@ -1,0 +1,120 @@
+package kubelet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/hollow"
+)
+
+func TestLimitsOfStorageHoldForPodsAndContainersS26(t *testing.T) {
+	limit := func(s string) corev1.ResourceRequirements {
+		if s == "" {
+			return corev1.ResourceRequirements{}
+		}
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse(s)}}
+	}
+	const mib = 1 << 20
+	for name, c := range map[string]struct {
+		a, b string // limits
+		used storage
+		want string
+	}{
+		"no limits":          {"", "", storage{map[string]int64{"a": 1 << 40}, 1 << 40}, ""},
+		"within":             {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, mib}, ""},
+		"one container":      {"1Mi", "5Mi", storage{map[string]int64{"a": 2 * mib}, 0}, `Container a exceeded its local ephemeral storage limit "1Mi". `},
+		"all together":       {"2Mi", "2Mi", storage{map[string]int64{"a": mib, "b": mib}, 3 * mib}, "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "},
+		"the other's beside": {"1Mi", "", storage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: limit(c.a)}, {Name: "b", Resources: limit(c.b)}}}}
+		if got := overStorage(p, func() storage { return c.used }); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+type hollowRuntime = hollow.Runtime
+
+// writes is a runtime whose containers wrote something into their own file systems.
+type writes struct {
+	*hollowRuntime
+	bytes uint64
+}
+
+func (r writes) ListPodSandboxStats(ctx context.Context) ([]*criapi.PodSandboxStats, error) {
+	list, err := r.hollowRuntime.ListPodSandboxStats(ctx)
+	for _, s := range list {
+		for _, c := range s.GetLinux().GetContainers() {
+			c.WritableLayer = &criapi.FilesystemUsage{UsedBytes: &criapi.UInt64Value{Value: r.bytes}}
+		}
+	}
+	return list, err
+}
+
+func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
+	for name, c := range map[string]struct {
+		layer uint64
+		grow  func(n *node)
+	}{
+		"its own file system": {4 << 20, func(*node) {}},
+		"its log": {0, func(n *node) {
+			n.put(filepath.Join(n.options.LogRoot, "default_web_uid-web", "main", "0.log.old"))
+		}},
+		"its hosts":      {0, func(n *node) { n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "etc-hosts")) }},
+		"its last words": {0, func(n *node) { n.put(filepath.Join(n.cfg.RootDir, "pods", "uid-web", "containers", "main", "0")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.options.Runtime = writes{n.runtime, c.layer}
+			n.start()
+			p := simplePod("web")
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Mi")}
+			k := n.built()
+			n.create(p)
+			n.until("the pod to run", func() bool { p := n.pod("web"); return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending })
+			c.grow(n)
+			layers, err := k.layers(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := overStorage(p, func() storage { return k.stored(p, layers[p.UID]) }); !strings.Contains(got, "3Mi") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// put writes 4 MiB into a file.
+func (n *node) put(path string) {
+	n.t.Helper()
+	if err := os.WriteFile(path, make([]byte, 4<<20), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func TestEphemeralContainersAreRefusedWithoutTheirPodS23(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	p := n.pod("web").DeepCopy()
+	unmasked := corev1.UnmaskedProcMount
+	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "look", Image: "busybox:1", SecurityContext: &corev1.SecurityContext{ProcMount: &unmasked}}}}
+	n.update(p)
+	n.until("the event", n.told("UserNamespacesNotSupported", "container look"))
+	n.until("the container to say why it does not start", func() bool {
+		s := n.pod("web").Status.EphemeralContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError" && strings.Contains(s[0].State.Waiting.Message, "Unmasked")
+	})
+	if !isReady(n.pod("web")) {
+		t.Error("the pod is not ready any more")
+	}
+}
