@@ -103,7 +103,9 @@ func (d daemon) command(use string) *cobra.Command {
 		Use: use, Short: d.short, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " + version.Version + ")",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), d.name, verbosity, start)
+			flags := map[string]string{}
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = f.Value.String() })
+			return serve(cmd.Context(), d.name, verbosity, flags, start)
 		},
 	}
 	cmd.Flags().AddFlagSet(config.Flags(d.name, cfg))
@@ -120,10 +122,11 @@ func slacken() {
 }
 
 // serve runs a daemon until the context ends, telling systemd how it is.
-func serve(ctx context.Context, name string, verbosity int, start func(context.Context, run.Env) error) error {
+func serve(ctx context.Context, name string, verbosity int, flags map[string]string, start func(context.Context, run.Env) error) error {
 	log := newLog(verbosity).With("daemon", name)
 	klog.SetSlogLogger(log)
 	env := run.NewEnv(log)
+	env.About.Name, env.About.Flags = name, flags
 	// The notifier outlives the daemon's own stop, to tell of it.
 	var wg sync.WaitGroup
 	notify, stop := context.WithCancel(ctx)

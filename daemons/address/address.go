@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg config.Address, env run.Env) error {
 		if err != nil {
 			return fmt.Errorf("listen for health checks: %w", err)
 		}
-		g.Go(func() error { return run.Serve(ctx, ln, env.Handler(), nil, time.Second, env.Log) })
+		g.Go(func() error { return run.Serve(ctx, ln, env.Local(), nil, time.Second, env.Log) })
 	}
 	g.Go(func() error { return d.run(ctx) })
 	return g.Wait()

@@ -198,7 +198,7 @@ func (q *request) counted() string {
 
 // ownPath is the path of what is not a resource and has a name in the metrics.
 func ownPath(path string) string {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof"} {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof", "/statusz", "/flagz"} {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return p
 		}

@@ -37,6 +37,7 @@ type Server struct {
 	serving   atomic.Pointer[offer]
 	described *openapi.Handler // of the kinds that are always there
 	own       http.Handler     // health and metrics
+	pages     http.Handler     // what the server tells of itself
 	services  *alloc.Services  // nil: no addresses are handed out
 	observed  *observed
 	servers   *cache.Names // the addresses of servers
@@ -81,6 +82,7 @@ func New(o Options) (*Server, error) {
 		cache:     cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
 		scheme:    newScheme(o.Kinds),
 		own:       o.Env.Handler(),
+		pages:     o.Env.Pages(false),
 		pasts:     make(chan struct{}, mostPasts),
 		inFlight:  make(chan struct{}, o.MaxInFlight),
 		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),

@@ -317,6 +317,8 @@ func (s *Server) answer(q *request) error {
 		s.own.ServeHTTP(q.w, s.withReasons(q))
 	case q.Path == "/metrics":
 		s.own.ServeHTTP(q.w, q.http)
+	case q.Path == "/statusz", q.Path == "/flagz":
+		s.pages.ServeHTTP(q.w, q.http)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.o.Profiling:
 		profile(q)
 	case s.o.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):

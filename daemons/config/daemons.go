@@ -157,7 +157,6 @@ type ControllerManager struct {
 	ServiceAccountPrivateKeyFile string        `flag:"service-account-private-key-file" help:"key that legacy token secrets are signed with"`
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
 	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
-	UseServiceAccountCredentials bool          `flag:"use-service-account-credentials" help:"run each controller with a service account of its own"`
 	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
 }
 

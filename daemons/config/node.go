@@ -17,13 +17,11 @@ type Kubelet struct {
 	NodeLabels           map[string]string `flag:"node-labels" help:"labels to register the node with"`
 	ClientCRLFile        string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
 	AllowedUnsafeSysctls []string          `flag:"allowed-unsafe-sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
-	CNIBinDir            string            `flag:"cni-bin-dir" help:"directory of the CNI plugins"`
-	CNIConfDir           string            `flag:"cni-conf-dir" help:"directory of the CNI configuration that the runtime reads"`
 }
 
 // DefaultKubelet returns the documented defaults.
 func DefaultKubelet() Kubelet {
-	return Kubelet{RootDir: "/var/lib/kubelet", CNIBinDir: "/opt/cni/bin", CNIConfDir: "/etc/cni/net.d"}
+	return Kubelet{RootDir: "/var/lib/kubelet"}
 }
 
 // KubeletFile is the part of kubelet.config.k8s.io/v1beta1 KubeletConfiguration
@@ -43,7 +41,7 @@ type KubeletFile struct {
 
 	ContainerRuntimeEndpoint string   `json:"containerRuntimeEndpoint,omitempty"` // unix:///run/containerd/containerd.sock
 	StaticPodPath            string   `json:"staticPodPath,omitempty"`
-	PodCIDR                  string   `json:"podCIDR,omitempty"` // for a kubelet without an API server
+	PodCIDR                  string   `json:"podCIDR,omitempty"` // refused
 	ClusterDNS               []string `json:"clusterDNS,omitempty"`
 	ClusterDomain            string   `json:"clusterDomain,omitempty"`
 	ResolverConfig           string   `json:"resolvConf,omitempty"`
@@ -54,16 +52,16 @@ type KubeletFile struct {
 	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty"`
 	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"`
 	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty"`
-	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty"`
+	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty"` // refused unless 0
 	RegisterWithTaints             []Taint           `json:"registerWithTaints,omitempty"`
-	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty"`
+	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty"` // do not start where the kernel is set otherwise; it is never changed
 	SystemReserved                 map[string]string `json:"systemReserved,omitempty"`
 	KubeReserved                   map[string]string `json:"kubeReserved,omitempty"`
 	EvictionHard                   map[string]string `json:"evictionHard,omitempty"`
-	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty"`
+	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty"` // nil pulls several at once
 	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty"`
-	RotateCertificates             bool              `json:"rotateCertificates,omitempty"`
-	ReadOnlyPort                   int               `json:"readOnlyPort"`
+	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // refused
+	ReadOnlyPort                   int               `json:"readOnlyPort"`                 // refused unless 0
 }
 
 // KubeletAuthentication says who may call the kubelet.

@@ -70,7 +70,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		if err != nil {
 			return fmt.Errorf("listen for health checks: %w", err)
 		}
-		g.Go(func() error { return run.Serve(ctx, ln, env.Handler(), nil, time.Second, env.Log) })
+		g.Go(func() error { return run.Serve(ctx, ln, env.Local(), nil, time.Second, env.Log) })
 	}
 	g.Go(func() error {
 		if err := watch(ctx, clients, zone, func() { synced.Store(true) }); err != nil {

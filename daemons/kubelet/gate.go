@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,6 +178,12 @@ func attributes(r *http.Request) (verb, subresource string) {
 		return verb, "healthz"
 	case is("/pods"):
 		return verb, "pods"
+	case is("/configz"):
+		return verb, "configz"
+	case is("/statusz"):
+		return verb, "statusz"
+	case is("/flagz"):
+		return verb, "flagz"
 	}
 	return verb, "proxy"
 }
@@ -209,7 +216,7 @@ func (g *gate) allowed(r *http.Request, user authenticationv1.UserInfo) (bool, e
 		return review.Status.Allowed, nil
 	}
 	ok, err := ask(subresource)
-	if err == nil && !ok && (subresource == "healthz" || subresource == "pods") {
+	if err == nil && !ok && slices.Contains([]string{"healthz", "pods", "configz", "statusz", "flagz"}, subresource) {
 		ok, err = ask("proxy") // the coarser right, which older roles have
 	}
 	if err != nil {

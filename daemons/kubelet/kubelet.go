@@ -122,6 +122,16 @@ func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, e
 }
 
 func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) (*Kubelet, error) {
+	if err := checkSettings(file); err != nil {
+		return nil, err
+	}
+	if file.ProtectKernelDefaults {
+		if err := checkKernel("/proc/sys"); err != nil {
+			return nil, err
+		}
+	}
+	env.About.Config = map[string]any{"kubeletconfig": file}
+	env.About.Paths = []string{"/configz", "/flagz", "/pods", "/statusz"}
 	name, err := nodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
@@ -166,7 +176,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts}
 	k.status = newStatuses(k.client, env.Log)
 	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
-	k.pulls = newPuller(k.runtime)
+	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.metrics = newMetrics(env.Metrics)
 	k.chores = k.housekeeping()
 	return k, nil

@@ -81,6 +81,10 @@ func (k *Kubelet) routes() http.Handler {
 	mux.Handle("GET /metrics", k.env.Handler())
 	mux.Handle("GET /healthz", k.env.Handler())
 	mux.HandleFunc("GET /healthz/{check}", k.env.Handler().ServeHTTP)
+	pages := k.env.Pages(false)
+	for _, path := range []string{"/statusz", "/flagz", "/configz"} {
+		mux.Handle("GET "+path, pages)
+	}
 	mux.HandleFunc("GET /pods", k.servePods)
 	mux.HandleFunc("GET /pods/", k.servePods)
 	mux.HandleFunc("GET /stats/summary", k.serveSummary)

@@ -112,18 +112,40 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	defer client.Close()
 	_ = client.SetDeadline(time.Time{})
 	defer context.AfterFunc(r.Context(), func() { _, _ = client.Close(), backend.Close() })()
+	// Whoever leaves a stream open and says nothing holds it no longer than the configuration allows.
+	up, down := io.Reader(buffered), io.Reader(backend)
+	if d := k.file.StreamingConnectionIdleTimeout.Duration; d > 0 {
+		idle := time.AfterFunc(d, func() { _, _ = client.Close(), backend.Close() })
+		defer idle.Stop()
+		up, down = &busy{buffered, idle, d}, &busy{backend, idle, d}
+	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, _ = io.Copy(backend, buffered)
+		_, _ = io.Copy(backend, up)
 		closeWrite(backend)
 		// What the client still sends is for nobody, and yet has to be taken: closing a
 		// connection over unread bytes resets it, and the client loses what it was told last.
 		_, _ = io.Copy(io.Discard, buffered)
 	})
-	_, _ = io.Copy(client, backend)
+	_, _ = io.Copy(client, down)
 	closeWrite(client)
 	_ = client.SetReadDeadline(time.Now().Add(lastWords))
 	both.Wait()
+}
+
+// busy puts off the end of a stream whenever something comes.
+type busy struct {
+	io.Reader
+	idle *time.Timer
+	most time.Duration
+}
+
+func (b *busy) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if n > 0 {
+		b.idle.Reset(b.most)
+	}
+	return n, err
 }
 
 // lastWords is how long a client may take to close its side when the runtime has closed

@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	for _, at := range []struct {
 		address string
 		handler http.Handler
-	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, env.Handler()}} {
+	}{{cfg.HealthzBindAddress, d.healthz()}, {cfg.MetricsBindAddress, env.Local()}} {
 		if at.address == "" {
 			continue
 		}

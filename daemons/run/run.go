@@ -29,13 +29,14 @@ type Env struct {
 	Metrics *prometheus.Registry // required; the daemon registers its collectors here
 	Health  *Health              // required
 	Rest    *Rest                // required; what the daemon tidies up when it has nothing to do
+	About   *About               // required; what the daemon tells of itself
 }
 
 // NewEnv returns an Env with nothing registered but the process' own metrics.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}}
+	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}, About: &About{Started: time.Now()}}
 }
 
 // A Check returns nil when what it looks at is well. It must not block.

@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"clusterctl/certs"
@@ -61,8 +63,9 @@ func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace 
 
 // ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without
 // a certificate file it makes a self-signed one, as upstream's daemons do; with port 0 it serves nothing.
-// Metrics are for clients with a certificate of clientCAFile alone, when that is given.
-func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile, clientCRLFile string) error {
+// Metrics are for clients with a certificate of clientCAFile alone, when that is given; what the daemon tells of itself is always, and
+// for those of the groups system:masters and system:monitoring. Profiles, where they are served, are for the former.
+func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile, clientCRLFile string, profiling bool) error {
 	if port == 0 {
 		<-ctx.Done()
 		return nil
@@ -79,25 +82,33 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 	if err != nil {
 		return fmt.Errorf("serve health: %w", err)
 	}
-	handler := e.Handler()
-	if clientCAFile != "" {
-		open := handler
-		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/metrics" && len(r.TLS.VerifiedChains) == 0 {
-				http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
-				return
-			}
-			if len(r.TLS.VerifiedChains) > 0 {
-				VisitorOf(r.Context()).Identify()
-			}
-			// The handshake may be long ago.
-			if err := revoked.verify(*r.TLS); err != nil {
-				http.Error(w, err.Error(), http.StatusUnauthorized)
-				return
-			}
+	open, pages := e.Handler(), e.Pages(profiling)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		known := len(r.TLS.VerifiedChains) > 0
+		if (isPage(r.URL.Path) || r.URL.Path == "/metrics" && clientCAFile != "") && !known {
+			http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
+			return
+		}
+		if known {
+			VisitorOf(r.Context()).Identify()
+		}
+		// The handshake may be long ago.
+		if err := revoked.verify(*r.TLS); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		if !isPage(r.URL.Path) {
 			open.ServeHTTP(w, r)
-		})
-	}
+			return
+		}
+		groups := r.TLS.VerifiedChains[0][0].Subject.Organization
+		profile := strings.HasPrefix(r.URL.Path, "/debug/")
+		if !slices.Contains(groups, "system:masters") && (profile || !slices.Contains(groups, "system:monitoring")) {
+			http.Error(w, "Forbidden", http.StatusForbidden)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
 }
 

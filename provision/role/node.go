@@ -44,7 +44,7 @@ func kubelet(b *builder) {
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("kubelet", certs.Node(m.Name)), b.apiServers()
 	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, []string{m.IP.String()}
-	cfg.NodeLabels, cfg.CNIBinDir = ownLabels(m.Labels), b.cniBin()
+	cfg.NodeLabels = ownLabels(m.Labels)
 	cfg.ClientCRLFile = crl
 
 	file := config.DefaultKubeletFile()

@@ -19,7 +19,7 @@ func clusterRoles() []rbacv1.ClusterRole {
 		clusterRole("system:public-info-viewer", paths("get", "/livez", "/readyz", "/healthz", "/version", "/version/")),
 		clusterRole("system:service-account-issuer-discovery", paths("get", "/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/")),
 		clusterRole("system:cluster-trust-bundle-discovery", rule("certificates.k8s.io", "clustertrustbundles", read)),
-		clusterRole("system:monitoring", paths("get", "/metrics", "/metrics/slis", "/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*")),
+		clusterRole("system:monitoring", paths("get", "/metrics", "/metrics/slis", "/livez", "/readyz", "/healthz", "/livez/*", "/readyz/*", "/healthz/*", "/statusz", "/flagz")),
 		clusterRole("system:auth-delegator",
 			rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),
 		clusterRole("system:kubelet-api-admin",

@@ -1,0 +1,98 @@
+package kubelet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet/hollow"
+)
+
+func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
+	for want, change := range map[string]func(*config.KubeletFile){
+		"":                    func(*config.KubeletFile) {},
+		"podCIDR":             func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
+		"shutdownGracePeriod": func(f *config.KubeletFile) { f.ShutdownGracePeriod.Duration = time.Second },
+		"rotateCertificates":  func(f *config.KubeletFile) { f.RotateCertificates = true },
+		"readOnlyPort":        func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
+		"cgroupDriver":        func(f *config.KubeletFile) { f.CgroupDriver = "other" },
+		"authorization.mode":  func(f *config.KubeletFile) { f.Authorization.Mode = "other" },
+		"kind":                func(f *config.KubeletFile) { f.Kind = "KubeProxyConfiguration" },
+	} {
+		f := config.DefaultKubeletFile()
+		change(&f)
+		if err := checkSettings(f); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v", want, err)
+		}
+	}
+}
+
+func TestKernelIsHeldToItsDefaults(t *testing.T) {
+	sys := t.TempDir()
+	for _, d := range kernelDefaults {
+		path := filepath.Join(sys, d.name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(d.want+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := checkKernel(sys); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(sys, "kernel/panic"), []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkKernel(sys); err == nil || !strings.Contains(err.Error(), "kernel/panic, expected value: 10, actual value: 0") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// slow is a registry that says how many images are pulled at once.
+type slow struct {
+	*hollow.Runtime
+	now, most atomic.Int32
+	release   chan struct{}
+}
+
+func (s *slow) PullImage(ctx context.Context, name string, auth *criapi.AuthConfig, box *criapi.PodSandboxConfig) (string, error) {
+	if n := s.now.Add(1); n > s.most.Load() {
+		s.most.Store(n)
+	}
+	<-s.release
+	defer s.now.Add(-1)
+	return s.Runtime.PullImage(ctx, name, auth, box)
+}
+
+func TestImagesArePulledOneAfterTheOtherWhereThatIsAsked(t *testing.T) {
+	for _, serial := range []bool{true, false} {
+		s := &slow{Runtime: &hollow.Runtime{}, release: make(chan struct{})}
+		q := newPuller(s, serial)
+		done := make(chan error, 2)
+		for _, image := range []string{"a", "b"} {
+			go func() { done <- q.pull(t.Context(), image, nil, nil) }()
+		}
+		if !serial {
+			for s.now.Load() < 2 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		for range 2 {
+			s.release <- struct{}{}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if most := s.most.Load(); serial != (most == 1) {
+			t.Errorf("serial %v: %d at once", serial, most)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+)
+
+func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
+	env := NewEnv(slog.New(slog.DiscardHandler))
+	env.About.Name, env.About.Flags, env.About.Config = "kube-x", map[string]string{"b": "2", "a": "1"}, map[string]any{"kubeletconfig": map[string]int{"port": 1}}
+	for _, c := range []struct {
+		path, accept string
+		code         int
+		want         string
+	}{
+		{"/statusz", "", 200, "kube-x statusz\n"}, {"/statusz", "text/plain", 200, "Emulation version: 1."}, {"/statusz", "text/html", 406, ""},
+		{"/flagz", "", 200, "\na=1\nb=2\n"}, {"/configz", "", 200, `{"kubeletconfig":{"port":1}}`}, {"/debug/pprof/", "", 404, ""},
+		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200, `"kind":"Statusz"`},
+		{"/flagz", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz", 200, `"apiVersion":"config.k8s.io/v1alpha1"`},
+		{"/flagz", "application/json;v=v9;g=config.k8s.io;as=Flagz", 406, ""},
+	} {
+		r, w := httptest.NewRequest("GET", c.path, nil), httptest.NewRecorder()
+		r.Header.Set("Accept", c.accept)
+		env.Pages(false).ServeHTTP(w, r)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s as %q: %d %s", c.path, c.accept, w.Code, w.Body)
+		}
+		if strings.HasPrefix(c.accept, "application/json") && c.code == 200 && !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: %s", c.path, w.Body)
+		}
+	}
+}
+
+// What a daemon tells of itself, and its profiles, are not for everybody whom the cluster's CA knows.
+func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	ca, err := certs.NewCA("test", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(path, ca.Cert, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	ln.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true)
+	}()
+	defer func() { cancel(); <-done }()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.Cert)
+	ask := func(path, group string) int {
+		config := &tls.Config{InsecureSkipVerify: true} // who answers is not the question
+		if group != "" {
+			pair, err := certs.Issue(ca, certs.Request{CommonName: "someone", Organizations: []string{group}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := tls.X509KeyPair(pair.Cert, pair.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{c}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		for {
+			answer, err := client.Get("https://" + ln.Addr().String() + path)
+			if err != nil {
+				select {
+				case err := <-done:
+					t.Fatal(err)
+				case <-time.After(time.Millisecond):
+				}
+				continue
+			}
+			answer.Body.Close()
+			return answer.StatusCode
+		}
+	}
+	for _, c := range []struct {
+		path, group string
+		want        int
+	}{
+		{"/livez", "", 200}, {"/statusz", "", 401}, {"/flagz", "system:nodes", 403}, {"/flagz", "system:monitoring", 200}, {"/statusz", "system:masters", 200},
+		{"/debug/pprof/", "system:monitoring", 403}, {"/debug/pprof/", "system:masters", 200}, {"/metrics", "system:nodes", 200}, {"/metrics", "", 401},
+	} {
+		if got := ask(c.path, c.group); got != c.want {
+			t.Errorf("%s by %q: %d, want %d", c.path, c.group, got, c.want)
+		}
+	}
+}
