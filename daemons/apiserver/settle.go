@@ -112,6 +112,9 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 	next := stored.DeepCopyObject()
 	if k.Status != nil {
 		k.Status.Copy(next, obj)
+		if k.Status.Prepare != nil {
+			k.Status.Prepare(next, stored)
+		}
 	}
 	from, fromErr := meta.Accessor(obj)
 	to, toErr := meta.Accessor(next)

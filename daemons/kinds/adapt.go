@@ -67,6 +67,12 @@ func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, ol
 	return s
 }
 
+// prepared has f settle what of a new status clients do not decide.
+func (s *Status) prepared(f func(obj, old runtime.Object)) *Status {
+	s.Prepare = f
+	return s
+}
+
 // keeping has a write to the status leave fields of metadata as they are; all, if none is named.
 func (s *Status) keeping(names ...string) *Status {
 	s.Keeps, s.KeepsMeta = names, len(names) == 0

@@ -140,13 +140,22 @@ func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	return errs
 }
 
+// nameSecrets keeps of references to secrets their names: they are of the account's namespace.
+func nameSecrets(s *corev1.ServiceAccount) {
+	for i, ref := range s.Secrets {
+		s.Secrets[i] = corev1.ObjectReference{Name: ref.Name}
+	}
+}
+
 func serviceAccounts() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		Resource: "serviceaccounts", Singular: "serviceaccount", ShortNames: []string{"sa"}, Namespaced: true,
 		New: made[corev1.ServiceAccount](), NewList: made[corev1.ServiceAccountList](),
-		Warnings: warns(serviceAccountWarnings),
-		Columns:  columns("Secrets", "Age"),
+		Warnings:      warns(serviceAccountWarnings),
+		PrepareCreate: does(nameSecrets),
+		PrepareUpdate: updates(func(s, _ *corev1.ServiceAccount) { nameSecrets(s) }),
+		Columns:       columns("Secrets", "Age"),
 		Row: row(func(s *corev1.ServiceAccount) []any {
 			return []any{strconv.Itoa(len(s.Secrets)), age(s.CreationTimestamp)}
 		}),

@@ -46,8 +46,9 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 					hostPorts[id] = true
 				}
 			}
-			if spec.HostNetwork && p.HostPort != p.ContainerPort {
-				errs = append(errs, field.Invalid(port.Child("containerPort"), p.ContainerPort, "must match `hostPort` when `hostNetwork` is true"))
+			// A pod's is filled in before; a template's is when the pod is made.
+			if spec.HostNetwork && p.HostPort != 0 && p.HostPort != p.ContainerPort {
+				errs = append(errs, field.Invalid(port.Child("hostPort"), p.HostPort, "must match `containerPort` when `hostNetwork` is true"))
 			}
 		}
 	}
@@ -99,7 +100,7 @@ func validateContainer(c *corev1.Container, spec *corev1.PodSpec, volumes map[st
 	}, at.Child("imagePullPolicy"))...)
 	errs = append(errs, validatePorts(c.Ports, at.Child("ports"))...)
 	errs = append(errs, validateEnv(c, at)...)
-	errs = append(errs, validateMounts(c, volumes, at)...)
+	errs = append(errs, validateMounts(c, spec, volumes, at)...)
 	errs = append(errs, validateRequirements(&c.Resources, at.Child("resources"))...)
 	errs = append(errs, validateProbe(c.LivenessProbe, true, at.Child("livenessProbe"))...)
 	errs = append(errs, validateProbe(c.ReadinessProbe, false, at.Child("readinessProbe"))...)
@@ -148,6 +149,15 @@ func descending(p string, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
 	}
 	return append(errs, noBacksteps(p, at)...)
+}
+
+// projectedPath demands a path below a volume, of no name that the kubelet keeps for itself.
+func projectedPath(p string, at *field.Path) field.ErrorList {
+	errs := descending(p, at)
+	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") && p != ".." {
+		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))
+	}
+	return errs
 }
 
 func noBacksteps(p string, at *field.Path) field.ErrorList {

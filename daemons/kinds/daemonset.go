@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -13,11 +15,21 @@ func daemonSets() *Kind {
 		Resource: "daemonsets", Singular: "daemonset", ShortNames: []string{"ds"}, Categories: []string{"all"},
 		Namespaced: true, HasGeneration: true,
 		New: made[appsv1.DaemonSet](), NewList: made[appsv1.DaemonSetList](),
-		Default:       does(defaultDaemonSet),
-		PrepareCreate: does(func(d *appsv1.DaemonSet) { d.Status = appsv1.DaemonSetStatus{} }),
-		PrepareUpdate: updates(func(d, old *appsv1.DaemonSet) { d.Status = old.Status }),
-		Warnings:      templateWarnings(func(o *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template"),
-		Validate:      checks(validateDaemonSet),
+		Default: does(defaultDaemonSet),
+		PrepareCreate: does(func(d *appsv1.DaemonSet) {
+			d.Status = appsv1.DaemonSetStatus{}
+			countTemplate(d, max(templateCount(d), 1))
+		}),
+		PrepareUpdate: updates(func(d, old *appsv1.DaemonSet) {
+			d.Status = old.Status
+			n := max(templateCount(old), 1)
+			if !Same(d.Spec.Template, old.Spec.Template) {
+				n++
+			}
+			countTemplate(d, n)
+		}),
+		Warnings: templateWarnings(func(o *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template }, "spec", "template"),
+		Validate: checks(validateDaemonSet),
 		ValidateUpdate: compares(func(d, old *appsv1.DaemonSet) field.ErrorList {
 			return append(validateDaemonSet(d), immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
@@ -33,6 +45,22 @@ func daemonSets() *Kind {
 		}),
 		Status: status(func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() }, validateDaemonSetStatus),
 	}
+}
+
+// templateCount reads how often the template has changed, which is told in an annotation since the field for it went.
+func templateCount(d *appsv1.DaemonSet) int64 {
+	n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	if err != nil {
+		return 0 // it was never told
+	}
+	return n
+}
+
+func countTemplate(d *appsv1.DaemonSet, n int64) {
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
 }
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {

@@ -26,9 +26,10 @@ func endpoints() *Kind {
 				}
 			}
 		}),
-		Warnings: warns(endpointsWarnings),
-		Validate: checks(validateEndpoints),
-		Columns:  columns("Endpoints", "Age"),
+		Warnings:       warns(endpointsWarnings),
+		Validate:       checks(func(e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) }),
+		ValidateUpdate: compares(validateEndpoints),
+		Columns:        columns("Endpoints", "Age"),
 		Row: row(func(e *corev1.Endpoints) []any {
 			return []any{endpointAddresses(e), age(e.CreationTimestamp)}
 		}),

@@ -2,15 +2,18 @@ package kinds
 
 import (
 	"net/netip"
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
-func validateEndpoints(e *corev1.Endpoints) field.ErrorList {
+// validateEndpoints lets endpoints keep the addresses that they had; old is nil for new ones.
+func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
+	before := subsetAddresses(old)
 	for i, s := range e.Subsets {
 		at := field.NewPath("subsets").Index(i)
 		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
@@ -21,7 +24,7 @@ func validateEndpoints(e *corev1.Endpoints) field.ErrorList {
 			list []corev1.EndpointAddress
 		}{{"addresses", s.Addresses}, {"notReadyAddresses", s.NotReadyAddresses}} {
 			for j, a := range side.list {
-				errs = append(errs, validateEndpointAddress(a, at.Child(side.name).Index(j))...)
+				errs = append(errs, validateEndpointAddress(a, before, at.Child(side.name).Index(j))...)
 			}
 		}
 		for j, p := range s.Ports {
@@ -42,8 +45,8 @@ func validateEndpoints(e *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-func validateEndpointAddress(a corev1.EndpointAddress, at *field.Path) field.ErrorList {
-	errs := endpointIP(a.IP, at.Child("ip"))
+func validateEndpointAddress(a corev1.EndpointAddress, before []string, at *field.Path) field.ErrorList {
+	errs := endpointIP(a.IP, at.Child("ip"), before...)
 	if a.Hostname != "" {
 		errs = append(errs, dns1123Label(a.Hostname, at.Child("hostname"))...)
 	}
@@ -55,11 +58,13 @@ func validateEndpointAddress(a corev1.EndpointAddress, at *field.Path) field.Err
 
 // endpointIP refuses addresses that traffic must not be led to: those of the machine itself, and those that
 // mean something on the link.
-func endpointIP(text string, at *field.Path) field.ErrorList {
-	ip, err := netip.ParseAddr(text)
-	if err != nil || ip.Zone() != "" || strings.HasPrefix(text, "::ffff:") {
-		return field.ErrorList{field.Invalid(at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)").WithOrigin("format=ip-sloppy")}
+func endpointIP(text string, at *field.Path, before ...string) field.ErrorList {
+	errs := ipAddress(text, at, before...)
+	ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+	if !ok || len(errs) > 0 || slices.Contains(before, text) {
+		return errs
 	}
+	ip = ip.Unmap()
 	for _, bad := range []struct {
 		is   bool
 		text string

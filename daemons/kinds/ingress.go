@@ -18,10 +18,10 @@ func ingresses() *Kind {
 		PrepareCreate: does(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
 		PrepareUpdate: updates(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
 		Warnings:      warns(ingressWarnings),
-		Validate:      checks(validateIngress),
-		Columns:       columns("Class", "Hosts", "Address", "Ports", "Age"),
-		Row:           row(ingressRow),
-		Status:        status(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() }, validateIngressStatus),
+		Validate:      checks(validateNewIngress), ValidateUpdate: compares(func(in, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(in) }),
+		Columns: columns("Class", "Hosts", "Address", "Ports", "Age"),
+		Row:     row(ingressRow),
+		Status:  status(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() }, validateIngressStatus),
 	}
 }
 
@@ -54,6 +54,15 @@ func ingressRow(i *networkingv1.Ingress) []any {
 		host = more(hosts, 3)
 	}
 	return []any{class, host, strings.Join(addresses, ","), ports, age(i.CreationTimestamp)}
+}
+
+// validateNewIngress demands that the field and the annotation of before it agree.
+func validateNewIngress(in *networkingv1.Ingress) field.ErrorList {
+	errs := validateIngress(in)
+	if old, ok := in.Annotations[oldIngressClass]; ok && in.Spec.IngressClassName != nil && *in.Spec.IngressClassName != old {
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(oldIngressClass), old, "must match `ingressClassName` when both are specified"))
+	}
+	return errs
 }
 
 func validateIngress(in *networkingv1.Ingress) field.ErrorList {

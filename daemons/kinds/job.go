@@ -23,7 +23,7 @@ func jobs() *Kind {
 		PrepareUpdate: updates(func(j, old *batchv1.Job) { j.Status = old.Status }),
 		Warnings:      namedWarnings(warns(jobWarnings)),
 		Validate: checks(func(j *batchv1.Job) field.ErrorList {
-			return append(validateJob(j), validateGeneratedSelector(j)...)
+			return append(append(validateJob(j), validateGeneratedSelector(j)...), indexedName(j)...)
 		}), ValidateUpdate: compares(validateJobUpdate),
 		Fields: selectable(func(j *batchv1.Job) fields.Set {
 			return fields.Set{"status.successful": itoa(j.Status.Succeeded)}

@@ -22,6 +22,19 @@ func validateJob(j *batchv1.Job) field.ErrorList {
 	return append(validateJobSpec(&j.Spec, field.NewPath("spec")), validateJobSelector(j)...)
 }
 
+// indexedName demands that the last of an indexed job's pods has a hostname: the job's name and its index.
+func indexedName(j *batchv1.Job) field.ErrorList {
+	n := value(j.Spec.Completions)
+	if value(j.Spec.CompletionMode) != batchv1.IndexedCompletion || n < 1 {
+		return nil
+	}
+	host := j.Name + "-" + itoa(n-1)
+	if len(validation.IsDNS1123Label(host)) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host)}
+}
+
 func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, n := range []struct {
@@ -91,10 +104,13 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	var errs field.ErrorList
 	if c.Spec.Schedule == "" {
 		errs = append(errs, field.Required(path.Child("schedule"), ""))
-	} else if msg := cronSchedule(c.Spec.Schedule); msg != "" {
-		errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, msg))
-	} else if strings.Contains(c.Spec.Schedule, "TZ") {
-		errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+	} else {
+		if msg := cronSchedule(withoutZone(c.Spec.Schedule)); msg != "" {
+			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, msg))
+		}
+		if strings.Contains(c.Spec.Schedule, "TZ") {
+			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+		}
 	}
 	if zone := c.Spec.TimeZone; zone != nil {
 		if *zone == "" {
@@ -117,6 +133,14 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 		errs = append(errs, notSupported(at.Child("manualSelector"), true, []string{"nil", "false"}))
 	}
 	return append(errs, validateJobSpec(job, at)...)
+}
+
+// withoutZone returns a schedule without the zone that it begins with, which has a field of its own.
+func withoutZone(schedule string) string {
+	if zone, rest, ok := strings.Cut(schedule, " "); ok && (strings.HasPrefix(zone, "TZ=") || strings.HasPrefix(zone, "CRON_TZ=")) {
+		return strings.TrimSpace(rest)
+	}
+	return schedule
 }
 
 // cronSchedule says what is wrong with a schedule: five fields, or a macro.

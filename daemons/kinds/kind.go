@@ -134,6 +134,8 @@ type Status struct {
 	// Copy puts from's status into to. The write to the object itself keeps the
 	// stored status, a write to the status keeps everything else.
 	Copy func(to, from runtime.Object)
+	// Prepare settles what of a new status clients do not decide; may be nil.
+	Prepare func(obj, old runtime.Object)
 	// Validate returns what is wrong with a new status; may be nil.
 	Validate func(obj, old runtime.Object) field.ErrorList
 	// KeepsMeta says that a write to the status changes nothing of metadata.

@@ -1,11 +1,13 @@
 package kinds
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validateMounts(c *corev1.Container, volumes map[string]bool, at *field.Path) field.ErrorList {
+func validateMounts(c *corev1.Container, spec *corev1.PodSpec, volumes map[string]bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, m := range c.VolumeMounts {
@@ -39,6 +41,8 @@ func validateMounts(c *corev1.Container, volumes map[string]bool, at *field.Path
 			errs = append(errs, field.Required(where.Child("name"), ""))
 		case !volumes[d.Name]:
 			errs = append(errs, field.NotFound(where.Child("name"), d.Name))
+		case !blockSource(spec, d.Name):
+			errs = append(errs, field.Invalid(where.Child("name"), d.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
 		path := where.Child("devicePath")
 		switch {
@@ -54,6 +58,12 @@ func validateMounts(c *corev1.Container, volumes map[string]bool, at *field.Path
 		devices[d.DevicePath] = true
 	}
 	return errs
+}
+
+// blockSource says whether a volume may be a device: one that is claimed, or is a claim's that the set of pods makes.
+func blockSource(spec *corev1.PodSpec, name string) bool {
+	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	return i < 0 || spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil
 }
 
 // validatePropagation checks what of mounts below a mount is seen, and written, from the other side.

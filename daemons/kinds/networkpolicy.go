@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"net"
 	"net/netip"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 func networkPolicies() *Kind {
@@ -19,10 +19,11 @@ func networkPolicies() *Kind {
 		GVK:      networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
 		Resource: "networkpolicies", Singular: "networkpolicy", ShortNames: []string{"netpol"}, Namespaced: true, HasGeneration: true,
 		New: made[networkingv1.NetworkPolicy](), NewList: made[networkingv1.NetworkPolicyList](),
-		Default:  does(defaultNetworkPolicy),
-		Warnings: warns(networkPolicyWarnings),
-		Validate: checks(validateNetworkPolicy),
-		Columns:  columns("Pod-Selector", "Age"),
+		Default:        does(defaultNetworkPolicy),
+		Warnings:       warns(networkPolicyWarnings),
+		Validate:       checks(func(p *networkingv1.NetworkPolicy) field.ErrorList { return validateNetworkPolicy(p, nil) }),
+		ValidateUpdate: compares(validateNetworkPolicy),
+		Columns:        columns("Pod-Selector", "Age"),
 		Row: row(func(p *networkingv1.NetworkPolicy) []any {
 			return []any{selectorText(&p.Spec.PodSelector), age(p.CreationTimestamp)}
 		}),
@@ -49,18 +50,23 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-func validateNetworkPolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
+// validateNetworkPolicy lets a policy keep the ranges that it had.
+func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
+	before := blocksOf(old)
 	path := field.NewPath("spec")
 	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{}, path.Child("podSelector"))
 	for i, r := range p.Spec.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)
-		errs = append(errs, validatePeers(r.From, at.Child("from"))...)
+		errs = append(errs, validatePeers(r.From, before, at.Child("from"))...)
 	}
 	for i, r := range p.Spec.Egress {
 		at := path.Child("egress").Index(i)
 		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)
-		errs = append(errs, validatePeers(r.To, at.Child("to"))...)
+		errs = append(errs, validatePeers(r.To, before, at.Child("to"))...)
+	}
+	if len(p.Spec.PolicyTypes) > 2 {
+		return append(errs, field.Invalid(path.Child("policyTypes"), p.Spec.PolicyTypes, "may not specify more than two policyTypes"))
 	}
 	for i, t := range p.Spec.PolicyTypes {
 		errs = append(errs, supported(t, []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress}, path.Child("policyTypes").Index(i))...)
@@ -86,13 +92,16 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 				}
 			}
 		default:
+			if p.EndPort != nil {
+				errs = append(errs, field.Invalid(at.Child("endPort"), *p.EndPort, "may not be specified when `port` is non-numeric"))
+			}
 			errs = append(errs, invalid(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))...)
 		}
 	}
 	return errs
 }
 
-func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
+func validatePeers(peers []networkingv1.NetworkPolicyPeer, before []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, p := range peers {
 		at := path.Index(i)
@@ -105,22 +114,31 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) fie
 		case p.IPBlock == nil && !selects:
 			errs = append(errs, field.Required(at, "must specify a peer"))
 		case p.IPBlock != nil:
-			_, block, err := net.ParseCIDR(p.IPBlock.CIDR)
-			if err != nil {
-				errs = append(errs, field.Invalid(at.Child("ipBlock", "cidr"), p.IPBlock.CIDR, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
-				continue
-			}
-			for j, except := range p.IPBlock.Except {
-				ip, inner, err := net.ParseCIDR(except)
-				if err != nil {
-					errs = append(errs, field.Invalid(at.Child("ipBlock", "except").Index(j), except, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
-					continue
-				}
-				outerBits, _ := block.Mask.Size()
-				if innerBits, _ := inner.Mask.Size(); !block.Contains(ip) || innerBits <= outerBits {
-					errs = append(errs, field.Invalid(at.Child("ipBlock", "except").Index(j), except, "must be a strict subset of `cidr`"))
-				}
-			}
+			errs = append(errs, validateBlock(p.IPBlock, before, at.Child("ipBlock"))...)
+		}
+	}
+	return errs
+}
+
+func validateBlock(b *networkingv1.IPBlock, before []string, at *field.Path) field.ErrorList {
+	if b.CIDR == "" {
+		return field.ErrorList{field.Required(at.Child("cidr"), "")}
+	}
+	errs := cidrValue(b.CIDR, at.Child("cidr"), before...)
+	_, block, err := netutils.ParseCIDRSloppy(b.CIDR)
+	if err != nil {
+		return errs // which say so
+	}
+	outer, _ := block.Mask.Size()
+	for i, except := range b.Except {
+		where := at.Child("except").Index(i)
+		errs = append(errs, cidrValue(except, where, before...)...)
+		_, inner, err := netutils.ParseCIDRSloppy(except)
+		if err != nil {
+			continue
+		}
+		if bits, _ := inner.Mask.Size(); !block.Contains(inner.IP) || bits <= outer {
+			errs = append(errs, field.Invalid(where, except, "must be a strict subset of `cidr`"))
 		}
 	}
 	return errs

@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 func nodes() *Kind {
@@ -32,7 +32,7 @@ func nodes() *Kind {
 		// A kubelet registers with its status, so a new node keeps it.
 		PrepareUpdate: updates(func(n, old *corev1.Node) { n.Status = old.Status }),
 		Warnings:      warns(nodeWarnings),
-		Validate:      checks(validateNode), ValidateUpdate: compares(validateNodeUpdate),
+		Validate:      checks(func(n *corev1.Node) field.ErrorList { return validateNode(n, nil) }), ValidateUpdate: compares(validateNodeUpdate),
 		Fields: selectable(func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		}),
@@ -93,15 +93,17 @@ func nodeAddress(n *corev1.Node, t corev1.NodeAddressType) string {
 	return ""
 }
 
-func validateNode(n *corev1.Node) field.ErrorList {
+func validateNode(n, old *corev1.Node) field.ErrorList {
+	var before []string
+	if old != nil {
+		before = old.Spec.PodCIDRs
+	}
 	errs := validateNodeStatus(n, nil)
 	path := field.NewPath("spec")
 	for i, cidr := range n.Spec.PodCIDRs {
-		if _, _, err := net.ParseCIDR(cidr); err != nil {
-			errs = append(errs, field.Invalid(path.Child("podCIDRs").Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
-		}
+		errs = append(errs, cidrValue(cidr, path.Child("podCIDRs").Index(i), before...)...)
 	}
-	if len(n.Spec.PodCIDRs) > 2 {
+	if several, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs); len(n.Spec.PodCIDRs) > 2 || len(n.Spec.PodCIDRs) > 1 && err == nil && !several {
 		errs = append(errs, field.Invalid(path.Child("podCIDRs"), n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
 	}
 	return append(errs, validateTaints(n.Spec.Taints, path.Child("taints"))...)
@@ -128,7 +130,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 }
 
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
-	errs := validateNode(n)
+	errs := validateNode(n, old)
 	path := field.NewPath("spec")
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
 		errs = append(errs, field.Forbidden(path.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"))

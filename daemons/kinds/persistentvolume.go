@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -21,9 +22,21 @@ func persistentVolumes() *Kind {
 			if v.Spec.HostPath != nil {
 				setDefault(&v.Spec.HostPath.Type, corev1.HostPathUnset)
 			}
+			if v.Spec.ISCSI != nil {
+				setEmpty(&v.Spec.ISCSI.ISCSIInterface, "default")
+			}
+			if v.Spec.RBD != nil {
+				defaultRBD(&v.Spec.RBD.RBDPool, &v.Spec.RBD.RadosUser, &v.Spec.RBD.Keyring)
+			}
+			if v.Spec.AzureDisk != nil {
+				defaultAzureDisk(v.Spec.AzureDisk)
+			}
+			if v.Spec.ScaleIO != nil {
+				defaultScaleIO(&v.Spec.ScaleIO.StorageMode, &v.Spec.ScaleIO.FSType)
+			}
 		}),
 		PrepareCreate: does(func(v *corev1.PersistentVolume) {
-			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
+			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr(metav1.NewTime(now()))}
 		}),
 		PrepareUpdate:  updates(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
 		Warnings:       warns(persistentVolumeWarnings),
@@ -31,7 +44,19 @@ func persistentVolumes() *Kind {
 		ValidateUpdate: compares(validatePersistentVolumeUpdate),
 		Columns:        columns("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass", "Reason", "Age", "VolumeMode*"),
 		Row:            row(persistentVolumeRow),
-		Status:         status(func(to, from *corev1.PersistentVolume) { to.Status = *from.Status.DeepCopy() }),
+		Status: status(func(to, from *corev1.PersistentVolume) { to.Status = *from.Status.DeepCopy() }).prepared(
+			updates(timePhase)),
+	}
+}
+
+// timePhase notes when a volume came to its phase, unless who writes the status says when.
+func timePhase(v, old *corev1.PersistentVolume) {
+	at := &v.Status.LastPhaseTransitionTime
+	switch {
+	case v.Status.Phase == old.Status.Phase && *at == nil:
+		*at = old.Status.LastPhaseTransitionTime
+	case v.Status.Phase != old.Status.Phase && (*at == nil || (*at).Equal(old.Status.LastPhaseTransitionTime)):
+		*at = ptr(metav1.NewTime(now()))
 	}
 }
 

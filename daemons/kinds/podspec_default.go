@@ -1,8 +1,6 @@
 package kinds
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -13,14 +11,25 @@ func defaultPod(pod *corev1.Pod) {
 	setDefault(&pod.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	for i := range pod.Spec.InitContainers {
 		defaultRequests(&pod.Spec.InitContainers[i].Resources)
+		defaultHostPorts(&pod.Spec, &pod.Spec.InitContainers[i])
 	}
 	for i := range pod.Spec.Containers {
 		defaultRequests(&pod.Spec.Containers[i].Resources)
+		defaultHostPorts(&pod.Spec, &pod.Spec.Containers[i])
 	}
 	if pod.Spec.Resources != nil {
 		defaultRequests(pod.Spec.Resources)
 	}
 	setEmpty(&pod.Status.Phase, corev1.PodPending)
+}
+
+// defaultHostPorts says of a pod in its node's network which of the node's ports it takes. Templates are left as they are written.
+func defaultHostPorts(spec *corev1.PodSpec, c *corev1.Container) {
+	for i := range c.Ports {
+		if spec.HostNetwork {
+			setEmpty(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+		}
+	}
 }
 
 // defaultRequests lets a limit stand for the request that was left out.
@@ -51,27 +60,24 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 		defaultVolume(&spec.Volumes[i])
 	}
 	for i := range spec.InitContainers {
-		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
+		defaultContainer(&spec.InitContainers[i])
 	}
 	for i := range spec.Containers {
-		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+		defaultContainer(&spec.Containers[i])
 	}
 	for i := range spec.EphemeralContainers {
 		c := corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
-		defaultContainer(&c, false)
+		defaultContainer(&c)
 		spec.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 	}
 }
 
-func defaultContainer(c *corev1.Container, hostNetwork bool) {
+func defaultContainer(c *corev1.Container) {
 	setEmpty(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	setEmpty(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	setEmpty(&c.ImagePullPolicy, pullPolicy(c.Image))
 	for i := range c.Ports {
 		setEmpty(&c.Ports[i].Protocol, corev1.ProtocolTCP)
-		if hostNetwork {
-			setEmpty(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
-		}
 	}
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil {
@@ -95,19 +101,6 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 			}
 		}
 	}
-}
-
-// pullPolicy is Always for an image that moves: one without a tag or with latest.
-func pullPolicy(image string) corev1.PullPolicy {
-	name, _, digest := strings.Cut(image, "@")
-	tag := ""
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		tag = name[i+1:]
-	}
-	if tag == "latest" || (tag == "" && !digest) {
-		return corev1.PullAlways
-	}
-	return corev1.PullIfNotPresent
 }
 
 func defaultProbe(p *corev1.Probe) {
@@ -163,6 +156,15 @@ func defaultVolume(v *corev1.Volume) {
 	if v.ISCSI != nil {
 		setEmpty(&v.ISCSI.ISCSIInterface, "default")
 	}
+	if v.RBD != nil {
+		defaultRBD(&v.RBD.RBDPool, &v.RBD.RadosUser, &v.RBD.Keyring)
+	}
+	if v.AzureDisk != nil {
+		defaultAzureDisk(v.AzureDisk)
+	}
+	if v.ScaleIO != nil {
+		defaultScaleIO(&v.ScaleIO.StorageMode, &v.ScaleIO.FSType)
+	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 		setDefault(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	}
@@ -177,4 +179,23 @@ func defaultDownward(items []corev1.DownwardAPIVolumeFile) {
 			setEmpty(&items[i].FieldRef.APIVersion, "v1")
 		}
 	}
+}
+
+// Volumes whose drivers are gone are still told with what their drivers took for granted.
+func defaultRBD(pool, user, keyring *string) {
+	setEmpty(pool, "rbd")
+	setEmpty(user, "admin")
+	setEmpty(keyring, "/etc/ceph/keyring")
+}
+
+func defaultScaleIO(mode, fs *string) {
+	setEmpty(mode, "ThinProvisioned")
+	setEmpty(fs, "xfs")
+}
+
+func defaultAzureDisk(d *corev1.AzureDiskVolumeSource) {
+	setDefault(&d.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+	setDefault(&d.Kind, corev1.AzureSharedBlobDisk)
+	setDefault(&d.FSType, "ext4")
+	setDefault(&d.ReadOnly, false)
 }

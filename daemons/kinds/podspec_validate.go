@@ -1,8 +1,8 @@
 package kinds
 
 import (
+	"fmt"
 	"math"
-	"net"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,9 +68,7 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i)
-		if net.ParseIP(alias.IP) == nil {
-			errs = append(errs, field.Invalid(at.Child("ip"), alias.IP, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-		}
+		errs = append(errs, ipAddress(alias.IP, at.Child("ip"))...)
 		for j, name := range alias.Hostnames {
 			errs = append(errs, dns1123Subdomain(name, at.Child("hostnames").Index(j))...)
 		}
@@ -87,6 +85,9 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	for i, gate := range spec.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
 		errs = append(errs, invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
+	}
+	if p := spec.PreemptionPolicy; p != nil {
+		errs = append(errs, supported(*p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}, path.Child("preemptionPolicy"))...)
 	}
 	if spec.OS != nil {
 		errs = append(errs, supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}, path.Child("os", "name"))...)
@@ -120,6 +121,12 @@ func validateHostname(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// What resolvers take of search paths.
+const (
+	mostSearches    = 32
+	longestSearches = 2048
+)
+
 func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := supported(spec.DNSPolicy, []corev1.DNSPolicy{
 		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone,
@@ -135,13 +142,18 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("nameservers"), n, "must not have more than 3 nameservers"))
 	}
 	for i, ns := range spec.DNSConfig.Nameservers {
-		if net.ParseIP(ns) == nil {
-			errs = append(errs, field.Invalid(at.Child("nameservers").Index(i), ns, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-		}
+		errs = append(errs, ipAddress(ns, at.Child("nameservers").Index(i))...)
+	}
+	if s := spec.DNSConfig.Searches; len(s) > mostSearches {
+		errs = append(errs, field.Invalid(at.Child("searches"), s, fmt.Sprintf("must not have more than %d search paths", mostSearches)))
+	}
+	if s := strings.Join(spec.DNSConfig.Searches, " "); len(s) > longestSearches {
+		errs = append(errs, field.Invalid(at.Child("searches"), spec.DNSConfig.Searches, fmt.Sprintf("must not have more than %d characters (including spaces) in the search list", longestSearches)))
 	}
 	for i, search := range spec.DNSConfig.Searches {
 		if search != "." {
-			errs = append(errs, dns1123Subdomain(strings.TrimSuffix(search, "."), at.Child("searches").Index(i))...)
+			name := strings.TrimSuffix(search, ".")
+			errs = append(errs, invalid(at.Child("searches").Index(i), name, validation.IsDNS1123SubdomainWithUnderscore(name))...)
 		}
 	}
 	for i, o := range spec.DNSConfig.Options {

@@ -96,15 +96,38 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 		limit, ok := r.Limits[name]
 		where := at.Child("requests")
 		switch {
-		case ok && extended(name) && request.Cmp(limit) != 0:
+		case ok && (extended(name) || hugePages(name)) && request.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(where, request.String(), "must be equal to "+string(name)+" limit of "+limit.String()))
 		case ok && request.Cmp(limit) > 0:
 			errs = append(errs, field.Invalid(where, request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
-		case !ok && (extended(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)):
+		case !ok && (extended(name) || hugePages(name)):
 			errs = append(errs, field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"))
 		}
 	}
+	if !ordinary(r.Limits) && !ordinary(r.Requests) && (anyHugePages(r.Limits) || anyHugePages(r.Requests)) {
+		errs = append(errs, field.Forbidden(at, "HugePages require cpu or memory"))
+	}
 	return errs
+}
+
+func hugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+func anyHugePages(list corev1.ResourceList) bool {
+	for name := range list {
+		if hugePages(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ordinary says whether a list has what every container needs some of.
+func ordinary(list corev1.ResourceList) bool {
+	_, cpu := list[corev1.ResourceCPU]
+	_, memory := list[corev1.ResourceMemory]
+	return cpu || memory
 }
 
 // quantities checks how much of which resources a container or a pod has.
@@ -123,10 +146,23 @@ func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// plainNames are resources that have a name without a domain and are no container's.
+var plainNames = []corev1.ResourceName{
+	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceRequestsStorage,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
+	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
+	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage, corev1.ResourceServicesNodePorts,
+	corev1.ResourceServicesLoadBalancers,
+}
+
 func resourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if !strings.Contains(string(name), "/") {
 		if !slices.Contains(standardResources, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-			return field.ErrorList{field.Invalid(at, name, "must be a standard resource for containers")}
+			var errs field.ErrorList
+			if !slices.Contains(plainNames, name) {
+				errs = append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"))
+			}
+			return append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
 		}
 		return nil
 	}

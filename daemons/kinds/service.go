@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func services() *Kind {
@@ -21,7 +22,7 @@ func services() *Kind {
 		PrepareUpdate: updates(prepareServiceUpdate),
 		NameErrors:    dns1035Name,
 		Warnings:      warns(serviceWarnings),
-		Validate:      checks(validateService), ValidateUpdate: compares(validateServiceUpdate),
+		Validate:      checks(func(s *corev1.Service) field.ErrorList { return validateService(s, nil) }), ValidateUpdate: compares(validateServiceUpdate),
 		Fields: selectable(func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		}),

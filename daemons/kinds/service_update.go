@@ -102,7 +102,7 @@ const unchangeable = "may not change once set"
 
 // validateServiceUpdate keeps a service's addresses for as long as it has some, and what clients outside were told.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
-	errs := validateService(s)
+	errs := validateService(s, old)
 	path := field.NewPath("spec")
 	if usesClusterIP(s) && usesClusterIP(old) {
 		if !headless(s) || !headless(old) {

@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -16,9 +15,13 @@ import (
 // maxAffinitySeconds is a day.
 const maxAffinitySeconds = 86400
 
+const kubeletPort = 10250
+
 func headless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
-func validateService(s *corev1.Service) field.ErrorList {
+// validateService lets a service keep the addresses that it had; old is nil for a new one.
+func validateService(s, old *corev1.Service) field.ErrorList {
+	before := serviceAddresses(old)
 	path := field.NewPath("spec")
 	errs := supported(s.Spec.Type, []corev1.ServiceType{
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort,
@@ -27,19 +30,19 @@ func validateService(s *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("ports"), ""))
 	}
 	switch {
-	case s.Spec.Type == corev1.ServiceTypeExternalName && s.Spec.ExternalName == "":
+	case s.Spec.Type == corev1.ServiceTypeExternalName && (s.Spec.ExternalName == "" || s.Spec.ExternalName == "."):
 		errs = append(errs, field.Required(path.Child("externalName"), ""))
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		if s.Spec.ClusterIP != "" {
 			errs = append(errs, field.Forbidden(path.Child("clusterIP"), "may not be set when `type` is ExternalName"))
 		}
-		errs = append(errs, dns1123Subdomain(s.Spec.ExternalName, path.Child("externalName"))...)
+		errs = append(errs, dns1123Subdomain(strings.TrimSuffix(s.Spec.ExternalName, "."), path.Child("externalName"))...)
 	case headless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
 		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
 	case len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] != s.Spec.ClusterIP:
 		errs = append(errs, field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"))
-	case s.Spec.ClusterIP != "" && !headless(s) && net.ParseIP(s.Spec.ClusterIP) == nil:
-		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+	case s.Spec.ClusterIP != "" && !headless(s):
+		errs = append(errs, ipAddress(s.Spec.ClusterIP, path.Child("clusterIPs").Index(0), before...)...)
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
@@ -53,14 +56,12 @@ func validateService(s *corev1.Service) field.ErrorList {
 		errs = append(errs, validateFamilies(s, path)...)
 	}
 	for i, ip := range s.Spec.ExternalIPs {
-		if net.ParseIP(ip) == nil {
-			errs = append(errs, field.Invalid(path.Child("externalIPs").Index(i), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-		}
+		errs = append(errs, endpointIP(ip, path.Child("externalIPs").Index(i), before...)...)
 	}
-	return append(errs, validateTraffic(s, path)...)
+	return append(errs, validateTraffic(s, old, path)...)
 }
 
-func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
+func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := s.Spec.ExternalTrafficPolicy; p != "" {
 		if s.Spec.Type != corev1.ServiceTypeNodePort && s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0 {
@@ -81,8 +82,12 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 		}, path.Child("trafficDistribution"))...)
 	}
 	for i, r := range s.Spec.LoadBalancerSourceRanges {
-		if _, _, err := net.ParseCIDR(strings.TrimSpace(r)); err != nil {
-			errs = append(errs, field.Invalid(path.Child("LoadBalancerSourceRanges").Index(i), r, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+		var before []string
+		if old != nil {
+			before = old.Spec.LoadBalancerSourceRanges
+		}
+		if !slices.Contains(before, r) {
+			errs = append(errs, cidrValue(strings.TrimSpace(r), path.Child("LoadBalancerSourceRanges").Index(i))...)
 		}
 	}
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -134,6 +139,10 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 			names[p.Name] = true
 		}
 		errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
+		// Load balancers have led everybody to the kubelets of their nodes by it.
+		if p.Port == kubeletPort && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			errs = append(errs, field.Invalid(where.Child("port"), p.Port, fmt.Sprintf("may not expose port %d externally since it is used by kubelet", p.Port)))
+		}
 		errs = append(errs, protocol(p.Protocol, where.Child("protocol"))...)
 		if p.AppProtocol != nil {
 			errs = append(errs, invalid(where.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)

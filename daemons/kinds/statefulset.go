@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -16,6 +17,7 @@ func statefulSets() *Kind {
 		Namespaced: true, HasGeneration: true,
 		New: made[appsv1.StatefulSet](), NewList: made[appsv1.StatefulSetList](),
 		Default:       does(defaultStatefulSet),
+		NameErrors:    dns1123LabelName, // it is a part of its pods' hostnames
 		PrepareCreate: does(func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} }),
 		PrepareUpdate: updates(func(s, old *appsv1.StatefulSet) { s.Status = old.Status }),
 		Warnings:      statefulSetWarnings,
@@ -47,6 +49,7 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	if s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		setDefault(&s.Spec.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
 		setDefault(&s.Spec.UpdateStrategy.RollingUpdate.Partition, 0)
+		setDefault(&s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	setDefault(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	setEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
@@ -80,8 +83,15 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if r := strategy.RollingUpdate; r != nil {
 			errs = append(errs, notNegative(int64(value(r.Partition)), update.Child("rollingUpdate", "partition"))...)
-			_, more := countOrPercent(r.MaxUnavailable, update.Child("rollingUpdate", "maxUnavailable"))
+			at := update.Child("rollingUpdate", "maxUnavailable")
+			share, more := countOrPercent(r.MaxUnavailable, at)
 			errs = append(errs, more...)
+			if r.MaxUnavailable != nil && isZero(r.MaxUnavailable) {
+				errs = append(errs, field.Invalid(at, r.MaxUnavailable, "cannot be 0"))
+			}
+			if share > 100 {
+				errs = append(errs, field.Invalid(at, r.MaxUnavailable, "must not be greater than 100%"))
+			}
 		}
 	default:
 		errs = append(errs, field.Invalid(update, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
@@ -104,7 +114,7 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, validateClaimSpec(&c.Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 		if !hasVolume(template.Spec.Volumes, c.Name) {
 			template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
-				Name: c.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+				Name: c.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}},
 			})
 		}
 	}

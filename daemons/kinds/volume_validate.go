@@ -138,7 +138,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			if s.ServiceAccountToken.Path == "" {
 				errs = append(errs, field.Required(token.Child("path"), ""))
 			} else {
-				errs = append(errs, descending(s.ServiceAccountToken.Path, token.Child("path"))...)
+				errs = append(errs, projectedPath(s.ServiceAccountToken.Path, token.Child("path"))...)
 			}
 		case s.ClusterTrustBundle != nil:
 			errs = append(errs, validateTrustProjection(s.ClusterTrustBundle, where.Child("clusterTrustBundle"))...)
@@ -166,7 +166,7 @@ func keysToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
 		if item.Path == "" {
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		} else {
-			errs = append(errs, descending(item.Path, where.Child("path"))...)
+			errs = append(errs, projectedPath(item.Path, where.Child("path"))...)
 		}
 		errs = append(errs, fileMode(item.Mode, where.Child("mode"))...)
 	}
@@ -180,7 +180,7 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.E
 		if item.Path == "" {
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		} else {
-			errs = append(errs, descending(item.Path, where.Child("path"))...)
+			errs = append(errs, projectedPath(item.Path, where.Child("path"))...)
 		}
 		switch {
 		case item.FieldRef != nil && item.ResourceFieldRef != nil:

@@ -109,7 +109,7 @@ func (d *differing) answered(t *testing.T, s *subject, way string) {
 		code = d.Code
 	}
 	if a.code != code {
-		t.Fatalf("%d, want %d: %.900s", a.code, code, a.raw)
+		t.Fatalf("%d, want %d: %s", a.code, code, a.text("message"))
 	}
 	if reason := d.Reason; code >= 400 {
 		if reason == "" {
@@ -166,4 +166,27 @@ func headers(texts []string) []string {
 		out = append(out, `299 - "`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)+`"`)
 	}
 	return sorted(out)
+}
+
+// S11: a volume says since when it is in its phase, as far as who writes its status does not.
+func TestVolumePhaseIsTimed(t *testing.T) {
+	c := shared(t)
+	o := object{"metadata": object{"name": "timed"}, "spec": object{"capacity": object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": object{"path": "/a"}}}
+	made := c.must(t, 201, post("/api/v1/persistentvolumes", o))
+	if made.text("status.lastPhaseTransitionTime") == "" {
+		t.Fatalf("a new volume: %v", made.at("status"))
+	}
+	const status = "/api/v1/persistentvolumes/timed/status"
+	told := c.must(t, 200, patch(status, "merge-patch+json", object{"status": object{"phase": "Available", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}}))
+	if told.text("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
+		t.Errorf("told: %v", told.at("status"))
+	}
+	kept := c.must(t, 200, patch(status, "merge-patch+json", object{"status": object{"message": "m", "lastPhaseTransitionTime": nil}}))
+	if kept.text("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
+		t.Errorf("the same phase: %v", kept.at("status"))
+	}
+	changed := c.must(t, 200, patch(status, "merge-patch+json", object{"status": object{"phase": "Failed"}}))
+	if at := changed.text("status.lastPhaseTransitionTime"); at == "" || at == "2020-01-01T00:00:00Z" {
+		t.Errorf("another phase: %v", changed.at("status"))
+	}
 }

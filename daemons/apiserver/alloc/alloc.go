@@ -109,6 +109,10 @@ func addressesOf(svc *corev1.Service) []string {
 
 // families settles which networks a Service has an address in, in order.
 func (a *Services) families(svc *corev1.Service) ([]netip.Prefix, error) {
+	if svc.Spec.ClusterIP == corev1.ClusterIPNone && len(svc.Spec.Selector) == 0 {
+		a.anyFamilies(svc)
+		return nil, nil
+	}
 	byFamily := map[corev1.IPFamily]netip.Prefix{}
 	var order []corev1.IPFamily
 	for _, n := range a.networks {
@@ -155,6 +159,25 @@ func (a *Services) families(svc *corev1.Service) ([]netip.Prefix, error) {
 	}
 	svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = want, &policy
 	return networks, nil
+}
+
+// anyFamilies settles the families of a service that has neither addresses nor a selector: its endpoints are written by somebody,
+// whatever this cluster has, so that it is of both families unless it says otherwise.
+func (a *Services) anyFamilies(svc *corev1.Service) {
+	if svc.Spec.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicyRequireDualStack
+		svc.Spec.IPFamilyPolicy = &policy
+	}
+	if len(svc.Spec.IPFamilies) == 0 {
+		svc.Spec.IPFamilies = []corev1.IPFamily{familyOf(a.networks[0].Addr())}
+	}
+	if len(svc.Spec.IPFamilies) == 1 && *svc.Spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+		other := corev1.IPv4Protocol
+		if svc.Spec.IPFamilies[0] == corev1.IPv4Protocol {
+			other = corev1.IPv6Protocol
+		}
+		svc.Spec.IPFamilies = append(svc.Spec.IPFamilies, other)
+	}
 }
 
 func familyOf(addr netip.Addr) corev1.IPFamily {

@@ -1,0 +1,64 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ipAddress and cidrValue refuse addresses in forms that programs read differently, such as 010.0.0.1 and 10.0.0.1/8. What the
+// object had before is let be, so that objects of older servers can still be changed and deleted.
+func ipAddress(text string, at *field.Path, before ...string) field.ErrorList {
+	return validation.IsValidIPForLegacyField(at, text, true, before)
+}
+
+func cidrValue(text string, at *field.Path, before ...string) field.ErrorList {
+	return validation.IsValidCIDRForLegacyField(at, text, true, before)
+}
+
+// blocksOf are all ranges that a policy names.
+func blocksOf(p *networkingv1.NetworkPolicy) []string {
+	var all []string
+	if p == nil {
+		return nil
+	}
+	add := func(peers []networkingv1.NetworkPolicyPeer) {
+		for _, peer := range peers {
+			if peer.IPBlock != nil {
+				all = append(append(all, peer.IPBlock.CIDR), peer.IPBlock.Except...)
+			}
+		}
+	}
+	for _, r := range p.Spec.Ingress {
+		add(r.From)
+	}
+	for _, r := range p.Spec.Egress {
+		add(r.To)
+	}
+	return all
+}
+
+// serviceAddresses and subsetAddresses are all addresses that are named.
+func serviceAddresses(s *corev1.Service) []string {
+	if s == nil {
+		return nil
+	}
+	all := append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...)
+	return append(all, s.Spec.ExternalIPs...)
+}
+
+func subsetAddresses(e *corev1.Endpoints) []string {
+	var all []string
+	if e == nil {
+		return nil
+	}
+	for _, s := range e.Subsets {
+		for _, list := range [][]corev1.EndpointAddress{s.Addresses, s.NotReadyAddresses} {
+			for _, a := range list {
+				all = append(all, a.IP)
+			}
+		}
+	}
+	return all
+}
