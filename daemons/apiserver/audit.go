@@ -2,15 +2,17 @@ package apiserver
 
 import (
 	"bytes"
+	"encoding/binary"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"clusterctl/daemons/api"
@@ -75,11 +77,7 @@ func (s *Server) trailOf(q *request) *trail {
 		return nil
 	}
 	t := &trail{auditor: s.o.Auditor, decision: d}
-	id := q.http.Header.Get(auditv1.HeaderAuditID)
-	if id == "" || len(id) > 64 {
-		id = string(uuid.NewUUID())
-	}
-	q.w.Header().Set(auditv1.HeaderAuditID, id)
+	id := q.w.Header().Get(auditv1.HeaderAuditID)
 	t.event = auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
 		Level:    d.Level, AuditID: types.UID(id), RequestURI: q.http.URL.RequestURI(), Verb: q.Verb,
@@ -93,6 +91,23 @@ func (s *Server) trailOf(q *request) *trail {
 		}
 	}
 	return t
+}
+
+// longestAuditID bounds the names that clients give their requests.
+const longestAuditID = 64
+
+// nameForAudit has every answer tell the name of its request, by which its user and those who read the audit log mean the same:
+// the one that the request brings, or else a new one. Names are told apart, and are no secrets.
+func (q *request) nameForAudit() {
+	id := q.http.Header.Get(auditv1.HeaderAuditID)
+	if id == "" || len(id) > longestAuditID {
+		var bytes uuid.UUID
+		binary.NativeEndian.PutUint64(bytes[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(bytes[8:], rand.Uint64())
+		bytes[6], bytes[8] = bytes[6]&0x0f|0x40, bytes[8]&0x3f|0x80 // version 4, as others write it
+		id = bytes.String()
+	}
+	q.w.Header().Set(auditv1.HeaderAuditID, id)
 }
 
 // keep hands a copy of the event on, if the policy keeps the stage.

@@ -100,7 +100,8 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 			return left, err
 		}
 	}
-	return left, nil
+	why, err := s.ensureRange(ctx)
+	return errors.Join(left, why), err
 }
 
 // unreadable returns why an object, or its namespace, cannot be read; nil if it can, or is not there.

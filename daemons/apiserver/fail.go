@@ -73,7 +73,7 @@ func (s *Server) fail(q *request, err error) {
 	q.w.Header().Set("X-Content-Type-Options", "nosniff")
 	// Errors come in the encoding that was asked for, and in no other shape than their own.
 	if q.media == (wire.Media{}) { // it failed before that was looked at
-		q.media, _ = wire.Negotiate(q.http, true) // what cannot be had is JSON
+		q.media, _ = wire.Negotiate(q.http, true, true) // what cannot be had is JSON
 	}
 	media := wire.Media{Format: q.media.Format, Pretty: q.media.Pretty}
 	if err := media.WriteObject(q.w, int(st.Code), statusKind, &st); err != nil {

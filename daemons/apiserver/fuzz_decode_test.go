@@ -254,7 +254,7 @@ func FuzzQuery(f *testing.F) {
 		} else {
 			mustBeTheClients(t, err)
 		}
-		_, err = wire.Negotiate(q.http, true)
+		_, err = wire.Negotiate(q.http, true, true)
 		mustBeTheClients(t, err)
 		_, err = q.listOptions()
 		mustBeTheClients(t, err)

@@ -14,6 +14,8 @@ import (
 func nothingAt(q *request) error {
 	parts := strings.Split(strings.Trim(q.Path, "/"), "/")
 	switch {
+	case strings.HasPrefix(q.Path, "//"):
+		// Below an empty part of a path is nothing, whatever its other parts are.
 	case parts[0] == "api", parts[0] == "version", parts[0] == "apis" && (len(parts) == 1 || builtInGroups()[parts[1]]):
 		return pageNotFound()
 	}

@@ -29,6 +29,7 @@ func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {
 		return false
 	}
 	rec.Header().Set("Cache-Control", cacheControl)
+	p.q.nameForAudit()
 	defer func() {
 		if !taken {
 			rec.release()

@@ -23,7 +23,7 @@ func (s *Server) proxy(q *request) error {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
 	}
-	if q.rest == "" && q.http.Method == http.MethodGet && q.http.Header.Get("Upgrade") == "" {
+	if q.rest == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) && q.http.Header.Get("Upgrade") == "" {
 		// Relative links need the slash.
 		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+query(q), http.StatusMovedPermanently)
 		return nil

@@ -84,6 +84,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	q.Verb = strings.ToLower(r.Method)
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case strings.HasPrefix(r.URL.Path, "//"):
+		return q
 	case len(parts) >= 3 && parts[0] == "api":
 		q.GroupVersionResource.Version, parts = parts[1], parts[2:]
 	case len(parts) >= 4 && parts[0] == "apis":

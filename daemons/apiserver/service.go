@@ -1,7 +1,15 @@
 package apiserver
 
 import (
+	"context"
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // allocate gives Services their addresses and ports; other kinds need nothing.
@@ -12,4 +20,51 @@ func (w *write) allocate() error {
 	}
 	old, _ := w.old.(*corev1.Service)
 	return w.s.services.Allocate(svc, old, &w.more)
+}
+
+// The object that says which addresses Services get, and what keeps it while they have them.
+const (
+	defaultRange   = "kubernetes"
+	rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
+)
+
+var serviceRanges = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
+
+// ensureRange makes the ServiceCIDR of the range that this server gives addresses of, and says that it is ready. It returns in left
+// why one that is there cannot be read.
+func (s *Server) ensureRange(ctx context.Context) (left, err error) {
+	if s.services == nil {
+		return nil, nil
+	}
+	cidr := &networkingv1.ServiceCIDR{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "ServiceCIDR"},
+		ObjectMeta: metav1.ObjectMeta{Name: defaultRange, Finalizers: []string{rangeFinalizer}},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: s.services.Networks()},
+	}
+	if why, err := s.unreadable(cidr); err != nil || why != nil {
+		return why, err
+	}
+	if _, err := s.ensure(ctx, cidr); err != nil {
+		return nil, err
+	}
+	q := s.internal(ctx, serviceRanges, "", defaultRange)
+	q.Subresource = "status"
+	w := &write{s: s, q: q, manager: manager, subresource: "status", repeats: true}
+	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		if live == nil {
+			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), defaultRange)
+		}
+		r, ok := live.DeepCopyObject().(*networkingv1.ServiceCIDR)
+		if !ok || r.DeletionTimestamp != nil || meta.IsStatusConditionTrue(r.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+			return live, nil
+		}
+		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
+			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready",
+		})
+		return r, nil
+	})
+	if err != nil && !apierrors.IsConflict(err) {
+		return nil, fmt.Errorf("say that the range of services is ready: %w", err)
+	}
+	return nil, nil // who else wrote it said the same
 }

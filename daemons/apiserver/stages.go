@@ -62,6 +62,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	rec.Header().Set("Cache-Control", cacheControl)
+	q.nameForAudit()
 	control := http.NewResponseController(w)
 	var refused error
 	if q.long() {
@@ -290,7 +291,7 @@ func (s *Server) negotiate(q *request) error {
 	case "log", "exec", "attach", "portforward", "proxy":
 		return nil // the answer's type is not ours to choose
 	}
-	media, err := wire.Negotiate(q.http, q.served.Untyped == nil || q.Subresource == "scale")
+	media, err := wire.Negotiate(q.http, q.served.Untyped == nil || q.Subresource == "scale", !q.served.Virtual || q.served.Row != nil)
 	if q.media = media; err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/version"
@@ -22,6 +23,10 @@ func Version() version.Info {
 	}
 	if len(parts) > 1 {
 		info.Major, info.Minor = parts[0], parts[1]
+		info.EmulationMajor, info.EmulationMinor = info.Major, info.Minor
+		if minor, err := strconv.Atoi(info.Minor); err == nil {
+			info.MinCompatibilityMajor, info.MinCompatibilityMinor = info.Major, strconv.Itoa(minor-1)
+		}
 	}
 	return info
 }

@@ -67,6 +67,15 @@ func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error
 	return a, nil
 }
 
+// Networks returns the ranges that addresses are given of.
+func (a *Services) Networks() []string {
+	var all []string
+	for _, n := range a.networks {
+		all = append(all, n.String())
+	}
+	return all
+}
+
 // First returns the first address of the first network: the service kubernetes'.
 func (a *Services) First() string { return a.networks[0].Addr().Next().String() }
 

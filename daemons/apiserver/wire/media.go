@@ -44,8 +44,8 @@ var types = [...]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML, runtim
 func (m Media) ContentType() string { return types[m.Format] }
 
 // Negotiate finds the media type of the Accept header that the client likes best of those that can be sent. Whole
-// objects of kinds without a protobuf form cannot be sent in it.
-func Negotiate(r *http.Request, protobuf bool) (Media, error) {
+// objects of kinds without a protobuf form cannot be sent in it, and what is answered and has no columns not as a table.
+func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 	m := Media{Pretty: wantsPretty(r), Codings: r.Header.Get("Accept-Encoding")}
 	accept := r.Header.Get("Accept")
 	if several := r.Header.Values("Accept"); len(several) > 1 {
@@ -56,7 +56,7 @@ func Negotiate(r *http.Request, protobuf bool) (Media, error) {
 	}
 	take := func(kind string, params map[string]string) (Media, bool) {
 		found, ok := m.offer(kind, params)
-		return found, ok && (protobuf || found.Format != Protobuf || found.As != "")
+		return found, ok && (protobuf || found.Format != Protobuf || found.As != "") && (tables || found.As != "Table")
 	}
 	if strings.Contains(accept, ",") && strings.ContainsAny(accept, "*q") {
 		for _, l := range likes(accept) {

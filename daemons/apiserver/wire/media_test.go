@@ -25,7 +25,7 @@ func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
 		"text/html":                                                      "406 application/json, application/yaml, " + protobuf + ", application/cbor",
 		"application/cbor-seq":                                           "406 application/json, application/yaml, " + protobuf + ", application/cbor",
 	} {
-		m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}}, true)
+		m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}}, true, true)
 		got := strings.TrimSpace(m.ContentType() + " " + m.As)
 		if err != nil {
 			got = strings.Replace(err.Error(), "only the following media types are accepted:", "406", 1)
@@ -34,7 +34,7 @@ func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
 			t.Errorf("Accept: %s\n got %s\nwant %s", accept, got, want)
 		}
 	}
-	m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {protobuf + ", text/html"}}, URL: &url.URL{Path: "/api/v1/pods"}}, false)
+	m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {protobuf + ", text/html"}}, URL: &url.URL{Path: "/api/v1/pods"}}, false, true)
 	if err == nil || strings.Contains(err.Error(), protobuf) {
 		t.Errorf("what has no protobuf is sent as %s: %v", m.ContentType(), err)
 	}
@@ -56,7 +56,7 @@ func TestWhoeverReadsItGetsItIndented(t *testing.T) {
 		{accept: "application/json;pretty=1", want: true}, {accept: "application/json;pretty=true"}, {accept: "text/html;pretty=1,application/json"},
 	} {
 		r := &http.Request{Header: http.Header{"Accept": {c.accept}, "User-Agent": {c.agent}}, URL: &url.URL{Path: "/api/v1/pods", RawQuery: c.query}}
-		if m, err := Negotiate(r, true); err != nil || m.Pretty != c.want {
+		if m, err := Negotiate(r, true, true); err != nil || m.Pretty != c.want {
 			t.Errorf("%+v: %v, %v", c, m.Pretty, err)
 		}
 	}

@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// S11: an answer tells its request's name, the version all of its numbers, and paths are taken as they are written.
+func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
+	c := shared(t)
+	for _, path := range []string{"/version", "/api/v1/namespaces/default", "/nowhere", "/api/v1/namespaces/none"} {
+		a := c.do(t, get("%s", path))
+		if id := a.header.Values("Audit-Id"); len(id) != 1 || len(id[0]) != 36 {
+			t.Errorf("%s: audit ids %v", path, id)
+		}
+		r := get("%s", path)
+		r.header = http.Header{"Audit-Id": {"mine"}}
+		if a := c.do(t, r); a.header.Get("Audit-Id") != "mine" {
+			t.Errorf("%s: audit id %q, want the client's", path, a.header.Get("Audit-Id"))
+		}
+	}
+	v := c.must(t, 200, get("/version"))
+	for field, want := range map[string]string{"major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37", "minCompatibilityMajor": "1", "minCompatibilityMinor": "36"} {
+		if v.text(field) != want {
+			t.Errorf("version: %s is %q, want %s", field, v.text(field), want)
+		}
+	}
+	for _, path := range []string{"//api", "//apis", "//api/v1/namespaces", "//version"} {
+		if a := c.must(t, 404, get("%s", path)); strings.TrimSpace(string(a.raw)) != "404 page not found" {
+			t.Errorf("%s: %s", path, a.raw)
+		}
+	}
+	c.must(t, 404, get("/api/v1//namespaces"))
+	c.must(t, 404, get("/api//v1"))
+	review := post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object{"spec": object{"resourceAttributes": object{"verb": "get", "resource": "pods"}}})
+	c.refused(t, review.as("application/json;as=Table;v=v1;g=meta.k8s.io"), 406, "NotAcceptable", "only the following media types are accepted: application/json")
+	c.must(t, 201, review.as("application/json;as=Table;v=v1;g=meta.k8s.io, application/json"))
+	r := c.must(t, 200, get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes"))
+	if r.text("status.conditions.0.type") != "Ready" || r.text("status.conditions.0.status") != "True" || r.text("metadata.finalizers.0") != "networking.k8s.io/service-cidr-finalizer" || r.text("spec.cidrs.0") == "" {
+		t.Errorf("the range of services: %s", r.raw)
+	}
+}
