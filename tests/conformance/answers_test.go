@@ -41,3 +41,24 @@ func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 		t.Errorf("the range of services: %s", r.raw)
 	}
 }
+
+// S11: each manager has the owners that it names: they are told apart by their uids, also when they are of one kind and name.
+func TestOwnersAreAppliedByTheirUIDs(t *testing.T) {
+	c := shared(t)
+	c.namespace(t, "owned")
+	const path = "/api/v1/namespaces/owned/configmaps/c"
+	owner := func(uid string) object {
+		return object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "ownerReferences": []any{
+			object{"apiVersion": "v1", "kind": "Secret", "name": "o", "uid": uid},
+		}}}
+	}
+	c.must(t, 201, patch(path+"?fieldManager=one", "apply-patch+yaml", owner("a")))
+	both := c.must(t, 200, patch(path+"?fieldManager=two", "apply-patch+yaml", owner("b")))
+	if list, _ := both.at("metadata.ownerReferences").([]any); len(list) != 2 {
+		t.Errorf("two managers' owners: %v", both.at("metadata.ownerReferences"))
+	}
+	left := c.must(t, 200, patch(path+"?fieldManager=one", "apply-patch+yaml", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c"}}))
+	if list, _ := left.at("metadata.ownerReferences").([]any); len(list) != 1 || left.text("metadata.ownerReferences.0.uid") != "b" {
+		t.Errorf("one manager's owner: %v", left.at("metadata.ownerReferences"))
+	}
+}

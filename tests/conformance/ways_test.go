@@ -1,0 +1,150 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What is wrong in one way is answered to by each of the ways that objects come in: by upstream's documentation of field validation,
+// whoever sends a whole object hears 400, whoever patches one 422, and whoever applies one 500, since it has no schema.
+// What is wrong in words is told in the same words, whichever way it came: the samples say in which.
+
+// S11, S12: a kind's objects, good and wrong in one way each, are answered alike by POST and apply, and alike by PUT and patch.
+func TestEveryWayIsAnsweredAlike(t *testing.T) {
+	c := shared(t)
+	for _, s := range samples(t) {
+		// The server writes the status of an APIService whenever it has looked at who answers.
+		if s.Answered || s.Kind == "APIService" || elsewhere[s.String()] || !s.serves("patch") || !s.serves("update") {
+			continue
+		}
+		t.Run(strings.ReplaceAll(s.String(), "/", "."), func(t *testing.T) {
+			t.Parallel()
+			on := &subject{sample: s, client: c, ns: fmt.Sprintf("ways%d", numbers.Add(1))}
+			c.namespace(t, on.ns)
+			made, path := on.created(t)
+			takesGood(t, on, made, path)
+			refusesUnknown(t, on, made, path)
+			refusesTypes(t, on, made, path)
+			for _, r := range s.Refuse {
+				refusesNewAlike(t, on, r)
+			}
+			for _, r := range append(slices.Clone(s.Refuse), s.RefuseUpdate...) {
+				refusesOldAlike(t, on, made, path, r)
+			}
+		})
+	}
+}
+
+func takesGood(t *testing.T, s *subject, made object, path string) {
+	t.Helper()
+	o, at := s.new()
+	posted := s.must(t, 201, post(s.collection()+"?dryRun=All", o))
+	applied := s.must(t, 201, patch(at+"?dryRun=All&fieldManager=m", "apply-patch+yaml", o))
+	for _, section := range slices.Sorted(maps.Keys(posted.obj)) {
+		if section == "metadata" || section == "status" {
+			continue
+		}
+		is, was := randoms.ReplaceAllString(string(encode(posted.obj[section])), "X"), randoms.ReplaceAllString(string(encode(applied.obj[section])), "X")
+		if is != was {
+			t.Errorf("%s: posted\n%s\napplied\n%s", section, is, was)
+		}
+	}
+	s.must(t, 200, put(path+"?dryRun=All", made))
+	s.must(t, 200, patch(path+"?dryRun=All", "merge-patch+json", object{}))
+}
+
+// randoms are addresses, ports and names that are made for each object.
+var randoms = regexp.MustCompile(`10\.(9[6-9]|1[01][0-9])\.[0-9]+\.[0-9]+|"(nodePort|healthCheckNodePort)":[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}|kube-api-access-[a-z0-9]+|x[0-9]+`)
+
+func refusesUnknown(t *testing.T, s *subject, made object, path string) {
+	t.Helper()
+	o, at := s.new()
+	o, replaced := with(o, "metadata.nobodyKnows", 1), with(made, "metadata.nobodyKnows", 1)
+	change := object{"metadata": object{"nobodyKnows": 1}}
+	const text = `unknown field "metadata.nobodyKnows"`
+	const strict = "?dryRun=All&fieldValidation=Strict"
+	s.refused(t, post(s.collection()+strict, o), 400, "BadRequest", text)
+	s.refused(t, put(path+strict, replaced), 400, "BadRequest", text)
+	s.refused(t, patch(path+strict, "merge-patch+json", change), 422, "Invalid", text)
+	for _, validation := range []string{"Strict", "Warn", "Ignore"} {
+		s.refused(t, patch(at+"?dryRun=All&fieldManager=m&fieldValidation="+validation, "apply-patch+yaml", o), 500, "", ".metadata.nobodyKnows: field not declared in schema")
+	}
+	for validation, warned := range map[string]bool{"Warn": true, "Ignore": false} {
+		query := "?dryRun=All&fieldValidation=" + validation
+		for _, a := range []answer{
+			s.must(t, 201, post(s.collection()+query, o)), s.must(t, 200, put(path+query, replaced)), s.must(t, 200, patch(path+query, "merge-patch+json", change)),
+		} {
+			if told := slices.Contains(a.header.Values("Warning"), `299 - "unknown field \"metadata.nobodyKnows\""`); told != warned || a.at("metadata.nobodyKnows") != nil {
+				t.Errorf("%s: warnings %v, %v", validation, a.header.Values("Warning"), a.at("metadata.nobodyKnows"))
+			}
+		}
+	}
+	twice := func(o object) string {
+		return strings.Replace(string(encode(o)), `"metadata":{`, `"metadata":{"name":"first",`, 1)
+	}
+	good, _ := s.new()
+	s.refused(t, post(s.collection()+strict, twice(good)), 400, "BadRequest", `duplicate field "metadata.name"`)
+	s.refused(t, put(path+strict, twice(made)), 400, "BadRequest", `duplicate field "metadata.name"`)
+}
+
+// refusesTypes sends a list where each of the object's values is, of which none is one of lists.
+func refusesTypes(t *testing.T, s *subject, made object, path string) {
+	t.Helper()
+	wrong := []any{[]any{7}}
+	o, where := s.new()
+	paths := []string{"metadata.labels", "metadata.annotations", "metadata.name"}
+	for _, p := range slices.Sorted(maps.Keys(o)) {
+		if p == "apiVersion" || p == "kind" || p == "metadata" || s.Kind == "ControllerRevision" && p == "data" {
+			continue // what a revision holds is whatever who writes it likes
+		}
+		paths = append(paths, p)
+		if in, ok := o[p].(object); ok && (s.Kind != "ConfigMap" && s.Kind != "Secret" || p != "data") {
+			for _, name := range slices.Sorted(maps.Keys(in)) {
+				paths = append(paths, p+"."+name)
+			}
+		}
+	}
+	for _, p := range paths {
+		bad := with(o, p, wrong)
+		s.refused(t, post(s.collection()+"?dryRun=All", bad), 400, "BadRequest", "cannot be handled as a "+s.Kind)
+		s.refused(t, put(path+"?dryRun=All", with(made, p, wrong)), 400, "BadRequest", "cannot be handled as a "+s.Kind)
+		if p != "metadata.name" { // it says which object is meant before it is looked at
+			s.refused(t, patch(path+"?dryRun=All", "merge-patch+json", with(object{}, p, wrong)), 422, "Invalid", "patch: Invalid value: ")
+			s.refused(t, patch(where+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad), 500, "", "failed to create typed patch object")
+		}
+	}
+}
+
+// told is what is said of a refused object, without its name.
+func told(a answer) string {
+	return fmt.Sprint(a.code, " ", randoms.ReplaceAllString(a.text("reason")+" "+string(encode(a.at("details.causes"))), "X"))
+}
+
+func refusesNewAlike(t *testing.T, s *subject, r refusal) {
+	t.Helper()
+	o, at := s.new()
+	bad := with(o, r.Path, s.filled(r.Value, s.ns))
+	posted, applied := s.do(t, post(s.collection()+"?dryRun=All", bad)), s.do(t, patch(at+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad))
+	if applied.code == 500 && strings.Contains(applied.text("message"), "failed to create typed patch object") {
+		return // lists with keys have each of them once, before anybody looks at values
+	}
+	if told(posted) != told(applied) || posted.code != 422 {
+		t.Errorf("%s %v: posted\n%s\napplied\n%s %s", r.Path, r.Value, told(posted), told(applied), applied.text("message"))
+	}
+}
+
+func refusesOldAlike(t *testing.T, s *subject, made object, path string, r refusal) {
+	t.Helper()
+	v := s.filled(r.Value, s.ns)
+	if _, ok := v.(object); ok {
+		return // a patch adds to what is there, where a whole object replaces it
+	}
+	replaced, patched := s.do(t, put(path+"?dryRun=All", with(made, r.Path, v))), s.do(t, patch(path+"?dryRun=All", "merge-patch+json", with(object{}, r.Path, v)))
+	if told(replaced) != told(patched) {
+		t.Errorf("%s %v: replaced\n%s\npatched\n%s", r.Path, r.Value, told(replaced), told(patched))
+	}
+}
