@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,8 +79,21 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	}
 	page := c.must(t, 200, get("%s?limit=1", path))
 	version, token := page.text("metadata.resourceVersion"), page.text("metadata.continue")
-	c.must(t, 201, post(path, object{"metadata": object{"name": "later"}}))
+	later, err := strconv.ParseInt(c.must(t, 201, post(path, object{"metadata": object{"name": "later"}})).text("metadata.resourceVersion"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
 	first.stop()
+	// Another server goes on with the list, as long as the store has not been compacted.
+	second := serve(t, st)
+	c = second.as(t, certs.Admin())
+	if got := names(c.must(t, 200, get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).items()); !slices.Equal(got, []string{"c1"}) {
+		t.Errorf("another server goes on with %v", got)
+	}
+	second.stop()
+	if err := st.Compact(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
 	c = serve(t, st).as(t, certs.Admin())
 	gone := c.refused(t, get("%s?limit=1&continue=%s", path, url.QueryEscape(token)), 410, "Expired", "The provided continue parameter is too old to display a consistent list result")
 	next := gone.text("metadata.continue")
