@@ -97,9 +97,10 @@ type Kubelet struct {
 	shortages shortages
 
 	chores           []chore
-	manifestsMissing atomic.Bool     // there was no such directory
+	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
 	spared           map[string]bool // uids of static pods that run and may be wanted all the same
-	manifestsRead    atomic.Bool     // the directory of static pods was last read whole
+	reading          sync.Mutex      // of the directory of static pods, one at a time
+	manifestsRead    atomic.Bool     // which static pods there are is known
 	sharing          sync.Mutex      // one writes the burstable pods' shares at a time
 	tearing          sync.Map        // uids of pods whose volumes are being removed
 }

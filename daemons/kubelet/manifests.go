@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,20 +24,41 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// readManifests takes in the directory of static pods as it is now.
-func (k *Kubelet) readManifests() (err error) {
-	defer func() { k.manifestsRead.Store(err == nil) }()
-	entries, err := os.ReadDir(k.file.StaticPodPath)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+// readManifests takes in the directory of static pods as it is now. What could not be read stays as it was.
+func (k *Kubelet) readManifests() error {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	was, recorded, err := k.loadRecord()
+	if err != nil {
+		return err // of pods whose names are not known nothing follows
+	}
+	held := map[types.UID]bool{} // pods that run on as they are
+	holdAll := func() {
+		for _, uid := range was.Pods {
+			held[uid] = true
+		}
+		k.mirrors.hold(held)
+		k.manifestsRead.Store(recorded)
+	}
+	now := staticRecord{Pods: map[string]types.UID{}}
+	now.Device, now.Inode, err = identity(k.file.StaticPodPath)
+	var entries []os.DirEntry
+	if err == nil {
+		entries, err = os.ReadDir(k.file.StaticPodPath)
+	}
+	missing := errors.Is(err, os.ErrNotExist) && !recorded
+	k.manifestsMissing.Store(missing)
+	if missing {
+		k.manifestsRead.Store(true) // static pods that run here are told by their sandboxes
+		return nil
+	}
+	if err != nil {
+		holdAll()
 		return fmt.Errorf("read the directory of static pods: %w", err)
 	}
-	k.manifestsMissing.Store(err != nil)
 	found := map[string]*corev1.Pod{}
 	var failures []error
-	if err != nil && k.mirrors.any() {
-		// Who wants its pods gone takes their files away; a directory that is not there is one that is not mounted.
-		failures = append(failures, fmt.Errorf("the directory of static pods %s is not there: its pods are left as they are", k.file.StaticPodPath))
-	}
+	whole := true
 	for _, e := range entries {
 		path := filepath.Join(k.file.StaticPodPath, e.Name())
 		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !isManifest(e.Name()) {
@@ -45,11 +67,27 @@ func (k *Kubelet) readManifests() (err error) {
 		p, err := readManifest(path, k.name)
 		if err != nil {
 			failures = append(failures, err)
+			if uid, known := was.Pods[path]; known {
+				now.Pods[path], held[uid] = uid, true
+			}
+			whole = whole && recorded // without a record, an earlier version of it may run
 			continue
 		}
 		found[key(p)] = p
+		now.Pods[path] = p.UID
 	}
-	for _, gone := range k.mirrors.replace(found, len(failures) > 0) {
+	if len(now.Pods) == 0 && len(was.Pods) > 0 && (now.Device != was.Device || now.Inode != was.Inode) {
+		holdAll()
+		return fmt.Errorf("the directory of static pods, %s, is another one than before, and empty: its %d pods go on; if they should not, remove %s",
+			k.file.StaticPodPath, len(was.Pods), k.recordPath())
+	}
+	if whole {
+		if err := k.saveRecord(now); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	k.mirrors.hold(held)
+	for _, gone := range k.mirrors.replace(found, held) {
 		k.mu.Lock()
 		w := k.workers[gone.UID]
 		k.mu.Unlock()
@@ -62,6 +100,7 @@ func (k *Kubelet) readManifests() (err error) {
 			k.give(p)
 		}
 	}
+	k.manifestsRead.Store(whole)
 	return errors.Join(failures...)
 }
 
@@ -157,10 +196,7 @@ func defaults(p *corev1.Pod) {
 				c.TerminationMessagePolicy = corev1.TerminationMessageReadFile
 			}
 			if c.ImagePullPolicy == "" {
-				c.ImagePullPolicy = corev1.PullIfNotPresent
-				if tag := c.Image[strings.LastIndexByte(c.Image, '/')+1:]; !strings.ContainsAny(tag, ":@") || strings.HasSuffix(tag, ":latest") {
-					c.ImagePullPolicy = corev1.PullAlways
-				}
+				c.ImagePullPolicy = usualPolicy(c.Image)
 			}
 			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 				if p == nil {
@@ -187,24 +223,29 @@ func defaults(p *corev1.Pod) {
 	}
 }
 
+// usualPolicy is how an image is pulled for which nothing is said.
+func usualPolicy(image string) corev1.PullPolicy {
+	if tag := image[strings.LastIndexByte(image, '/')+1:]; !strings.ContainsAny(tag, ":@") || strings.HasSuffix(tag, ":latest") {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
 // watchManifests follows the directory of static pods, and keeps their mirrors.
 func (k *Kubelet) watchManifests(ctx context.Context) error {
-	if err := os.MkdirAll(k.file.StaticPodPath, 0o700); err != nil {
-		return fmt.Errorf("make the directory of static pods: %w", err)
-	}
 	var events <-chan fsnotify.Event
 	var failures <-chan error
-	var look <-chan time.Time
 	if watcher, err := notified(k.file.StaticPodPath); err == nil {
 		defer watcher.Close()
 		events, failures = watcher.Events, watcher.Errors
 	} else {
 		// A machine has few watches to give, and others may have taken them all: pods matter more than promptness.
 		k.env.Log.Warn("the directory of static pods is only read now and then", "every", readEvery, "error", err)
-		t := time.NewTicker(readEvery)
-		defer t.Stop()
-		look = t.C
 	}
+	// Also where it is watched: another directory may come in its place, of which the watch says nothing.
+	t := time.NewTicker(readEvery)
+	defer t.Stop()
+	look := t.C
 	// Editors write in several steps: the directory is read once they pause.
 	calm := time.NewTimer(0)
 	defer calm.Stop()
@@ -255,22 +296,30 @@ type mirrors struct {
 	mu     sync.Mutex
 	static map[string]*corev1.Pod // by namespace/name
 	seen   map[string]*corev1.Pod // the API's mirrors
+	held   map[types.UID]bool     // static pods that run on although their manifests cannot be read
 }
 
-// any says whether there are static pods.
-func (m *mirrors) any() bool {
+// hold takes in which static pods run on although their manifests cannot be read.
+func (m *mirrors) hold(held map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.static) > 0
+	m.held = maps.Clone(held)
+}
+
+// holding returns the pods that are held.
+func (m *mirrors) holding() map[types.UID]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.held)
 }
 
 // replace takes in the static pods that there are, and returns those that are gone
-// or of which there is another version. With keep, what is missing stays.
-func (m *mirrors) replace(found map[string]*corev1.Pod, keep bool) (gone []*corev1.Pod) {
+// or of which there is another version. What is held stays although it is missing.
+func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (gone []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, was := range m.static {
-		if now, ok := found[name]; ok && now.UID == was.UID || !ok && keep {
+		if now, ok := found[name]; ok && now.UID == was.UID || !ok && held[was.UID] {
 			found[name] = was
 			continue
 		}
@@ -321,6 +370,9 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 	}
 	for name, mirror := range m.seen {
 		p := m.static[name]
+		if p == nil && m.held[types.UID(mirror.Annotations[pod.MirrorAnnotation])] && mirror.DeletionTimestamp == nil {
+			continue
+		}
 		if p == nil || p.Annotations[pod.HashAnnotation] != mirror.Annotations[pod.MirrorAnnotation] || mirror.DeletionTimestamp != nil {
 			remove = append(remove, mirror)
 		}

@@ -40,6 +40,9 @@ func (k *Kubelet) known() (map[string]bool, bool) {
 	for uid := range k.spared {
 		known[uid] = true
 	}
+	for uid := range k.mirrors.holding() {
+		known[string(uid)] = true
+	}
 	return known, true
 }
 

@@ -1,0 +1,70 @@
+package kubelet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// staticRecord is what the directory of static pods last held, kept over restarts of the kubelet. What cannot be read is not gone: a
+// directory that is missing, or that another one lies over, and a manifest that is broken end no pod, and the record says which pods
+// those are.
+type staticRecord struct {
+	Device uint64               `json:"device"` // of the directory, with
+	Inode  uint64               `json:"inode"`
+	Pods   map[string]types.UID `json:"pods"` // by manifest, the last version that could be read
+}
+
+func (k *Kubelet) recordPath() string { return filepath.Join(k.cfg.RootDir, "static-pods.json") }
+
+// loadRecord reads the record of the kubelet before this one. It reports false when there is none.
+func (k *Kubelet) loadRecord() (r staticRecord, found bool, err error) {
+	data, err := os.ReadFile(k.recordPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("read which static pods there were: %w", err)
+	}
+	return r, true, nil
+}
+
+func (k *Kubelet) saveRecord(r staticRecord) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(k.cfg.RootDir, 0o750); err != nil {
+		return fmt.Errorf("keep which static pods there are: %w", err)
+	}
+	next := k.recordPath() + ".new"
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		return fmt.Errorf("keep which static pods there are: %w", err)
+	}
+	if err := os.Rename(next, k.recordPath()); err != nil {
+		return fmt.Errorf("keep which static pods there are: %w", err)
+	}
+	return nil
+}
+
+// identity says which directory is at a path.
+func identity(dir string) (device, inode uint64, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, fmt.Errorf("look at %s: the system does not say which directory it is", dir)
+	}
+	return uint64(st.Dev), st.Ino, nil
+}

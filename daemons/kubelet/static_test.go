@@ -1,0 +1,118 @@
+package kubelet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func manifestOf(name, image string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: default}\nspec: {containers: [{name: main, image: '" + image + "'}]}\n"
+}
+
+func (n *node) manifest(name, text string) string {
+	n.t.Helper()
+	path := filepath.Join(n.file.StaticPodPath, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+// A directory that is missing, or that an empty one lies over, says nothing of the pods that it had, also to a kubelet that just began.
+func TestStaticPodsOutliveTheirDirectoryS23(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, dir string){
+		"missing": func(t *testing.T, dir string) {
+			if err := os.Rename(dir, dir+".away"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another, empty": func(t *testing.T, dir string) {
+			if err := os.Rename(dir, dir+".away"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.manifest("etcd.yaml", manifestOf("etcd", "etcd:1"))
+			n.start()
+			n.until("the mirror to be ready", func() bool { return isReady(n.pod("etcd-n1")) })
+			uid := n.pod("etcd-n1").UID
+			lose(t, n.file.StaticPodPath)
+			n.stop()
+			k := n.built()
+			if err := k.readManifests(); err == nil {
+				t.Error("it was taken for read")
+			}
+			n.runs(k)
+			<-k.synced
+			n.create(simplePod("web"))
+			n.until("another pod to be ready", func() bool { return isReady(n.pod("web")) })
+			k.adoptOrphans(context.Background(), nil)
+			k.mirrors.sync(context.Background(), k.nodeRef())
+			if boxes, err := n.runtime.ListPodSandbox(context.Background(), nil); err != nil || len(boxes) != 2 {
+				t.Errorf("%d sandboxes, %v", len(boxes), err)
+			}
+			if p := n.pod("etcd-n1"); p == nil || p.UID != uid {
+				t.Error("its mirror is gone")
+			}
+			if _, ok := k.known(); !ok {
+				t.Error("what is left of other pods is not cleaned up")
+			}
+		})
+	}
+}
+
+func TestABrokenManifestHoldsItsOwnPodAloneS23(t *testing.T) {
+	n := newNode(t)
+	etcd, other := n.manifest("etcd.yaml", manifestOf("etcd", "etcd:1")), n.manifest("other.yaml", manifestOf("other", "other:1"))
+	k := n.built()
+	if err := k.readManifests(); err != nil {
+		t.Fatal(err)
+	}
+	was, _, err := k.loadRecord()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.manifest("etcd.yaml", "{")
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	k = n.built() // as after a restart
+	if err := k.readManifests(); err == nil {
+		t.Error("the broken manifest was not told of")
+	}
+	close(k.synced)
+	known, ok := k.known()
+	if !ok || !known[string(was.Pods[etcd])] || known[string(was.Pods[other])] || len(known) != 1 {
+		t.Errorf("known are %v (%v); the broken one's is %s", known, ok, was.Pods[etcd])
+	}
+	if err := os.Remove(etcd); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.readManifests(); err != nil {
+		t.Fatal(err)
+	}
+	if known, ok := k.known(); !ok || len(known) != 0 {
+		t.Errorf("after its manifest was taken away: %v", known)
+	}
+	if err := os.WriteFile(k.recordPath(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k = n.built()
+	close(k.synced)
+	if err := k.readManifests(); err == nil {
+		t.Error("a broken record was taken for none")
+	}
+	if _, ok := k.known(); ok {
+		t.Error("without a record all is known")
+	}
+}
