@@ -36,6 +36,15 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 	for _, c := range containers {
 		used[c.ImageId], used[c.ImageRef] = true, true
 	}
+	for ref := range k.volumeImages() {
+		image, err := k.runtime.ImageStatus(ctx, ref)
+		if err != nil {
+			return
+		}
+		if image != nil {
+			used[image.Id] = true
+		}
+	}
 	type candidate struct {
 		id    string
 		since time.Time
@@ -72,4 +81,21 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 		}
 		k.env.Log.Info("removed an unused image", "image", c.id)
 	}
+}
+
+// volumeImages returns the images that pods of this node mount as volumes: the runtime does not count them among its containers'.
+func (k *Kubelet) volumeImages() map[string]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found := map[string]bool{}
+	for _, w := range k.workers {
+		w.mu.Lock()
+		for i := range w.pod.Spec.Volumes {
+			if v := w.pod.Spec.Volumes[i].Image; v != nil && v.Reference != "" {
+				found[v.Reference] = true
+			}
+		}
+		w.mu.Unlock()
+	}
+	return found
 }

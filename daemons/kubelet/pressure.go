@@ -72,7 +72,7 @@ func (k *Kubelet) refuse(p *corev1.Pod) *pod.End {
 	if name == "" {
 		return nil
 	}
-	return &pod.End{Phase: corev1.PodFailed, Reason: "OutOf" + string(name), Message: "Pod was rejected: " + message}
+	return &pod.End{Phase: corev1.PodFailed, Reason: "OutOf" + string(name), Message: "Pod was rejected: " + message, Rejected: true}
 }
 
 // lacks returns what the node has too little of for a pod beside the others, and how much, or nothing when there is room for it.

@@ -71,6 +71,7 @@ func TestPodsAreResizedInPlaceS23(t *testing.T) {
 	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
 	n.create(p)
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	n.until("the pod to run with one core", n.runsWith("web", "1"))
 	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
 	n.ask("web", "2")

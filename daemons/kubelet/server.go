@@ -192,9 +192,8 @@ func waitingReason(p *corev1.Pod, name string) string {
 
 func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	q, values := logQuery{tail: -1, limit: -1}, r.URL.Query()
-	flag := func(name string) bool { v := values.Get(name); return v == "true" || v == "1" }
-	q.follow, q.timestamps = flag("follow"), flag("timestamps")
-	previous := flag("previous")
+	q.follow, q.timestamps = on(values, "follow"), on(values, "timestamps")
+	previous := on(values, "previous")
 	number := func(name string, at *int64) bool {
 		if s := values.Get(name); s != "" {
 			n, err := strconv.ParseInt(s, 10, 64)

@@ -41,6 +41,11 @@ func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	if err != nil {
 		return err
 	}
+	for _, m := range spec.VolumeMounts {
+		if err := w.volumeImage(ctx, p, spec, m.Name, box); err != nil {
+			return err
+		}
+	}
 	config, err := w.containerConfig(ctx, f, spec, step.Attempt, image)
 	if err != nil {
 		k.containerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
@@ -129,6 +134,23 @@ func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Containe
 	k.containerEvent(p, spec, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
 		spec.Image, took, took, have.Size)
 	return have, nil
+}
+
+// volumeImage makes sure that the image that a container mounts as a volume is there, by the volume's pull policy.
+func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string, box *criapi.PodSandboxConfig) error {
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.Name != volume || v.Image == nil {
+			continue
+		}
+		policy := v.Image.PullPolicy
+		if policy == "" {
+			policy = usualPolicy(v.Image.Reference)
+		}
+		_, err := w.image(ctx, p, &corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy}, box)
+		return err
+	}
+	return nil
 }
 
 // credentials returns what the pod's pull secrets have for an image's registry.

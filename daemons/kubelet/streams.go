@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,10 +69,11 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 	k.stream(w, r, to, err)
 }
 
-// on reports whether one of a query's names is set: upstream has two for each.
+// on reports whether one of a query's names is set: upstream has two for each. As everywhere in the API, whatever is there says yes
+// but 0 and false, in any case of letters.
 func on(q url.Values, names ...string) bool {
 	for _, n := range names {
-		if v := q.Get(n); v == "1" || v == "true" {
+		if v := q[n]; len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false") {
 			return true
 		}
 	}

@@ -52,6 +52,17 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	return own
 }
 
+// kept returns the conditions of a pod that was rejected: that it was scheduled, and others' as they were.
+func kept(f *Facts) []corev1.PodCondition {
+	var list []corev1.PodCondition
+	for _, was := range f.Pod.Status.Conditions {
+		if !owned(was.Type) || was.Type == corev1.PodScheduled {
+			list = append(list, was)
+		}
+	}
+	return list
+}
+
 func owned(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,

@@ -16,12 +16,18 @@ func Ended(f *Facts) *End {
 	}
 	// What the API knows to be over stays over, whatever the runtime has forgotten.
 	if p := f.Pod.Status.Phase; (p == corev1.PodFailed || p == corev1.PodSucceeded) && !Static(f.Pod) {
-		return &End{Phase: p, Reason: f.Pod.Status.Reason, Message: f.Pod.Status.Message}
+		return &End{Phase: p, Reason: f.Pod.Status.Reason, Message: f.Pod.Status.Message, Rejected: p == corev1.PodFailed && neverBegan(f)}
 	}
 	if at, ok := deadline(f); ok && !f.Now.Before(at) {
-		return &End{corev1.PodFailed, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"}
+		return &End{Phase: corev1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
 	}
 	return finished(f)
+}
+
+// neverBegan reports whether nothing is known of the pod's containers, neither here nor in the API.
+func neverBegan(f *Facts) bool {
+	s := &f.Pod.Status
+	return len(f.Containers) == 0 && len(f.Sandboxes) == 0 && len(s.ContainerStatuses)+len(s.InitContainerStatuses) == 0
 }
 
 // deadline returns when the pod's activeDeadlineSeconds are over.

@@ -38,6 +38,7 @@ type Facts struct {
 type End struct {
 	Phase           corev1.PodPhase
 	Reason, Message string
+	Rejected        bool // before anything of the pod was begun
 }
 
 // Sandbox is what the runtime says about a pod sandbox.

@@ -21,7 +21,7 @@ var SafeSysctls = []string{
 // owner allows besides the safe ones.
 func Refuse(p *corev1.Pod, unsafe []string) *End {
 	refuse := func(reason, format string, args ...any) *End {
-		return &End{Phase: corev1.PodFailed, Reason: reason, Message: fmt.Sprintf(format, args...)}
+		return &End{Phase: corev1.PodFailed, Reason: reason, Message: fmt.Sprintf(format, args...), Rejected: true}
 	}
 	spec := &p.Spec
 	if spec.OS != nil && string(spec.OS.Name) != runtime.GOOS {
@@ -66,7 +66,7 @@ func RefuseContainer(c *corev1.Container) *End {
 // refuseContainer is Refuse for what one container demands.
 func refuseContainer(c *corev1.Container) *End {
 	refuse := func(reason, format string, args ...any) *End {
-		return &End{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: container " + c.Name + ": " + fmt.Sprintf(format, args...)}
+		return &End{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: container " + c.Name + ": " + fmt.Sprintf(format, args...), Rejected: true}
 	}
 	if len(c.VolumeDevices) > 0 {
 		return refuse("FailedMapVolume", "block volumes are not supported by this node (volume %q)", c.VolumeDevices[0].Name)

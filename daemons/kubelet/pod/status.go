@@ -35,6 +35,12 @@ func Status(f *Facts) corev1.PodStatus {
 		}
 	}
 	end := Ended(f)
+	if end != nil && end.Rejected {
+		// Containers that never were have no state: to say that they wait would be to say that they come.
+		s.Phase, s.Reason, s.Message = end.Phase, end.Reason, end.Message
+		s.Conditions = kept(f)
+		return s
+	}
 	for i := range f.Pod.Spec.InitContainers {
 		s.InitContainerStatuses = append(s.InitContainerStatuses, sized(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)))
 	}
@@ -150,8 +156,8 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 				return last
 			}
 		}
-		s.State.Waiting = waiting(f, init)
-		if pod, ok := f.Waits[""]; ok && s.State.Waiting.Reason == "ContainerCreating" && strings.HasPrefix(pod.Reason, "Create") {
+		s.State.Waiting = waiting(f)
+		if pod, ok := f.Waits[""]; ok && strings.HasPrefix(pod.Reason, "Create") {
 			s.State.Waiting.Reason, s.State.Waiting.Message = pod.shown(f.Now)
 		}
 		if waits {
@@ -185,7 +191,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	}
 	if done { // what is made anew has not ended for good, which a terminated state would say
 		s.LastTerminationState.Terminated = s.State.Terminated
-		s.State = corev1.ContainerState{Waiting: waiting(f, init)}
+		s.State = corev1.ContainerState{Waiting: waiting(f)}
 		return s
 	}
 	// It will run again: show why it does not yet, and how it last ended.
@@ -208,8 +214,8 @@ func CrashMessage(p *corev1.Pod, container string, b Backoff) string {
 	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", b.Delay, container, p.Name, p.Namespace, p.UID)
 }
 
-func waiting(f *Facts, init bool) *corev1.ContainerStateWaiting {
-	if !init && len(f.Pod.Spec.InitContainers) > 0 && !Initialized(f) || init && f.sandbox() == nil {
+func waiting(f *Facts) *corev1.ContainerStateWaiting {
+	if len(f.Pod.Spec.InitContainers) > 0 {
 		return &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
 	}
 	return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}

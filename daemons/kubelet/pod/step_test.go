@@ -283,7 +283,7 @@ func TestStatusOfAPodS23(t *testing.T) {
 			f.Containers = []Container{ran("m", 0, Exited, 2, 0)}
 		}, "Failed terminated Error False"},
 		{"evicted", func(f *Facts) {
-			f.Evicted, f.Sandboxes[0].Ready = &End{corev1.PodFailed, "Evicted", "short"}, false
+			f.Evicted, f.Sandboxes[0].Ready = &End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short"}, false
 			f.Containers = []Container{ran("m", 0, Exited, 137, 0)}
 		}, "Failed terminated Error False"},
 		{"stopped to be made anew", func(f *Facts) {
@@ -439,5 +439,28 @@ func TestQualityOfService(t *testing.T) {
 	}
 	if got := OOMScoreAdj(p(list("1", "1Gi"), nil), &p(list("1", "1Gi"), nil).Spec.Containers[0], 4<<30); got != 750 {
 		t.Errorf("a quarter of the memory gives %d", got)
+	}
+}
+
+func TestContainersOfAPodWithInitContainersWaitForItS23(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "first"}}, Containers: []corev1.Container{{Name: "main"}}}}
+	f := &Facts{Pod: p, Now: time.Unix(1000, 0)}
+	for _, boxes := range [][]Sandbox{nil, {{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}}} {
+		f.Sandboxes = boxes
+		s := Status(f)
+		for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
+			if c.State.Waiting == nil || c.State.Waiting.Reason != "PodInitializing" {
+				t.Errorf("%s: %+v", c.Name, c.State)
+			}
+		}
+		for kind, want := range map[corev1.PodConditionType][2]string{
+			corev1.PodInitialized:  {"ContainersNotInitialized", "containers with incomplete status: [first]"},
+			corev1.PodReady:        {"ContainersNotReady", "containers with unready status: [main]"},
+			corev1.ContainersReady: {"ContainersNotReady", "containers with unready status: [main]"},
+		} {
+			if c := conditionOf(s, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != want[0] || c.Message != want[1] {
+				t.Errorf("%s: %+v", kind, c)
+			}
+		}
 	}
 }

@@ -34,7 +34,14 @@ func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Contai
 		case v.Secret != nil, v.ConfigMap != nil, v.Projected != nil, v.DownwardAPI != nil:
 			readOnly = true
 		case v.Image != nil:
-			mounts = append(mounts, &runtime.Mount{ContainerPath: vm.MountPath, Readonly: true, ImageSubPath: vm.SubPath,
+			sub := vm.SubPath
+			if vm.SubPathExpr != "" {
+				sub = expand(vm.SubPathExpr)
+			}
+			if sub != "" {
+				sub = filepath.Clean(sub)
+			}
+			mounts = append(mounts, &runtime.Mount{ContainerPath: absolute(vm.MountPath), Readonly: true, ImageSubPath: sub,
 				Image: &runtime.ImageSpec{Image: v.Image.Reference}})
 			continue
 		}
