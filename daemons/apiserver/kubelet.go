@@ -90,6 +90,9 @@ func (s *Server) kubeletStream(q *request) error {
 		s.translate(q, target, transport)
 		return nil
 	}
+	if q.Subresource == "log" && wsstream.IsWebSocketRequest(q.http) {
+		return s.logChannel(q, target, transport)
+	}
 	var change func(*http.Response) error
 	if q.Subresource == "log" {
 		change = explained

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -99,7 +100,41 @@ func TestStreamsReachTheKubeletWhoseNameIsRightS08(t *testing.T) {
 	if answer, _ := raw(t, cfg, "GET", "/api/v1/namespaces/default/pods/p/log?container=none", "", nil); answer.StatusCode != 400 {
 		t.Errorf("no such container: %d", answer.StatusCode)
 	}
+	for protocol, want := range map[string]string{"": "tail 3\n", "binary.k8s.io": "tail 3\n", "base64.binary.k8s.io": "dGFpbCAzCg=="} {
+		if got := logOverWebSocket(t, cfg.Host, protocol, "tailLines=3"); got != want {
+			t.Errorf("a log by protocol %q: %q, want %q", protocol, got, want)
+		}
+	}
+	if got := logOverWebSocket(t, cfg.Host, "", "previous=true"); got != "400 Bad Request" {
+		t.Errorf("refused logs over a WebSocket: %s", got)
+	}
 	echo(t, cfg.Host)
+}
+
+// logOverWebSocket reads pod p's log, or returns the status of a refusal.
+func logOverWebSocket(t *testing.T, host, protocol, query string) string {
+	t.Helper()
+	dialer := &websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	if protocol != "" {
+		dialer.Subprotocols = []string{protocol}
+	}
+	base := strings.Replace(host, "http", "ws", 1)
+	conn, answer, err := dialer.Dial(base+"/api/v1/namespaces/default/pods/p/log?"+query, http.Header{"Origin": {host}})
+	if err != nil {
+		if answer != nil {
+			return answer.Status
+		}
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var out strings.Builder
+	for {
+		_, data, err := conn.ReadMessage()
+		if err != nil {
+			return out.String()
+		}
+		out.Write(data)
+	}
 }
 
 func node(t *testing.T, ctx context.Context, client kubernetes.Interface, name string, server *httptest.Server) {

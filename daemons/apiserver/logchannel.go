@@ -1,0 +1,60 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// logChannel sends a pod's log over a WebSocket: as binary messages, or as text in base64 for who asks for base64.binary.k8s.io. What
+// the kubelet refuses is answered before the connection is upgraded.
+func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTripper) error {
+	ctx, cancel := context.WithCancel(q.http.Context())
+	defer cancel()
+	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	answer, err := transport.RoundTrip(out)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err))
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= http.StatusBadRequest {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+		st := apierrors.NewGenericServerResponse(answer.StatusCode, "get", schema.GroupResource{Resource: "pods/log"}, "", "", 0, true)
+		st.ErrStatus.Message = strings.TrimSpace(string(text))
+		return st
+	}
+	reader := wsstream.NewReader(&lastApart{Reader: answer.Body}, true, wsstream.NewDefaultReaderProtocols())
+	reader.SetIdleTimeout(channelIdle)
+	if err := reader.Copy(&attended{ResponseWriter: q.w, gone: cancel}, q.http); err != nil && !errors.Is(err, context.Canceled) {
+		s.log.Debug("a log ended", "path", q.Path, "reason", err)
+	}
+	return nil
+}
+
+// lastApart returns the last bytes before it returns the end: who copies from it takes no bytes that come with the end.
+type lastApart struct {
+	io.Reader
+	end error
+}
+
+func (l *lastApart) Read(p []byte) (int, error) {
+	if l.end != nil {
+		return 0, l.end
+	}
+	n, err := l.Reader.Read(p)
+	if n > 0 && err != nil {
+		l.end, err = err, nil
+	}
+	return n, err
+}
