@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,11 +18,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/config"
@@ -108,7 +110,7 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		if err := waitReady(ctx, api.Health); err != nil {
 			return err
 		}
-		if err := d.forgetLeaders(ctx); err != nil {
+		if err := d.holdLeases(ctx); err != nil {
 			return err
 		}
 		d.startRest(ctx, g)
@@ -128,10 +130,14 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	return err
 }
 
+// nobodysAddress is the endpoint of the service kubernetes: endpoints may not be on loopback, which is all that is served on, and
+// programs expect that there is one. It is of the documentation's network (RFC 5737), so that nobody else answers there.
+const nobodysAddress = "192.0.2.1"
+
 func (d *dev) apiServer(etcdURL string) config.APIServer {
 	cfg := config.DefaultAPIServer()
 	f := d.files
-	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", "127.0.0.1", d.port
+	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", nobodysAddress, d.port
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path("apiserver.crt"), f.path("apiserver.key"), f.path("ca.crt")
 	cfg.EtcdServers = []string{etcdURL}
 	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path("etcd-ca.crt"), f.path("apiserver-etcd-client.crt"), f.path("apiserver-etcd-client.key")
@@ -141,9 +147,11 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	return cfg
 }
 
-// forgetLeaders deletes the leases that a process before this one may have left when it was
-// killed: it is gone, or it would still have the store, and nobody has to wait for that.
-func (d *dev) forgetLeaders(ctx context.Context) error {
+// holdLeases writes the leases by which others see who leads, once and for as long as anybody will use the cluster. Nobody renews
+// them: this process leads alone, and a laptop that sleeps would lose a lease and end its components. Whoever is written there
+// after a restart is gone, or would still have the store.
+func (d *dev) holdLeases(ctx context.Context) error {
+	const decade = 10 * 365 * 24 * 3600 // seconds
 	config, err := clientcmd.BuildConfigFromFlags("", d.files.admin)
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig %s: %w", d.files.admin, err)
@@ -153,9 +161,18 @@ func (d *dev) forgetLeaders(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
+	now := metav1.NowMicro()
 	for _, name := range []string{controllers.Lease, scheduler.Lease} {
-		if err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete the lease %s of a process that is gone: %w", name, err)
+		patch, err := json.Marshal(map[string]any{
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"holderIdentity": "clusterctl-dev", "leaseDurationSeconds": decade, "acquireTime": now, "renewTime": now},
+		})
+		if err != nil {
+			return fmt.Errorf("write the lease %s: %w", name, err)
+		}
+		if _, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Patch(ctx, name, types.ApplyPatchType, patch,
+			metav1.PatchOptions{FieldManager: "clusterctl-dev", Force: ptr.To(true)}); err != nil {
+			return fmt.Errorf("write the lease %s: %w", name, err)
 		}
 	}
 	return nil
@@ -170,12 +187,14 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
 		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
 		cfg.NodeMonitorGracePeriod = d.grace
+		cfg.LeaderElect = false // see holdLeases
 		cfg.NodeMonitorPeriod = min(cfg.NodeMonitorPeriod, d.grace/4)
 		return controllers.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")))
 	})
 	g.Go(func() error {
 		cfg := config.DefaultScheduler()
 		cfg.Kubeconfig, cfg.SecurePort = d.files.path("scheduler.conf"), 0
+		cfg.LeaderElect = false // see holdLeases
 		return scheduler.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-scheduler")))
 	})
 	pods := netip.MustParseAddr("10.128.0.0")

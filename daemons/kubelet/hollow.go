@@ -3,7 +3,11 @@ package kubelet
 import (
 	"net/netip"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 )
 
@@ -24,4 +28,33 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 		Machine: hollowMachine{hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"}},
 		LogRoot: logRoot, NoServer: true,
 	}
+}
+
+// finite says whether a container of a pod of this node is to come to its end by itself: what others wait for, as an init
+// container or all of a pod that is not started again. A sidecar or an ephemeral container runs until it is stopped.
+func (k *Kubelet) finite(uid, name string) bool {
+	k.mu.Lock()
+	w := k.workers[types.UID(uid)]
+	k.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	p := w.pod
+	w.mu.Unlock()
+	return finite(p, name)
+}
+
+func finite(p *corev1.Pod, name string) bool {
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.Name == name {
+			return !pod.Sidecar(c)
+		}
+	}
+	for i := range p.Spec.Containers {
+		if c := &p.Spec.Containers[i]; c.Name == name {
+			return p.Spec.RestartPolicy != corev1.RestartPolicyAlways && !pod.Sidecar(c)
+		}
+	}
+	return false
 }

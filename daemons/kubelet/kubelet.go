@@ -32,6 +32,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run"
@@ -177,6 +178,9 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts}
 	k.status = newStatuses(k.client, env.Log)
 	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
+	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
+		r.Finite = k.finite
+	}
 	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.metrics = newMetrics(env.Metrics)
 	k.chores = k.housekeeping()

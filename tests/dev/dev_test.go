@@ -219,6 +219,9 @@ func namespace(t *testing.T) string {
 // podSpec runs on until it is stopped, or as a command says; a test's pods stop at once.
 func podSpec(command ...string) corev1.PodSpec {
 	now := int64(0)
+	if len(command) == 0 {
+		command = []string{"sleep", "infinity"}
+	}
 	return corev1.PodSpec{TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: "c", Image: "example.com/a:1", Command: command}}}
 }
 

@@ -1,5 +1,5 @@
 // Package hollow is a container runtime that only pretends: sandboxes have
-// addresses, containers run until they are stopped, and nothing is really started. A
+// addresses, containers run until they are stopped or until what they are for is done, and nothing is really started. A
 // kubelet over it is a hollow node: it behaves towards the API as a real one does,
 // without root, in any number per process. Package kubelet is the same over both.
 package hollow
@@ -32,6 +32,9 @@ type Runtime struct {
 	// it run until it is stopped. Nil means that `exit N`, `true`, `false` and `sleep
 	// N` as a command mean what they say, and all else runs on.
 	Exit func(c *runtime.ContainerConfig) (after time.Duration, code int32, ok bool)
+	// Finite says whether a container of a pod is one that comes to its end, such as a Job's: whatever its image and command
+	// are, it then succeeds after FiniteFor, unless Exit knows its command. Nil means that none is. It is called without locks.
+	Finite func(podUID, name string) bool
 	// Fail returns an error for a call that is to fail; nil means that none is.
 	Fail func(call string) error
 
@@ -43,6 +46,9 @@ type Runtime struct {
 	listeners  map[chan string]bool
 	calls      map[string]int
 }
+
+// FiniteFor is how long a container runs that is known to end, but not when: long enough for clients to see it run.
+const FiniteFor = time.Second
 
 type sandbox struct {
 	id      string
@@ -270,6 +276,7 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	if err := r.begin("StartContainer"); err != nil {
 		return err
 	}
+	finite := r.finite(id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[id]
@@ -285,7 +292,11 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	if exit == nil {
 		exit = commandExit
 	}
-	if after, code, ok := exit(c.config); ok {
+	after, code, ok := exit(c.config)
+	if !ok && finite && !staysUp(c.config) {
+		after, code, ok = FiniteFor, 0, true
+	}
+	if ok {
 		c.timer = time.AfterFunc(after, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -296,12 +307,32 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// commandExit understands the few commands that tests and demonstrations end by.
-func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
+// finite asks Finite about a container, with no lock held: who answers has locks of its own.
+func (r *Runtime) finite(id string) bool {
+	r.mu.Lock()
+	c := r.containers[id]
+	r.mu.Unlock()
+	return c != nil && r.Finite != nil && r.Finite(c.config.Labels[cri.LabelPodUID], c.config.GetMetadata().GetName())
+}
+
+// words are a container's command without the shell that runs it.
+func words(c *runtime.ContainerConfig) []string {
 	words := strings.Fields(strings.Join(append(append([]string{}, c.Command...), c.Args...), " "))
 	if len(words) > 1 && (words[0] == "sh" || words[0] == "/bin/sh") {
 		words = words[2:]
 	}
+	return words
+}
+
+// staysUp says whether a command says of itself that it does not end.
+func staysUp(c *runtime.ContainerConfig) bool {
+	words := words(c)
+	return len(words) > 0 && (filepath.Base(words[0]) == "sleep" || filepath.Base(words[0]) == "pause")
+}
+
+// commandExit understands the few commands that tests and demonstrations end by.
+func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
+	words := words(c)
 	if len(words) == 0 {
 		return 0, 0, false
 	}

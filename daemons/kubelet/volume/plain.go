@@ -1,6 +1,11 @@
 package volume
 
-import "os"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
 
 // Plain is a Mounter that mounts nothing: directories stand in for what would be
 // mounted. For nodes that only pretend, and for tests without root.
@@ -11,8 +16,24 @@ var _ Mounter = Plain{}
 // Tmpfs implements Mounter.
 func (Plain) Tmpfs(path, _ string) error { return os.MkdirAll(path, 0o755) }
 
-// Bind implements Mounter.
-func (Plain) Bind(_, to string, _ bool) error { return os.MkdirAll(to, 0o755) }
+// Bind implements Mounter: what is to be bound may be a file, and then a file stands in for it.
+func (Plain) Bind(from, to string, _ bool) error {
+	info, err := os.Stat(from)
+	if err != nil || info.IsDir() {
+		return os.MkdirAll(to, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL, 0o640)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
 
 // UnmountAll implements Mounter.
 func (Plain) UnmountAll(string) error { return nil }
