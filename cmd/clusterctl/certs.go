@@ -147,7 +147,7 @@ func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error
 	if err != nil {
 		return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: %w", arg, err)
 	}
-	for _, name := range []string{certs.ClusterCA, certs.EtcdCA} {
+	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
 		ca, err := certs.ParseCert(s.CAs[name])
 		if err == nil && cert.CheckSignatureFrom(ca) == nil {
 			return certs.Revoked{CA: name, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, At: now, Until: cert.NotAfter}, nil

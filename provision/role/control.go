@@ -110,7 +110,7 @@ func apiServer(b *builder) {
 	cfg := def
 	cfg.AdvertiseAddress = m.IP.String()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("apiserver", certs.ClusterCA, certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)))
-	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
+	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()

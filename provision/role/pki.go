@@ -64,12 +64,17 @@ func apiHosts(c *config.Cluster, m config.Machine) []string {
 const (
 	crl     = PKI + "/ca.crl"
 	etcdCRL = PKI + "/etcd/ca.crl"
+	// apiCRL is for API servers, whose clients are the cluster's and front proxies: who holds a front proxy's certificate is
+	// whoever he says.
+	apiCRL = PKI + "/apiserver-clients.crl"
 )
 
 // Revocations are the lists of revoked certificates that a machine has.
 func Revocations(in Input) []step.Step {
 	list := []step.Step{&step.File{Path: crl, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644, Secret: true}}
 	if in.controlPlane() {
+		both := append(certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), certs.EncodeRevocations(in.Revoked[certs.FrontProxyCA])...)
+		list = append(list, &step.File{Path: apiCRL, Content: both, Mode: 0o644, Secret: true})
 		list = append(list, &step.File{Path: etcdCRL, Content: in.Revoked[certs.EtcdCA], Mode: 0o644, Secret: true})
 	}
 	return list

@@ -46,7 +46,7 @@ func issuedStill(issued map[string]certs.Revoked, steps []step.Step) map[string]
 func (p *Prepared) revoked(m state.Machine) (list []certs.Revoked) {
 	now := p.engine.now()
 	for _, r := range m.Issued {
-		if now.Before(r.Until) && r.CA != certs.FrontProxyCA {
+		if now.Before(r.Until) {
 			r.At = now
 			list = append(list, r)
 		}

@@ -98,7 +98,7 @@ func (s *State) CA(name string) certs.Pair {
 // RevocationLists returns what is revoked, for each authority with clients: DER.
 func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 	lists := map[string][]byte{}
-	for _, name := range []string{certs.ClusterCA, certs.EtcdCA} {
+	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
 		var own []certs.Revoked
 		for _, r := range s.Revoked {
 			if r.CA == name {

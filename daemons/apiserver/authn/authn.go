@@ -31,6 +31,7 @@ type Authn struct {
 	chain     []api.Authenticator
 	bearer    *bearer
 	anonymous Anonymous    // without a configuration
+	proxies   *pool        // authorities of front proxies; nil: there are none
 	revoked   *run.Revoked // client certificates; nil: there are none
 	tokens    *Tokens      // nil: no service-account keys were given
 }
@@ -56,6 +57,7 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 		if err != nil {
 			return nil, err
 		}
+		a.proxies = pool
 		a.chain = append(a.chain, &frontProxy{pool: pool, revoked: a.revoked, names: cfg.RequestheaderAllowedNames})
 	}
 	if cfg.ClientCAFile != "" {
@@ -168,10 +170,14 @@ func (a *Authn) AuthenticatePromptly(r *http.Request) (u api.User, ok, waits boo
 	return api.User{}, false, false
 }
 
-// While returns a context that ends when the certificate that a user was known by is revoked:
-// what a watch or a stream lasts for at most.
+// While returns a context that ends when the certificate is revoked that a user was known by, or that a front proxy vouched for
+// him with: what a watch or a stream lasts for at most.
 func (a *Authn) While(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || !byCertificate(user) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return ctx, func() {}
+	}
+	// What a proxy says of the user says nothing about how the proxy was known. So its certificate counts on whatever it brings.
+	if !byCertificate(user) && (a.proxies == nil || a.proxies.verify(r.TLS.PeerCertificates) != nil) {
 		return ctx, func() {}
 	}
 	return a.revoked.While(ctx, r.TLS.PeerCertificates[0])

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"context"
 	"crypto/x509"
 	"os"
 	"path/filepath"
@@ -52,6 +53,40 @@ func TestWhatLastsIsBoundToWhatTheUserWasKnownBy(t *testing.T) {
 	defer stop()
 	if again.Err() != nil {
 		t.Error("a token ends with a certificate that nobody was known by")
+	}
+}
+
+// S12: what came by way of a front proxy ends with the proxy's certificate, whoever the proxy says the user is and whatever it
+// says the user was known by.
+func TestWhatAFrontProxyBringsEndsWithItsCertificate(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.ClientCRLFile = filepath.Join(filepath.Dir(w.cfg.ClientCAFile), "ca.crl")
+	w.ca = w.newCA("front-proxy-ca") // whose list it is
+	w.cfg.RequestheaderClientCAFile = w.file(t.TempDir(), "front.crt", w.ca.Cert)
+	proxy := w.leaf(w.ca, certs.FrontProxyClient())
+	w.revoke()
+	w.build()
+	var all []context.Context
+	for _, headers := range [][]string{nil, {"X-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id", "JTI=x"}} {
+		r := request(proxy, append([]string{"X-Remote-User", "jane"}, headers...)...)
+		user, ok, err := w.authn.Authenticate(r)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		ctx, stop := w.authn.While(t.Context(), r, user)
+		defer stop()
+		if ctx.Err() != nil {
+			t.Fatal("it ends at once")
+		}
+		all = append(all, ctx)
+	}
+	w.revoke(proxy)
+	for _, ctx := range all {
+		select {
+		case <-ctx.Done():
+		case <-time.After(30 * time.Second):
+			t.Error("it goes on with a front proxy's certificate that is revoked")
+		}
 	}
 }
 
