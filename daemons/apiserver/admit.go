@@ -109,6 +109,11 @@ func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Ad
 // present puts what was sent to a subresource to webhooks and policies, who see it and
 // not the object that it changes.
 func (s *Server) present(q *request, operation string, kind schema.GroupVersionKind, obj runtime.Object, dryRun bool) error {
+	return s.presentTo(s.o.Outside.Validators, q, operation, kind, obj, dryRun)
+}
+
+// presentTo is present, with who is to approve.
+func (s *Server) presentTo(validators []api.Validator, q *request, operation string, kind schema.GroupVersionKind, obj runtime.Object, dryRun bool) error {
 	a := &api.Admission{
 		Operation: operation, User: q.user, Kind: kind, Resource: q.served.Name(), Subresource: q.Subresource,
 		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.warn,
@@ -118,7 +123,7 @@ func (s *Server) present(q *request, operation string, kind schema.GroupVersionK
 		return err
 	}
 	q.presented = true
-	return s.approve(q.http.Context(), s.o.Outside.Validators, a)
+	return s.approve(q.http.Context(), validators, a)
 }
 
 // mutateScale lets webhooks and policies change a write to the scale subresource.

@@ -69,7 +69,9 @@ func (s *Server) evict(q *request) error {
 	if err := checkPreconditions(q, pod, o.Preconditions); err != nil {
 		return err
 	}
-	if err := s.present(q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
+	// All who have a say are asked before the budget is spent, since a refusal does not give it back: a node could use up the
+	// budgets of other nodes' pods.
+	if err := s.presentTo(s.o.Validators, q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
 		return err
 	}
 	if needsBudget(pod) {

@@ -1,0 +1,68 @@
+package apiserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/store/memory"
+)
+
+// S12: a node evicts its own pods alone, and what is refused takes nothing from the budget of the pod that it asked about.
+func TestARefusedEvictionSpendsNothing(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s)
+	ctx := bounded(t)
+	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
+	for _, name := range []string{"mine", "theirs"} {
+		must(client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+		p, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+		must(p, err)
+		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		must(client.CoreV1().Pods("default").UpdateStatus(ctx, p, metav1.UpdateOptions{}))
+		one := intstr.FromInt32(1)
+		b, err := client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}}}, metav1.CreateOptions{})
+		must(b, err)
+		b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DisruptionsAllowed: 1, CurrentHealthy: 1, ExpectedPods: 1}
+		must(client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(ctx, b, metav1.UpdateOptions{}))
+	}
+	node := kubernetes.NewForConfigOrDie(c.as(certs.Node("mine")))
+	allowed := func(ctx context.Context, name string) int32 {
+		t.Helper()
+		b, err := client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
+		must(b, err)
+		return b.Status.DisruptionsAllowed
+	}
+	err := node.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	if err == nil || !strings.Contains(err.Error(), `node "mine" can only evict pods with spec.nodeName set to itself`) {
+		t.Error(err)
+	}
+	if n := allowed(ctx, "theirs"); n != 1 {
+		t.Errorf("%d disruptions are left of the other node's budget", n)
+	}
+	if err := node.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}); err != nil {
+		t.Error(err)
+	}
+	if n := allowed(ctx, "mine"); n != 0 {
+		t.Errorf("%d disruptions are left of its own", n)
+	}
+}
