@@ -1,12 +1,16 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -24,6 +28,12 @@ func towardsAggregated(cfg config.APIServer) (show func(*tls.CertificateRequestI
 		}
 		show = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.get() }
 	}
+	trusted, err = whomToTrust(cfg)
+	return show, trusted, err
+}
+
+// whomToTrust is the object by which aggregated servers know whom to believe, made of files that may be replaced.
+func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 	data := map[string]string{}
 	for key, file := range map[string]string{"client-ca-file": cfg.ClientCAFile, "requestheader-client-ca-file": cfg.RequestheaderClientCAFile} {
 		if file == "" {
@@ -31,7 +41,10 @@ func towardsAggregated(cfg config.APIServer) (show func(*tls.CertificateRequestI
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read what aggregated servers shall trust: %w", err)
+			return nil, fmt.Errorf("read what aggregated servers shall trust: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("read what aggregated servers shall trust: no certificate in %s", file)
 		}
 		data[key] = string(text)
 	}
@@ -42,15 +55,42 @@ func towardsAggregated(cfg config.APIServer) (show func(*tls.CertificateRequestI
 		} {
 			text, err := json.Marshal(list)
 			if err != nil {
-				return nil, nil, fmt.Errorf("encode what aggregated servers shall trust: %w", err)
+				return nil, fmt.Errorf("encode what aggregated servers shall trust: %w", err)
 			}
 			data[key] = string(text)
 		}
 	}
 	if len(data) == 0 {
-		return show, nil, nil
+		return nil, nil
 	}
-	return show, []runtime.Object{&corev1.ConfigMap{
+	return []runtime.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}, Data: data,
 	}}, nil
+}
+
+// keepTrusted writes that object again when the files have changed, until ctx ends. Files that cannot be read, or have no certificate
+// in them, leave it as it is: half of a replacement is nobody to trust.
+func (s *Server) keepTrusted(ctx context.Context, cfg config.APIServer, was []runtime.Object) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now, err := whomToTrust(cfg)
+		switch {
+		case err != nil:
+			s.log.Error("read what aggregated servers shall trust; it stays as it was", "err", err)
+			continue
+		case equality.Semantic.DeepEqual(now, was) || !s.isFurnished():
+			continue
+		}
+		if _, err := s.ensureEach(ctx, now); err != nil {
+			s.log.Warn("write what aggregated servers shall trust", "err", err)
+			continue // at the next look
+		}
+		was = now
+	}
 }

@@ -197,6 +197,9 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 	}
 	var wrong error
 	server.Wire(func(o *Options) {
+		if len(trusted) > 0 {
+			o.Tasks = append(o.Tasks, func(ctx context.Context, s *Server) error { return s.keepTrusted(ctx, cfg, trusted) })
+		}
 		if who.File != nil {
 			wrong = o.follow("authentication", who.File)
 		}

@@ -41,8 +41,8 @@ const (
 // is to it.
 func newWebhook(cfg config.APIServer, log *slog.Logger) (*webhook, error) {
 	path := cfg.AuditWebhookConfigFile
-	file, err := settings.Open("configuration of the audit webhook", path, func(text []byte, _ func(string) ([]byte, error)) (*receiver, error) {
-		url, client, err := remote.Client(text, path, webhookTimeout)
+	file, err := settings.Open("configuration of the audit webhook", path, func(text []byte, other func(string) ([]byte, error)) (*receiver, error) {
+		url, client, err := remote.Client(text, path, webhookTimeout, other)
 		return &receiver{url, client}, err
 	}, log)
 	return &webhook{file: file, pause: max(cfg.AuditWebhookInitialBackoff, time.Millisecond)}, err

@@ -68,7 +68,7 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 		a.chain = append(a.chain, &clientCert{pool: pool, revoked: a.revoked})
 	}
 	if len(cfg.ServiceAccountKeyFiles) > 0 || cfg.ServiceAccountSigningKeyFile != "" {
-		keys, err := readKeys(cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile)
+		keys, err := openKeys(cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile, now, log)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +103,8 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	}
 	if cfg.AuthenticationTokenWebhookConfigFile != "" {
 		path := cfg.AuthenticationTokenWebhookConfigFile
-		file, err := settings.Open("configuration of the token webhook", path, func(text []byte, _ func(string) ([]byte, error)) (*remote.Server, error) {
-			return remote.New(text, path, webhookTimeout)
+		file, err := settings.Open("configuration of the token webhook", path, func(text []byte, other func(string) ([]byte, error)) (*remote.Server, error) {
+			return remote.New(text, path, webhookTimeout, other)
 		}, log)
 		if err != nil {
 			return err

@@ -36,7 +36,8 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a token is asked for with a TokenRequest, not with a %T", obj))
 	}
-	if t.keys.signer == nil {
+	signer := t.keys.get().signer
+	if signer == nil {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "serviceaccounts/token"}, "create")
 	}
 	kind := schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
@@ -72,7 +73,7 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 	}
 	now := t.now()
 	expires := now.Add(time.Duration(*out.Spec.ExpirationSeconds) * time.Second)
-	token, err := jwt.Signed(t.keys.signer).Claims(jwt.Claims{
+	token, err := jwt.Signed(signer).Claims(jwt.Claims{
 		ID: string(uuid.NewUUID()), Issuer: t.issuer, Subject: accountName(namespace, name),
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(expires),
 	}).Claims(privateClaims{k}).Claims(audienceClaim{out.Spec.Audiences}).Serialize()
@@ -160,7 +161,7 @@ func (t *Tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
 		algorithms := []string{}
-		for _, k := range t.keys.public {
+		for _, k := range t.keys.get().public {
 			algorithms = append(algorithms, k.Algorithm)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -171,7 +172,7 @@ func (t *Tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/openid/v1/jwks":
 		w.Header().Set("Content-Type", "application/jwk-set+json")
-		v = jose.JSONWebKeySet{Keys: t.keys.public}
+		v = jose.JSONWebKeySet{Keys: t.keys.get().public}
 	default:
 		http.NotFound(w, r)
 		return

@@ -2,8 +2,12 @@ package authn
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"clusterctl/certs"
 )
 
 // S12: an issuer is known, and no more, as soon as the file that names it says so.
@@ -38,4 +42,53 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 	if w.authn.Anonymous("/livez", true) {
 		t.Error("who has no credentials may still ask for what the file no longer lets everybody")
 	}
+}
+
+// S12: keys of service-account tokens are rotated while the server runs: a new one signs, the former one is believed for as long as
+// its file says so, and what it signed is nobody's after that, also where it was found good before. Nonsense changes nothing.
+func TestServiceAccountKeysAreReadAgain(t *testing.T) {
+	w := newWorld(t)
+	next, nextPublic, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := w.cfg.ServiceAccountKeyFiles[0]
+	former, err := os.ReadFile(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(path string, text []byte) {
+		t.Helper()
+		w.file(filepath.Dir(path), filepath.Base(path), text)
+		w.at = w.at.Add(keysLookEvery)
+	}
+	known := func(when, token string, want bool) {
+		t.Helper()
+		if _, ok, _ := w.authn.Authenticate(bearing(token)); ok != want {
+			t.Errorf("%s: known is %t", when, ok)
+		}
+	}
+	was, err := w.issue(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known("at first", was, true)
+	put(public, []byte("no key"))
+	known("with nonsense", was, true)
+	put(public, append(nextPublic, former...))
+	put(w.cfg.ServiceAccountSigningKeyFile, next)
+	now, err := w.issue(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known("a token of before, with both keys", was, true)
+	known("a token of the new key", now, true)
+	put(public, nextPublic)
+	known("a token of a key that is gone", was, false)
+	known("a token of the key that stays", now, true)
+	if keys := w.authn.Tokens().keys.get().public; len(keys) != 1 {
+		t.Errorf("%d keys are published", len(keys))
+	}
+	w.at = w.at.Add(time.Second)
+	known("again", was, false)
 }

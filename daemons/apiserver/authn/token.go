@@ -54,7 +54,7 @@ var errToken = errors.New("invalid bearer token")
 
 // Tokens verifies and issues service-account tokens.
 type Tokens struct {
-	keys      *keySet
+	keys      *keyFiles
 	issuer    string
 	audiences []string // of this server
 	objects   api.Objects
@@ -63,8 +63,9 @@ type Tokens struct {
 
 	mu sync.Mutex
 	// remembered holds tokens whose signature was found good, by digest. What
-	// they are bound to is looked at every time.
+	// they are bound to is looked at every time. They are forgotten when the keys change.
 	remembered map[[sha256.Size]byte]*claims
+	by         *keySet // the keys that they were found good by
 }
 
 type claims struct {
@@ -73,7 +74,7 @@ type claims struct {
 	accountkey.LegacyClaims
 }
 
-func newTokens(keys *keySet, issuer string, audiences []string, objects api.Objects, now func() time.Time) *Tokens {
+func newTokens(keys *keyFiles, issuer string, audiences []string, objects api.Objects, now func() time.Time) *Tokens {
 	if len(audiences) == 0 {
 		audiences = []string{issuer}
 	}
@@ -110,7 +111,12 @@ func (t *Tokens) verify(_ context.Context, token string, wanted []string) (api.U
 // signed returns the claims of a token with a good signature.
 func (t *Tokens) signed(token string) (*claims, error) {
 	digest := sha256.Sum256([]byte(token))
+	keys := t.keys.get()
 	t.mu.Lock()
+	if t.by != keys {
+		clear(t.remembered)
+		t.by = keys
+	}
 	c := t.remembered[digest]
 	t.mu.Unlock()
 	if c != nil {
@@ -120,7 +126,7 @@ func (t *Tokens) signed(token string) (*claims, error) {
 	if err != nil || len(parsed.Headers) != 1 {
 		return nil, errToken
 	}
-	for _, key := range t.keys.candidates(parsed.Headers[0].KeyID) {
+	for _, key := range keys.candidates(parsed.Headers[0].KeyID) {
 		c := &claims{}
 		if parsed.Claims(key.Key, &c.Claims, &c.privateClaims, &c.LegacyClaims) != nil {
 			continue
@@ -129,7 +135,9 @@ func (t *Tokens) signed(token string) (*claims, error) {
 		if len(t.remembered) >= maxRemembered {
 			clear(t.remembered)
 		}
-		t.remembered[digest] = c
+		if t.by == keys {
+			t.remembered[digest] = c
+		}
 		t.mu.Unlock()
 		return c, nil
 	}

@@ -49,7 +49,7 @@ func newWebhook(name string, c *apiserver.WebhookConfiguration, matcher *authori
 	if err != nil {
 		return nil, fmt.Errorf("authorizer %s: read the webhook's configuration: %w", name, err)
 	}
-	server, err := remote.New(text, path, c.Timeout.Duration)
+	server, err := remote.New(text, path, c.Timeout.Duration, other)
 	if err != nil {
 		return nil, fmt.Errorf("authorizer %s: %w", name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,9 +24,10 @@ type Server struct {
 	attempts int
 }
 
-// New returns the server that a kubeconfig's text says, which lies at path. timeout bounds one attempt.
-func New(text []byte, path string, timeout time.Duration) (*Server, error) {
-	url, client, err := Client(text, path, timeout)
+// New returns the server that a kubeconfig's text says, which lies at path. timeout bounds one attempt. What other files it names
+// is read with other, so that who follows the kubeconfig follows them, too.
+func New(text []byte, path string, timeout time.Duration, other func(path string) ([]byte, error)) (*Server, error) {
+	url, client, err := Client(text, path, timeout, other)
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +35,8 @@ func New(text []byte, path string, timeout time.Duration) (*Server, error) {
 }
 
 // Client is how a kubeconfig's server is reached: its cluster is the server, and its user is who the API server
-// is to it. Files that it names are taken from where it lies.
-func Client(text []byte, path string, timeout time.Duration) (url string, client *http.Client, err error) {
+// is to it. Files that it names are taken from where it lies and read with other; a token's file is read again by the client itself.
+func Client(text []byte, path string, timeout time.Duration, other func(path string) ([]byte, error)) (url string, client *http.Client, err error) {
 	says, err := clientcmd.Load(text)
 	if err != nil {
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
@@ -47,6 +49,16 @@ func Client(text []byte, path string, timeout time.Duration) (url string, client
 	}
 	if err := clientcmd.ResolveLocalPaths(says); err != nil {
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
+	}
+	for _, cluster := range says.Clusters {
+		if err := inline(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, other); err != nil {
+			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
+		}
+	}
+	for _, user := range says.AuthInfos {
+		if err := errors.Join(inline(&user.ClientCertificate, &user.ClientCertificateData, other), inline(&user.ClientKey, &user.ClientKeyData, other)); err != nil {
+			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
+		}
 	}
 	c, err := clientcmd.NewDefaultClientConfig(*says, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
@@ -61,6 +73,20 @@ func Client(text []byte, path string, timeout time.Duration) (url string, client
 		return "", nil, fmt.Errorf("set up the webhook of %s: %w", path, err)
 	}
 	return at.String(), client, nil
+}
+
+// inline puts what a file has in place of its path, unless that is there already.
+func inline(path *string, data *[]byte, other func(path string) ([]byte, error)) (err error) {
+	if *path == "" {
+		return nil
+	}
+	if len(*data) == 0 {
+		if *data, err = other(*path); err != nil {
+			return err
+		}
+	}
+	*path = ""
+	return nil
 }
 
 // firstPause is before the second attempt; each further one is longer.

@@ -31,7 +31,7 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 	path := filepath.Join(dir, "hook.conf")
 	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: '" + server.URL + "/ask'}}]\nusers: [{name: u, user: {tokenFile: token}}]\n" +
 		"contexts: [{name: a, context: {cluster: a, user: u}}]\ncurrent-context: a\n"
-	s, err := New([]byte(text), path, 5*time.Second)
+	s, err := New([]byte(text), path, 5*time.Second, os.ReadFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +48,24 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 		"no certificate":    {strings.Replace(text, "certificate-authority: ca.crt", "certificate-authority-data: bm9uZQ==", 1), "set up the webhook of " + path},
 		"no file of a user": {strings.Replace(text, "tokenFile: token", "client-certificate: c.crt, client-key: c.key", 1), "read the webhook's configuration " + path},
 	} {
-		if _, err := New([]byte(c.text), path, time.Second); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := New([]byte(c.text), path, time.Second, os.ReadFile); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// S12: the CA of a webhook may be rotated: what a kubeconfig names is read by the one who sees it change.
+func TestFilesThatAKubeconfigNamesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "hook.conf")
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {certificate-authority: ca.crt, server: 'https://example.com'}}]\n" +
+		"users: [{name: u, user: {client-certificate: c.crt, client-key: c.key}}]\ncontexts: [{name: a, context: {cluster: a, user: u}}]\ncurrent-context: a\n"
+	var read []string
+	_, _ = New([]byte(text), path, time.Second, func(file string) ([]byte, error) { // that they make no sense is not what it is about
+		read = append(read, filepath.Base(file))
+		return []byte("x"), nil
+	})
+	if strings.Join(read, " ") != "ca.crt c.crt c.key" {
+		t.Errorf("read are %q", read)
 	}
 }

@@ -1,0 +1,43 @@
+package apiserver_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/store/memory"
+)
+
+// S12: aggregated servers hear of another authority of clients when its file is replaced.
+func TestWhomAggregatedServersTrustFollowsTheFiles(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	var path string
+	c := serve(t, s, func(cfg *config.APIServer) { path = cfg.ClientCAFile })
+	next, err := certs.NewCA("next", 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	both := append(append([]byte{}, was...), next.Cert...)
+	if err := os.WriteFile(path, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, func() error {
+		m, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		if err == nil && m.Data["client-ca-file"] != string(both) {
+			return errors.New("it has the former authorities alone")
+		}
+		return err
+	})
+}
