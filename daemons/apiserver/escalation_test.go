@@ -55,9 +55,13 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		{"RoleBinding", "/apis/" + api + "/namespaces/default/rolebindings", nil, ""},
 		{"ClusterRoleBinding", "/apis/" + api + "/clusterrolebindings", nil, ""},
 	} {
-		k.text = func(meta string, strong bool) string { return role(k.kind, meta, map[bool]string{true: "secrets", false: "configmaps"}[strong]) }
+		k.text = func(meta string, strong bool) string {
+			return role(k.kind, meta, map[bool]string{true: "secrets", false: "configmaps"}[strong])
+		}
 		if strings.HasSuffix(k.kind, "Binding") {
-			k.text = func(meta string, strong bool) string { return binding(k.kind, meta, map[bool]string{true: "cluster-admin", false: "weak"}[strong]) }
+			k.text = func(meta string, strong bool) string {
+				return binding(k.kind, meta, map[bool]string{true: "cluster-admin", false: "weak"}[strong])
+			}
 		}
 		// What is there before is an administrator's.
 		if k.kind == "Role" {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,9 @@ func (s *Server) proxy(q *request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.mayRun(q); err != nil {
+		return err
+	}
 	if err := s.connect(q); err != nil {
 		return err
 	}
@@ -54,6 +58,22 @@ func (s *Server) proxy(q *request) error {
 	q.http.Header.Set("X-Forwarded-Uri", q.http.URL.EscapedPath())
 	acceptsRewritable(q.http.Header)
 	s.forward(q, target, transport, rewritten(q, target))
+	return nil
+}
+
+// mayRun demands the right to create of who uses those paths of a kubelet by which something runs in containers: a WebSocket begins
+// with a GET, and the kubelet is asked by this server, which may everything there.
+func (s *Server) mayRun(q *request) error {
+	if q.served.Resource != "nodes" || q.Verb == "create" || len(s.o.Authorizers) == 0 {
+		return nil
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.rest), "/"), "/")
+	switch first {
+	case "exec", "attach", "portForward", "run":
+		asked := q.Request
+		asked.Verb = "create"
+		return s.allowed(q.http.Context(), q.user, asked)
+	}
 	return nil
 }
 
@@ -100,7 +120,11 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 		if slices.ContainsFunc(addresses, ownAddress) {
 			return nil, nil, apierrors.NewBadRequest("address not allowed")
 		}
-		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(target.Hostname(), port)}, s.plain, nil
+		if len(addresses) == 0 {
+			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: it has none", name))
+		}
+		// That address and not the name again: it may be another one by then.
+		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(addresses[0].Unmap().String(), port)}, s.plain, nil
 	}
 	return target, transport, nil
 }

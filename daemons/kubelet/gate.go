@@ -30,7 +30,7 @@ import (
 // cluster's CA or a token, and then by the node's subresource that a path stands for.
 type gate struct {
 	k   *Kubelet
-	cas *x509.CertPool
+	cas *run.Authorities
 	// revoked certificates are nobody's.
 	revoked *run.Revoked
 	mu      sync.Mutex
@@ -54,13 +54,9 @@ const (
 func (k *Kubelet) newGate() (*gate, error) {
 	g := &gate{k: k, said: map[string]verdict{}}
 	if path := k.file.Authentication.X509.ClientCAFile; path != "" {
-		data, err := os.ReadFile(path)
-		if err != nil {
+		var err error
+		if g.cas, err = run.NewAuthorities(path); err != nil {
 			return nil, fmt.Errorf("read the CA of clients: %w", err)
-		}
-		g.cas = x509.NewCertPool()
-		if !g.cas.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("read the CA of clients: %s has no certificates", path)
 		}
 		if g.revoked, err = run.NewRevoked(k.cfg.ClientCRLFile, path, k.env.Log); err != nil {
 			return nil, err
@@ -111,7 +107,7 @@ func (g *gate) identify(r *http.Request) (authenticationv1.UserInfo, error) {
 			between.AddCert(c)
 		}
 		leaf := r.TLS.PeerCertificates[0]
-		_, err := leaf.Verify(x509.VerifyOptions{Roots: g.cas, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: g.cas.Pool(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 		if err == nil {
 			if err := g.revoked.Check(leaf); err != nil {
 				return authenticationv1.UserInfo{}, err
@@ -168,6 +164,9 @@ func attributes(r *http.Request) (verb, subresource string) {
 	path := r.URL.Path
 	is := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 	switch {
+	case is("/exec"), is("/attach"), is("/portForward"), is("/run"):
+		// A WebSocket begins with a GET: who may only read is not to run anything by it.
+		return "create", "proxy"
 	case is("/stats"):
 		return verb, "stats"
 	case is("/metrics"):
@@ -176,7 +175,7 @@ func attributes(r *http.Request) (verb, subresource string) {
 		return verb, "log"
 	case is("/healthz"):
 		return verb, "healthz"
-	case is("/pods"):
+	case is("/pods"), is("/runningpods"):
 		return verb, "pods"
 	case is("/configz"):
 		return verb, "configz"
