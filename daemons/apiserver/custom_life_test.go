@@ -202,3 +202,47 @@ func TestWhatOneServerHasEstablishedAllServeS12(t *testing.T) {
 		}
 	}
 }
+
+// Whoever has seen that a definition is established looks for its kind in the documents of any server, and finds it.
+func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
+	s := stores["memory"](t)
+	first, second := start(t, s, nil), start(t, s, nil)
+	wait(t, func() error { // both have heard of the store
+		for _, cfg := range []*rest.Config{first, second} {
+			if code, text := ask(t, cfg, "GET", "/readyz/etcd", ""); code != 200 {
+				return fmt.Errorf("%d %s", code, text)
+			}
+		}
+		return nil
+	})
+	const whole = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	for i := range 20 {
+		definition, path := numbered(i)
+		at := strings.LastIndexByte(path, '/')
+		name := path[at+1:]
+		group := strings.Split(path, "/")[2]
+		if code, text := ask(t, first, "POST", crdPath, definition); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+		wait(t, func() error {
+			if _, text := ask(t, first, "GET", crdPath+"/"+name+"."+group, ""); !strings.Contains(text, `"reason":"InitialNamesAccepted"`) {
+				return fmt.Errorf("not established: %s", text)
+			}
+			return nil
+		})
+		for _, cfg := range []*rest.Config{second, first} {
+			for path, accept := range map[string]string{path[:at]: "", "/apis": whole, "/openapi/v3" + path[:at]: "", "/openapi/v2": ""} {
+				want := `"name":"` + name + `"`
+				switch {
+				case accept != "":
+					want = `"resource":"` + name + `"`
+				case strings.HasPrefix(path, "/openapi"):
+					want = name + "/{name}"
+				}
+				if code, text := ask(t, cfg, "GET", path, "", "Accept", accept); code != 200 || !strings.Contains(text, want) {
+					t.Fatalf("%s does not tell of %s: %d %.300s", path, name, code, text)
+				}
+			}
+		}
+	}
+}

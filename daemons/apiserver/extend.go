@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,9 @@ func (s *Server) extend(ctx context.Context) error {
 		}
 		more, err := s.follow(ctx, snapshot, serving)
 		var retry <-chan time.Time
+		if ctx.Err() == nil {
+			s.shown.reach(snapshot.Revision)
+		}
 		if err == nil {
 			s.extended.Store(true)
 			s.followed.reach(snapshot.Revision)
@@ -123,10 +127,27 @@ func (f *followed) wait(ctx context.Context, revision int64) {
 // arrival is how long a request for something unknown waits for its definition.
 const arrival = 3 * time.Second
 
+// current holds a request for a document about what is served until it says what this server knows of every definition that is
+// established anywhere: who has seen that looks for the kind at any server. It waits for no definition that cannot be served, and
+// not at all while the store does not answer.
+func (s *Server) current(q *request, crds *cache.Resource) {
+	if q.http.Method != http.MethodGet || !strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") || s.storeWell() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.http.Context(), arrival)
+	defer cancel()
+	if _, err := s.cache.Current(ctx); err == nil {
+		s.shown.wait(ctx, crds.Revision())
+	}
+}
+
 // arrive holds a request for a resource that is not served here until the definitions
 // that are established anywhere are: who has seen that may ask any server at once.
 func (s *Server) arrive(q *request) error {
 	crds := s.cache.Resource(definitions.GroupResource())
+	if crds != nil && !q.Resource && q.aggregated == nil {
+		s.current(q, crds)
+	}
 	if q.known || q.aggregated != nil || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
 		return nil
 	}
@@ -157,10 +178,12 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 	})
 	var failed []error
 	wanted, changed := map[string]bool{}, false
+	names := custom.NamesOf(all)
 	for _, d := range all {
-		status := custom.Judge(d, all, s.o.Now())
+		status := custom.Judge(d, names, s.o.Now())
 		if !equality.Semantic.DeepEqual(status, d.Status) {
-			// What is accepted is served when it is written: then all servers know it.
+			// What is accepted is served when it is written: then all servers know it. The next one may not have the same names.
+			names.Accept(d, status.AcceptedNames)
 			if err := s.judge(ctx, d, status); err != nil {
 				failed = append(failed, err)
 			}
@@ -214,8 +237,8 @@ func (s *Server) follow(ctx context.Context, snapshot *cache.Snapshot, serving m
 
 // differs says whether two states of a definition declare different things.
 func differs(a, b *apiextensionsv1.CustomResourceDefinition) bool {
-	return a.UID != b.UID ||
-		!equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
+	return a != b && (a.UID != b.UID ||
+		!equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames))
 }
 
 // begin serves what a definition declares, in place of what it declared before.

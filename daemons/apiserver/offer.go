@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 type offer struct {
 	resources map[schema.GroupVersionResource]wire.Served
 	discovery *discovery.Handler
-	openapi   http.Handler
+	openapi   *openapi.Handler
 
 	aggregated map[schema.GroupVersion]*aggregated // what other servers answer
 }
@@ -58,7 +57,7 @@ func (s *Server) serve() {
 		declared = append(declared, k.Untyped.Family.Served...)
 	}
 	all := slices.Concat(s.o.Kinds, declared)
-	next := &offer{resources: map[schema.GroupVersionResource]wire.Served{}, aggregated: map[schema.GroupVersion]*aggregated{}, openapi: s.described}
+	next := &offer{resources: make(map[schema.GroupVersionResource]wire.Served, 2*len(all)), aggregated: map[schema.GroupVersion]*aggregated{}, openapi: s.described}
 	own := map[schema.GroupVersion]bool{}
 	for _, k := range all {
 		hub := wire.Served{Kind: k}
@@ -84,9 +83,16 @@ func (s *Server) serve() {
 	slices.SortFunc(others, func(a, b discovery.Other) int {
 		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
 	})
-	next.discovery = discovery.New(all, others...)
+	// What has not changed since is shared with what was served before.
+	was := s.serving.Load()
+	var shown *discovery.Handler
+	var described *openapi.Handler
+	if was != nil {
+		shown, described = was.discovery, was.openapi
+	}
+	next.discovery = discovery.New(shown, all, others...)
 	if len(declared) > 0 || len(elsewhere) > 0 {
-		next.openapi = s.described.With(declared, elsewhere...)
+		next.openapi = s.described.With(described, declared, elsewhere...)
 	}
 	s.serving.Store(next)
 }

@@ -42,6 +42,7 @@ type Server struct {
 	observed  *observed
 	servers   *cache.Names // the addresses of servers
 	followed  followed
+	shown     followed // or have been tried
 	offering  offering
 	inFlight  chan struct{}
 	ledgers   turns // of quotas, by namespace

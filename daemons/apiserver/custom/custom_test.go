@@ -55,19 +55,19 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 		"the singular":     {apiextensionsv1.CustomResourceDefinitionNames{Plural: "gadgets", Singular: "widget", Kind: "Gadget", ListKind: "GadgetList"}, "SingularConflict", `"widget" is already in use`},
 	} {
 		second := definition("2", c.names)
-		second.Status = Judge(second, []*apiextensionsv1.CustomResourceDefinition{first, second}, now)
+		second.Status = Judge(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first, second}), now)
 		_, reason, message := conditionOf(second.Status, apiextensionsv1.NamesAccepted)
 		established, _, _ := conditionOf(second.Status, apiextensionsv1.Established)
 		if reason != c.reason || message != c.message || (established == "True") != (reason == "NoConflicts") {
 			t.Errorf("%s: %s %q, established %s; want %s %q", name, reason, message, established, c.reason, c.message)
 		}
 		second.Spec.Group = "else.example.com"
-		if _, reason, _ := conditionOf(Judge(second, []*apiextensionsv1.CustomResourceDefinition{first}, now), apiextensionsv1.NamesAccepted); reason != "NoConflicts" {
+		if _, reason, _ := conditionOf(Judge(second, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now), apiextensionsv1.NamesAccepted); reason != "NoConflicts" {
 			t.Errorf("%s: %s in another group", name, reason)
 		}
 	}
 	again := first.DeepCopy()
-	again.Status = Judge(again, []*apiextensionsv1.CustomResourceDefinition{first}, now.Add(time.Hour))
+	again.Status = Judge(again, NamesOf([]*apiextensionsv1.CustomResourceDefinition{first}), now.Add(time.Hour))
 	if at := again.Status.Conditions[0].LastTransitionTime; !at.Equal(&first.Status.Conditions[0].LastTransitionTime) {
 		t.Errorf("nothing has changed, and its condition is of %v", at)
 	}

@@ -33,7 +33,7 @@ func FuzzDefinition(f *testing.F) {
 		if len(definitions.Validate(d)) > 0 {
 			return
 		}
-		d.Status = Judge(d, []*apiextensionsv1.CustomResourceDefinition{d}, time.Now())
+		d.Status = Judge(d, NamesOf([]*apiextensionsv1.CustomResourceDefinition{d}), time.Now())
 		k, err := Kind(d, nil)
 		if err != nil {
 			return

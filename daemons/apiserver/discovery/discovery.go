@@ -4,18 +4,17 @@
 package discovery
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
-	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
@@ -23,54 +22,62 @@ import (
 
 // Handler answers /api, /apis, /apis/GROUP, and the list of a group version.
 type Handler struct {
-	documents map[string][]byte // by path
-	whole     map[string][]byte // aggregated, for /api and /apis
+	documents map[string]document // by path
+	whole     map[string]document // aggregated, for /api and /apis
+	shown     map[string]shown    // by group
 }
 
-// New returns the discovery of a list of kinds, and of what other servers serve.
-func New(list []*kinds.Kind, others ...Other) *Handler {
-	h := &Handler{documents: map[string][]byte{}, whole: map[string][]byte{}}
-	groups, order := gather(list)
-	order = include(groups, order, others)
+// document is what is answered, with the tag that tells it from others.
+type document struct {
+	data []byte
+	tag  string
+}
+
+func tagged(data []byte) document {
+	sum := fnv.New64a()
+	_, _ = sum.Write(data)
+	return document{data, fmt.Sprintf(`"%X"`, sum.Sum64())}
+}
+
+// New returns the discovery of a list of kinds, and of what other servers serve. Groups that are as they were before are shared
+// with was, which may be nil.
+func New(was *Handler, list []*kinds.Kind, others ...Other) *Handler {
+	h := &Handler{documents: map[string]document{}, whole: map[string]document{}, shown: map[string]shown{}}
+	members, order := membersOf(list, others)
 	h.add("/api", metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
 		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{},
 	})
-	all := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
-	whole := map[string][]apidiscovery.APIGroupDiscovery{"/api": {}, "/apis": {}}
+	var plain, core, named [][]byte
 	for _, name := range order {
-		g := groups[name]
-		base := "/apis/" + name
+		of := *members[name]
+		one, there := shown{}, false
+		if was != nil {
+			one, there = was.shown[name]
+		}
+		if !there || !one.of.same(of) {
+			one = show(name, of)
+		}
+		h.shown[name] = one
+		maps.Copy(h.documents, one.documents)
 		if name == "" {
-			base = "/api"
+			core = append(core, one.whole)
 		} else {
-			all.Groups = append(all.Groups, g.plain())
-			one := g.plain()
-			one.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
-			h.add(base, one)
+			plain, named = append(plain, one.plain), append(named, one.whole)
 		}
-		for _, v := range g.versions {
-			h.add(base+"/"+v.name, metav1.APIResourceList{
-				TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-				GroupVersion: schema.GroupVersion{Group: name, Version: v.name}.String(), APIResources: v.plain,
-			})
-		}
-		key := "/apis"
-		if name == "" {
-			key = "/api"
-		}
-		whole[key] = append(whole[key], g.aggregated())
 	}
-	h.add("/apis", all)
-	for path, items := range whole {
-		h.whole[path] = encode(apidiscovery.APIGroupDiscoveryList{
-			TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()}, Items: items,
-		})
-	}
+	h.documents["/apis"] = tagged(joined(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`, plain))
+	const head = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[`
+	h.whole["/api"], h.whole["/apis"] = tagged(joined(head, core)), tagged(joined(head, named))
 	return h
 }
 
-func (h *Handler) add(path string, v any) { h.documents[path] = encode(v) }
+// joined is a list's document.
+func joined(head string, items [][]byte) []byte {
+	return slices.Concat([]byte(head), bytes.Join(items, []byte(",")), []byte("]}\n"))
+}
+
+func (h *Handler) add(path string, v any) { h.documents[path] = tagged(encode(v)) }
 
 // encode returns the JSON of a value that always has one.
 func encode(v any) []byte {
@@ -84,30 +91,30 @@ func encode(v any) []byte {
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // Knows says whether there is a document at a path.
-func (h *Handler) Knows(path string) bool { return h.documents[strings.TrimSuffix(path, "/")] != nil }
+func (h *Handler) Knows(path string) bool {
+	_, ok := h.documents[strings.TrimSuffix(path, "/")]
+	return ok
+}
 
 // ServeHTTP implements http.Handler, for the paths that it knows.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	document := h.documents[path]
 	kind := runtime.ContentTypeJSON
-	if whole := h.whole[path]; whole != nil {
+	if whole, ok := h.whole[path]; ok {
 		w.Header().Add("Vary", "Accept")
 		if wantsAggregated(r) {
 			document, kind = whole, aggregated
 			w.Header().Set("Cache-Control", "public") // whoever keeps it has its tag to ask with
 		}
 	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(document)
-	tag := fmt.Sprintf(`"%X"`, sum.Sum64())
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("ETag", tag)
-	if r.Header.Get("If-None-Match") == tag {
+	w.Header().Set("ETag", document.tag)
+	if r.Header.Get("If-None-Match") == document.tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_ = wire.WriteDocument(w, r, document) // the client is gone, or has it
+	_ = wire.WriteDocument(w, r, document.data) // the client is gone, or has it
 }
 
 // wantsAggregated says whether the aggregated form comes before the plain one in what
@@ -124,43 +131,4 @@ func wantsAggregated(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// gather sorts kinds into groups and versions, in the order in which they are declared.
-func gather(list []*kinds.Kind) (map[string]*group, []string) {
-	groups := map[string]*group{}
-	var order []string
-	add := func(gvk schema.GroupVersionKind, resource string, k *kinds.Kind) {
-		g := groups[gvk.Group]
-		if g == nil {
-			g = &group{name: gvk.Group}
-			groups[gvk.Group] = g
-			order = append(order, gvk.Group)
-		}
-		i := slices.IndexFunc(g.versions, func(v *version) bool { return v.name == gvk.Version })
-		if i < 0 {
-			g.versions = append(g.versions, &version{name: gvk.Version})
-			i = len(g.versions) - 1
-		}
-		g.versions[i].add(gvk, resource, k)
-	}
-	declared := map[string]bool{}
-	for _, k := range list {
-		if k.Untyped != nil {
-			declared[k.GVK.Group] = true
-		}
-		add(k.GVK, k.Resource, k)
-		for _, a := range k.Aliases {
-			resource := a.Resource
-			if resource == "" {
-				resource = k.Resource
-			}
-			add(a.GVK, resource, k)
-		}
-	}
-	// Several definitions make up a group: its versions are in the order of their names.
-	for name := range declared {
-		slices.SortFunc(groups[name].versions, func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) })
-	}
-	return groups, order
 }

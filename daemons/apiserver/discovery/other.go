@@ -1,13 +1,11 @@
 package discovery
 
 import (
-	"slices"
 	"strings"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
 // Other is a group version that another server serves, with the resources that it
@@ -16,21 +14,6 @@ type Other struct {
 	GroupVersion schema.GroupVersion
 	Resources    []metav1.APIResource
 	Stale        bool
-}
-
-// include adds what others serve to the groups, whose order it returns.
-func include(groups map[string]*group, order []string, others []Other) []string {
-	for _, o := range others {
-		g := groups[o.GroupVersion.Group]
-		if g == nil {
-			g = &group{name: o.GroupVersion.Group}
-			groups[g.name] = g
-			order = append(order, g.name)
-		}
-		g.versions = append(g.versions, &version{name: o.GroupVersion.Version, plain: o.Resources, whole: whole(o), stale: o.Stale})
-		slices.SortFunc(g.versions, func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) })
-	}
-	return order
 }
 
 // whole is the aggregated form of a list of resources.

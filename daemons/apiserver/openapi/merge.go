@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +15,10 @@ type Elsewhere struct {
 	Path string // such as apis/metrics.k8s.io/v1beta1
 	V2   []byte // that server's document of version 2; nil: it has none
 	V3   string // the address of its document of version 3; empty: it has none
+}
+
+func (e Elsewhere) same(other Elsewhere) bool {
+	return e.Path == other.Path && e.V3 == other.V3 && bytes.Equal(e.V2, other.V2)
 }
 
 const definitionRef = "#/definitions/"

@@ -27,9 +27,19 @@ type Handler struct {
 	v2        func() (document, error)
 	v2proto   func() (document, error)
 	index     func() (document, error)
-	v3        map[string]func() (document, error) // by path after /openapi/v3/
+	v3        map[string]described // by path after /openapi/v3/
 	all       []resource
 	elsewhere []Elsewhere
+
+	core    func() (part, error)                 // of version 2: what is not declared
+	builtIn int                                  // how many resources that is: they never change
+	parts   map[*kinds.Kind]func() (part, error) // of version 2: what each declared kind adds
+}
+
+// described is a group version with its document, which is made when first asked for.
+type described struct {
+	of  []resource
+	get func() (document, error)
 }
 
 type document struct {
@@ -51,35 +61,44 @@ func hashed(data []byte) document {
 }
 
 // New returns the documents of a list of kinds.
-func New(list []*kinds.Kind) *Handler { return (&Handler{}).With(list) }
+func New(list []*kinds.Kind) *Handler {
+	return (&Handler{}).with(nil, resources(list), nil)
+}
 
-// With returns the documents of further kinds beside those that there are. What is the
-// same in both is shared. What others describe is told of, too.
-func (was *Handler) With(list []*kinds.Kind, elsewhere ...Elsewhere) *Handler {
-	more := resources(list)
-	all := slices.Concat(was.all, more)
-	h := &Handler{v3: maps.Clone(was.v3), all: all, elsewhere: elsewhere}
-	if h.v3 == nil {
-		h.v3 = map[string]func() (document, error){}
+// With returns the documents of declared kinds beside those that there are, and tells of what others describe. What was
+// made before for the same kinds is shared: a change costs the documents that it is in.
+func (h *Handler) With(was *Handler, list []*kinds.Kind, elsewhere ...Elsewhere) *Handler {
+	return h.with(was, resources(list), elsewhere)
+}
+
+func (h *Handler) with(was *Handler, more []resource, elsewhere []Elsewhere) *Handler {
+	if was == nil {
+		was = h
 	}
-	fresh := map[schema.GroupVersion]bool{}
+	next := &Handler{v3: maps.Clone(h.v3), all: slices.Concat(h.all, more), elsewhere: elsewhere, parts: map[*kinds.Kind]func() (part, error){}}
+	if next.v3 == nil {
+		next.v3 = map[string]described{}
+	}
+	fresh := map[schema.GroupVersion][]resource{}
 	for _, r := range more {
-		fresh[r.gvk.GroupVersion()] = true
+		fresh[r.gvk.GroupVersion()] = nil
 	}
-	byVersion := map[schema.GroupVersion][]resource{}
-	for _, r := range all {
-		gv := r.gvk.GroupVersion()
-		byVersion[gv] = append(byVersion[gv], r)
+	for _, r := range next.all {
+		if list, ok := fresh[r.gvk.GroupVersion()]; ok {
+			fresh[r.gvk.GroupVersion()] = append(list, r)
+		}
 	}
-	for gv, some := range byVersion {
-		if !fresh[gv] {
+	for gv, some := range fresh {
+		path := strings.TrimPrefix(base(gv), "/")
+		if had, ok := was.v3[path]; ok && slices.EqualFunc(had.of, some, resource.same) {
+			next.v3[path] = had
 			continue
 		}
-		h.v3[strings.TrimPrefix(base(gv), "/")] = sync.OnceValues(func() (document, error) { return version3(some) })
+		next.v3[path] = described{some, sync.OnceValues(func() (document, error) { return version3(some) })}
 	}
-	h.v2 = sync.OnceValues(func() (document, error) { return version2(all, elsewhere) })
-	h.v2proto = sync.OnceValues(func() (document, error) {
-		plain, err := h.v2()
+	next.v2 = next.version2(was)
+	next.v2proto = sync.OnceValues(func() (document, error) {
+		plain, err := next.v2()
 		if err != nil {
 			return plain, err
 		}
@@ -90,49 +109,40 @@ func (was *Handler) With(list []*kinds.Kind, elsewhere ...Elsewhere) *Handler {
 		data, err := proto.Marshal(parsed)
 		return document{data, plain.hash}, err
 	})
-	h.index = sync.OnceValues(h.list)
-	return h
+	next.index = sync.OnceValues(next.list)
+	return next
 }
 
 var info = object{"title": "Kubernetes", "version": "unversioned"}
 
 func version3(list []resource) (document, error) {
 	s := newSchemas(true)
-	s.register(list)
-	paths := object{}
-	for _, r := range list {
-		if err := s.declare(r); err != nil {
-			return document{}, err
-		}
-		s.paths(paths, r)
+	paths, err := s.pathsOf(list)
+	if err != nil {
+		return document{}, err
 	}
 	return finish(object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": s.all}})
 }
 
-func version2(list []resource, elsewhere []Elsewhere) (document, error) {
-	s := newSchemas(false)
+// pathsOf returns the paths of resources, and adds their schemas.
+func (s *schemas) pathsOf(list []resource) (object, error) {
 	s.register(list)
 	paths := object{}
 	for _, r := range list {
 		if err := s.declare(r); err != nil {
-			return document{}, err
+			return nil, err
 		}
 		s.paths(paths, r)
 	}
-	for _, e := range elsewhere {
-		if e.V2 != nil {
-			_ = merge(paths, s.all, e) // what cannot be read is theirs to mend, and takes nothing from the rest
-		}
-	}
-	return finish(object{"swagger": "2.0", "info": info, "paths": paths, "definitions": s.all})
+	return paths, nil
 }
 
 // list is the index of version 3: the hash in an address changes with its document,
 // so that clients may keep what they have.
 func (h *Handler) list() (document, error) {
 	paths := object{}
-	for path, get := range h.v3 {
-		d, err := get()
+	for path, one := range h.v3 {
+		d, err := one.get()
 		if err != nil {
 			return d, err
 		}
@@ -173,7 +183,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "only application/json is served", http.StatusNotAcceptable)
 			return
 		}
-		get = found
+		get = found.get
 	}
 	d, err := get()
 	if err != nil {

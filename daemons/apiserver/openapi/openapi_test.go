@@ -2,11 +2,17 @@ package openapi
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
+	"reflect"
+	"strings"
 	"testing"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/kinds"
 )
@@ -67,4 +73,61 @@ func TestDocumentsDescribeEveryKind(t *testing.T) {
 	for _, p := range index.Paths {
 		fetch(t, h, p.ServerRelativeURL, "application/json")
 	}
+}
+
+// declaredKind is a kind as definitions declare them.
+func declaredKind(group, kind, field string) *kinds.Kind {
+	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+	return &kinds.Kind{
+		GVK: gvk, Resource: strings.ToLower(kind) + "s", Namespaced: true,
+		NewList: func() runtime.Object {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(gvk.GroupVersion().WithKind(kind + "List"))
+			return u
+		},
+		Untyped: &kinds.Untyped{Schema: func(bool) (map[string]any, error) {
+			return map[string]any{"type": "object", "properties": map[string]any{field: map[string]any{"type": "string"}}}, nil
+		}},
+	}
+}
+
+// A change of one definition makes the documents anew that it is in, and they say what they would if all were made from nothing.
+func TestAChangedDefinitionCostsItsOwnDocuments(t *testing.T) {
+	always := New(kinds.All())
+	a, b, c := declaredKind("a.example.com", "A", "x"), declaredKind("b.example.com", "B", "x"), declaredKind("a.example.com", "C", "x")
+	changed := declaredKind("a.example.com", "A", "y")
+	var was *Handler
+	for i, list := range [][]*kinds.Kind{{a}, {a, b}, {a, b, c}, {changed, b, c}, {changed, c}} {
+		made := 0
+		for _, k := range list {
+			schemaOf := k.Untyped.Schema
+			k.Untyped.Schema = func(v3 bool) (map[string]any, error) {
+				made++
+				return schemaOf(v3)
+			}
+		}
+		now := always.With(was, list)
+		for _, path := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/a.example.com/v1", "/openapi/v3/apis/apps/v1"} {
+			got := fetch(t, now, path, "application/json").Body.String()
+			own := made
+			if fresh := fetch(t, always.With(nil, list), path, "application/json").Body.String(); !sameJSON(t, got, fresh) {
+				t.Errorf("%d: %s is\n%.300s\nand from nothing\n%.300s", i, path, got, fresh)
+			}
+			made = own
+		}
+		// Each for version 2 and for 3; those of its group version are made together.
+		if most := []int{2, 2, 3, 3, 2}[i]; made > most {
+			t.Errorf("%d: %d schemas were made", i, made)
+		}
+		was = now
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(x, y)
 }

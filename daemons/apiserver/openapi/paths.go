@@ -19,6 +19,8 @@ type resource struct {
 	list runtime.Object
 }
 
+func (r resource) same(other resource) bool { return r.kind == other.kind && r.gvk == other.gvk }
+
 func resources(list []*kinds.Kind) []resource {
 	var out []resource
 	for _, k := range list {

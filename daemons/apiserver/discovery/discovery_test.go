@@ -1,0 +1,71 @@
+package discovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/kinds"
+)
+
+func declared(group, version, kind string) *kinds.Kind {
+	return &kinds.Kind{GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: kind + "s", Singular: kind, Namespaced: true, Untyped: &kinds.Untyped{}}
+}
+
+// What is put together of parts is what the types encode to, and what follows from nothing is the same as what follows from before.
+func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
+	others := []Other{{GroupVersion: schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}, Resources: []metav1.APIResource{{Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: metav1.Verbs{"get"}}}}}
+	list := kinds.All()
+	var was *Handler
+	for i := range 5 {
+		list = append(list, declared(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)), declared(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)))
+		grown, fresh := New(was, list, others...), New(nil, list, others...)
+		for path, d := range fresh.documents {
+			if string(grown.documents[path].data) != string(d.data) || grown.documents[path].tag != d.tag {
+				t.Errorf("%s\n%s\nand from nothing\n%s", path, grown.documents[path].data, d.data)
+			}
+		}
+		if len(grown.documents) != len(fresh.documents) {
+			t.Errorf("%d documents, and from nothing %d", len(grown.documents), len(fresh.documents))
+		}
+		for path, d := range fresh.whole {
+			if string(grown.whole[path].data) != string(d.data) {
+				t.Errorf("aggregated %s", path)
+			}
+		}
+		was = grown
+	}
+	for path, into := range map[string]any{"/apis": &metav1.APIGroupList{}, "/api": &metav1.APIVersions{}} {
+		if err := json.Unmarshal(was.documents[path].data, into); err != nil || string(encode(into)) != string(was.documents[path].data) {
+			t.Errorf("%s: %v\n%s\nis not\n%s", path, err, was.documents[path].data, encode(into))
+		}
+	}
+	for path, d := range was.whole {
+		all := &apidiscovery.APIGroupDiscoveryList{}
+		if err := json.Unmarshal(d.data, all); err != nil || string(encode(all)) != string(d.data) {
+			t.Errorf("aggregated %s: %v\n%s\nis not\n%s", path, err, d.data, encode(all))
+		}
+	}
+	if string(was.documents["/apis/g0.example.com"].data) == "" || was.shown["apps"].whole == nil {
+		t.Error("not all groups are told of")
+	}
+}
+
+// One more kind costs its group's documents: those of others are the very same.
+func TestOtherGroupsAreShared(t *testing.T) {
+	list := append(kinds.All(), declared("a.example.com", "v1", "a"), declared("b.example.com", "v1", "b"))
+	was := New(nil, list)
+	now := New(was, append(list, declared("a.example.com", "v1", "c")))
+	for name, g := range now.shown {
+		if shared := &g.whole[0] == &was.shown[name].whole[0]; shared != (name != "a.example.com") {
+			t.Errorf("%q: shared %v", name, shared)
+		}
+	}
+	if gone := New(now, list); string(gone.whole["/apis"].data) != string(was.whole["/apis"].data) {
+		t.Error("a kind that went is told of")
+	}
+}
