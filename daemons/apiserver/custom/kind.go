@@ -66,6 +66,7 @@ func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Fam
 		StorageKey: d.Spec.Group + "/" + names.Plural,
 		New:        empty(v.gvk), NewList: empty(v.gvk.GroupVersion().WithKind(names.ListKind)),
 		HasGeneration:  true,
+		Deprecated:     deprecation(d, v.spec),
 		Default:        does(v.fill),
 		Validate:       func(obj runtime.Object) field.ErrorList { return v.check(obj, nil, false) },
 		ValidateUpdate: func(obj, old runtime.Object) field.ErrorList { return v.check(obj, old, false) },
@@ -177,6 +178,17 @@ func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime
 		}
 		return set
 	}
+}
+
+// deprecation is what whoever uses a version is warned of; empty: nothing.
+func deprecation(d *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) string {
+	switch {
+	case !v.Deprecated:
+		return ""
+	case v.DeprecationWarning != nil:
+		return *v.DeprecationWarning
+	}
+	return fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind)
 }
 
 // finalizerDoubts warns of finalizers whose names others may have as well.
