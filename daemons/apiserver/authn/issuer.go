@@ -102,15 +102,19 @@ func (i *issuer) refresh(ctx context.Context, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	keys, err := i.fetch(ctx)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.failed = err; err == nil {
-		i.keys = keys
-	}
-	i.fetched = i.now()
-	close(i.fetching)
-	i.fetching = nil
+	var keys []jose.JSONWebKey
+	err := fmt.Errorf("fetch the keys of issuer %s: the server failed over the answer", i.url)
+	defer func() { // even if it panics: all who come with its tokens would wait
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.failed = err; err == nil {
+			i.keys = keys
+		}
+		i.fetched = i.now()
+		close(i.fetching)
+		i.fetching = nil
+	}()
+	keys, err = i.fetch(ctx)
 }
 
 func (i *issuer) candidates(id string) (list []jose.JSONWebKey) {

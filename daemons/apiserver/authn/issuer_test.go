@@ -62,3 +62,21 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnownS12(t *testing.T) {
 		now = now.Add(keysRetried)
 	}
 }
+
+// S12: who asks an issuer and panics over its answer leaves nobody waiting for one.
+func TestAPanicWhileKeysAreFetchedKeepsNobodyWaiting(t *testing.T) {
+	i, err := newIssuer("https://issuer.example", "", "", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.client = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) { panic("what is this") })}
+	func() {
+		defer func() { _ = recover() }() // as the server does of each request
+		_, _ = i.key(t.Context(), "a")
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := i.key(ctx, "a"); err == nil || ctx.Err() != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
