@@ -46,11 +46,11 @@ type sink interface {
 // pumpOf returns the pump of a watch's connection. What may have to wait, for the connection or for a webhook that
 // converts, has one of its own.
 func pumpOf(w *watcher) (*pump, sink) {
-	if stream := h2.Of(w.q.w); stream != nil && !w.converts() {
+	if stream := h2.Of(w.to); stream != nil && !w.converts() {
 		conn := stream.Conn()
 		return conn.Share(func() any { return newPump(conn.Flush) }).(*pump), stream
 	}
-	return newPump(w.flush), waiting{w.q.w, w.control}
+	return newPump(w.flush), waiting{w.to, w.control}
 }
 
 func newPump(flush func() error) *pump {

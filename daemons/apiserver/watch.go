@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"clusterctl/daemons/apiserver/cache"
 )
@@ -27,6 +28,7 @@ type watcher struct {
 	sel       selection
 	rows      metav1.IncludeObjectPolicy
 	bookmarks bool
+	to        http.ResponseWriter // the answer's, or a WebSocket's
 	control   *http.ResponseController
 	buf       []byte
 	sent      bool // whether an event has gone out: a table's first one has the columns
@@ -51,7 +53,7 @@ func (s *Server) watch(q *request) error {
 		return err
 	}
 	w := &watcher{
-		q: q, sel: sel, rows: rowsOf(q), control: http.NewResponseController(q.w),
+		q: q, sel: sel, rows: rowsOf(q), to: q.w, control: http.NewResponseController(q.w),
 		bookmarks: o.AllowWatchBookmarks,
 	}
 	initial := initialEvents(o)
@@ -72,18 +74,24 @@ func (s *Server) watch(q *request) error {
 		return gone(err, start, max(1, q.cache.Revision()))
 	}
 	defer cursor.Close()
+	stream := func() {
+		if snapshot != nil {
+			if err := w.begin(snapshot, start, o.SendInitialEvents != nil); err != nil {
+				return
+			}
+		}
+		if w.flush() != nil {
+			return
+		}
+		q.w.(*recorder).release() // others' turn: from here on it only waits
+		w.follow(s, cursor, watchTimeout(o))
+	}
+	if wsstream.IsWebSocketRequest(q.http) {
+		return w.overSocket(s, stream)
+	}
 	q.w.Header().Set("Content-Type", q.media.WatchContentType())
 	q.w.WriteHeader(http.StatusOK)
-	if snapshot != nil {
-		if err := w.begin(snapshot, start, o.SendInitialEvents != nil); err != nil {
-			return nil
-		}
-	}
-	if w.flush() != nil {
-		return nil
-	}
-	q.w.(*recorder).release() // others' turn: from here on it only waits
-	w.follow(s, cursor, watchTimeout(o))
+	stream()
 	return nil
 }
 
@@ -191,7 +199,7 @@ func (w *watcher) encode(to []byte, t watch.EventType, e *cache.Entry) ([]byte, 
 
 func (w *watcher) write() error {
 	_ = w.control.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every connection has deadlines
-	_, err := w.q.w.Write(w.buf)
+	_, err := w.to.Write(w.buf)
 	w.buf = w.buf[:0]
 	return err
 }
