@@ -247,7 +247,10 @@ func (v *version) describe(v3 bool) (map[string]any, error) {
 	if err := json.Unmarshal(data, &out); err != nil {
 		return nil, fmt.Errorf("encode the schema of %s: %w", v.gvk, err)
 	}
-	if v.preserve || v.shape.XPreserveUnknownFields && !v3 {
+	switch {
+	case !v3 && (v.preserve || v.shape.XPreserveUnknownFields):
+		return map[string]any{"type": "object"}, nil // kubectl refuses what is not named as soon as anything is
+	case v.preserve:
 		return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}, nil
 	}
 	properties, _ := out["properties"].(map[string]any)

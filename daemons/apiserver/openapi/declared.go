@@ -52,25 +52,65 @@ func (s *schemas) declare(r resource) error {
 		ref["description"] = text
 		return ref
 	}
+	types := metav1.TypeMeta{}.SwaggerDoc()
 	heads := func(metadata object) object {
 		return object{
-			"apiVersion": object{"type": "string", "description": "The version of the API that the object is written in."},
-			"kind":       object{"type": "string", "description": "The kind of the object."},
+			"apiVersion": object{"type": "string", "description": types["apiVersion"]},
+			"kind":       object{"type": "string", "description": types["kind"]},
 			"metadata":   metadata,
 		}
 	}
+	whole := func() object {
+		return heads(refer(reflect.TypeFor[metav1.ObjectMeta](), metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"]))
+	}
 	if properties, ok := own["properties"].(map[string]any); ok {
-		maps.Copy(properties, heads(refer(reflect.TypeFor[metav1.ObjectMeta](), "Standard object's metadata.")))
+		for _, inner := range properties {
+			s.embed(inner, whole)
+		}
+		maps.Copy(properties, whole())
 	}
 	own[extension] = []object{gvk(r.gvk)}
 	name := declaredName(r)
 	s.all[name] = own
-	list := heads(refer(reflect.TypeFor[metav1.ListMeta](), "Standard list metadata."))
-	list["items"] = object{"type": "array", "items": object{"$ref": s.prefix + name}, "description": "The objects."}
+	list := heads(refer(reflect.TypeFor[metav1.ListMeta](), metav1.PartialObjectMetadataList{}.SwaggerDoc()["metadata"]))
+	list["items"] = object{"type": "array", "items": object{"$ref": s.prefix + name}, "description": "List of " + r.name + ". More info: " + conventions}
 	listKind := r.gvk
 	listKind.Kind = r.kind.NewList().GetObjectKind().GroupVersionKind().Kind
-	s.all[name+"List"] = object{"type": "object", "required": []string{"items"}, "properties": list, extension: []object{gvk(listKind)}}
+	s.all[name+"List"] = object{"type": "object", "description": listKind.Kind + " is a list of " + r.gvk.Kind, "required": []string{"items"}, "properties": list, extension: []object{gvk(listKind)}}
 	return nil
+}
+
+// conventions is where upstream's documents send who wants to know more.
+const conventions = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+
+// embed gives what every object has to the schemas of whole objects within v. Version 2 leaves those open that take unknown
+// fields: kubectl would refuse these otherwise.
+func (s *schemas) embed(v any, whole func() object) {
+	schema, ok := v.(map[string]any)
+	if !ok {
+		return
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for _, inner := range properties {
+		s.embed(inner, whole)
+	}
+	s.embed(schema["items"], whole)
+	s.embed(schema["additionalProperties"], whole)
+	if schema["x-kubernetes-embedded-resource"] != true || !s.v3 && schema["x-kubernetes-preserve-unknown-fields"] == true {
+		return
+	}
+	if properties == nil {
+		properties = object{}
+	}
+	maps.Copy(properties, whole())
+	schema["properties"] = properties
+	required, _ := schema["required"].([]any)
+	for _, name := range []string{"kind", "apiVersion"} {
+		if !slices.Contains(required, any(name)) {
+			required = append(required, name)
+		}
+	}
+	schema["required"] = required
 }
 
 // Models returns the schemas of a kind, in all versions, and all that they refer to, as

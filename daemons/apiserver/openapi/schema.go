@@ -1,12 +1,24 @@
 package openapi
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What of every object's metadata is managed as a whole, and how its lists merge, is in comments of the types alone.
+var (
+	atomic  = map[reflect.Type]bool{reflect.TypeFor[metav1.OwnerReference](): true, reflect.TypeFor[metav1.LabelSelector](): true}
+	merging = map[reflect.Type]map[string]object{reflect.TypeFor[metav1.ObjectMeta](): {
+		"ownerReferences": {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []string{"uid"}},
+		"finalizers":      {"x-kubernetes-list-type": "set"},
+		"managedFields":   {"x-kubernetes-list-type": "atomic"},
+	}}
 )
 
 // object is a JSON object of a document.
@@ -124,6 +136,9 @@ func (s *schemas) define(t reflect.Type) string {
 			out["required"] = required
 		}
 	}
+	if atomic[t] {
+		out["x-kubernetes-map-type"] = "atomic"
+	}
 	if kinds := s.kinds[t]; len(kinds) > 0 {
 		out[extension] = gvks(kinds)
 	}
@@ -186,6 +201,7 @@ func (s *schemas) fields(t reflect.Type, properties object, required *[]string) 
 		if key := f.Tag.Get("patchMergeKey"); key != "" {
 			property["x-kubernetes-patch-merge-key"] = key
 		}
+		maps.Copy(property, merging[t][tag])
 		properties[tag] = property
 		if demanded(f.Type, options) {
 			*required = append(*required, tag)
