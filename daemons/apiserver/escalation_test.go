@@ -123,6 +123,10 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 			{"PUT that creates", "PUT", k.path + "/put", k.text(name("put"), false), ""},
 		}
 		if k.grow != "" {
+			// A POST has no name in its path, and the right is to a role of that name.
+			if code, text := ask(t, jane, "POST", k.path, k.text(name("free"), true)); code != 403 {
+				t.Errorf("a POST of a %s that may be escalated by its name: %d %s", k.kind, code, text)
+			}
 			fine = append(fine, try{"PUT of what may be escalated", "PUT", k.path + "/free", k.text(name("free"), true), ""})
 		} else {
 			fine = append(fine, try{"a binding of what may be bound", "POST", k.path, binding(k.kind, name("bound"), "free"), ""})

@@ -87,7 +87,7 @@ var everything = []rbacv1.PolicyRule{
 // clusterRole demands all rules of a role whatever is changed of it, since its labels grant as well: a role that comes to be
 // labelled for an aggregated one gives its rules to everybody who has that.
 func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv1.ClusterRole) error {
-	if e.allowed(ctx, a, "escalate", a.Resource.Resource, r.Name) {
+	if e.escalates(ctx, a, r.Name) {
 		return nil
 	}
 	if err := e.covered(a, r.Name, r.Rules); err != nil {
@@ -117,10 +117,19 @@ func (e *Escalation) allowed(ctx context.Context, a *api.Admission, verb, resour
 }
 
 func (e *Escalation) role(ctx context.Context, a *api.Admission, name string, rules []rbacv1.PolicyRule) error {
-	if e.allowed(ctx, a, "escalate", a.Resource.Resource, name) {
+	if e.escalates(ctx, a, name) {
 		return nil
 	}
 	return e.covered(a, name, rules)
+}
+
+// escalates says whether the user may write more into a role than he has himself. A POST names no object in its path, so that
+// the right to do that to roles of some names does not include it, as with upstream.
+func (e *Escalation) escalates(ctx context.Context, a *api.Admission, name string) bool {
+	if a.Origin != nil && a.Origin.Verb() == "create" {
+		name = ""
+	}
+	return e.allowed(ctx, a, "escalate", a.Resource.Resource, name)
 }
 
 func (e *Escalation) binding(ctx context.Context, a *api.Admission, name string, ref rbacv1.RoleRef) error {
