@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -73,20 +74,20 @@ func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.options.Runtime = writes{n.runtime, c.layer}
-			n.start()
+			k := n.built()
+			for i := range k.chores {
+				k.chores[i].every = time.Millisecond
+			}
+			n.runs(k)
 			p := simplePod("web")
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("3Mi")}
-			k := n.built()
 			n.create(p)
 			n.until("the pod to run", func() bool { p := n.pod("web"); return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending })
 			c.grow(n)
-			layers, err := k.layers(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := overStorage(p, func() storage { return k.stored(p, layers[p.UID]) }); !strings.Contains(got, "3Mi") {
-				t.Errorf("got %q", got)
-			}
+			n.until("the pod to be evicted", func() bool {
+				s := n.pod("web").Status
+				return s.Phase == corev1.PodFailed && s.Reason == "Evicted" && strings.Contains(s.Message, "3Mi")
+			})
 		})
 	}
 }
