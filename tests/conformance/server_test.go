@@ -147,7 +147,7 @@ func eventually(t testing.TB, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		err := condition()
 		if err == nil {

@@ -57,8 +57,8 @@ func takesGood(t *testing.T, s *subject, made object, path string) {
 	s.must(t, 200, patch(path+"?dryRun=All", "merge-patch+json", object{}))
 }
 
-// randoms are addresses, ports and names that are made for each object.
-var randoms = regexp.MustCompile(`10\.(9[6-9]|1[01][0-9])\.[0-9]+\.[0-9]+|"(nodePort|healthCheckNodePort)":[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}|kube-api-access-[a-z0-9]+|x[0-9]+`)
+// randoms are addresses, ports, times and names that are made for each object.
+var randoms = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|10\.(9[6-9]|1[01][0-9])\.[0-9]+\.[0-9]+|"(nodePort|healthCheckNodePort)":[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}|kube-api-access-[a-z0-9]+|x[0-9]+`)
 
 func refusesUnknown(t *testing.T, s *subject, made object, path string) {
 	t.Helper()
