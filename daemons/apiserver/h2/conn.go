@@ -22,20 +22,21 @@ import (
 // Conn is a connection. What it reads, one goroutine handles in order; what it writes comes
 // from whoever has something to say.
 type Conn struct {
-	s       *Server
-	nc      *tls.Conn
-	gather  *gatherer // nil: below is something else
-	handler http.Handler
-	tls     tls.ConnectionState
-	remote  string
-	limit   uint32       // of a request's headers
-	visitor *run.Visitor // whether the client has been identified
-	lifted  bool         // see lift; belongs to who reads
-	base    context.Context
-	input   *bounded
-	reader  *http2.Framer
-	control allowance      // belongs to who reads
-	running sync.WaitGroup // handlers
+	s            *Server
+	nc           *tls.Conn
+	gather       *gatherer // nil: below is something else
+	handler      http.Handler
+	tls          tls.ConnectionState
+	remote       string
+	limit        uint32       // of a request's headers
+	visitor      *run.Visitor // whether the client has been identified
+	lifted       bool         // see lift; belongs to who reads
+	introduction time.Time    // until when it waits for its client to be identified; zero: it has not had to
+	base         context.Context
+	input        *bounded
+	reader       *http2.Framer
+	control      allowance      // belongs to who reads
+	running      sync.WaitGroup // handlers
 
 	mu      sync.Mutex
 	streams map[uint32]*stream // those that are open

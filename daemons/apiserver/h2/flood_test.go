@@ -199,6 +199,20 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 	close(release)
 }
 
+// S12: a stranger has a connection wait for him once, not with every stream: meanwhile nothing is read, not even that he has left.
+func TestAConnectionWaitsForAnUnidentifiedClientOnce(t *testing.T) {
+	release := make(chan struct{})
+	address, config := visitors(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	stranger := dial(t, address, config)
+	const last = 2*250 + 1
+	for id := uint32(1); id <= last; id += 2 {
+		stranger.ask(id, http.MethodGet, true)
+	}
+	// The connection of the test has a deadline: a second for each of them would be far beyond it.
+	stranger.until("the last refusal", func(f any) bool { return isReset(f, last, http2.ErrCodeRefusedStream) })
+}
+
 func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testing.T) {
 	const length = 2 << 20
 	address, config := visitors(t, func(w http.ResponseWriter, r *http.Request) {

@@ -150,6 +150,29 @@ func TestWhoAsksAndTakesNoAnswersIsNotServedFurther(t *testing.T) {
 	}
 }
 
+// S07: what is sent on a stream that its client has ended is an error, though it had been answered before and the rest of its body was not wanted.
+func TestAStreamThatTheClientHasEndedIsClosed(t *testing.T) {
+	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) {})
+	c := dial(t, address, config)
+	for _, id := range []uint32{1, 3} {
+		c.ask(id, http.MethodGet, false)
+		c.until("word that no body is wanted", func(f any) bool { return isReset(f, id, http2.ErrCodeNo) })
+		// That is ignored which may have been on its way.
+		if err := c.WriteData(id, false, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.WriteData(1, false, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	c.until("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
+	c.ask(3, http.MethodGet, true)
+	c.until("an error of the connection", func(f any) bool { return c.isGoAway(f, http2.ErrCodeStreamClosed) })
+}
+
 func TestHeadersThatAreTooLongAreAnsweredSo(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) { t.Error("it was handled") })
 	c := dial(t, address, config)

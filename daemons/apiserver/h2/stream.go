@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,14 +151,7 @@ func (c *Conn) forget(id uint32) {
 	c.resets++
 }
 
-func (c *Conn) forgotten(id uint32) bool {
-	for _, ended := range c.reset {
-		if ended == id {
-			return true
-		}
-	}
-	return false
-}
+func (c *Conn) forgotten(id uint32) bool { return slices.Contains(c.reset[:], id) }
 
 // remove takes a stream from those that are open.
 func (c *Conn) remove(st *stream) {
@@ -180,6 +174,9 @@ func (c *Conn) onReset(f *http2.RSTStreamFrame) error {
 	st := c.streams[f.StreamID]
 	if st == nil {
 		defer c.mu.Unlock()
+		if i := slices.Index(c.reset[:], f.StreamID); i >= 0 {
+			c.reset[i] = 0 // no frame of it can be on its way any more
+		}
 		return c.closed(f.StreamID)
 	}
 	c.remove(st)

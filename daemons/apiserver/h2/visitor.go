@@ -12,8 +12,8 @@ const (
 	visitorHeaders = 64 << 10
 	// visitorWindow is how much of requests' bodies may be sent ahead: what HTTP/2 begins with.
 	visitorWindow = 65535
-	// introduction is how long a further stream waits for the client to be identified before it is refused. Clients
-	// send many requests at once when they have connected.
+	// introduction is how long a connection waits, once, for its client to be identified before it refuses further streams. Clients
+	// send many requests at once when they have connected. Meanwhile nothing is read, and so nothing heard of a client that has left.
 	introduction = time.Second
 )
 
@@ -54,7 +54,10 @@ func (c *Conn) introduced(id uint32) bool {
 	if few || c.known() {
 		return true
 	}
-	timer := time.NewTimer(introduction)
+	if c.introduction.IsZero() {
+		c.introduction = time.Now().Add(introduction)
+	}
+	timer := time.NewTimer(time.Until(c.introduction))
 	defer timer.Stop()
 	select {
 	case <-c.visitor.Known():
