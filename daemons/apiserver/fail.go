@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/store"
@@ -89,16 +90,9 @@ func upstreamsFault(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
 }
 
-// mostCauses bounds how much of what is wrong is told: an object can have as many faults as it has bytes,
-// and to tell them takes time by their square.
-const mostCauses = 200
-
 // invalid refuses an object for what is wrong with it.
 func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
-	if n := len(errs); n > mostCauses {
-		errs = append(errs[:mostCauses:mostCauses], field.TooMany(field.NewPath("errors"), n, mostCauses))
-	}
-	return apierrors.NewInvalid(kind, name, errs)
+	return api.Invalid(kind, name, errs)
 }
 
 // recorder remembers what was answered.

@@ -121,7 +121,7 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 		}
 	}
 	if len(errs) > 0 {
-		return forbidden(a, utilerrors.NewAggregate(errs))
+		return forbidden(a, utilerrors.NewAggregate(errs[:min(len(errs), api.MaxCauses)]))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 	}
 	kind := schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
 	if req.Name != "" && req.Name != name {
-		return nil, apierrors.NewInvalid(kind, name, field.ErrorList{
+		return nil, api.Invalid(kind, name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "name"), req.Name, "must match the service account name if specified")})
 	}
 	account, found := t.account(namespace, name)
@@ -62,7 +62,7 @@ func (t *Tokens) Issue(_ context.Context, _ api.User, namespace, name string, ob
 		out.Spec.Audiences = t.ownAudiences()
 	}
 	if errs := validateTokenRequest(out); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(kind, "", errs)
+		return nil, api.Invalid(kind, "", errs)
 	}
 	k := kubernetesClaims{
 		Namespace:      namespace,

@@ -55,7 +55,7 @@ func selfSubjectAccess(may api.Authorizer) Handler {
 }
 
 func invalid(kind string, errs field.ErrorList) error {
-	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName, Kind: kind}, "", errs)
+	return api.Invalid(schema.GroupKind{Group: authorizationv1.GroupName, Kind: kind}, "", errs)
 }
 
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {

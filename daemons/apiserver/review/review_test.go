@@ -3,6 +3,8 @@ package review
 import (
 	"context"
 	"errors"
+	runtimestats "runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,4 +154,28 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 			t.Errorf("%s: %+v", what, out.(*authorizationv1.SubjectAccessReview).Status)
 		}
 	}
+}
+
+// S12: a review costs about what its bytes cost. Any account may ask for one of itself.
+func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
+	const many = 20_000
+	for _, requirement := range []metav1.LabelSelectorRequirement{{}, {Key: "k", Operator: metav1.LabelSelectorOpExists}} {
+		r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: slices.Repeat([]metav1.LabelSelectorRequirement{requirement}, many)},
+		}}}
+		before := totalAllocated()
+		_, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", r)
+		if spent := totalAllocated() - before; spent > 64<<20 {
+			t.Errorf("a review of %d requirements %+v took %d MiB in all", many, requirement, spent>>20)
+		}
+		if err != nil && len(err.Error()) > 256<<10 {
+			t.Errorf("the refusal of %d requirements has %d bytes", many, len(err.Error()))
+		}
+	}
+}
+
+func totalAllocated() uint64 {
+	var m runtimestats.MemStats
+	runtimestats.ReadMemStats(&m)
+	return m.TotalAlloc
 }

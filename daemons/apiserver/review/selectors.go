@@ -78,18 +78,18 @@ func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText stri
 	}
 	if l := r.LabelSelector; l != nil {
 		labelText = l.RawSelector
-		wanted := labels.NewSelector()
+		var wanted []labels.Requirement
 		for _, q := range l.Requirements {
 			one, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{q}})
 			if err != nil {
 				continue // what cannot be read limits nothing
 			}
 			if parts, ok := one.Requirements(); ok {
-				wanted = wanted.Add(parts...)
+				wanted = append(wanted, parts...)
 			}
 		}
 		if labelText == "" {
-			labelText = wanted.String()
+			labelText = labels.NewSelector().Add(wanted...).String() // all at once: each call sorts them all
 		}
 	}
 	return fieldText, labelText
