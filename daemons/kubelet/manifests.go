@@ -5,20 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/kubelet/pod"
@@ -286,130 +281,4 @@ func notified(dir string) (*fsnotify.Watcher, error) {
 		return nil, errors.Join(err, watcher.Close())
 	}
 	return watcher, nil
-}
-
-// mirrors keeps a pod in the API for every static one, so that it can be seen there.
-type mirrors struct {
-	client kubernetes.Interface
-	log    *slog.Logger
-
-	mu     sync.Mutex
-	static map[string]*corev1.Pod // by namespace/name
-	seen   map[string]*corev1.Pod // the API's mirrors
-	held   map[types.UID]bool     // static pods that run on although their manifests cannot be read
-}
-
-// hold takes in which static pods run on although their manifests cannot be read.
-func (m *mirrors) hold(held map[types.UID]bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.held = maps.Clone(held)
-}
-
-// holding returns the pods that are held.
-func (m *mirrors) holding() map[types.UID]bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.held)
-}
-
-// replace takes in the static pods that there are, and returns those that are gone
-// or of which there is another version. What is held stays although it is missing.
-func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (gone []*corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, was := range m.static {
-		if now, ok := found[name]; ok && now.UID == was.UID || !ok && held[was.UID] {
-			found[name] = was
-			continue
-		}
-		gone = append(gone, was)
-	}
-	m.static = found
-	return gone
-}
-
-// of returns the mirror of a static pod, or nil while there is none of its version.
-func (m *mirrors) of(p *corev1.Pod) *corev1.Pod {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if mirror := m.seen[key(p)]; mirror != nil && mirror.Annotations[pod.MirrorAnnotation] == p.Annotations[pod.HashAnnotation] {
-		return mirror
-	}
-	return nil
-}
-
-func (m *mirrors) wanted(name string) *corev1.Pod {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.static[name]
-}
-
-func (m *mirrors) sawMirror(p *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.seen[key(p)] = p
-}
-
-func (m *mirrors) lostMirror(p *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if was := m.seen[key(p)]; was != nil && was.UID == p.UID {
-		delete(m.seen, key(p))
-	}
-}
-
-// sync makes the API's mirrors what the static pods are.
-func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
-	m.mu.Lock()
-	var create, remove []*corev1.Pod
-	for name, p := range m.static {
-		if m.seen[name] == nil && node != nil {
-			create = append(create, p)
-		}
-	}
-	for name, mirror := range m.seen {
-		p := m.static[name]
-		if p == nil && m.held[types.UID(mirror.Annotations[pod.MirrorAnnotation])] && mirror.DeletionTimestamp == nil {
-			continue
-		}
-		if p == nil || p.Annotations[pod.HashAnnotation] != mirror.Annotations[pod.MirrorAnnotation] || mirror.DeletionTimestamp != nil {
-			remove = append(remove, mirror)
-		}
-	}
-	m.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	zero := int64(0)
-	for _, p := range remove {
-		err := m.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
-		if err != nil && !apierrors.IsNotFound(err) {
-			m.log.Warn("delete mirror pod", "pod", key(p), "error", err)
-		}
-	}
-	for _, p := range create {
-		mirror := p.DeepCopy()
-		mirror.UID, mirror.ResourceVersion = "", ""
-		mirror.Annotations[pod.MirrorAnnotation] = p.Annotations[pod.HashAnnotation]
-		mirror.OwnerReferences = []metav1.OwnerReference{*node}
-		if _, err := m.client.CoreV1().Pods(p.Namespace).Create(ctx, mirror, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			m.log.Warn("create mirror pod", "pod", key(p), "error", err)
-		}
-	}
-}
-
-// wakeStatic has the status of a static pod written to the mirror that was seen.
-func (k *Kubelet) wakeStatic(mirror *corev1.Pod) {
-	k.poke(mirror.Annotations[pod.MirrorAnnotation])
-}
-
-// nodeRef owns mirror pods; nil until the node is registered.
-func (k *Kubelet) nodeRef() *metav1.OwnerReference {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.node == nil || k.node.UID == "" {
-		return nil
-	}
-	yes := true
-	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.node.Name, UID: k.node.UID, Controller: &yes}
 }

@@ -1,0 +1,90 @@
+package cgroup
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+
+	"clusterctl/daemons/kubelet/pod"
+)
+
+// Limits are what a group may use at most; zero is no limit.
+type Limits struct {
+	CPUShares   int64
+	CPUQuota    int64 // microseconds of each pod.CPUPeriod
+	MemoryLimit int64 // bytes
+	Pids        int64
+}
+
+// Or returns limits that leave room for what either allows.
+func (l Limits) Or(other Limits) Limits {
+	wider := func(a, b int64) int64 {
+		if a == 0 || b == 0 {
+			return 0
+		}
+		return max(a, b)
+	}
+	return Limits{
+		CPUShares: max(l.CPUShares, other.CPUShares), CPUQuota: wider(l.CPUQuota, other.CPUQuota),
+		MemoryLimit: wider(l.MemoryLimit, other.MemoryLimit), Pids: wider(l.Pids, other.Pids),
+	}
+}
+
+// BurstableShares returns what those of the given pods that are burstable request together.
+func BurstableShares(pods []*corev1.Pod) int64 {
+	sum := int64(0)
+	for _, p := range pods {
+		if pod.QOS(p) == corev1.PodQOSBurstable {
+			cpu := requests(p)[corev1.ResourceCPU]
+			sum += cpu.MilliValue()
+		}
+	}
+	return pod.CPUShares(*apiresource.NewMilliQuantity(sum, apiresource.DecimalSI))
+}
+
+// requests returns what a pod requests. What a manifest on the machine limits and does not request, it requests as well: the API
+// server says so for other pods.
+func requests(p *corev1.Pod) corev1.ResourceList {
+	if !pod.Static(p) {
+		return resource.PodRequests(p, resource.PodResourcesOptions{})
+	}
+	p = p.DeepCopy()
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			r := &list[i].Resources
+			for name, limit := range r.Limits {
+				if _, ok := r.Requests[name]; !ok {
+					if r.Requests == nil {
+						r.Requests = corev1.ResourceList{}
+					}
+					r.Requests[name] = limit
+				}
+			}
+		}
+	}
+	return resource.PodRequests(p, resource.PodResourcesOptions{})
+}
+
+// ForPod returns the limits of a pod as a whole.
+func ForPod(p *corev1.Pod) Limits {
+	l := Limits{CPUShares: pod.CPUShares(requests(p)[corev1.ResourceCPU])}
+	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
+	cpu, memory := true, true
+	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
+		cpu = cpu && !c.Resources.Limits.Cpu().IsZero()
+		memory = memory && !c.Resources.Limits.Memory().IsZero()
+	}
+	if r := p.Spec.Resources; r != nil { // the pod's own limits hold for all of its containers together
+		cpu = cpu || !r.Limits.Cpu().IsZero()
+		memory = memory || !r.Limits.Memory().IsZero()
+	}
+	if cpu {
+		l.CPUQuota = pod.CPUQuota(limits[corev1.ResourceCPU])
+	}
+	if memory {
+		l.MemoryLimit = limits.Memory().Value()
+	}
+	return l
+}

@@ -1,0 +1,56 @@
+package hollow
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/kubelet/cgroup"
+)
+
+// Cgroups are control groups that are only named.
+type Cgroups struct{}
+
+// Setup does nothing.
+func (Cgroups) Setup(cgroup.Limits) error { return nil }
+
+// Burstable does nothing.
+func (Cgroups) Burstable(int64) error { return nil }
+
+// Parent names a pod's group.
+func (Cgroups) Parent(p *corev1.Pod) string { return (&cgroup.Manager{}).Parent(p) }
+
+// Make does nothing.
+func (Cgroups) Make(string, cgroup.Limits) error { return nil }
+
+// Remove does nothing.
+func (Cgroups) Remove(string) error { return nil }
+
+// Pods returns none.
+func (Cgroups) Pods() (map[string]string, error) { return nil, nil }
+
+// Machine is a machine of a given size that is never short of anything.
+type Machine struct {
+	Name   string
+	Cores  int
+	Bytes  int64 // of memory
+	Kernel string
+}
+
+// Info returns what a real machine would say of itself.
+func (m Machine) Info() corev1.NodeSystemInfo {
+	id := fmt.Sprintf("%x", sha256.Sum256([]byte(m.Name)))[:32]
+	return corev1.NodeSystemInfo{
+		MachineID: id, SystemUUID: id, BootID: id, KernelVersion: m.Kernel, OSImage: "hollow", OperatingSystem: "linux", Architecture: "amd64",
+	}
+}
+
+// CPUs returns the number of cores.
+func (m Machine) CPUs() int { return m.Cores }
+
+// Memory returns that all of it is available.
+func (m Machine) Memory() (available, capacity int64, err error) { return m.Bytes, m.Bytes, nil }
+
+// Processes returns that there is one.
+func (m Machine) Processes() (used, capacity int64, err error) { return 1, 1 << 22, nil }
