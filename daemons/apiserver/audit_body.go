@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 )
 
 // keepBodies is the stage that reads what is sent, where that is kept, and has what is answered kept as well. It comes when the request
@@ -49,7 +48,7 @@ func (t *trail) json(s *Server, kind string, data []byte) *runtime.Unknown {
 	case kind == runtime.ContentTypeProtobuf:
 		data = s.protobufAsJSON(data)
 	case strings.Contains(kind, "yaml"):
-		text, err := yaml.YAMLToJSON(data)
+		text, _, err := fromYAML(data)
 		if err != nil {
 			return nil
 		}

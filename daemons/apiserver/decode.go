@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/apiserver/wire"
 )
@@ -70,7 +69,7 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	case runtime.ContentTypeProtobuf:
 		return data, true, nil, nil
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
-		if data, doubts, err = fromYAML(data); err != nil {
+		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 		}
 		return data, false, doubts, err
@@ -79,16 +78,6 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 		return data, false, nil, err
 	}
 	return nil, false, nil, unsupported()
-}
-
-func fromYAML(text []byte) (data []byte, doubts []error, err error) {
-	if data, err = yaml.YAMLToJSON(text); err != nil {
-		return nil, nil, err
-	}
-	if _, err := yaml.YAMLToJSONStrict(text); err != nil {
-		doubts = append(doubts, err)
-	}
-	return data, doubts, nil
 }
 
 func fromCBOR(data []byte) ([]byte, error) {

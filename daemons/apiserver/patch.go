@@ -67,7 +67,7 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	var doubts []error
 	switch patchType {
 	case types.ApplyPatchType:
-		if data, doubts, err = fromYAML(data); err != nil {
+		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
 		}
 	case types.ApplyCBORPatchType:
