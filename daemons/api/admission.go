@@ -81,3 +81,12 @@ type Mutator interface {
 type Validator interface {
 	Validate(ctx context.Context, a *Admission) error
 }
+
+// Named is a Mutator or Validator that is counted by its name.
+type Named interface{ Name() string }
+
+// Outside is one that asks programs outside this server: what it takes is not the server's doing.
+type Outside interface {
+	Named
+	AsksOutside()
+}

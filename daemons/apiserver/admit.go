@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"slices"
-	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,10 +47,7 @@ func (w *write) admission() *api.Admission {
 // before it had seen.
 func (w *write) mutate() error {
 	a := w.admission()
-	began := time.Now()
-	err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a)
-	w.s.observed.step("admit", a.Operation, began, err)
-	if err != nil {
+	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
 		return err
 	}
 	w.obj = a.Object
@@ -65,13 +61,15 @@ func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admis
 	if err := s.reliable(a); err != nil {
 		return err
 	}
+	t := s.observed.admit(a, "admit")
 	for {
 		for _, plugin := range plugins {
-			if err := plugin.Admit(ctx, a); err != nil {
+			if err := t.took(plugin, plugin.Admit(ctx, a)); err != nil {
 				return err
 			}
 		}
 		if a.Again.Second || !a.Again.Wanted {
+			t.end(nil)
 			return nil
 		}
 		a.Again.Second = true
@@ -81,10 +79,7 @@ func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admis
 // approve asks the validating plugins.
 func (w *write) approve() error {
 	a := w.admission()
-	began := time.Now()
-	err := w.s.approve(w.q.http.Context(), w.s.o.Validators, a)
-	w.s.observed.step("validate", a.Operation, began, err)
-	if err != nil {
+	if err := w.s.approve(w.q.http.Context(), w.s.o.Validators, a); err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {
@@ -98,11 +93,13 @@ func (w *write) approve() error {
 }
 
 func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
+	t := s.observed.admit(a, "validate")
 	for _, plugin := range plugins {
-		if err := plugin.Validate(ctx, a); err != nil {
+		if err := t.took(plugin, plugin.Validate(ctx, a)); err != nil {
 			return err
 		}
 	}
+	t.end(nil)
 	return nil
 }
 

@@ -74,7 +74,7 @@ func (s *Server) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	put, err := s.o.Store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.presenceKey(), Value: data, TTL: presenceTTL}}})
+	put, err := s.store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.presenceKey(), Value: data, TTL: presenceTTL}}})
 	if err != nil {
 		return fmt.Errorf("say that this server is there: %w", err)
 	}
@@ -90,7 +90,7 @@ func (s *Server) announce(ctx context.Context) error {
 }
 
 func (s *Server) withdraw(ctx context.Context) error {
-	if _, err := s.o.Store.Commit(ctx, store.Txn{Deletes: []string{s.presenceKey()}}); err != nil {
+	if _, err := s.store.Commit(ctx, store.Txn{Deletes: []string{s.presenceKey()}}); err != nil {
 		return err
 	}
 	return s.publish(ctx, slices.DeleteFunc(s.servers.All(), func(a string) bool { return a == s.o.AdvertiseAddress }))

@@ -17,7 +17,7 @@ import (
 
 // stored reads an object from the store itself.
 func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
-	kv, err := s.o.Store.Get(ctx, s.cache.Key(q.kind(), key))
+	kv, err := s.store.Get(ctx, s.cache.Key(q.kind(), key))
 	if err != nil || kv == nil {
 		return nil, unavailable(err)
 	}
@@ -60,7 +60,7 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 // commit puts the encoded object into the store under a key; without an entry and an error, the guards did not hold.
 func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
 	writing := w.s.cache.Writing(w.q.kind(), key, w.data, w.stored)
-	r, err := w.s.o.Store.Commit(ctx, txn)
+	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
 		writing.Failed()
 		return nil, r, &uncertain{unavailable(err)}
@@ -109,7 +109,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 
 // takeAway commits the removal of the live object, and returns its last state.
 func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
-	r, err := w.s.o.Store.Commit(ctx, txn)
+	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
 		return nil, false, &uncertain{unavailable(err)}
 	}

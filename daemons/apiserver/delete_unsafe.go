@@ -58,7 +58,7 @@ func (s *Server) deleteUnread(q *request) error {
 		return err
 	}
 	full := s.cache.Key(q.kind(), key)
-	r, err := s.o.Store.Commit(ctx, store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}})
+	r, err := s.store.Commit(ctx, store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}})
 	if err != nil {
 		return unavailable(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,6 +101,7 @@ type recorder struct {
 	http.ResponseWriter
 	code      int
 	size      int64
+	outside   atomic.Int64 // nanoseconds that webhooks took
 	onRelease func()
 	turn      flow.Ticket    // until it is given back
 	onHeader  func(code int) // called before an answer begins

@@ -52,16 +52,18 @@ func (s *Server) takeTurn(q *request) error {
 	}
 	schema := s.o.Flow.Classify(&q.user, &q.Request)
 	schema.SetHeaders(q.w.Header())
-	if schema.Exempt() {
-		return nil
-	}
 	began := time.Now()
-	ticket, err := s.o.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request, q.work())
-	q.waited = time.Since(began)
-	if err != nil {
-		return tooMany(q)
+	ticket, exempt := schema.Exempt()
+	if !exempt {
+		var err error
+		if ticket, err = s.o.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request, q.work()); err != nil {
+			q.waited = time.Since(began)
+			return tooMany(q)
+		}
 	}
-	q.w.(*recorder).turn = ticket
+	q.w.(*recorder).turn, q.schema, q.turnAt = ticket, schema, time.Now()
+	q.waited = q.turnAt.Sub(began)
+	ticket.Begin(q.waited)
 	return nil
 }
 

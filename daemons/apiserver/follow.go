@@ -151,6 +151,7 @@ func (w *watcher) mark(reached int64) {
 		w.finishLocked()
 		return
 	}
+	w.counts.sentOne(len(data))
 	w.offer(data)
 }
 
@@ -174,11 +175,17 @@ func (w *watcher) offer(data []byte) bool {
 	w.rest = append(make([]byte, 0, len(data)-n), data[n:]...)
 	switch {
 	case w.stuck == nil:
-		w.stuck = time.AfterFunc(stuckAfter, w.finish)
+		w.stuck = time.AfterFunc(stuckAfter, w.giveUp)
 	case n > 0:
 		w.stuck.Reset(stuckAfter)
 	}
 	return false
+}
+
+// giveUp ends the watch of a client that takes nothing.
+func (w *watcher) giveUp() {
+	w.s.observed.reads.of(w.q).stuck.Add(1)
+	w.finish()
 }
 
 // stop ends the watch with an error.
@@ -197,6 +204,7 @@ type batch struct {
 	want   unique.Handle[want]
 	data   []byte
 	taken  int
+	sizes  eventSizes
 }
 
 // want is what makes two watches' bytes the same.
@@ -210,9 +218,10 @@ type want struct {
 // encode returns the bytes of the first of the events, and how many those are: a chunk's worth.
 func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 	if w.alike && b.of == events[0] && b.events == len(events) && b.want == w.want {
+		w.counts.sent(&b.sizes)
 		return b.data, b.taken, nil
 	}
-	b.of, b.events, b.want = nil, len(events), w.want
+	b.of, b.events, b.want, b.sizes = nil, len(events), w.want, eventSizes{}
 	data, taken := b.data[:0], 0
 	converts := w.converts()
 	for _, e := range events {
@@ -232,6 +241,7 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 				return nil, 0, err
 			}
 		}
+		before := len(data)
 		var err error
 		if w.alike {
 			var shared []byte
@@ -243,10 +253,12 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 		if err != nil {
 			return nil, 0, err
 		}
+		b.sizes.add(len(data) - before)
 		if taken++; len(data) > chunk {
 			break
 		}
 	}
+	w.counts.sent(&b.sizes)
 	if b.data, b.taken = data, taken; w.alike {
 		b.of = events[0]
 	}

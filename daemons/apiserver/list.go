@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ type selection struct {
 	fields fields.Selector
 	field  int // 1 + index of an indexed field that the selector fixes
 	value  string
+	looked int // how many entries were
 }
 
 func selectionOf(q *request) (selection, error) {
@@ -101,7 +103,10 @@ func (sel *selection) simple() bool { return sel.labels.Empty() && sel.fields.Em
 
 // each calls f for the selected entries of a snapshot, in order, after a key.
 func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
-	match := func(e *cache.Entry) bool { return !sel.selects(e) || f(e) }
+	match := func(e *cache.Entry) bool {
+		sel.looked++
+		return !sel.selects(e) || f(e)
+	}
 	if sel.field > 0 && snapshot.AscendField(q.served.IndexedFields[sel.field-1], sel.value, sel.prefix, after, match) {
 		return
 	}
@@ -122,6 +127,7 @@ func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f f
 		var some []*cache.Entry
 		snapshot.Ascend(sel.prefix, after, func(e *cache.Entry) bool {
 			after = e.Key
+			sel.looked++
 			if sel.labels.Matches(e.Labels) {
 				some = append(some, e)
 			}
@@ -219,7 +225,12 @@ func (s *Server) list(q *request) error {
 		return err
 	}
 	limit := limitOf(o)
+	began := time.Now()
 	snapshot, revision, from, err := s.snapshot(q, &sel, o)
+	counts := s.observed.reads.of(q)
+	if o.Continue == "" && o.ResourceVersion != "0" && o.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
+		counts.wait(began, o.ResourceVersion == "", err)
+	}
 	if err == nil {
 		err = sel.complete(q)
 	}
@@ -266,6 +277,7 @@ func (s *Server) list(q *request) error {
 		}
 		l.Meta.Continue = next.String()
 	}
+	counts.list(&sel, len(l.Entries))
 	return q.media.WriteList(q.w, q.served, l)
 }
 

@@ -27,7 +27,12 @@ type observed struct {
 	translated, tunnelled *prometheus.CounterVec
 	certificates          prometheus.Histogram // how long client certificates have left
 	webhooks              *webhook.Counts
-	steps                 *prometheus.HistogramVec // of admission
+	admissions            admissions
+	watches               watches
+	reads                 reads
+	handshakes            prometheus.Counter // that failed
+	deprecated            *prometheus.GaugeVec
+	sizes                 *prometheus.HistogramVec // of answers to reads
 	unavailable           *prometheus.CounterVec   // how often aggregated servers were found so
 	store                 atomic.Pointer[error]
 	storeHeard            atomic.Pointer[time.Time] // when it last did its work, as far as that is noted
@@ -69,7 +74,7 @@ func newObserved(s *Server) (*observed, error) {
 			Name: "apiserver_request_duration_seconds", Help: "How long requests took, besides watches and streams.", Buckets: durations,
 		}, aboutLabels),
 		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and streams, without waiting for their turn.", Buckets: sliDurations,
+			Name: "apiserver_request_sli_duration_seconds", Help: "How long requests took, besides watches and streams, without waiting for their turn or for webhooks. Dry runs are not counted.", Buckets: sliDurations,
 		}, barely),
 		long: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests", Help: "Watches and streams that are open.",
@@ -80,13 +85,20 @@ func newObserved(s *Server) (*observed, error) {
 		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a WebSocket.",
 		}, []string{"code"}),
+		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_response_sizes", Help: "Bytes of answers to reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
+		}, barely),
+		deprecated: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_requested_deprecated_apis", Help: "1 for deprecated versions that were asked for.",
+		}, []string{"group", "version", "resource", "subresource", "removed_release"}),
+		handshakes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "apiserver_tls_handshake_errors_total", Help: "Connections that ended before their TLS was agreed upon.",
+		}),
 		certificates: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "apiserver_client_certificate_expiration_seconds", Help: "How long the certificates of requests are still valid.", Buckets: lifetimes,
 		}),
 	}
-	o.steps = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "apiserver_admission_step_admission_duration_seconds", Help: "How long admission's plugins took together.", Buckets: []float64{.005, .025, .1, .5, 1, 2.5},
-	}, []string{"type", "operation", "rejected"})
+	o.admissions.init()
 	o.unavailable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found unavailable.",
 	}, []string{"name", "reason"})
@@ -94,10 +106,10 @@ func newObserved(s *Server) (*observed, error) {
 	if o.webhooks, err = webhook.NewCounts(s.o.Env.Metrics); err != nil {
 		return nil, err
 	}
-	return o, errors.Join(append(registerAll(s.o.Env.Metrics, o.requests, o.terminations, o.duration, o.sli, o.long, o.translated, o.tunnelled, o.certificates, o.steps, o.unavailable),
+	return o, errors.Join(append(registerAll(s.o.Env.Metrics, o.requests, o.terminations, o.duration, o.sli, o.long, o.translated, o.tunnelled, o.certificates, o.admissions.steps, o.admissions.plugins, o.unavailable, o.sizes, o.deprecated, o.handshakes, &o.watches, &o.reads, cacheCounts{s}, s.store.(*countedStore)),
 		s.o.Env.Metrics.Register(unavailableNow{s, prometheus.NewDesc("aggregator_unavailable_apiservice", "1 while the server of an APIService is unavailable.", []string{"name"}, nil)}),
 		s.o.Env.Metrics.Register(inFlight{prometheus.NewDesc("apiserver_current_inflight_requests", "Requests being worked on.", []string{"request_kind"}, nil), o}),
-		s.o.Env.Metrics.Register(newObjectCounts(s)))...)
+		s.o.Env.Metrics.Register(newObjectCounts(s)), s.o.Env.Metrics.Register(newStorageSize(s.o.Store)))...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {
@@ -112,6 +124,7 @@ type series struct {
 	o             *observed
 	about         about
 	duration, sli prometheus.Observer // nil for watches and streams
+	size          prometheus.Observer // nil for all but reads
 
 	mu    sync.Mutex
 	codes map[int]prometheus.Counter
@@ -124,7 +137,13 @@ func (o *observed) of(a about, long bool) *series {
 	}
 	s := &series{o: o, about: a, codes: map[int]prometheus.Counter{}}
 	if !long {
-		s.duration, s.sli = o.duration.WithLabelValues(a.labels()...), o.sli.WithLabelValues(a.barely()...)
+		s.duration = o.duration.WithLabelValues(a.labels()...)
+		if a.dryRun == "" {
+			s.sli = o.sli.WithLabelValues(a.barely()...)
+		}
+		if a.resource != "" && (a.verb == "GET" || a.verb == "LIST") {
+			s.size = o.sizes.WithLabelValues(a.barely()...)
+		}
 	}
 	made, _ := o.series.LoadOrStore(a, s)
 	return made.(*series)
@@ -267,20 +286,29 @@ func (o *observed) done(q *request, rec *recorder, start time.Time) {
 		return
 	}
 	o.inFlight[q.writes()].Add(-1)
-	if s.duration != nil {
-		took := time.Since(start)
-		s.duration.Observe(took.Seconds())
-		s.sli.Observe((took - q.waited).Seconds())
+	if s.duration == nil {
+		return
+	}
+	took := time.Since(start)
+	s.duration.Observe(took.Seconds())
+	if s.sli != nil {
+		s.sli.Observe((took - q.waited - time.Duration(rec.outside.Load())).Seconds())
+	}
+	if s.size != nil {
+		s.size.Observe(float64(rec.size))
+	}
+	if q.schema != nil {
+		if !q.turnAt.IsZero() {
+			took -= q.turnAt.Sub(start)
+		}
+		q.schema.Executed(took, false)
 	}
 }
 
-// step counts what admission's plugins did together.
-func (o *observed) step(kind, operation string, began time.Time, err error) {
-	rejected := "false"
-	if err != nil {
-		rejected = "true"
-	}
-	o.steps.WithLabelValues(kind, operation, rejected).Observe(time.Since(began).Seconds())
+// deprecatedVersion notes that a deprecated version was asked for by somebody who may. None of those that there are says when it goes.
+func (o *observed) deprecatedVersion(q *request) {
+	a := q.about()
+	o.deprecated.WithLabelValues(a.group, a.version, a.resource, a.subresource, "").Set(1)
 }
 
 // inFlight tells how many requests are being worked on.

@@ -172,13 +172,16 @@ func (s *Server) takeTurnPromptly(p *prompted) bool {
 	}
 	schema := s.o.Flow.Classify(&q.user, &q.Request)
 	schema.SetHeaders(q.w.Header())
-	if schema.Exempt() {
-		return true
+	ticket, ok := schema.Exempt()
+	if !ok {
+		ticket, ok = s.o.Flow.Try(schema, q.work())
 	}
-	ticket, ok := s.o.Flow.Try(schema, q.work())
-	q.w.(*recorder).turn = ticket
+	q.w.(*recorder).turn, q.schema = ticket, schema
 	return ok
 }
+
+// begun counts that a request has its turn, once it is sure that it is taken.
+func (s *Server) begun(q *request) { q.w.(*recorder).turn.Begin(0) }
 
 // Current implements cache.Reader: it answers.
 func (p *prompted) Current(why error) {

@@ -43,7 +43,7 @@ func (w *write) charge() error {
 	}
 	w.charged = end
 	key := w.s.cache.Key(ledgerKind, w.q.Namespace)
-	kv, err := w.s.o.Store.Get(ctx, key)
+	kv, err := w.s.store.Get(ctx, key)
 	if err != nil {
 		return unavailable(err)
 	}

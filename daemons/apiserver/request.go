@@ -13,6 +13,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -47,6 +48,8 @@ type request struct {
 
 	passed bool             // whether it is authorized
 	open   prometheus.Gauge // counts it while it is open, if it is a watch or a stream; may be nil
+	schema *flow.Schema     // what it has its turn by; nil: it has none, or nothing shares turns out
+	turnAt time.Time        // when it had its turn; zero: at once
 	waited time.Duration    // for its turn
 
 	presented bool // whether webhooks and policies were asked already, about what was sent

@@ -10,6 +10,7 @@ func (s *Server) serveResource(q *request) error {
 	}
 	if text := q.served.Deprecated; text != "" {
 		q.warn(text)
+		s.observed.deprecatedVersion(q)
 	}
 	if q.Subresource != "" {
 		return s.serveSubresource(q)

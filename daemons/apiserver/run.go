@@ -123,6 +123,7 @@ func (s *Server) withReasons(q *request) *http.Request {
 func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
 	server := run.NewServer(s, tlsConfig, log)
 	server.MaxHeaderBytes = 128 << 10
+	server.ErrorLog = countHandshakes(s.observed.handshakes, server.ErrorLog)
 	own := h2.Server{Log: log, Prompt: s.prompt, MaxHeaderBytes: http.DefaultMaxHeaderBytes} // long selectors are in addresses
 	own.Attach(server)
 	defer own.Close()

@@ -24,6 +24,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/store"
 )
 
 // Server is an API server. It answers requests as soon as its cache is filled, which
@@ -31,6 +32,7 @@ import (
 type Server struct {
 	o      Options
 	log    *slog.Logger
+	store  store.Store // counted
 	cache  *cache.Cache
 	scheme *runtime.Scheme
 
@@ -78,9 +80,10 @@ func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	counted := newCountedStore(o.Store)
 	s := &Server{
 		o: o, log: o.Env.Log,
-		cache:     cache.New(o.Store, o.Prefix, o.Kinds, o.Env.Log),
+		store: counted, cache: cache.New(counted, o.Prefix, o.Kinds, o.Env.Log),
 		scheme:    newScheme(o.Kinds),
 		own:       o.Env.Handler(),
 		pages:     o.Env.Pages(false),
@@ -88,6 +91,7 @@ func New(o Options) (*Server, error) {
 		inFlight:  make(chan struct{}, o.MaxInFlight),
 		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),
 	}
+	counted.resource = resourceOf(s.cache)
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
 		if err != nil {

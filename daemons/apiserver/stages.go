@@ -33,7 +33,7 @@ var stages = []stage{
 	{do: (*Server).identify, prompt: (*Server).identifyPromptly},
 	{do: (*Server).audit, prompt: (*Server).auditPromptly, taken: (*Server).received},
 	{do: (*Server).impersonate, prompt: (*Server).nobodyElse},
-	{do: (*Server).takeTurn, prompt: (*Server).takeTurnPromptly},
+	{do: (*Server).takeTurn, prompt: (*Server).takeTurnPromptly, taken: (*Server).begun},
 	{do: (*Server).authorize, prompt: (*Server).authorizePromptly},
 	{do: (*Server).arrive, prompt: (*Server).isServed},
 	{do: (*Server).negotiate, prompt: (*Server).negotiatePromptly},

@@ -31,7 +31,9 @@ type watcher struct {
 	to        http.ResponseWriter // the answer's, or a WebSocket's
 	control   *http.ResponseController
 	buf       []byte
+	counts    *watchCounts
 	sent      bool // whether an event has gone out: a table's first one has the columns
+	initial   int  // events that it began with
 	following
 }
 
@@ -54,7 +56,7 @@ func (s *Server) watch(q *request) error {
 	}
 	w := &watcher{
 		q: q, sel: sel, rows: rowsOf(q), to: q.w, control: http.NewResponseController(q.w),
-		bookmarks: o.AllowWatchBookmarks,
+		bookmarks: o.AllowWatchBookmarks, counts: s.observed.watches.of(q),
 	}
 	initial := initialEvents(o)
 	start, err := s.watchFrom(q, o.ResourceVersion, initial)
@@ -75,13 +77,20 @@ func (s *Server) watch(q *request) error {
 	}
 	defer cursor.Close()
 	stream := func() {
+		w.counts.watchers.Add(1)
+		defer w.counts.watchers.Add(-1)
 		if snapshot != nil {
-			if err := w.begin(snapshot, start, o.SendInitialEvents != nil); err != nil {
+			err := w.begin(snapshot, start, o.SendInitialEvents != nil)
+			s.observed.reads.of(q).initial.Add(int64(w.initial))
+			if err != nil {
 				return
 			}
 		}
 		if w.flush() != nil {
 			return
+		}
+		if q.schema != nil {
+			q.schema.Executed(time.Since(q.turnAt), true)
 		}
 		q.w.(*recorder).release() // others' turn: from here on it only waits
 		w.follow(s, cursor, watchTimeout(o))
@@ -174,7 +183,9 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 		}
 	}
 	if err == nil && mark && w.bookmarks {
+		before := len(w.buf)
 		w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(revision, 10), true)
+		w.counts.sentOne(len(w.buf) - before)
 	}
 	return err
 }
@@ -183,8 +194,14 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 func (w *watcher) converts() bool { return w.q.converts() || w.sel.versioned(w.q) }
 
 func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
+	before := len(w.buf)
 	var err error
-	if w.buf, err = w.encode(w.buf, t, e); err == nil && len(w.buf) > chunk {
+	if w.buf, err = w.encode(w.buf, t, e); err != nil {
+		return err
+	}
+	w.initial++
+	w.counts.sentOne(len(w.buf) - before)
+	if len(w.buf) > chunk {
 		err = w.write()
 	}
 	return err

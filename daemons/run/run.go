@@ -35,7 +35,7 @@ type Env struct {
 // NewEnv returns an Env with nothing registered but the process' own metrics.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
 	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}, About: &About{Started: time.Now()}}
 }
 

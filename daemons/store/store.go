@@ -100,6 +100,12 @@ type Batch struct {
 	Revision int64
 }
 
+// Sized is a store that knows how large it is.
+type Sized interface {
+	// Size returns how many bytes the store's file has.
+	Size(ctx context.Context) (int64, error)
+}
+
 // Store is implemented by packages etcd and memory. Keys with a common prefix are
 // ordered by their bytes.
 type Store interface {

@@ -33,8 +33,9 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 		return nil, nil, err
 	}
 	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
-	nodes, priorities, certificates := &nodeRestriction{objects, may}, &priority{objects}, &certificate{may}
-	validators := []api.Validator{ranges, accounts, nodes, security, priorities, certificates, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
+	nodes, priorities := &nodeRestriction{objects, may}, &priority{objects}
+	validators := []api.Validator{ranges, accounts, nodes, security, priorities,
+		&certificateApproval{may}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
 	for _, name := range cfg.EnableAdmissionPlugins {
 		switch {
 		case name == ownerReferencesName:
@@ -45,7 +46,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	}
 	return []api.Mutator{
 		lifecycle, ranges, accounts, taintNodes{}, priorities, tolerations{}, &defaultStorageClass{objects},
-		&defaultIngressClass{objects}, storageProtection{}, &runtimeClass{objects}, certificates,
+		&defaultIngressClass{objects}, storageProtection{}, &runtimeClass{objects}, certificate{},
 	}, append(validators, NewQuota(objects)), nil // the quota is last: what it counts is not refused by others
 }
 

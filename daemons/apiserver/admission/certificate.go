@@ -17,15 +17,14 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// certificate notes who asks for a certificate, and lets only those approve and sign
-// who may do so for the signer.
-type certificate struct{ may api.Authorizer }
+// certificate notes who asks for a certificate. That only those approve and sign who may do so for the signer is for the plugins below.
+type certificate struct{}
 
 var certificateRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
 
 // Admit writes down the requester, whatever the client said, and keeps decisions out
 // of writes that are not for deciding, and certificates out of those that are.
-func (p *certificate) Admit(_ context.Context, a *api.Admission) error {
+func (certificate) Admit(_ context.Context, a *api.Admission) error {
 	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return nil
@@ -73,35 +72,57 @@ func keepDecisions(c, old *certificatesv1.CertificateSigningRequest) {
 	}
 }
 
-// Validate demands the verbs approve and sign on the signer.
-func (p *certificate) Validate(ctx context.Context, a *api.Admission) error {
+// certificateSubjectRestriction keeps requests for clients' certificates from naming the group that may do everything.
+type certificateSubjectRestriction struct{}
+
+// Validate implements api.Validator.
+func (certificateSubjectRestriction) Validate(_ context.Context, a *api.Admission) error {
 	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
-	if !ok {
+	if !ok || !is(a, "CREATE", certificateRequestsGR) {
 		return nil
 	}
-	old, _ := a.Old.(*certificatesv1.CertificateSigningRequest)
-	switch {
-	case is(a, "CREATE", certificateRequestsGR):
-		if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && asksFor(c.Spec.Request, api.GroupMasters) {
-			return forbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters))
+	if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && asksFor(c.Spec.Request, api.GroupMasters) {
+		return forbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters))
+	}
+	return nil
+}
+
+// certificateApproval demands the verb approve on the signer.
+type certificateApproval struct{ may api.Authorizer }
+
+// Validate implements api.Validator.
+func (p *certificateApproval) Validate(ctx context.Context, a *api.Admission) error {
+	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok || a.Subresource != "approval" {
+		return nil
+	}
+	if !onSigner(ctx, p.may, a, "approve", c.Spec.SignerName) {
+		return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
+	}
+	return nil
+}
+
+// certificateSigning demands the verb sign on the signer.
+type certificateSigning struct{ may api.Authorizer }
+
+// Validate implements api.Validator.
+func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) error {
+	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
+	old, had := a.Old.(*certificatesv1.CertificateSigningRequest)
+	if !ok || a.Subresource != "status" || !had || old == nil {
+		return nil
+	}
+	for _, t := range decided {
+		if len(instances(c, t)) > len(instances(old, t)) {
+			return apierrors.NewInvalid(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(), a.Name, field.ErrorList{
+				field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", t))})
 		}
-	case a.Subresource == "approval":
-		if !onSigner(ctx, p.may, a, "approve", c.Spec.SignerName) {
-			return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
-		}
-	case a.Subresource == "status" && old != nil:
-		for _, t := range decided {
-			if len(instances(c, t)) > len(instances(old, t)) {
-				return apierrors.NewInvalid(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(), a.Name, field.ErrorList{
-					field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", t))})
-			}
-		}
-		if equality.Semantic.DeepEqual(c.Status, old.Status) {
-			return nil
-		}
-		if !onSigner(ctx, p.may, a, "sign", c.Spec.SignerName) {
-			return forbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", c.Spec.SignerName))
-		}
+	}
+	if equality.Semantic.DeepEqual(c.Status, old.Status) {
+		return nil
+	}
+	if !onSigner(ctx, p.may, a, "sign", c.Spec.SignerName) {
+		return forbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", c.Spec.SignerName))
 	}
 	return nil
 }

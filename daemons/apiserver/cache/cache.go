@@ -136,6 +136,12 @@ func (c *Cache) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Find returns the resource that a store key is one's of, nil if it is none's.
+func (c *Cache) Find(key string) *Resource {
+	r, _ := c.find(key)
+	return r
+}
+
 // find splits a store key into its resource and the rest.
 func (c *Cache) find(key string) (*Resource, string) {
 	rest, ok := strings.CutPrefix(key, c.prefix)

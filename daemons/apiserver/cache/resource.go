@@ -51,6 +51,7 @@ type Resource struct {
 	log    *eventLog
 	topics topics
 	budget *budget // that it shares with the other kinds
+	counts Counts
 
 	// What follows belongs to the cache's feed. next is what will take this one's
 	// place; while that is filling, it keeps what happens for later.
@@ -93,6 +94,9 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 	r.unread.add(unread)
 	defer r.unread.replace(unread) // what can be read again is so when it is there
 	r.held, r.floor = nil, revision
+	if revision > 0 {
+		r.counts.Loaded++
+	}
 	r.tree = btree.NewG(32, byKey)
 	r.index = nil
 	for _, name := range r.Kind.IndexedFields {
@@ -134,6 +138,7 @@ func (r *Resource) apply(changes []change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.unread.follow(changes)
+	r.counts.Received += int64(len(changes))
 	events := make([]*Event, 0, len(changes))
 	for _, c := range changes {
 		if c.err != nil {
@@ -175,6 +180,7 @@ func (r *Resource) apply(changes []change) {
 	if len(events) == 0 {
 		return
 	}
+	r.counts.Dispatched += int64(len(events))
 	// The log first: the past of what is found is always in it.
 	was := r.log.size()
 	r.log.append(events, r.budget.now(), 0)
@@ -234,6 +240,20 @@ func (r *Resource) Len() int { return r.entries.len() }
 
 // sample is how many objects their average size is taken of.
 const sample = 16
+
+// Counts is what has happened to a kind.
+type Counts struct {
+	Received   int64 // changes that the store has told of
+	Dispatched int64 // of them, those that watches could hear of
+	Loaded     int64 // how often all of it was loaded
+}
+
+// Counts returns what has happened.
+func (r *Resource) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
 
 // Estimate says how many objects there are, and how large one is about, in bytes.
 func (r *Resource) Estimate() (count, average int) {

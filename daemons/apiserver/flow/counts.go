@@ -1,61 +1,136 @@
 package flow
 
 import (
-	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are upstream's metrics of priority and fairness. What is in seats and queues now is
-// read when somebody asks.
-type counts struct {
-	rejected *prometheus.CounterVec
-	waited   *prometheus.HistogramVec
+// Why a request gets no seat.
+const (
+	queueFull = iota
+	concurrencyLimit
+	timeOut
+	cancelled
+)
+
+var reasons = [...]string{"queue-full", "concurrency-limit", "time-out", "cancelled"}
+
+// tally is what is counted of the requests that a schema gives to a level. It outlives changes of both.
+type tally struct {
+	level, schema                         string
+	dispatched, executing, seats, waiting atomic.Int64
+	rejected                              [len(reasons)]atomic.Int64
+	waited                                [2]histogram // in a queue: of those that were refused, and of the others
+	executed                              [2]histogram // of all but watches, and of watches until they have sent what there is
 }
 
-func newCounts(c *Controller) (*counts, error) {
-	n := &counts{
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_flowcontrol_rejected_requests_total", Help: "Requests that got no seat.",
-		}, []string{"priority_level", "flow_schema", "reason"}),
-		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_flowcontrol_request_wait_duration_seconds", Help: "How long requests waited in a queue, of those that had to.",
-			Buckets: []float64{.005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30},
-		}, []string{"priority_level", "flow_schema", "execute"}),
+// begin counts a request that has its seats.
+func (t *tally) begin(seats int) {
+	t.executing.Add(1)
+	t.seats.Add(int64(seats))
+}
+
+// end counts that a request has given its seats back.
+func (t *tally) end(seats int) {
+	t.executing.Add(-1)
+	t.seats.Add(-int64(seats))
+}
+
+// Executed counts how long a request took once it had its turn; a watch's ends when it has sent what there is.
+func (s *Schema) Executed(d time.Duration, watch bool) {
+	if watch {
+		s.tally.executed[1].observe(d)
+	} else {
+		s.tally.executed[0].observe(d)
 	}
-	return n, errors.Join(c.Env.Metrics.Register(n.rejected), c.Env.Metrics.Register(n.waited), c.Env.Metrics.Register(now{
-		c,
-		prometheus.NewDesc("apiserver_flowcontrol_nominal_limit_seats", "Seats of a priority level.", []string{"priority_level"}, nil),
-		prometheus.NewDesc("apiserver_flowcontrol_current_executing_seats", "Seats that are taken.", []string{"priority_level"}, nil),
-		prometheus.NewDesc("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat.", []string{"priority_level"}, nil),
-		prometheus.NewDesc("apiserver_flowcontrol_list_bytes", "Bytes of lists that are being answered.", nil, nil),
-	}))
 }
 
-type now struct {
-	c                                 *Controller
-	nominal, executing, queued, bytes *prometheus.Desc
+// idle says whether nobody is counted as being there.
+func (t *tally) idle() bool { return t.executing.Load() == 0 && t.waiting.Load() == 0 }
+
+// counts are upstream's metrics of priority and fairness. Everything is read when somebody asks. Levels and schemas are the only
+// labels that are not fixed, and who may make those is trusted with more.
+type counts struct {
+	c                                                                       *Controller
+	dispatched, executing, seats, queued, rejected, waited, executed, bytes *prometheus.Desc
+	nominal, lower, upper, current                                          *prometheus.Desc
+}
+
+func newCounts(c *Controller) counts {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("apiserver_flowcontrol_"+name, help, labels, nil)
+	}
+	const level, schema = "priority_level", "flow_schema"
+	return counts{
+		c:          c,
+		dispatched: desc("dispatched_requests_total", "Requests that got a seat.", level, schema),
+		rejected:   desc("rejected_requests_total", "Requests that got no seat.", level, schema, "reason"),
+		executing:  desc("current_executing_requests", "Requests that have a seat.", level, schema),
+		seats:      desc("current_executing_seats", "Seats that are taken.", level, schema),
+		queued:     desc("current_inqueue_requests", "Requests that wait for a seat.", level, schema),
+		waited:     desc("request_wait_duration_seconds", "How long requests waited in a queue.", level, schema, "execute"),
+		executed:   desc("request_execution_seconds", "How long requests took once they had a seat; watches until they had sent what there was.", level, schema, "type"),
+		nominal:    desc("nominal_limit_seats", "Seats of a priority level.", level),
+		lower:      desc("lower_limit_seats", "Seats of a priority level that it never lends.", level),
+		upper:      desc("upper_limit_seats", "Seats of a priority level with what it may borrow.", level),
+		current:    desc("current_limit_seats", "Seats that a priority level could use now.", level),
+		bytes:      desc("list_bytes", "Bytes of lists that are being answered."),
+	}
 }
 
 // Describe implements prometheus.Collector.
-func (n now) Describe(to chan<- *prometheus.Desc) {
-	to <- n.nominal
-	to <- n.executing
-	to <- n.queued
-	to <- n.bytes
+func (n counts) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{n.dispatched, n.rejected, n.executing, n.seats, n.queued, n.waited, n.executed, n.nominal, n.lower, n.upper, n.current, n.bytes} {
+		to <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
-func (n now) Collect(to chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+func (n counts) Collect(to chan<- prometheus.Metric) {
+	var metrics []prometheus.Metric
+	add := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+		metrics = append(metrics, prometheus.MustNewConstMetric(d, t, v, labels...))
 	}
 	n.c.mu.Lock()
-	defer n.c.mu.Unlock()
-	for _, l := range n.c.order {
-		gauge(n.nominal, float64(l.nominal), l.name)
-		gauge(n.executing, float64(l.used), l.name)
-		gauge(n.queued, float64(l.waiting), l.name)
+	for _, l := range n.c.levels {
+		add(n.nominal, prometheus.GaugeValue, float64(l.nominal), l.name)
+		add(n.lower, prometheus.GaugeValue, float64(l.least), l.name)
+		add(n.upper, prometheus.GaugeValue, float64(min(l.most, n.c.Seats)), l.name)
+		add(n.current, prometheus.GaugeValue, float64(n.c.limit(l)), l.name)
 	}
-	gauge(n.bytes, float64(n.c.bytes))
+	for _, t := range n.c.tallies {
+		add(n.dispatched, prometheus.CounterValue, float64(t.dispatched.Load()), t.level, t.schema)
+		add(n.executing, prometheus.GaugeValue, float64(t.executing.Load()), t.level, t.schema)
+		add(n.seats, prometheus.GaugeValue, float64(t.seats.Load()), t.level, t.schema)
+		add(n.queued, prometheus.GaugeValue, float64(t.waiting.Load()), t.level, t.schema)
+		for i, reason := range reasons {
+			if count := t.rejected[i].Load(); count > 0 {
+				add(n.rejected, prometheus.CounterValue, float64(count), t.level, t.schema, reason)
+			}
+		}
+		for i, kind := range []string{"regular", "watch"} {
+			if m := t.executed[i].metric(n.executed, t.level, t.schema, kind); m != nil {
+				metrics = append(metrics, m)
+			}
+			if m := t.waited[i].metric(n.waited, t.level, t.schema, strconv.FormatBool(i == 1)); m != nil {
+				metrics = append(metrics, m)
+			}
+		}
+	}
+	add(n.bytes, prometheus.GaugeValue, float64(n.c.bytes))
+	n.c.mu.Unlock()
+	for _, m := range metrics {
+		to <- m
+	}
+}
+
+// limit is how many seats a level could use now: those that it never lends, and of the others what nobody uses or may claim.
+func (c *Controller) limit(l *level) int {
+	if l.exempt {
+		return c.Seats
+	}
+	return min(l.most, max(l.least, c.Seats-(c.reserved-max(l.used, l.least))))
 }

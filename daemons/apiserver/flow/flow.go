@@ -36,7 +36,6 @@ type Config struct {
 // Controller decides when requests go on.
 type Controller struct {
 	Config
-	counts *counts
 
 	schemas  atomic.Pointer[[]*Schema] // by precedence; the last one takes everything
 	revision [2]int64                  // of the objects that they were made of
@@ -44,6 +43,8 @@ type Controller struct {
 	mu     sync.Mutex
 	levels map[string]*level
 	order  []*level
+	// tallies are by level and schema.
+	tallies map[[2]string]*tally
 	// reserved is what all levels use, or may claim at any time: the sum of max(used, least).
 	reserved int
 	bytes    int64
@@ -58,8 +59,8 @@ type Work struct {
 
 // Ticket is a request's seats. The zero Ticket has none.
 type Ticket struct {
-	c    *Controller
-	l    *level
+	c    *Controller // nil: of an exempt level
+	s    *Schema
 	work Work
 }
 
@@ -70,9 +71,8 @@ var (
 
 // New returns a controller with the objects that every cluster has, until Run finds others.
 func New(c Config) (*Controller, error) {
-	f := &Controller{Config: c, levels: map[string]*level{}, revision: [2]int64{-1, -1}}
-	var err error
-	if f.counts, err = newCounts(f); err != nil {
+	f := &Controller{Config: c, levels: map[string]*level{}, tallies: map[[2]string]*tally{}, revision: [2]int64{-1, -1}}
+	if err := c.Env.Metrics.Register(newCounts(f)); err != nil {
 		return nil, fmt.Errorf("register the metrics of priority and fairness: %w", err)
 	}
 	f.look()
@@ -168,11 +168,24 @@ func (c *Controller) take(schemas map[string]*flowcontrolv1.FlowSchema, levels m
 	}
 	slices.SortFunc(c.order, func(a, b *level) int { return strings.Compare(a.name, b.name) })
 	var list []*Schema
+	tallies := map[[2]string]*tally{}
 	for _, o := range schemas {
-		if name := o.Spec.PriorityLevelConfiguration.Name; levels[name] != nil { // otherwise it dangles
-			list = append(list, compile(o, c.levels[name]))
+		name := o.Spec.PriorityLevelConfiguration.Name
+		if levels[name] == nil {
+			continue // it dangles
+		}
+		key := [2]string{name, o.Name}
+		if tallies[key] = c.tallies[key]; tallies[key] == nil {
+			tallies[key] = &tally{level: name, schema: o.Name}
+		}
+		list = append(list, compile(o, c.levels[name], tallies[key]))
+	}
+	for key, t := range c.tallies {
+		if tallies[key] == nil && !t.idle() {
+			tallies[key] = t
 		}
 	}
+	c.tallies = tallies
 	slices.SortFunc(list, func(a, b *Schema) int {
 		if a.precedence != b.precedence {
 			return int(a.precedence) - int(b.precedence)
@@ -202,19 +215,19 @@ var ErrRefused = errors.New("no seat is free")
 func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.Request, work Work) (Ticket, error) {
 	l := s.level
 	c.mu.Lock()
-	if t, ok := c.enter(l, &work); ok {
+	if t, ok := c.enter(s, &work); ok {
 		c.mu.Unlock()
 		return t, nil
 	}
-	w := &waiter{work: work, granted: make(chan struct{})}
+	w := &waiter{schema: s, work: work, granted: make(chan struct{})}
 	queued := l.enqueue(w, hash(s.Name, s.flowOf(u, r)))
 	if queued {
 		c.waiting++
 		c.dispatch() // others' waiters may be what it seemed to wait for
 	}
-	reason := "queue-full"
+	reason := queueFull
 	if l.queuing == nil {
-		reason = "concurrency-limit"
+		reason = concurrencyLimit
 	}
 	c.mu.Unlock()
 	if !queued {
@@ -227,55 +240,79 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 func (c *Controller) Try(s *Schema, work Work) (Ticket, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.enter(s.level, &work)
+	return c.enter(s, &work)
+}
+
+// Exempt returns the ticket of a request of an exempt level: it is only counted.
+func (s *Schema) Exempt() (Ticket, bool) {
+	if !s.exempt {
+		return Ticket{}, false
+	}
+	s.tally.begin(1)
+	return Ticket{s: s, work: Work{Seats: 1}}, true
 }
 
 // enter takes seats if there are some, after it has settled how many. The lock is held.
-func (c *Controller) enter(l *level, work *Work) (Ticket, bool) {
+func (c *Controller) enter(s *Schema, work *Work) (Ticket, bool) {
+	l := s.level
 	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.most))
 	if l.waiting > 0 || !c.fits(l, *work) {
 		return Ticket{}, false
 	}
-	c.give(l, *work)
-	return Ticket{c, l, *work}, true
+	c.give(s, *work)
+	return Ticket{c, s, *work}, true
 }
 
 func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, error) {
 	began := time.Now()
 	timer := time.NewTimer(c.Wait)
 	defer timer.Stop()
-	reason := "time-out"
+	reason := timeOut
 	select {
 	case <-w.granted:
 	case <-timer.C:
 	case <-ctx.Done():
-		reason = "cancelled"
+		reason = cancelled
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts.waited.WithLabelValues(s.level.name, s.Name, fmt.Sprint(w.done)).Observe(time.Since(began).Seconds())
 	if w.done {
-		return Ticket{c, s.level, w.work}, nil
+		return Ticket{c, s, w.work}, nil
 	}
+	s.tally.waited[0].observe(time.Since(began))
 	s.level.remove(w)
 	c.waiting--
 	return Ticket{}, c.refuse(s, reason)
 }
 
 // refuse counts a request that does not get a seat.
-func (c *Controller) refuse(s *Schema, reason string) error {
-	c.counts.rejected.WithLabelValues(s.level.name, s.Name, reason).Inc()
+func (c *Controller) refuse(s *Schema, reason int) error {
+	s.tally.rejected[reason].Add(1)
 	return ErrRefused
+}
+
+// Begin counts that the request goes on, after it has waited. A request that is turned back before, to come another way, is not counted.
+func (t Ticket) Begin(waited time.Duration) {
+	if t.s != nil {
+		t.s.tally.dispatched.Add(1)
+		if t.s.queues {
+			t.s.tally.waited[1].observe(waited)
+		}
+	}
 }
 
 // Leave gives the seats back.
 func (t Ticket) Leave() {
+	if t.s == nil {
+		return
+	}
+	t.s.tally.end(t.work.Seats)
 	if t.c == nil {
 		return
 	}
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
-	t.c.use(t.l, -t.work.Seats)
+	t.c.use(t.s.level, -t.work.Seats)
 	t.c.bytes -= t.work.Bytes
 	if t.c.waiting > 0 {
 		t.c.dispatch()
@@ -310,8 +347,9 @@ func (c *Controller) room() int64 {
 	return max(c.Bytes-c.bytes, 0)
 }
 
-func (c *Controller) give(l *level, work Work) {
-	c.use(l, work.Seats)
+func (c *Controller) give(s *Schema, work Work) {
+	s.tally.begin(work.Seats)
+	c.use(s.level, work.Seats)
 	c.bytes += work.Bytes
 }
 
@@ -343,7 +381,7 @@ func (c *Controller) dispatch() {
 		}
 		best.started(first)
 		c.waiting--
-		c.give(best, first.work)
+		c.give(first.schema, first.work)
 		first.done = true
 		close(first.granted)
 	}

@@ -34,6 +34,7 @@ type queue struct {
 
 // waiter is a request that waits.
 type waiter struct {
+	schema  *Schema
 	work    Work
 	queue   *queue
 	granted chan struct{} // closed when it may go on
@@ -93,6 +94,7 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 	best.waiters = append(best.waiters, w)
 	best.seats += w.work.Seats
 	l.waiting++
+	w.schema.tally.waiting.Add(1)
 	return true
 }
 
@@ -134,6 +136,7 @@ func (l *level) remove(w *waiter) {
 			q.waiters = append(q.waiters[:i:i], q.waiters[i+1:]...)
 			q.seats -= w.work.Seats
 			l.waiting--
+			w.schema.tally.waiting.Add(-1)
 			return
 		}
 	}

@@ -16,7 +16,9 @@ type Schema struct {
 	level      *level
 	rules      []rule
 	method     flowcontrolv1.FlowDistinguisherMethodType // empty: one flow
-	exempt     bool                                      // as its level was when this was made: levels change, and schemas are made anew then
+	tally      *tally
+	queues     bool // whether its level has requests wait
+	exempt     bool // as its level was when this was made: levels change, and schemas are made anew then
 
 	// Headers tell the client by what it was classified.
 	schemaUID, levelUID []string
@@ -35,9 +37,6 @@ func (s *Schema) SetHeaders(h map[string][]string) {
 	}
 }
 
-// Exempt says whether requests of the schema are never held up.
-func (s *Schema) Exempt() bool { return s.exempt }
-
 type rule struct {
 	users, prefixes, groups []string // of service accounts of a namespace, prefixes
 	anyone                  bool
@@ -45,9 +44,9 @@ type rule struct {
 	urls                    []flowcontrolv1.NonResourcePolicyRule
 }
 
-func compile(o *flowcontrolv1.FlowSchema, l *level) *Schema {
+func compile(o *flowcontrolv1.FlowSchema, l *level, t *tally) *Schema {
 	s := &Schema{
-		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, exempt: l.exempt,
+		Name: o.Name, precedence: o.Spec.MatchingPrecedence, level: l, tally: t, queues: l.queuing != nil, exempt: l.exempt,
 		schemaUID: []string{string(o.UID)}, levelUID: []string{l.uid},
 	}
 	if o.Spec.DistinguisherMethod != nil {

@@ -246,3 +246,6 @@ func (p *Mutating) patched(ctx context.Context, c about, one patch.Patcher, type
 	made.GetObjectKind().SetGroupVersionKind(c.version.Kind)
 	return made, nil
 }
+
+// Name implements api.Named.
+func (*Mutating) Name() string { return "MutatingAdmissionPolicy" }

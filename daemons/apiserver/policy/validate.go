@@ -258,3 +258,6 @@ func refusal(a *api.Admission, message string, reason metav1.StatusReason) error
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Message: message})
 	return err
 }
+
+// Name implements api.Named.
+func (*Validating) Name() string { return "ValidatingAdmissionPolicy" }

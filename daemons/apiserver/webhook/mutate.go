@@ -159,3 +159,9 @@ func patched(before runtime.Object, operations jsonpatch.Patch) (runtime.Object,
 	}
 	return after, nil
 }
+
+// Name implements api.Named.
+func (*Mutating) Name() string { return "MutatingAdmissionWebhook" }
+
+// AsksOutside implements api.Outside.
+func (*Mutating) AsksOutside() {}

@@ -94,3 +94,9 @@ func guard(a *api.Admission) {
 		a.Origin = &guarded{Origin: a.Origin, mu: &mu}
 	}
 }
+
+// Name implements api.Named.
+func (*Validating) Name() string { return "ValidatingAdmissionWebhook" }
+
+// AsksOutside implements api.Outside.
+func (*Validating) AsksOutside() {}

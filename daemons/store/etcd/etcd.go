@@ -41,7 +41,10 @@ type Store struct {
 	history history
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Sized = (*Store)(nil)
+)
 
 // reconnect begins far below grpc's one second: members and API servers start together,
 // and a member that restarts is away for moments.
@@ -224,6 +227,19 @@ func (s *Store) Answers(ctx context.Context) error {
 		return fmt.Errorf("ask the store whether it is there: %w", known(err))
 	}
 	return nil
+}
+
+// Size implements store.Sized: what the member that is used says of its database.
+func (s *Store) Size(ctx context.Context) (int64, error) {
+	at, err := s.members.at()
+	if err != nil {
+		return 0, fmt.Errorf("ask the store for its size: %w", err)
+	}
+	r, err := at.client.Status(ctx, s.members.endpoints[at.member])
+	if err != nil {
+		return 0, fmt.Errorf("ask the store for its size: %w", known(at.fails(err)))
+	}
+	return r.DbSize, nil
 }
 
 // Compact implements store.Store.

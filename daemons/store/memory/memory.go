@@ -217,6 +217,18 @@ func (s *Store) expire(p store.Put) {
 	s.timers[p.Key] = timer
 }
 
+// Size implements store.Sized: of keys and values.
+func (s *Store) Size(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	s.tree.Ascend(func(kv store.KV) bool {
+		n += len(kv.Key) + len(kv.Value)
+		return true
+	})
+	return int64(n), nil
+}
+
 // Answers implements store.Store.
 func (s *Store) Answers(ctx context.Context) error { return ctx.Err() }
 

@@ -250,6 +250,15 @@ func (s *Store) Revision(ctx context.Context) (int64, error) { return s.Store.Re
 // Answers implements store.Store.
 func (s *Store) Answers(ctx context.Context) error { return s.Store.Answers(ctx) }
 
+// Size implements store.Sized, where the store below does.
+func (s *Store) Size(ctx context.Context) (int64, error) {
+	sized, ok := s.Store.(store.Sized)
+	if !ok {
+		return 0, errors.New("the store does not know its size")
+	}
+	return sized.Size(ctx)
+}
+
 // Compact implements store.Store.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return s.Store.Compact(ctx, revision)

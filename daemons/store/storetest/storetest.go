@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"progress reaches watches of quiet prefixes":                   progress,
 		"what there was is read as it was":                             past,
 		"what was compacted is refused":                                compacted,
+		"the store knows its size":                                     size,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -47,6 +48,17 @@ func commit(t *testing.T, ctx context.Context, s store.Store, txn store.Txn) sto
 
 func put(key, value string, revision int64) store.Txn {
 	return store.Txn{Guards: []store.Guard{{Key: key, Revision: revision}}, Puts: []store.Put{{Key: key, Value: []byte(value)}}}
+}
+
+func size(t *testing.T, ctx context.Context, s store.Store, prefix string) {
+	commit(t, ctx, s, put(prefix+"a", "1", 0))
+	sized, ok := s.(store.Sized)
+	if !ok {
+		t.Fatal("nobody says how large it is")
+	}
+	if n, err := sized.Size(ctx); err != nil || n <= 0 {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
 }
 
 func guards(t *testing.T, ctx context.Context, s store.Store, prefix string) {

@@ -1,0 +1,27 @@
+package apiserver
+
+import (
+	"bytes"
+	"log"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// countHandshakes returns a log of net/http's that counts what it says of handshakes that failed: nothing else tells of them.
+func countHandshakes(failed prometheus.Counter, to *log.Logger) *log.Logger {
+	return log.New(handshakes{failed, to}, "", 0)
+}
+
+type handshakes struct {
+	failed prometheus.Counter
+	to     *log.Logger
+}
+
+// Write implements io.Writer.
+func (h handshakes) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		h.failed.Inc()
+	}
+	h.to.Print(string(bytes.TrimSuffix(line, []byte("\n"))))
+	return len(line), nil
+}

@@ -1,0 +1,183 @@
+package apiserver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/store"
+)
+
+// countedStore counts what the store is asked, by what upstream's server calls it. What is not of one resource, such as how far the
+// store is, has none in the labels.
+type countedStore struct {
+	store.Store
+	resource func(key string) schema.GroupResource
+
+	duration         *prometheus.HistogramVec
+	requests, errors *prometheus.CounterVec
+	series           sync.Map // *storeSeries by storeCall
+}
+
+type storeCall struct {
+	operation string
+	resource  schema.GroupResource
+}
+
+type storeSeries struct {
+	duration         prometheus.Observer
+	requests, errors prometheus.Counter
+}
+
+func newCountedStore(s store.Store) *countedStore {
+	labels := []string{"operation", "group", "resource"}
+	return &countedStore{
+		Store: s,
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "etcd_request_duration_seconds", Help: "How long the store took to answer.", Buckets: durations,
+		}, labels),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_requests_total", Help: "What the store was asked."}, labels),
+		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_request_errors_total", Help: "What the store was asked and did not answer."}, labels),
+	}
+}
+
+func (c *countedStore) count(operation string, resource schema.GroupResource, began time.Time, err error) {
+	call := storeCall{operation, resource}
+	found, ok := c.series.Load(call)
+	if !ok {
+		labels := []string{operation, resource.Group, resource.Resource}
+		found, _ = c.series.LoadOrStore(call, &storeSeries{c.duration.WithLabelValues(labels...), c.requests.WithLabelValues(labels...), c.errors.WithLabelValues(labels...)})
+	}
+	s := found.(*storeSeries)
+	s.duration.Observe(time.Since(began).Seconds())
+	s.requests.Inc()
+	if err != nil {
+		s.errors.Inc()
+	}
+}
+
+// Get implements store.Store.
+func (c *countedStore) Get(ctx context.Context, key string) (*store.KV, error) {
+	began := time.Now()
+	kv, err := c.Store.Get(ctx, key)
+	c.count("get", c.resource(key), began, err)
+	return kv, err
+}
+
+// All implements store.Store.
+func (c *countedStore) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
+	began := time.Now()
+	revision, err := c.Store.All(ctx, prefix, take)
+	c.count("listStream", c.resource(prefix), began, err)
+	return revision, err
+}
+
+// Past implements store.Store.
+func (c *countedStore) Past(ctx context.Context, prefix, after string, revision int64, limit int) ([]store.KV, int64, error) {
+	began := time.Now()
+	kvs, count, err := c.Store.Past(ctx, prefix, after, revision, limit)
+	c.count("list", c.resource(prefix), began, err)
+	return kvs, count, err
+}
+
+// Commit implements store.Store.
+func (c *countedStore) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
+	began := time.Now()
+	r, err := c.Store.Commit(ctx, t)
+	operation, resource := c.what(&t)
+	c.count(operation, resource, began, err)
+	return r, err
+}
+
+// what says what a transaction is about: the first object among its keys, which others are of an address or a quota that it takes.
+func (c *countedStore) what(t *store.Txn) (operation string, resource schema.GroupResource) {
+	for i := range t.Puts {
+		if resource = c.resource(t.Puts[i].Key); resource.Resource != "" {
+			return made(t, t.Puts[i].Key), resource
+		}
+	}
+	for _, key := range t.Deletes {
+		if resource = c.resource(key); resource.Resource != "" {
+			return "delete", resource
+		}
+	}
+	if len(t.Puts) > 0 {
+		return made(t, t.Puts[0].Key), resource
+	}
+	return "delete", resource
+}
+
+// made says whether a transaction makes a key or changes it.
+func made(t *store.Txn, key string) string {
+	for i := range t.Guards {
+		if t.Guards[i].Key == key && t.Guards[i].Revision == 0 {
+			return "create"
+		}
+	}
+	return "update"
+}
+
+// Revision implements store.Store.
+func (c *countedStore) Revision(ctx context.Context) (int64, error) {
+	began := time.Now()
+	revision, err := c.Store.Revision(ctx)
+	c.count("getCurrentResourceVersion", schema.GroupResource{}, began, err)
+	return revision, err
+}
+
+// Describe implements prometheus.Collector.
+func (c *countedStore) Describe(to chan<- *prometheus.Desc) {
+	c.duration.Describe(to)
+	c.requests.Describe(to)
+	c.errors.Describe(to)
+}
+
+// Collect implements prometheus.Collector.
+func (c *countedStore) Collect(to chan<- prometheus.Metric) {
+	c.duration.Collect(to)
+	c.requests.Collect(to)
+	c.errors.Collect(to)
+}
+
+// storageSize is how large the store is, asked of it when somebody wants to know. Where it does not say there is none, as upstream.
+type storageSize struct {
+	s    store.Sized
+	desc *prometheus.Desc
+}
+
+// sizePatience is how long a scrape waits for it, which is as long as upstream's.
+const sizePatience = time.Second
+
+func newStorageSize(s store.Store) storageSize {
+	sized, _ := s.(store.Sized)
+	return storageSize{sized, prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the store's file.", []string{"storage_cluster_id"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (s storageSize) Describe(to chan<- *prometheus.Desc) { to <- s.desc }
+
+// Collect implements prometheus.Collector.
+func (s storageSize) Collect(to chan<- prometheus.Metric) {
+	if s.s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sizePatience)
+	defer cancel()
+	if n, err := s.s.Size(ctx); err == nil {
+		to <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(n), "etcd-0")
+	}
+}
+
+// resourceOf is the resource whose object a key of the store is; empty if it is none's that is served.
+func resourceOf(c *cache.Cache) func(key string) schema.GroupResource {
+	return func(key string) schema.GroupResource {
+		if r := c.Find(key); r != nil {
+			return r.Kind.GR()
+		}
+		return schema.GroupResource{}
+	}
+}

@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// watches is what is counted of watches, by the versions of kinds that were watched.
+type watches struct{ all sync.Map } // *watchCounts by schema.GroupVersionResource
+
+// smallestEvent is the first bound of events' sizes; each of the others is twice the one before.
+const (
+	smallestEvent = 10 // as a power of two
+	eventBounds   = 8
+)
+
+// watchCounts are those of one version of a kind. What thousands of watches are sent in common is measured once, and added for each.
+type watchCounts struct {
+	gvr      schema.GroupVersionResource
+	kind     string
+	watchers atomic.Int64
+	sizes    [eventBounds + 1]atomic.Uint64
+	bytes    atomic.Uint64
+}
+
+// eventSizes are the sizes of some events.
+type eventSizes struct {
+	sizes [eventBounds + 1]uint32
+	bytes uint64
+}
+
+// add counts one event; one that was not sent has no bytes.
+func (s *eventSizes) add(bytes int) {
+	if bytes > 0 {
+		s.sizes[sizeOfEvent(bytes)]++
+		s.bytes += uint64(bytes)
+	}
+}
+
+func sizeOfEvent(bytes int) int {
+	return min(max(bits.Len(uint(bytes-1))-smallestEvent, 0), eventBounds)
+}
+
+// sent counts events that a watch was sent.
+func (c *watchCounts) sent(s *eventSizes) {
+	for i, n := range s.sizes {
+		if n > 0 {
+			c.sizes[i].Add(uint64(n))
+		}
+	}
+	c.bytes.Add(s.bytes)
+}
+
+// sentOne counts one event.
+func (c *watchCounts) sentOne(bytes int) {
+	if bytes > 0 {
+		c.sizes[sizeOfEvent(bytes)].Add(1)
+		c.bytes.Add(uint64(bytes))
+	}
+}
+
+// of returns the counts of what a request watches.
+func (w *watches) of(q *request) *watchCounts {
+	if c, ok := w.all.Load(q.GroupVersionResource); ok {
+		return c.(*watchCounts)
+	}
+	c, _ := w.all.LoadOrStore(q.GroupVersionResource, &watchCounts{gvr: q.GroupVersionResource, kind: q.served.GVK.Kind})
+	return c.(*watchCounts)
+}
+
+var (
+	eventLabels = []string{"group", "version", "resource"}
+
+	watchEventsDesc = prometheus.NewDesc("apiserver_watch_events_total", "Events that watches were sent.", eventLabels, nil)
+	watchSizesDesc  = prometheus.NewDesc("apiserver_watch_events_sizes", "Bytes of events that watches were sent.", eventLabels, nil)
+	watchersDesc    = prometheus.NewDesc("apiserver_registered_watchers", "Watches that are open.", []string{"group", "version", "kind"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (w *watches) Describe(to chan<- *prometheus.Desc) {
+	to <- watchEventsDesc
+	to <- watchSizesDesc
+	to <- watchersDesc
+}
+
+// Collect implements prometheus.Collector.
+func (w *watches) Collect(to chan<- prometheus.Metric) {
+	w.all.Range(func(_, value any) bool {
+		c := value.(*watchCounts)
+		count, upTo := uint64(0), make(map[float64]uint64, eventBounds)
+		for i := range c.sizes {
+			count += c.sizes[i].Load()
+			if i < eventBounds {
+				upTo[float64(int(1)<<(smallestEvent+i))] = count
+			}
+		}
+		labels := []string{c.gvr.Group, c.gvr.Version, c.gvr.Resource}
+		to <- prometheus.MustNewConstMetric(watchEventsDesc, prometheus.CounterValue, float64(count), labels...)
+		to <- prometheus.MustNewConstHistogram(watchSizesDesc, count, float64(c.bytes.Load()), upTo, labels...)
+		to <- prometheus.MustNewConstMetric(watchersDesc, prometheus.GaugeValue, float64(c.watchers.Load()), c.gvr.Group, c.gvr.Version, c.kind)
+		return true
+	})
+}
