@@ -55,7 +55,7 @@ func (v spoken) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (
 	if u, ok := in.(*unstructured.Unstructured); ok {
 		typed := from.Empty()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
-			return nil, fmt.Errorf("read a %s: %w", from.Version(), err)
+			return nil, fmt.Errorf("unable to convert unstructured object to %s: %w", from.Version(), err)
 		}
 		in = typed
 	}

@@ -97,6 +97,8 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 			switch {
 			case s.AddressType == discoveryv1.AddressTypeFQDN:
 				errs = append(errs, validation.IsFullyQualifiedDomainName(at.Index(j), a)...)
+			case s.AddressType != discoveryv1.AddressTypeIPv4 && s.AddressType != discoveryv1.AddressTypeIPv6:
+				// What an address of no known type would have to be is not said: the type itself is refused.
 			case ip == nil || (ip.To4() != nil) != (s.AddressType == discoveryv1.AddressTypeIPv4):
 				errs = append(errs, field.Invalid(at.Index(j), a, "must be an "+string(s.AddressType)+" address"))
 			default:

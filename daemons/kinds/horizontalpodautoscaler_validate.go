@@ -59,7 +59,8 @@ func validateScaled(ref autoscalingv2.CrossVersionObjectReference, path *field.P
 	return append(pathSegment(ref.Kind, path.Child("kind")), pathSegment(ref.Name, path.Child("name"))...)
 }
 
-// validateMetric demands the one source that the type names, and no other.
+// validateMetric demands the one source that the type names, and no other. The first source that is there is looked at, whatever the
+// type says.
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
 	sources := []struct {
 		kind  autoscalingv2.MetricSourceType
@@ -67,16 +68,6 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 		set   bool
 		check func(*field.Path) field.ErrorList
 	}{
-		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(at *field.Path) field.ErrorList {
-			errs := required(m.ContainerResource.Container, at.Child("container"), "must specify a container")
-			errs = append(errs, required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
-			return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
-		}},
-		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(at *field.Path) field.ErrorList {
-			errs := validateMeasured(m.External.Metric, at.Child("metric"))
-			errs = append(errs, validateTarget(m.External.Target, at.Child("target"))...)
-			return append(errs, oneTarget(m.External.Target, at.Child("target"))...)
-		}},
 		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(at *field.Path) field.ErrorList {
 			errs := validateScaled(m.Object.DescribedObject, at.Child("describedObject"))
 			errs = append(errs, validateMeasured(m.Object.Metric, at.Child("metric"))...)
@@ -85,6 +76,11 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 				errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value or averageValue"))
 			}
 			return errs
+		}},
+		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(at *field.Path) field.ErrorList {
+			errs := validateMeasured(m.External.Metric, at.Child("metric"))
+			errs = append(errs, validateTarget(m.External.Target, at.Child("target"))...)
+			return append(errs, oneTarget(m.External.Target, at.Child("target"))...)
 		}},
 		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(at *field.Path) field.ErrorList {
 			errs := validateMeasured(m.Pods.Metric, at.Child("metric"))
@@ -98,24 +94,39 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			errs := required(string(m.Resource.Name), at.Child("name"), "must specify a resource name")
 			return append(errs, validateShare(m.Resource.Target, at.Child("target"))...)
 		}},
+		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(at *field.Path) field.ErrorList {
+			errs := required(m.ContainerResource.Container, at.Child("container"), "must specify a container")
+			errs = append(errs, required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource name")...)
+			return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
+		}},
 	}
 	var errs field.ErrorList
+	if m.Type == "" {
+		errs = append(errs, field.Required(path.Child("type"), "must specify a metric source type"))
+	}
 	var kinds []autoscalingv2.MetricSourceType
+	var set []string
 	for _, s := range sources {
 		kinds = append(kinds, s.kind)
-		switch {
-		case s.kind == m.Type && s.set:
-			errs = append(errs, s.check(path.Child(s.name))...)
-		case s.kind == m.Type:
+		if s.set {
+			if len(set) == 0 {
+				errs = append(errs, s.check(path.Child(s.name))...)
+			}
+			set = append(set, s.name)
+		}
+		if s.kind == m.Type && !s.set {
 			errs = append(errs, field.Required(path.Child(s.name), "must populate information for the given metric source"))
-		case s.set:
+		}
+	}
+	if !oneOf(m.Type, kinds) {
+		errs = append(errs, notSupported(path.Child("type"), m.Type, kinds))
+	}
+	for _, s := range sources {
+		if len(set) > 1 && s.set && s.kind != m.Type {
 			errs = append(errs, field.Forbidden(path.Child(s.name), "must populate the given metric source only"))
 		}
 	}
-	if m.Type == "" {
-		return append(errs, field.Required(path.Child("type"), "must specify a metric source type"))
-	}
-	return append(errs, supported(m.Type, kinds, path.Child("type"))...)
+	return errs
 }
 
 func required(v string, path *field.Path, message string) field.ErrorList {

@@ -144,7 +144,10 @@ func runtimeClasses() *Kind {
 }
 
 func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
-	errs := dns1123Label(c.Handler, field.NewPath("handler"))
+	errs := required(c.Handler, field.NewPath("handler"), "")
+	if c.Handler != "" {
+		errs = dns1123Label(c.Handler, field.NewPath("handler"))
+	}
 	if c.Overhead != nil {
 		errs = append(errs, quantities(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
 	}

@@ -34,7 +34,7 @@ func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.Er
 			errs = append(errs, validateLimited(p.Spec.Limited, path.Child("limited"))...)
 		}
 	default:
-		errs = append(errs, notSupported(path.Child("type"), p.Spec.Type, []flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}))
+		errs = append(errs, supported(p.Spec.Type, []flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}, path.Child("type"))...)
 	}
 	return append(errs, validateMandatoryLevel(p, path)...)
 }
@@ -90,7 +90,7 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 		}
 		return validateQueuing(q, path.Child("queuing"))
 	}
-	return field.ErrorList{notSupported(path.Child("type"), r.Type, []flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject})}
+	return supported(r.Type, []flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject}, path.Child("type"))
 }
 
 // mostQueues is how many queues a level may have.

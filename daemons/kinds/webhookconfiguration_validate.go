@@ -75,7 +75,7 @@ func known[T ~string](at *field.Path, value *T, of ...T) field.ErrorList {
 	if value == nil || slices.Contains(of, *value) {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(at, *value, of)}
+	return field.ErrorList{notSupported(at, *value, of)}
 }
 
 func validateReviewVersions(at *field.Path, versions []string) field.ErrorList {
