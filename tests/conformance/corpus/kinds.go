@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// kind is a served kind with a sample of it, which is a good one.
+type kind struct {
+	Version    string         `json:"version"`
+	Kind       string         `json:"kind"`
+	Namespaced bool           `json:"namespaced"`
+	Verbs      []string       `json:"verbs"`
+	Answered   bool           `json:"answered"`
+	Name       string         `json:"name"`
+	Object     map[string]any `json:"object"`
+	Change     struct {
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	} `json:"change"`
+
+	gvk    schema.GroupVersionKind
+	of     reflect.Type
+	fields []*field
+}
+
+func (k *kind) String() string { return k.Version + "/" + k.Kind }
+
+func (k *kind) serves(verb string) bool { return len(k.Verbs) == 0 || slices.Contains(k.Verbs, verb) }
+
+// answers are what reviews are sent as: their samples have nothing.
+var reviews = map[string]map[string]any{
+	"TokenReview":              {"spec": map[string]any{"token": "t"}},
+	"SubjectAccessReview":      {"spec": map[string]any{"user": "u", "nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}}},
+	"SelfSubjectAccessReview":  {"spec": map[string]any{"nonResourceAttributes": map[string]any{"path": "/", "verb": "get"}}},
+	"LocalSubjectAccessReview": {"spec": map[string]any{"user": "u", "resourceAttributes": map[string]any{"namespace": "$NAMESPACE", "verb": "get", "resource": "pods"}}},
+	"SelfSubjectRulesReview":   {"spec": map[string]any{"namespace": "$NAMESPACE"}},
+	"Binding":                  {"target": map[string]any{"kind": "Node", "name": "n"}},
+	"SelfSubjectReview":        {},
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensions.AddToScheme, apiregistration.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// readKinds reads the samples of a folder.
+func readKinds(folder string, s *runtime.Scheme, d *documents) ([]*kind, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("no samples in %s: %w", folder, err)
+	}
+	var all []*kind
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var some []*kind
+		if err := yaml.Unmarshal(data, &some); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, some...)
+	}
+	var kinds []*kind
+	for _, k := range all {
+		if !k.serves("create") {
+			continue // nothing of it is ever written
+		}
+		gv, err := schema.ParseGroupVersion(k.Version)
+		if err != nil {
+			return nil, err
+		}
+		k.gvk = gv.WithKind(k.Kind)
+		typed, err := s.New(k.gvk)
+		if err != nil {
+			return nil, err
+		}
+		k.of = reflect.TypeOf(typed).Elem()
+		if k.Object == nil {
+			k.Object = reviews[k.Kind]
+		}
+		k.fields = d.fieldsOf(k.of, k.whole())
+		kinds = append(kinds, k)
+	}
+	slices.SortFunc(kinds, func(a, b *kind) int { return strings.Compare(a.String(), b.String()) })
+	return kinds, nil
+}
+
+// whole is the sample with its metadata, where what only a running test knows is filled with what has its form.
+func (k *kind) whole() map[string]any {
+	data, err := json.Marshal(k.Object)
+	if err != nil {
+		panic(fmt.Sprintf("what came from YAML has no JSON: %v", err))
+	}
+	text := strings.NewReplacer("$REQUEST", "AAAA", "$STUB", "AAAA", "$AUTHORITY", "AAAA", "$LEAF", "AAAA", "$NAMESPACE", "ns", "$GROUP", "example.com").Replace(string(data))
+	o := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		panic(fmt.Sprintf("what has JSON cannot be read from it: %v", err))
+	}
+	o["apiVersion"], o["kind"] = k.Version, k.Kind
+	meta, _ := o["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["name"] = "x"
+	if k.Namespaced {
+		meta["namespace"] = "ns"
+	}
+	o["metadata"] = meta
+	return o
+}

@@ -1,0 +1,85 @@
+// Command corpus writes objects of every kind that are wrong in one way each, with what Kubernetes answers to them, as that follows from
+// what Kubernetes publishes: its types, their decoder, the markers in their documentation, the schema of server-side apply, and the rules
+// of metadata. Each rule is one function; what the documentation of a kind says beyond its schema is in documented.go. Our server is not
+// asked, and what it publishes is not read. How its answers compare is for package conformance to say.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	if err := write("testdata"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func write(folder string) error {
+	files, err := generate(folder)
+	if err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(folder, "schema", name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate returns the files of the data, by name: one for each group.
+func generate(folder string) (map[string][]byte, error) {
+	s, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	d, err := readDocuments()
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := readKinds(folder, s, d)
+	if err != nil {
+		return nil, err
+	}
+	p, files := newPublished(s), map[string][]byte{"metadata.yaml": append([]byte(head), lines("every kind", metadata())...)}
+	for _, k := range kinds {
+		var all []wrong
+		for _, r := range rules {
+			all = append(all, r.make(p, d, k)...)
+		}
+		group := k.gvk.Group
+		if group == "" {
+			group = "core"
+		}
+		name := strings.TrimSuffix(group, ".k8s.io") + ".yaml"
+		if files[name] == nil {
+			files[name] = []byte(head)
+		}
+		files[name] = append(files[name], lines(k.String(), all)...)
+	}
+	return files, nil
+}
+
+const head = "# Written by go generate ./tests/conformance from what Kubernetes publishes of its types, and not from this server.\n"
+
+// lines are a kind's part of a file, which is JSON in YAML's flow style: a line for each object.
+func lines(of string, all []wrong) []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "- of: %s\n  wrong:\n", of)
+	for _, w := range all {
+		var line bytes.Buffer
+		e := json.NewEncoder(&line)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(w); err != nil {
+			panic(fmt.Sprintf("what came from JSON has none: %v", err))
+		}
+		out.WriteString("  - " + line.String())
+	}
+	return out.Bytes()
+}

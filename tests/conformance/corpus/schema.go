@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// field is one that a kind's objects may have, where its sample has the object that it would be in.
+type field struct {
+	path    string // as in spec.containers.0.image
+	in      reflect.Type
+	of      reflect.Type // of the value, not of a pointer to it
+	json    string
+	pointer bool
+	markers markers
+	value   any // of the sample; nil: it has none
+	inLists bool
+}
+
+// named is the field's path as causes tell it: spec.containers[0].image.
+func (f *field) named() string { return indexed(f.path) }
+
+func indexed(path string) string {
+	var out strings.Builder
+	for i, part := range strings.Split(path, ".") {
+		if _, err := strconv.Atoi(part); err == nil {
+			out.WriteString("[" + part + "]")
+			continue
+		}
+		if i > 0 {
+			out.WriteString(".")
+		}
+		out.WriteString(part)
+	}
+	return out.String()
+}
+
+// required follows the rule by which the published schema lists required fields.
+func (f *field) required() bool {
+	if f.markers.has("required") || f.markers.has("k8s:required") {
+		return true
+	}
+	return !f.markers.has("optional") && !f.markers.has("k8s:optional") && !strings.Contains(f.json, "omit")
+}
+
+// opaque types have a JSON of their own.
+var opaque = []reflect.Type{
+	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](),
+	reflect.TypeFor[metav1.Duration](), reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[metav1.FieldsV1](),
+}
+
+func isOpaque(t reflect.Type) bool {
+	return slices.Contains(opaque, t) || t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "JSON")
+}
+
+// fieldsOf returns the fields of a kind besides its metadata and status, those of the sample's values and their neighbours, the
+// shallow ones first.
+func (d *documents) fieldsOf(kind reflect.Type, sample map[string]any) []*field {
+	var all []*field
+	d.walk(kind, sample, "", false, &all)
+	slices.SortStableFunc(all, func(a, b *field) int {
+		return cmp.Compare(strings.Count(a.path, "."), strings.Count(b.path, "."))
+	})
+	return all
+}
+
+func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLists bool, all *[]*field) {
+	for i := range t.NumField() {
+		in := t.Field(i)
+		name, options, _ := strings.Cut(in.Tag.Get("json"), ",")
+		if in.Anonymous && name == "" {
+			if in.Type != reflect.TypeFor[metav1.TypeMeta]() {
+				d.walk(in.Type, value, path, inLists, all)
+			}
+			continue
+		}
+		if name == "" || name == "-" || in.Type == reflect.TypeFor[metav1.ObjectMeta]() || path == "" && name == "status" {
+			continue
+		}
+		f := &field{path: strings.TrimPrefix(path+"."+name, "."), in: t, of: in.Type, json: options, markers: d.field(t, in.Name), value: value[name], inLists: inLists}
+		if f.of.Kind() == reflect.Pointer {
+			f.of, f.pointer = f.of.Elem(), true
+		}
+		*all = append(*all, f)
+		if f.value == nil || isOpaque(f.of) {
+			continue
+		}
+		switch f.of.Kind() {
+		case reflect.Struct:
+			if v, ok := f.value.(map[string]any); ok {
+				d.walk(f.of, v, f.path, inLists, all)
+			}
+		case reflect.Slice:
+			list, _ := f.value.([]any)
+			if item := f.of.Elem(); len(list) > 0 && item.Kind() == reflect.Struct && !isOpaque(item) {
+				if v, ok := list[0].(map[string]any); ok {
+					d.walk(item, v, f.path+".0", true, all)
+				}
+			}
+		}
+	}
+}
+
+// put returns a copy of an object with a value at a path, or without what is there when the value is nil.
+func put(o map[string]any, path string, value any) (map[string]any, error) {
+	out := runtime.DeepCopyJSON(o)
+	parts := strings.Split(path, ".")
+	var in any = out
+	for i, part := range parts {
+		last := i == len(parts)-1
+		switch at := in.(type) {
+		case map[string]any:
+			if last && value == nil {
+				delete(at, part)
+			} else if last {
+				at[part] = value
+			} else {
+				if at[part] == nil {
+					at[part] = map[string]any{}
+				}
+				in = at[part]
+			}
+		case []any:
+			n, err := strconv.Atoi(part)
+			if err != nil || n >= len(at) {
+				return nil, fmt.Errorf("%s: a list has no %s", path, part)
+			}
+			if last {
+				at[n] = value
+			} else {
+				in = at[n]
+			}
+		default:
+			return nil, fmt.Errorf("%s: %s is in a %T", path, part, in)
+		}
+	}
+	return out, nil
+}
