@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -207,7 +208,8 @@ func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	s := stores["memory"](t)
 	client := kubernetes.NewForConfigOrDie(start(t, s, nil)).CoreV1()
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	pod := podOf("p", "node-1")
 	if _, err := client.Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -229,16 +231,8 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 		if name == "another's" {
 			continue
 		}
-		for event := range w.ResultChan() {
-			if event.Type == watch.Error {
-				if st, ok := event.Object.(*metav1.Status); !ok || st.Code != 500 || !strings.Contains(st.Message, "corrupt object") {
-					t.Errorf("%s: %+v", name, event.Object)
-				}
-				break
-			}
-			if event.Type != watch.Added {
-				t.Errorf("%s: %+v", name, event)
-			}
+		if st := lastWord(ctx, t, name, w); st == nil || st.Code != 500 || !strings.Contains(st.Message, "corrupt object") {
+			t.Errorf("%s: %+v", name, st)
 		}
 	}
 	if _, err := client.Pods("default").Create(ctx, podOf("q", ""), metav1.CreateOptions{}); err != nil {
@@ -246,6 +240,24 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	}
 	if event := <-watches["another's"].ResultChan(); event.Type != watch.Added {
 		t.Errorf("of another object: %+v", event)
+	}
+}
+
+// lastWord returns the error with which a watch ends, after nothing but what there was. It is nil for one that ends without, or goes on.
+func lastWord(ctx context.Context, t *testing.T, name string, w watch.Interface) *metav1.Status {
+	t.Helper()
+	for {
+		select {
+		case event, open := <-w.ResultChan():
+			if st, ok := event.Object.(*metav1.Status); ok || !open {
+				return st
+			}
+			if event.Type != watch.Added {
+				t.Errorf("%s: %+v", name, event)
+			}
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 

@@ -148,17 +148,23 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRunsS05(t *testing.T) {
 	for i := range k.chores {
 		k.chores[i].every = time.Millisecond
 	}
+	left := func(uid string) {
+		t.Helper()
+		if _, err := n.runtime.RunPodSandbox(context.Background(), (&worker{k: k}).sandboxConfig(simplePod(uid), 0), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone := func() bool {
+		boxes, err := n.runtime.ListPodSandbox(context.Background(), nil)
+		return err == nil && len(boxes) == 1
+	}
+	left("before")
 	n.runs(k)
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
-	stray := simplePod("stray")
-	if _, err := n.runtime.RunPodSandbox(context.Background(), (&worker{k: k}).sandboxConfig(stray, 0), ""); err != nil {
-		t.Fatal(err)
-	}
-	n.until("the stray sandbox to go", func() bool {
-		boxes, err := n.runtime.ListPodSandbox(context.Background(), nil)
-		return err == nil && len(boxes) == 1
-	})
+	n.until("the sandbox of before to go, by the look that every kubelet takes when it begins", alone)
+	left("stray")
+	n.until("the stray sandbox to go", alone)
 	if !isReady(n.pod("web")) {
 		t.Error("the pod that is wanted is not ready")
 	}
@@ -238,4 +244,36 @@ func TestPodThatCannotRunHereIsRefusedWithAnEventS23(t *testing.T) {
 	if n.runtime.Calls("RunPodSandbox") != 0 {
 		t.Error("a sandbox was made")
 	}
+}
+
+// weighed are control groups that keep what the burstable pods were last given as a class.
+type weighed struct {
+	hollow.Cgroups
+	shares atomic.Int64
+}
+
+func (w *weighed) Burstable(shares int64) error {
+	w.shares.Store(shares)
+	return nil
+}
+
+func TestBurstablePodsAreWeighedAsTheyComeAndGoS25(t *testing.T) {
+	n := newNode(t)
+	w := &weighed{}
+	n.options.Cgroups = w
+	k := n.built()
+	for i := range k.chores {
+		k.chores[i].every = time.Millisecond
+	}
+	n.runs(k)
+	for _, name := range []string{"a", "b"} {
+		p := simplePod(name)
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
+		n.create(p)
+	}
+	n.until("the class to have what both request", func() bool { return w.shares.Load() == 1024 })
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the class to have what is left", func() bool { return w.shares.Load() == 512 })
 }

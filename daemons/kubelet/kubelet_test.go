@@ -430,17 +430,16 @@ func TestHungPodStallsNoOtherS23(t *testing.T) {
 
 // What others put into a node's capacity, such as the devices that they lend, is theirs.
 func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
-	n := newNode(t)
-	k := &Kubelet{machine: n.options.Machine, file: n.file}
-	was := corev1.ResourceList{"example.com/foo": resource.MustParse("3"), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}
-	capacity := withOthers(k.capacity(), was)
-	if foo := capacity["example.com/foo"]; foo.Value() != 3 || capacity.Cpu().Value() != 4 {
-		t.Errorf("capacity %v", capacity)
+	k := newNode(t).built()
+	status := k.measure(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
+		"example.com/foo": resource.MustParse("3"), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
+	if foo := status.Capacity["example.com/foo"]; foo.Value() != 3 || status.Capacity.Cpu().Value() != 4 {
+		t.Errorf("capacity %v", status.Capacity)
 	}
-	if _, there := capacity["hugepages-1Gi"]; there {
-		t.Errorf("the machine's own resources are what it has: %v", capacity)
+	if _, there := status.Capacity["hugepages-1Gi"]; there {
+		t.Errorf("the machine's own resources are what it has: %v", status.Capacity)
 	}
-	if foo := k.allocatable(capacity)["example.com/foo"]; foo.Value() != 3 {
+	if foo := status.Allocatable["example.com/foo"]; foo.Value() != 3 {
 		t.Errorf("allocatable of foo is %v", foo)
 	}
 }

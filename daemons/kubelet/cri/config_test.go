@@ -109,3 +109,28 @@ func TestSandboxSharesWhatThePodWants(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// What a pod says of groups and of SELinux holds for its sandbox as for its containers, of which each may say something else.
+func TestGroupsAndLabelsOfAPodAreItsSandboxesS23(t *testing.T) {
+	strict, label := corev1.SupplementalGroupsPolicyStrict, func(level string) *corev1.SELinuxOptions {
+		return &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: level}
+	}
+	p := &corev1.Pod{Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{7}, SupplementalGroupsPolicy: &strict, SELinuxOptions: label("s0")},
+		Containers:      []corev1.Container{{Name: "a"}, {Name: "b", SecurityContext: &corev1.SecurityContext{SELinuxOptions: label("s1")}}},
+	}}
+	box := Sandbox(p, Place{}, 0).GetLinux().GetSecurityContext()
+	if box.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict || !reflect.DeepEqual(box.GetSupplementalGroups(), []int64{7}) ||
+		box.GetSelinuxOptions().GetLevel() != "s0" || box.GetSelinuxOptions().GetType() != "t" {
+		t.Errorf("the sandbox has %v", box)
+	}
+	for i, level := range []string{"s0", "s1"} {
+		s, err := containerSecurity(p, &p.Spec.Containers[i], Place{}, &runtime.Image{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.GetSupplementalGroupsPolicy() != runtime.SupplementalGroupsPolicy_Strict || s.GetSelinuxOptions().GetLevel() != level {
+			t.Errorf("container %d has %v", i, s)
+		}
+	}
+}

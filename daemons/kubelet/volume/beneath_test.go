@@ -174,7 +174,19 @@ func TestDeepDirectoriesAreRemovedS23(t *testing.T) {
 		at = next
 	}
 	unix.Close(at)
-	if err := removeTree(dir); err != nil {
+	// As few files may be open as where a process is allowed the usual thousand, however many this one may.
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err = removeTree(dir)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
