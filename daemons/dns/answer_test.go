@@ -245,13 +245,19 @@ func TestServerAnswersFromWatchesAndPublishesItselfS31(t *testing.T) {
 	if _, err := client.DiscoveryV1().EndpointSlices("shop").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "db-x", Labels: map[string]string{discoveryv1.LabelServiceName: "db"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.2"}, Hostname: &host}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.2"}, Hostname: &host}, {Addresses: []string{"10.244.1.3"}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the headless service", func() bool {
 		got, _ := ask("udp", "db-0.db.shop.svc.cluster.local.", dns.TypeA)
 		return got == "10.244.1.2"
+	})
+	first := map[string]bool{}
+	wait(t, "each of its addresses to come first", func() bool {
+		got, _ := ask("udp", "db.shop.svc.cluster.local.", dns.TypeA)
+		first[got] = true
+		return first["10.244.1.2, 10.244.1.3"] && first["10.244.1.3, 10.244.1.2"]
 	})
 }
 

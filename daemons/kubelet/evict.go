@@ -33,10 +33,16 @@ func (k *Kubelet) evict(ctx context.Context) {
 	default:
 		return
 	}
-	usage := k.memoryByPod(ctx)
+	// Without what pods use it cannot be told which of them is to go: the next look will tell.
+	usage, err := k.memoryByPod(ctx)
+	if err != nil {
+		k.env.Log.Warn("no pod is evicted: what the pods use is not known", "signal", signal, "error", err)
+		return
+	}
 	layers, err := k.layers(ctx)
 	if err != nil {
-		k.env.Log.Warn("rank pods by what they take of the disk", "error", err)
+		k.env.Log.Warn("no pod is evicted: what the pods store is not known", "signal", signal, "error", err)
+		return
 	}
 	k.mu.Lock()
 	candidates := make([]*worker, 0, len(k.workers))
@@ -128,16 +134,16 @@ func rank(w *worker, p *corev1.Pod, what corev1.ResourceName, used int64) victim
 	return v
 }
 
-func (k *Kubelet) memoryByPod(ctx context.Context) map[types.UID]int64 {
+func (k *Kubelet) memoryByPod(ctx context.Context) (map[types.UID]int64, error) {
 	used := map[types.UID]int64{}
 	stats, err := k.runtime.ListPodSandboxStats(ctx)
 	if err != nil {
-		return used
+		return nil, err
 	}
 	for _, s := range stats {
 		for _, c := range s.GetLinux().GetContainers() {
 			used[types.UID(s.GetAttributes().GetMetadata().GetUid())] += int64(c.GetMemory().GetWorkingSetBytes().GetValue())
 		}
 	}
-	return used
+	return used, nil
 }

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -100,6 +101,42 @@ func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
 	})
 	for _, dir := range []string{left("b-goes"), logs} {
 		n.until(dir+" to go", func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) })
+	}
+}
+
+// What pods use decides which of them is evicted: while the runtime does not tell, none is.
+func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUseS26(t *testing.T) {
+	n := newNode(t)
+	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}}}
+	n.options.Machine = m
+	var silent atomic.Bool
+	n.runtime.Fail = func(call string) error {
+		if silent.Load() && call == "ListPodSandboxStats" {
+			return errors.New("busy")
+		}
+		return nil
+	}
+	k := n.built()
+	k.chores = nil
+	n.runs(k)
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	evicted := func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		w := k.workers["uid-web"]
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.evicted != nil
+	}
+	m.memory.Store(true)
+	silent.Store(true)
+	if k.evict(t.Context()); evicted() {
+		t.Error("a pod was chosen by nothing")
+	}
+	silent.Store(false)
+	if k.evict(t.Context()); !evicted() {
+		t.Error("no pod is evicted where it is known what they use")
 	}
 }
 
