@@ -2,13 +2,19 @@ package garbage
 
 import (
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // A path that is not there says nothing of the objects that it served before.
@@ -49,5 +55,41 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) { // S21
 	put("a", "c", nil)
 	if g.blockedBy("b", "a") {
 		t.Error("what does not block makes no circle")
+	}
+}
+
+// S21: while the path of an owner's kind is answered with 404, as that of a definition that is not established again yet, nobody's owner
+// is gone; with an answer about the object it is.
+func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		want standing
+		err  bool
+	}{
+		"no such path": {"404 page not found\n", living, true},
+		"no such object": {`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"widgets.example.com \"w\" not found","reason":"NotFound","code":404,` +
+			`"details":{"name":"w","group":"example.com","kind":"widgets"}}`, gone, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if c.body[0] == '{' {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer server.Close()
+			g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: server.URL})}).(*controller)
+			if !ok {
+				t.Fatal("it is no collector")
+			}
+			widgets := schema.GroupKind{Group: "example.com", Kind: "Widget"}
+			g.byKind[widgets], g.scoped[widgets] = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, true
+			owned := &object{identity: identity{namespace: "default", name: "p", uid: "1"}}
+			got, err := g.owner(t.Context(), owned, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"})
+			if got != c.want || (err != nil) != c.err {
+				t.Errorf("it is %d, %v", got, err)
+			}
+		})
 	}
 }
