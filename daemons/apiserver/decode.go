@@ -57,7 +57,7 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	}
 	kind := runtime.ContentTypeJSON
 	if header := q.http.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
-		return data, true, nil, nil
+		return data, true, nil, q.makeRoom(partsOfProtobuf(data))
 	} else if header != "" && header != kind {
 		if kind, _, err = mime.ParseMediaType(header); err != nil {
 			return nil, false, nil, unsupported()
@@ -65,19 +65,28 @@ func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	}
 	switch kind {
 	case runtime.ContentTypeJSON:
-		return data, false, nil, nil
+		return data, false, nil, q.makeRoom(partsOfJSON(data))
 	case runtime.ContentTypeProtobuf:
-		return data, true, nil, nil
+		return data, true, nil, q.makeRoom(partsOfProtobuf(data))
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
+		if err = q.makeRoomToConvert(data); err != nil {
+			return nil, false, nil, err
+		}
 		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 		}
-		return data, false, doubts, err
 	case runtime.ContentTypeCBOR:
+		if err = q.makeRoomToConvert(data); err != nil {
+			return nil, false, nil, err
+		}
 		data, err = fromCBOR(data)
-		return data, false, nil, err
+	default:
+		return nil, false, nil, unsupported()
 	}
-	return nil, false, nil, unsupported()
+	if err != nil {
+		return nil, false, nil, err
+	}
+	return data, false, doubts, q.makeRoom(partsOfJSON(data))
 }
 
 func fromCBOR(data []byte) ([]byte, error) {
@@ -189,6 +198,9 @@ func decodeMessage(q *request, gvk schema.GroupVersionKind, obj runtime.Object) 
 	}
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
+	}
+	if err := q.makeRoom(partsOfProtobuf(data)); err != nil {
+		return err
 	}
 	return fromProtobuf(data, gvk, obj)
 }

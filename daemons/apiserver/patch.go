@@ -67,14 +67,23 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	var doubts []error
 	switch patchType {
 	case types.ApplyPatchType:
+		if err = q.makeRoomToConvert(data); err != nil {
+			return "", nil, nil, err
+		}
 		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
 		}
 	case types.ApplyCBORPatchType:
 		patchType = types.ApplyPatchType
+		if err = q.makeRoomToConvert(data); err != nil {
+			return "", nil, nil, err
+		}
 		data, err = fromCBOR(data)
 	}
-	return patchType, data, doubts, err
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return patchType, data, doubts, q.makeRoom(partsOfJSON(data))
 }
 
 // patch changes an object, or its status, by what the client sends.

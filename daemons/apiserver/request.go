@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -35,7 +36,9 @@ type request struct {
 	deep     bool            // whether the path has more after a subresource
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
-	over     func() // called when the request is; may be nil
+	over     func()              // called when the request is; may be nil
+	room     *semaphore.Weighted // for what bodies have in them; nil: there is enough
+	roomy    bool                // whether this request has its part of it
 	media    wire.Media
 	warnings warnings
 	trail    *trail // for the audit log; nil: nothing is kept
@@ -82,7 +85,7 @@ func (q *request) key() string {
 // read says what a request asks for. Paths are /api/v1/… and /apis/GROUP/VERSION/…,
 // after which come [watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
-	q := &request{http: r, w: w, query: r.URL.Query()}
+	q := &request{http: r, w: w, query: r.URL.Query(), room: s.room}
 	q.Path = r.URL.Path
 	q.Verb = strings.ToLower(r.Method)
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")

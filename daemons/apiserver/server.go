@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -54,10 +55,11 @@ type Server struct {
 	plain     *http.Transport // to pods and services
 	reach     *backend.Reach  // to webhooks
 	endStream sync.Once
-	furnished chan struct{} // closed when what every cluster has is there
-	extended  atomic.Bool   // whether what definitions declare has been served once
-	pasts     chan struct{} // holds a token for each list that is read from the store
-	shutdown  chan struct{} // closed when watches should end
+	furnished chan struct{}       // closed when what every cluster has is there
+	extended  atomic.Bool         // whether what definitions declare has been served once
+	pasts     chan struct{}       // holds a token for each list that is read from the store
+	room      *semaphore.Weighted // for what bodies have in them
+	shutdown  chan struct{}       // closed when watches should end
 }
 
 // New returns a server. Nothing runs until Run is called.
@@ -88,6 +90,7 @@ func New(o Options) (*Server, error) {
 		own:       o.Env.Handler(),
 		pages:     o.Env.Pages(false),
 		pasts:     make(chan struct{}, mostPasts),
+		room:      semaphore.NewWeighted(maxParts),
 		inFlight:  make(chan struct{}, o.MaxInFlight),
 		furnished: make(chan struct{}), shutdown: make(chan struct{}), plain: newPlain(),
 	}

@@ -1,0 +1,111 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// A body takes memory by what is in it rather than by its length: an empty container is three bytes of a request, and more than a
+// thousand times that once it is read, has its defaults and is compared. What all bodies together may have in them is bounded:
+// large ones wait for each other.
+const (
+	maxParts   = 100_000 // objects and lists, in one body and in those that are worked on at once
+	lightParts = 500     // in bodies that wait for nobody
+)
+
+// makeRoom waits until there is room for a body with so many parts, and keeps it until the request is over.
+func (q *request) makeRoom(parts int) error {
+	switch {
+	case parts > maxParts:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d objects and lists, and may have %d", parts, maxParts))
+	case parts <= lightParts || q.room == nil || q.roomy:
+		return nil
+	}
+	if err := q.room.Acquire(q.http.Context(), int64(parts)); err != nil {
+		return err
+	}
+	q.roomy = true
+	over := q.over
+	q.over = func() {
+		q.room.Release(int64(parts))
+		if over != nil {
+			over()
+		}
+	}
+	return nil
+}
+
+// makeRoomToConvert is makeRoom for what becomes JSON first, whose parts nobody has counted yet.
+func (q *request) makeRoomToConvert(data []byte) error {
+	const bytesOfPart = 16
+	return q.makeRoom(min(len(data)/bytesOfPart, maxParts))
+}
+
+// partsOfJSON counts objects and lists.
+func partsOfJSON(data []byte) (parts int) {
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			parts++
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return parts
+}
+
+// partsOfProtobuf counts messages: fields that can be read as such, and those that are empty. What is in one that breaks off counts: who
+// reads it finds that out last.
+func partsOfProtobuf(data []byte) int {
+	parts, _ := messages(bytes.TrimPrefix(data, []byte("k8s\x00")), 0)
+	return parts
+}
+
+// deepest is how deep messages are looked into. Those of JSON schemas contain themselves, and are no deeper in any request that fits.
+const deepest = 64
+
+func messages(data []byte, depth int) (parts int, ok bool) {
+	for len(data) > 0 {
+		tag, n := binary.Uvarint(data)
+		if n <= 0 || tag>>3 == 0 {
+			return parts, false
+		}
+		data = data[n:]
+		switch tag & 7 {
+		case 0:
+			if _, n = binary.Uvarint(data); n <= 0 {
+				return parts, false
+			}
+		case 1:
+			n = 8
+		case 5:
+			n = 4
+		case 2:
+			size, head := binary.Uvarint(data)
+			if head <= 0 || size > uint64(len(data)-head) {
+				return parts, false
+			}
+			n = head + int(size)
+			if depth < deepest {
+				within, whole := messages(data[head:n], depth+1)
+				if parts += within; whole {
+					parts++
+				}
+			}
+		default:
+			return parts, false
+		}
+		if n > len(data) {
+			return parts, false
+		}
+		data = data[n:]
+	}
+	return parts, true
+}
