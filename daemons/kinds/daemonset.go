@@ -72,6 +72,7 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		setDefault(&d.Spec.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
 	defaultPodTemplate(&d.Spec.Template)
+	countTemplate(d, templateCount(d)) // whoever writes a DaemonSet owns the annotation, although its value is not his to decide
 }
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
