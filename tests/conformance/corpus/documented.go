@@ -118,8 +118,3 @@ func documented(k *kind, path string, w wrong) wrong {
 	}
 	return w
 }
-
-// resets are what a write to an object does not change: the status of those that write it apart.
-func resets(k *kind) []string {
-	return nil
-}

@@ -47,8 +47,15 @@ func generate(folder string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, files := newPublished(s), map[string][]byte{"metadata.yaml": append([]byte(head), lines("every kind", metadata())...)}
+	p, files := newPublished(s), map[string][]byte{"managed.yaml": []byte(head), "metadata.yaml": append([]byte(head), lines("every kind", metadata())...)}
 	for _, k := range kinds {
+		if !k.Answered {
+			a, err := p.account(k)
+			if err != nil {
+				return nil, err
+			}
+			files["managed.yaml"] = append(files["managed.yaml"], fmt.Sprintf("- {\"of\": %q, %s\n", k, inJSON(a)[1:])...)
+		}
 		var all []wrong
 		for _, r := range rules {
 			all = append(all, r.make(p, d, k)...)
@@ -73,13 +80,18 @@ func lines(of string, all []wrong) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "- of: %s\n  wrong:\n", of)
 	for _, w := range all {
-		var line bytes.Buffer
-		e := json.NewEncoder(&line)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(w); err != nil {
-			panic(fmt.Sprintf("what came from JSON has none: %v", err))
-		}
-		out.WriteString("  - " + line.String())
+		out.WriteString("  - " + inJSON(w) + "\n")
 	}
 	return out.Bytes()
+}
+
+// inJSON is a value as it is read best: without escapes for HTML.
+func inJSON(v any) string {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(fmt.Sprintf("what came from JSON has none: %v", err))
+	}
+	return strings.TrimSpace(out.String())
 }

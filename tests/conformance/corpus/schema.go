@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -112,7 +113,10 @@ func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLi
 
 // put returns a copy of an object with a value at a path, or without what is there when the value is nil.
 func put(o map[string]any, path string, value any) (map[string]any, error) {
-	out := runtime.DeepCopyJSON(o)
+	out := map[string]any{}
+	if err := json.Unmarshal(encode(o), &out); err != nil {
+		return nil, err
+	}
 	parts := strings.Split(path, ".")
 	var in any = out
 	for i, part := range parts {
