@@ -60,14 +60,44 @@ func Build(ports []Port, m Machine) *Table {
 	t.Chains[services] = Chain{Rules: append([]Rule{{Lookup{serviceMap, AddrProtoPort}}}, nodePorts(nodePortMap)...)}
 	t.Chains[refuse] = Chain{Rules: append([]Rule{{Lookup{emptyMap, AddrProtoPort}}}, nodePorts(emptyNodes)...)}
 	t.Chains[refused] = Chain{Rules: []Rule{{Reject{}}}}
+	whose := owners(ports)
 	for i := range ports {
-		t.add(&ports[i], m)
+		t.add(&ports[i], m, whose)
 	}
 	return t
 }
 
+// owners says to whom each destination leads. A service's own address is its own, whatever another calls an external one: whoever may
+// write services chooses these freely, and would have the traffic of the API server or of DNS. Of two that have the same external
+// address, the first by name keeps it, also while it has no endpoints.
+func owners(ports []Port) map[Dest]*Port {
+	whose, clusterIPs := map[Dest]*Port{}, map[netip.Addr]bool{}
+	claim := func(d Dest, p *Port) {
+		if whose[d] == nil {
+			whose[d] = p
+		}
+	}
+	for i := range ports {
+		p := &ports[i]
+		clusterIPs[p.ClusterIP] = true
+		claim(Dest{p.ClusterIP, p.Proto, p.Port}, p)
+		if p.NodePort != 0 {
+			claim(Dest{Proto: p.Proto, Port: p.NodePort}, p)
+		}
+	}
+	for i := range ports {
+		p := &ports[i]
+		for _, ip := range p.External {
+			if !clusterIPs[ip] {
+				claim(Dest{ip, p.Proto, p.Port}, p)
+			}
+		}
+	}
+	return whose
+}
+
 // add adds the rules of one service port.
-func (t *Table) add(p *Port, m Machine) {
+func (t *Table) add(p *Port, m Machine, whose map[Dest]*Port) {
 	inner := Dest{p.ClusterIP, p.Proto, p.Port}
 	outer := make([]Dest, 0, len(p.External))
 	for _, ip := range p.External {
@@ -78,8 +108,7 @@ func (t *Table) add(p *Port, m Machine) {
 		inside = p.Here
 	}
 	put := func(name string, d Dest, v Verdict) {
-		// Two services cannot have the same address; the first by name keeps it.
-		if _, taken := t.Maps[name].Elements[d]; !taken {
+		if whose[d] == p {
 			t.Maps[name].Elements[d] = v
 		}
 	}

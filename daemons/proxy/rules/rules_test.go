@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -213,5 +214,38 @@ func TestFlowsToForget(t *testing.T) {
 	endpoints, services := Gone(had, now)
 	if len(endpoints) != 2 || endpoints[0].To.String() != "10.0.0.1:53" || endpoints[1].To.String() != "10.0.0.3:80" || len(services) != 1 || services[0].Service != "log" {
 		t.Errorf("got %v and %v", endpoints, services)
+	}
+}
+
+// S12, S28: who may write services in one namespace chooses external addresses freely, and has the traffic of nobody else's service by that.
+func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
+	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }
+	backend := func(text string) []Endpoint { return []Endpoint{{To: netip.MustParseAddrPort(text)}} }
+	victim := Port{Namespace: "default", Service: "kubernetes", Proto: TCP, Port: 443, ClusterIP: address("10.96.0.1"), Endpoints: backend("10.99.0.11:6443")}
+	shop := Port{Namespace: "shop", Service: "web", Proto: TCP, Port: 80, ClusterIP: address("10.96.0.8"), External: []netip.Addr{address("192.0.2.1")}, Endpoints: backend("10.244.1.8:80")}
+	for name, thief := range map[string]Port{
+		"with endpoints":    {Namespace: "a", Service: "x", Proto: TCP, Port: 443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
+		"without endpoints": {Namespace: "z", Service: "x", Proto: TCP, Port: 443, ClusterIP: address("10.96.0.9")},
+		"another port":      {Namespace: "a", Service: "x", Proto: TCP, Port: 8443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
+		"empty, later":      {Namespace: "z", Service: "x", Proto: TCP, Port: 80, ClusterIP: address("10.96.0.9")},
+	} {
+		thief.External = []netip.Addr{victim.ClusterIP, shop.External[0]}
+		ports := []Port{thief, victim, shop}
+		slices.SortFunc(ports, func(a, b Port) int { return strings.Compare(a.Key(), b.Key()) })
+		table := Build(ports, Machine{})
+		for _, own := range []struct {
+			d Dest
+			p Port
+		}{{Dest{victim.ClusterIP, TCP, 443}, victim}, {Dest{shop.External[0], TCP, 80}, shop}} {
+			if v := table.Maps[serviceMap].Elements[own.d]; !strings.HasSuffix(v.Chain, own.p.Key()) {
+				t.Errorf("%s: %s leads to %s", name, own.d, v)
+			}
+			if v, ok := table.Maps[emptyMap].Elements[own.d]; ok {
+				t.Errorf("%s: %s: %s", name, own.d, v)
+			}
+		}
+		if v, ok := table.Maps[serviceMap].Elements[Dest{victim.ClusterIP, TCP, 8443}]; ok {
+			t.Errorf("%s: another port of a service's address leads to %s", name, v)
+		}
 	}
 }
