@@ -47,32 +47,34 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// all is every controller, by the name that --controllers knows it by.
+// all is every controller, by the name that --controllers knows it by, and by upstream's name for whom its events are from; those
+// without one have no events.
 var all = []struct {
 	name string
 	new  func(loop.Context) loop.Controller
+	from string
 }{
-	{"serviceaccount", serviceaccount.New},
-	{"serviceaccount-token", accounttoken.New},
-	{"namespace", namespace.New},
-	{"nodecidr", nodecidr.New},
-	{"node", node.New},
-	{"taint-eviction", taint.New},
-	{"deployment", deployment.New},
-	{"replicaset", replicaset.New},
-	{"daemonset", daemonset.New},
-	{"job", job.New},
-	{"endpoints", endpoints.New},
-	{"endpointslice", endpoints.NewSlices},
-	{"disruption", disruption.New},
-	{"podgc", podgc.New},
-	{"garbage", garbage.New},
-	{"resourcequota", resourcequota.New},
-	{"pvc-protection", protection.NewClaims},
-	{"pv-protection", protection.NewVolumes},
-	{"validatingadmissionpolicy-status", policystatus.New},
-	{"certificate", certificate.New},
-	{"clusterrole-aggregation", clusterrole.New},
+	{"serviceaccount", serviceaccount.New, ""},
+	{"serviceaccount-token", accounttoken.New, ""},
+	{"namespace", namespace.New, ""},
+	{"nodecidr", nodecidr.New, "cidrAllocator"},
+	{"node", node.New, "node-controller"},
+	{"taint-eviction", taint.New, "taint-eviction-controller"},
+	{"deployment", deployment.New, "deployment-controller"},
+	{"replicaset", replicaset.New, "replicaset-controller"},
+	{"daemonset", daemonset.New, "daemonset-controller"},
+	{"job", job.New, "job-controller"},
+	{"endpoints", endpoints.New, ""},
+	{"endpointslice", endpoints.NewSlices, ""},
+	{"disruption", disruption.New, "controllermanager"},
+	{"podgc", podgc.New, ""},
+	{"garbage", garbage.New, "garbage-collector-controller"},
+	{"resourcequota", resourcequota.New, ""},
+	{"pvc-protection", protection.NewClaims, ""},
+	{"pv-protection", protection.NewVolumes, ""},
+	{"validatingadmissionpolicy-status", policystatus.New, ""},
+	{"certificate", certificate.New, ""},
+	{"clusterrole-aggregation", clusterrole.New, ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.
@@ -127,11 +129,11 @@ func active(ctx context.Context, restConfig *rest.Config, cfg config.ControllerM
 	c := loop.Context{
 		Client: typed, Dynamic: untyped, Metadata: meta, Config: cfg, Log: log, Now: time.Now,
 		Informers: informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(slim)),
-		Events:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Lease}),
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, entry := range all {
 		if slices.Contains(chosen, entry.name) {
+			c.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
 			controller := entry.new(c)
 			g.Go(func() error { return controller.Run(ctx) })
 		}
