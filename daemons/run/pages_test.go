@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/api"
 )
 
 func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
@@ -44,7 +46,24 @@ func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
 	}
 }
 
-// What a daemon tells of itself, and its profiles, are not for everybody whom the cluster's CA knows.
+// word is an API server that knows a token, and lets those of system:monitoring read all but profiles.
+type word struct{}
+
+// Token implements Judge.
+func (word) Token(_ context.Context, token string) (api.User, bool, error) {
+	return api.User{Name: "system:serviceaccount:monitoring:prometheus", Groups: []string{token}}, strings.HasPrefix(token, "system:"), nil
+}
+
+// May implements Judge.
+func (word) May(_ context.Context, user api.User, path string) (bool, error) {
+	if path == "/flagz" && user.InGroup("away") {
+		return false, errors.New("no API server answers")
+	}
+	return user.InGroup("system:monitoring"), nil
+}
+
+// What a daemon tells of itself, its metrics among it, is for those whom the API server lets read it, and for nobody else of the
+// many whom the cluster's CA knows; profiles are for administrators.
 func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("test", 0, now)
@@ -64,12 +83,12 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true)
+		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true, word{})
 	}()
 	defer func() { cancel(); <-done }()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
-	ask := func(path, group string) int {
+	ask := func(path, group, token string) int {
 		config := &tls.Config{InsecureSkipVerify: true} // who answers is not the question
 		if group != "" {
 			pair, err := certs.Issue(ca, certs.Request{CommonName: "someone", Organizations: []string{group}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, now)
@@ -84,7 +103,14 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 		for {
-			answer, err := client.Get("https://" + ln.Addr().String() + path)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+ln.Addr().String()+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			answer, err := client.Do(r)
 			if err != nil {
 				select {
 				case err := <-done:
@@ -98,14 +124,17 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		path, group string
-		want        int
+		path, group, token string
+		want               int
 	}{
-		{"/livez", "", 200}, {"/statusz", "", 401}, {"/flagz", "system:nodes", 403}, {"/flagz", "system:monitoring", 200}, {"/statusz", "system:masters", 200},
-		{"/debug/pprof/", "system:monitoring", 403}, {"/debug/pprof/", "system:masters", 200}, {"/metrics", "system:nodes", 200}, {"/metrics", "", 401},
+		{"/livez", "", "", 200}, {"/statusz", "", "", 401}, {"/flagz", "system:nodes", "", 403}, {"/flagz", "system:monitoring", "", 200}, {"/statusz", "system:masters", "", 200},
+		{"/debug/pprof/", "system:monitoring", "", 403}, {"/debug/pprof/", "system:masters", "", 200},
+		{"/metrics", "", "", 401}, {"/metrics", "system:nodes", "", 403}, {"/metrics", "system:monitoring", "", 200}, {"/metrics", "system:masters", "", 200},
+		{"/metrics", "", "system:monitoring", 200}, {"/metrics", "", "system:serviceaccounts", 403}, {"/metrics", "", "made up", 401},
+		{"/flagz", "away", "", 500}, {"/livez", "", "made up", 200},
 	} {
-		if got := ask(c.path, c.group); got != c.want {
-			t.Errorf("%s by %q: %d, want %d", c.path, c.group, got, c.want)
+		if got := ask(c.path, c.group, c.token); got != c.want {
+			t.Errorf("%s by %q or %q: %d, want %d", c.path, c.group, c.token, got, c.want)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/api"
 )
 
 // Serve answers on ln with h until ctx ends, then gives open requests grace to
@@ -61,11 +62,20 @@ func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace 
 	return nil
 }
 
+// Judge decides who may read what a daemon tells of itself. The API server's word is got by package client's Judge.
+type Judge interface {
+	// Token returns whose token it is; false if it is nobody's.
+	Token(ctx context.Context, token string) (api.User, bool, error)
+	// May says whether a user may get a path.
+	May(ctx context.Context, user api.User, path string) (bool, error)
+}
+
 // ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without
 // a certificate file it makes a self-signed one, as upstream's daemons do; with port 0 it serves nothing.
-// Metrics are for clients with a certificate of clientCAFile alone, when that is given; what the daemon tells of itself is always, and
-// for those of the groups system:masters and system:monitoring. Profiles, where they are served, are for the former.
-func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile, clientCRLFile string, profiling bool) error {
+// /metrics and what the daemon tells of itself are for those whom judge lets read the path, by a certificate of clientCAFile or a
+// token, and without clientCAFile metrics are for everybody. Who is of system:masters is let in without asking, also while the API
+// server is away, and nobody else to profiles, where they are served.
+func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile, keyFile, clientCAFile, clientCRLFile string, profiling bool, judge Judge) error {
 	if port == 0 {
 		<-ctx.Done()
 		return nil
@@ -84,32 +94,75 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 	}
 	open, pages := e.Handler(), e.Pages(profiling)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		known := len(r.TLS.VerifiedChains) > 0
-		if (isPage(r.URL.Path) || r.URL.Path == "/metrics" && clientCAFile != "") && !known {
-			http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
-			return
-		}
-		if known {
-			VisitorOf(r.Context()).Identify()
-		}
 		// The handshake may be long ago.
 		if err := revoked.verify(*r.TLS); err != nil {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
-		if !isPage(r.URL.Path) {
+		page := isPage(r.URL.Path)
+		guarded := page || r.URL.Path == "/metrics" && clientCAFile != ""
+		if !guarded {
+			if len(r.TLS.VerifiedChains) > 0 {
+				VisitorOf(r.Context()).Identify()
+			}
 			open.ServeHTTP(w, r)
 			return
 		}
-		groups := r.TLS.VerifiedChains[0][0].Subject.Organization
-		profile := strings.HasPrefix(r.URL.Path, "/debug/")
-		if !slices.Contains(groups, "system:masters") && (profile || !slices.Contains(groups, "system:monitoring")) {
-			http.Error(w, "Forbidden", http.StatusForbidden)
+		user, err := identified(r, judge)
+		if err != nil {
+			e.Log.Debug("credentials refused", "path", r.URL.Path, "err", err)
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return
 		}
-		pages.ServeHTTP(w, r)
+		VisitorOf(r.Context()).Identify()
+		if may, err := mayRead(r, user, judge); err != nil {
+			e.Log.Warn("ask whether a request is allowed", "user", user.Name, "path", r.URL.Path, "err", err)
+			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
+			return
+		} else if !may {
+			http.Error(w, fmt.Sprintf("forbidden: User %q cannot get path %q", user.Name, r.URL.Path), http.StatusForbidden)
+			return
+		}
+		if page {
+			pages.ServeHTTP(w, r)
+		} else {
+			open.ServeHTTP(w, r)
+		}
 	})
 	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
+}
+
+var errNobody = errors.New("neither a certificate nor a token says who asks")
+
+// identified is who asks.
+func identified(r *http.Request, judge Judge) (api.User, error) {
+	if len(r.TLS.VerifiedChains) > 0 {
+		subject := r.TLS.VerifiedChains[0][0].Subject
+		return api.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), api.GroupAuthenticated)}, nil
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if token = strings.TrimSpace(token); !ok || token == "" || judge == nil {
+		return api.User{}, errNobody
+	}
+	user, ok, err := judge.Token(r.Context(), token)
+	switch {
+	case err != nil:
+		return api.User{}, err
+	case !ok:
+		return api.User{}, errNobody
+	}
+	return user, nil
+}
+
+// mayRead says whether somebody may have what he asks for.
+func mayRead(r *http.Request, user api.User, judge Judge) (bool, error) {
+	switch {
+	case user.InGroup(api.GroupMasters):
+		return true, nil
+	case strings.HasPrefix(r.URL.Path, "/debug/"), judge == nil:
+		return false, nil
+	}
+	return judge.May(r.Context(), user, r.URL.Path)
 }
 
 func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.Config, error) {

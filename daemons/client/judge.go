@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/api"
+)
+
+// Judge asks the API server whose a token is and who may read a daemon's own pages. Its zero value is not used; NewJudge makes one.
+type Judge struct {
+	client kubernetes.Interface
+	now    func() time.Time
+
+	mu   sync.Mutex
+	said map[[sha256.Size]byte]verdict
+}
+
+// verdict is what the API server has said.
+type verdict struct {
+	user  api.User
+	yes   bool
+	until time.Time
+}
+
+// Answers are kept for as long as upstream's daemons keep them, and so many of them: strangers send tokens of their own.
+const (
+	keepVerdicts = 10 * time.Second
+	mostVerdicts = 1024
+	judgeTime    = 10 * time.Second
+)
+
+// NewJudge returns a Judge that asks through a client.
+func NewJudge(client kubernetes.Interface) *Judge {
+	return &Judge{client: client, now: time.Now, said: map[[sha256.Size]byte]verdict{}}
+}
+
+// Token returns whose token it is; false if it is nobody's.
+func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error) {
+	v, err := j.ask("token\x00"+token, func() (v verdict, err error) {
+		ctx, cancel := context.WithTimeout(ctx, judgeTime)
+		defer cancel()
+		review, err := j.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		if err != nil {
+			return v, fmt.Errorf("review a token: %w", err)
+		}
+		u := review.Status.User
+		v.user, v.yes = api.User{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: map[string][]string{}}, review.Status.Authenticated
+		for k, values := range u.Extra {
+			v.user.Extra[k] = values
+		}
+		return v, nil
+	})
+	return v.user, v.yes, err
+}
+
+// May says whether a user may get a path.
+func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, error) {
+	v, err := j.ask(fmt.Sprintf("path\x00%q %q %q %q %q", user.Name, user.UID, user.Groups, user.Extra, path), func() (v verdict, err error) {
+		ctx, cancel := context.WithTimeout(ctx, judgeTime)
+		defer cancel()
+		spec := authorizationv1.SubjectAccessReviewSpec{User: user.Name, UID: user.UID, Groups: user.Groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}}
+		for k, values := range user.Extra {
+			if spec.Extra == nil {
+				spec.Extra = map[string]authorizationv1.ExtraValue{}
+			}
+			spec.Extra[strings.ToLower(k)] = values
+		}
+		review, err := j.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return v, fmt.Errorf("ask whether %s may get %s: %w", user.Name, path, err)
+		}
+		v.yes = review.Status.Allowed
+		return v, nil
+	})
+	return v.yes, err
+}
+
+// ask returns what was said of something lately, or what answer says now. Errors are not kept.
+func (j *Judge) ask(about string, answer func() (verdict, error)) (verdict, error) {
+	key := sha256.Sum256([]byte(about))
+	j.mu.Lock()
+	v, ok := j.said[key]
+	j.mu.Unlock()
+	if ok && j.now().Before(v.until) {
+		return v, nil
+	}
+	v, err := answer()
+	if err != nil {
+		return verdict{}, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.said) >= mostVerdicts {
+		clear(j.said)
+	}
+	v.until = j.now().Add(keepVerdicts)
+	j.said[key] = v
+	return v, nil
+}
