@@ -30,8 +30,10 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 	if n := value(a.Spec.MinReplicas); n < 1 {
 		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 1"))
 	}
-	if a.Spec.MaxReplicas < 1 {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than 0"))
+	if a.Spec.MaxReplicas == 0 {
+		errs = append(errs, field.Required(path.Child("maxReplicas"), ""))
+	} else if a.Spec.MaxReplicas < 1 {
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to 1"))
 	}
 	if a.Spec.MaxReplicas < value(a.Spec.MinReplicas) {
 		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))

@@ -70,6 +70,12 @@ var sayings = map[string]any{
 		{"status.storedVersions", "FieldValueInvalid", "must have at least one stored version"}}},
 	"apiextensions.k8s.io/v1/CustomResourceDefinition required spec.versions.0.name": invalidFor("spec.versions[0].name", "a DNS-1035 label must consist of"),
 
+	// The most replicas are no fewer than the least, which are one.
+	"autoscaling/v1/HorizontalPodAutoscaler required spec.maxReplicas": also("spec.maxReplicas", "FieldValueInvalid", "must be greater than or equal to `minReplicas`"),
+	"autoscaling/v2/HorizontalPodAutoscaler required spec.maxReplicas": also("spec.maxReplicas", "FieldValueInvalid", "must be greater than or equal to `minReplicas`"),
+	"autoscaling/v1/HorizontalPodAutoscaler minimum spec.maxReplicas":  also("spec.maxReplicas", "FieldValueInvalid", "must be greater than or equal to `minReplicas`"),
+	"autoscaling/v2/HorizontalPodAutoscaler minimum spec.maxReplicas":  also("spec.maxReplicas", "FieldValueInvalid", "must be greater than or equal to `minReplicas`"),
+
 	// A type that is missing is none of those that there are, either.
 	"autoscaling/v2/HorizontalPodAutoscaler required spec.metrics.0.type": also("spec.metrics[0].type", "FieldValueNotSupported",
 		`Unsupported value: "": supported values: "ContainerResource", "External", "Object", "Pods", "Resource"`),

@@ -53,6 +53,7 @@ var rules = []rule{
 	{"key", keys},
 	{"metadata", metas},
 	{"required", requireds},
+	{"minimum", minimums},
 	{"enum", enums},
 }
 

@@ -39,7 +39,7 @@ func unfilled(k *kind, path string, v any) any {
 }
 
 // requireds: a field that the schema requires and the object lacks is asked for by its path. Numbers and objects are
-// values also when they are not there: what is said of those is not the schema's.
+// values also when they are not there: what is said of those is not the schema's, unless it has a rule for it.
 func requireds(_ *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
@@ -50,12 +50,29 @@ func requireds(_ *published, _ *documents, k *kind) []wrong {
 				continue
 			}
 		default:
-			continue
+			if !f.markers.has("k8s:required") { // a rule that is carried out, and not only published
+				continue
+			}
 		}
 		if !f.required() || f.value == nil {
 			continue
 		}
 		w := wrong{Rule: "required", Set: map[string]any{f.path: nil}, By: valued(k), Causes: []cause{{Field: f.named(), Reason: "FieldValueRequired", Message: "Required value"}}}
+		out = append(out, documented(k, f.path, w))
+	}
+	return out
+}
+
+// minimums: a number that is less than its least is invalid, and the least is told.
+func minimums(_ *published, _ *documents, k *kind) []wrong {
+	var out []wrong
+	for _, f := range k.fields {
+		least, ok := f.markers["k8s:minimum"]
+		if !ok || f.of.Kind() != reflect.Int32 && f.of.Kind() != reflect.Int64 {
+			continue
+		}
+		w := wrong{Rule: "minimum", Set: map[string]any{f.path: -1}, By: valued(k),
+			Causes: []cause{{Field: f.named(), Reason: "FieldValueInvalid", Message: "Invalid value: -1: must be greater than or equal to " + least}}}
 		out = append(out, documented(k, f.path, w))
 	}
 	return out
