@@ -84,7 +84,9 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 	for node, orphans := range byNode {
 		if !known[node] {
 			for _, pod := range orphans {
-				if pod.DeletionTimestamp == nil {
+				// One that has a node is the pod collector's, which asks the server: that a node has not been seen here yet
+				// says nothing of it.
+				if pod.DeletionTimestamp == nil && pod.Spec.NodeName == "" {
 					a.Delete = append(a.Delete, pod)
 				}
 			}

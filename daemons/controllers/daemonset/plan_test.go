@@ -32,6 +32,9 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 	pressed := corev1.Taint{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}
 	nodes := []*corev1.Node{node("a"), node("b"), node("c", dedicated), node("d", dedicated), node("e", gone), node("f", pressed)}
 	pods := []*corev1.Pod{on(set, "a", "h", "True"), on(set, "d", "h", "True"), on(set, "e", "h", "True"), on(set, "lost", "h", "True")}
+	unseen := on(set, "unseen", "h", "True") // it runs there, and its node is known to others
+	unseen.Spec.NodeName = "unseen"
+	pods = append(pods, unseen)
 	got := Plan(set, nodes, pods, "h", time.Unix(1000, 0))
 	slices.Sort(got.Create)
 	if fmt.Sprint(got.Create) != "[b f]" {

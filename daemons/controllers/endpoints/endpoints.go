@@ -101,6 +101,10 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		if err != nil || there.Labels[managedLabel] != managedValue {
 			return nil // gone, or somebody else's
 		}
+		// The server has the last word: a service that the cache has not seen yet has clients.
+		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return err
+		}
 		if err := client.Delete(ctx, name, loop.AsSeen(there)); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -1,0 +1,59 @@
+package endpoints
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// S20: Endpoints go with their service when the server says that there is none, and not because it has not been seen here yet.
+func TestEndpointsGoWithAServiceOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		code    int
+		deleted int
+		fails   bool
+	}{
+		"it is not there":   {http.StatusNotFound, 1, false},
+		"it is there":       {http.StatusOK, 0, false},
+		"it cannot be read": {http.StatusInternalServerError, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deleted := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.Method == http.MethodDelete {
+					deleted++
+					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+					return
+				}
+				w.WriteHeader(c.code)
+				_, _ = io.WriteString(w, map[int]string{
+					http.StatusOK:       `{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"}}`,
+					http.StatusNotFound: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`,
+				}[c.code])
+			}))
+			defer server.Close()
+			services, all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+			if err := all.Add(&corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{managedLabel: managedValue}}}); err != nil {
+				t.Fatal(err)
+			}
+			e := &controller{
+				Context:  loop.Context{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})},
+				services: corelisters.NewServiceLister(services), endpoints: corelisters.NewEndpointsLister(all),
+			}
+			if err := e.sync(t.Context(), "shop/web"); (err != nil) != c.fails || deleted != c.deleted {
+				t.Errorf("%d deleted, %v", deleted, err)
+			}
+		})
+	}
+}
