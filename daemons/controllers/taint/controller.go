@@ -25,6 +25,7 @@ type controller struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
 	gate  *gate
+	since since
 }
 
 // New returns the controller.
@@ -36,10 +37,11 @@ func New(c loop.Context) loop.Controller {
 	loop.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			t.gate.close(old.(*corev1.Node).Name)
+			t.since.forget(old.(*corev1.Node).Name)
 			return
 		}
 		n := obj.(*corev1.Node)
-		taints := noExecute(n)
+		taints := t.dated(n)
 		lost, _ := split(taints)
 		if len(lost) == 0 {
 			t.gate.close(n.Name)
@@ -84,7 +86,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil // the pod of a node that is gone is the pod collector's
 	}
-	now, taints := t.Now(), noExecute(n)
+	now, taints := t.Now(), t.dated(n)
 	at, evict := Deadline(pod, taints)
 	if !evict {
 		return nil

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
@@ -35,5 +37,29 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 		if evict != c.evict || !at.Equal(c.at) {
 			t.Errorf("%s: %v %v, want %v %v", c.name, at, evict, c.at, c.evict)
 		}
+	}
+}
+
+// kubectl taint does not say when: the time that pods tolerate begins when the taint is first seen.
+func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
+	taint := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To[int64](300)}}}}
+	node := func(taints ...corev1.Taint) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
+	}
+	now := time.Unix(1000, 0)
+	c := &controller{Context: loop.Context{Now: func() time.Time { return now }}}
+	for _, step := range []struct {
+		at, want time.Time
+	}{{time.Unix(1000, 0), time.Unix(1300, 0)}, {time.Unix(1200, 0), time.Unix(1300, 0)}} {
+		now = step.at
+		if at, evict := Deadline(pod, c.dated(node(taint))); !evict || !at.Equal(step.want) {
+			t.Errorf("at %v it is to go at %v (%v), want %v", step.at, at, evict, step.want)
+		}
+	}
+	c.dated(node())
+	now = time.Unix(2000, 0)
+	if at, _ := Deadline(pod, c.dated(node(taint))); !at.Equal(time.Unix(2300, 0)) {
+		t.Errorf("of one that was put there anew: %v", at)
 	}
 }
