@@ -54,11 +54,13 @@ func (s *scheduler) refuse(ctx context.Context, it *item, snapshot *plugin.Snaps
 	message := placement.Explain()
 	nominated := pod.Status.NominatedNodeName
 	if len(snapshot.Nodes) > 0 {
+		preemption := Preemption{Reason: "not helpful while the disruption budgets are not known."}
 		budgets, err := s.known.budgets.List(labels.Everything())
 		if err != nil {
 			s.log.Warn("list disruption budgets", "error", err)
+		} else {
+			preemption = Preempt(pod, snapshot, placement, budgets)
 		}
-		preemption := Preempt(pod, snapshot, placement, budgets)
 		if preemption.Node != nil {
 			nominated = preemption.Node.Name
 			s.cache.nominate(pod, nominated)

@@ -2,7 +2,9 @@ package load
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +55,9 @@ func addFiles(f map[string]function.Function, dir string) {
 		Type:   function.StaticReturnType(cty.Bool),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 			info, err := os.Stat(inDir(dir)(a[0].AsString()))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return cty.NilVal, err // whether it is there cannot be told
+			}
 			return cty.BoolVal(err == nil && info.Mode().IsRegular()), nil
 		},
 	})
@@ -61,13 +66,21 @@ func addFiles(f map[string]function.Function, dir string) {
 		Type:   function.StaticReturnType(cty.Set(cty.String)),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 			base := inDir(dir)(a[0].AsString())
+			// A folder that is missing, or not mounted, is not one without files: what they declared would be removed.
+			if _, err := os.ReadDir(base); err != nil {
+				return cty.NilVal, function.NewArgError(0, err)
+			}
 			matches, err := filepath.Glob(filepath.Join(base, a[1].AsString()))
 			if err != nil {
 				return cty.NilVal, function.NewArgError(1, err)
 			}
 			var list []cty.Value
 			for _, m := range matches {
-				if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() {
+				info, err := os.Stat(m)
+				if err != nil {
+					return cty.NilVal, function.NewArgError(1, err)
+				}
+				if info.Mode().IsRegular() {
 					rel, err := filepath.Rel(base, m)
 					if err != nil {
 						return cty.NilVal, err

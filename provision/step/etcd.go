@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -124,7 +125,11 @@ func (s *EtcdJoin) Label() string { return "etcd member " + s.Name }
 // Check looks whether the member has ever run here.
 func (s *EtcdJoin) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	former := len(w.Touched([]string{s.DataDir})) > 0 // and so it goes
-	if names, err := h.List(s.DataDir + "/member"); err == nil && len(names) > 0 && !former {
+	names, err := h.List(s.DataDir + "/member")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Change{}, err // a member that is there is not to be removed because its disk cannot be read
+	}
+	if len(names) > 0 && !former {
 		return Change{}, nil
 	}
 	return Change{Action: Create, Kind: "etcd", Name: s.Name, Note: "join as learner"}, nil

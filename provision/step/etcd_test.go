@@ -1,0 +1,26 @@
+package step_test
+
+import (
+	"errors"
+	"testing"
+
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/step"
+)
+
+// unreadable is a machine whose disk does not say what is in a directory.
+type unreadable struct{ *hostfake.Host }
+
+func (unreadable) List(string) ([]string, error) { return nil, errors.New("input/output error") }
+
+// A member would be removed from the store, and joined anew without its data.
+func TestAMemberWhoseDiskCannotBeReadDoesNotJoinAnew(t *testing.T) {
+	join := &step.EtcdJoin{Name: "one", PeerURL: "https://10.0.0.1:2380", DataDir: "/var/lib/etcd"}
+	if changes, err := step.Check(t.Context(), unreadable{&hostfake.Host{}}, []step.Step{join}); err == nil {
+		t.Errorf("it is planned to %+v", changes)
+	}
+	changes, err := step.Check(t.Context(), &hostfake.Host{}, []step.Step{join})
+	if err != nil || changes[0].Action != step.Create {
+		t.Errorf("on a machine without data: %+v, %v", changes, err)
+	}
+}
