@@ -2,6 +2,7 @@ package h2_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -181,6 +184,8 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 		began <- struct{}{}
 		<-release
 	})
+	let := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(let) // or the server would wait for its handlers when the test fails
 	stranger := dial(t, address, config)
 	for i := range uint32(33) {
 		stranger.ask(2*i+1, http.MethodGet, true)
@@ -196,7 +201,7 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 	for range 250 {
 		<-began
 	}
-	close(release)
+	let()
 }
 
 // S12: a stranger has a connection wait for him once, not with every stream: meanwhile nothing is read, not even that he has left.
@@ -222,7 +227,9 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 		}
 	})
 	for _, name := range []string{"me", ""} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address, bytes.NewReader(make([]byte, length)))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address, bytes.NewReader(make([]byte, length)))
 		if err != nil {
 			t.Fatal(err)
 		}
