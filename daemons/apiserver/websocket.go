@@ -184,11 +184,17 @@ func (z *sizeQueue) Next() *remotecommand.TerminalSize {
 	return nil
 }
 
+// maxSize is how long the text of a size may be.
+const maxSize = 4 << 10
+
 // read takes sizes from a client until it is gone or says something else.
 func (z *sizeQueue) read(from io.Reader) {
 	defer close(z.sizes)
-	for decoder := json.NewDecoder(from); ; {
+	// The decoder keeps what it has read of a value until that is whole.
+	short := &io.LimitedReader{R: from}
+	for decoder := json.NewDecoder(short); ; {
 		var size remotecommand.TerminalSize
+		short.N = maxSize
 		if decoder.Decode(&size) != nil {
 			break
 		}

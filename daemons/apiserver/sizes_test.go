@@ -1,0 +1,35 @@
+package apiserver
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// S12: what a client says of its terminal's size and has no end is not kept.
+func TestSizesOfTerminalsAreShort(t *testing.T) {
+	z := &sizeQueue{ctx: context.Background(), sizes: make(chan remotecommand.TerminalSize, 1)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	z.read(io.MultiReader(strings.NewReader(`{"Width":80,"Height":24}{"Width":"`), io.LimitReader(endless{}, 64<<20)))
+	runtime.ReadMemStats(&after)
+	if size := <-z.sizes; size.Width != 80 || size.Height != 24 {
+		t.Errorf("the size is %v", size)
+	}
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 8<<20 {
+		t.Errorf("64 MiB took %d MiB", spent>>20)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
