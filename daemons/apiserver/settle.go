@@ -209,6 +209,7 @@ func (w *write) validate() error {
 		case k.Validate != nil:
 			errs = append(errs, k.Validate(w.obj)...)
 		}
+		errs = kinds.KeepAliases(errs, w.old)
 	}
 	if len(errs) > 0 {
 		return invalid(k.GVK.GroupKind(), m.GetName(), errs)

@@ -1,8 +1,14 @@
 package kinds
 
 import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -15,6 +21,48 @@ func ipAddress(text string, at *field.Path, before ...string) field.ErrorList {
 
 func cidrValue(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidCIDRForLegacyField(at, text, true, before)
+}
+
+// KeepAliases drops from what is wrong with a changed object the addresses of host aliases that it had in that form before: as with
+// all addresses, objects of older servers can be changed in all else.
+func KeepAliases(errs field.ErrorList, old runtime.Object) field.ErrorList {
+	spec := podSpecOf(old)
+	if len(errs) == 0 || spec == nil {
+		return errs
+	}
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		text, ok := e.BadValue.(string)
+		return ok && strings.Contains(e.Field, ".hostAliases[") && strings.HasSuffix(e.Field, "].ip") &&
+			slices.ContainsFunc(spec.HostAliases, func(a corev1.HostAlias) bool { return a.IP == text }) &&
+			len(validation.IsValidIPForLegacyField(nil, text, false, nil)) == 0
+	})
+}
+
+// podSpecOf is the pod that an object is or makes; nil if it is of another kind.
+func podSpecOf(obj runtime.Object) *corev1.PodSpec {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return &o.Spec
+	case *corev1.PodTemplate:
+		return &o.Template.Spec
+	case *corev1.ReplicationController:
+		if o.Spec.Template != nil {
+			return &o.Spec.Template.Spec
+		}
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template.Spec
+	case *batchv1.Job:
+		return &o.Spec.Template.Spec
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template.Spec
+	}
+	return nil
 }
 
 // blocksOf are all ranges that a policy names.
