@@ -57,7 +57,7 @@ func requireds(_ *published, _ *documents, k *kind) []wrong {
 		if !f.required() || f.value == nil {
 			continue
 		}
-		w := wrong{Rule: "required", Set: map[string]any{f.path: nil}, By: valued(k), Causes: []cause{{Field: f.named(), Reason: "FieldValueRequired", Message: "Required value"}}}
+		w := wrong{Rule: "required", Set: map[string]any{f.path: nil}, By: valued(k, f.path), Causes: []cause{{Field: f.named(), Reason: "FieldValueRequired", Message: "Required value"}}}
 		out = append(out, documented(k, f.path, w))
 	}
 	return out
@@ -71,7 +71,7 @@ func minimums(_ *published, _ *documents, k *kind) []wrong {
 		if !ok || f.of.Kind() != reflect.Int32 && f.of.Kind() != reflect.Int64 {
 			continue
 		}
-		w := wrong{Rule: "minimum", Set: map[string]any{f.path: -1}, By: valued(k),
+		w := wrong{Rule: "minimum", Set: map[string]any{f.path: -1}, By: valued(k, f.path),
 			Causes: []cause{{Field: f.named(), Reason: "FieldValueInvalid", Message: "Invalid value: -1: must be greater than or equal to " + least}}}
 		out = append(out, documented(k, f.path, w))
 	}
@@ -92,7 +92,7 @@ func enums(_ *published, d *documents, k *kind) []wrong {
 				quoted = append(quoted, fmt.Sprintf("%q", v))
 			}
 		}
-		w := wrong{Rule: "enum", Set: map[string]any{f.path: "Wild"}, By: valued(k),
+		w := wrong{Rule: "enum", Set: map[string]any{f.path: "Wild"}, By: valued(k, f.path),
 			Causes: []cause{{Field: f.named(), Reason: "FieldValueNotSupported", Message: `Unsupported value: "Wild": supported values: ` + strings.Join(quoted, ", ")}}}
 		out = append(out, documented(k, f.path, w))
 	}
@@ -102,11 +102,21 @@ func enums(_ *published, d *documents, k *kind) []wrong {
 // templates are the kinds whose pod templates are looked into for enums.
 var templates = []string{"Deployment", "Job", "CronJob"}
 
+// rechecked are the kinds of which upstream's validation of an update is that of a new object, where nothing but
+// the selector must stay the same.
+var rechecked = []string{
+	"Deployment", "CronJob", "PodTemplate", "PodDisruptionBudget", "HorizontalPodAutoscaler", "LimitRange", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ClusterRole", "Role", "FlowSchema", "PriorityLevelConfiguration",
+}
+
 // valued are the ways in which values are looked at as those of a new object: what is there already may be immutable, and is
 // refused for that.
-func valued(k *kind) []string {
-	if k.Answered || !k.serves("patch") {
+func valued(k *kind, path string) []string {
+	switch {
+	case k.Answered || !k.serves("patch"):
 		return []string{"post"}
+	case slices.Contains(rechecked, k.Kind) && path != "spec.selector": // a selector stays as it is
+		return nil
 	}
 	return []string{"post", "apply"}
 }
