@@ -143,6 +143,34 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 	}
 }
 
+// S08: who may only read a node's kubelet through the server runs nothing in its pods: a WebSocket begins with a GET.
+func TestReadingAKubeletThroughTheServerRunsNothing(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s)
+	admin := c.as(certs.Admin())
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+	for path, body := range map[string]string{
+		"/api/v1/nodes":              `{"metadata":{"name":"bare"}}`,
+		rbac + "clusterroles":        `{"metadata":{"name":"reads"},"rules":[{"apiGroups":[""],"resources":["nodes/proxy"],"verbs":["get"]}]}`,
+		rbac + "clusterrolebindings": `{"metadata":{"name":"reads"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reads"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"jane"}]}`,
+	} {
+		if code, text := ask(t, admin, "POST", path, body); code != 201 {
+			t.Fatalf("%s: %d %s", path, code, text)
+		}
+	}
+	jane := c.as(certs.Request{CommonName: "jane"})
+	for path, want := range map[string]int{
+		"/metrics": 503, "/pods": 503, "/execute": 503, // as far as there is no kubelet
+		"/exec/shop/web/main": 403, "/attach/shop/web/main": 403, "/portForward/shop/web": 403, "/run/shop/web/main": 403,
+		"//exec/shop/web/main": 403, "/./exec/shop/web/main": 403, "/pods/../exec/shop/web/main": 403, "/%65xec/shop/web/main": 403, "/exec": 403,
+	} {
+		if code, text := ask(t, jane, "GET", "/api/v1/nodes/bare/proxy"+path, ""); code != want {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+}
+
 func kindOf(content string) []string {
 	if content == "" {
 		return nil
