@@ -153,7 +153,7 @@ func done(p *plan.Plan, destroy bool) string {
 		return "Destroyed"
 	}
 	var parts []string
-	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}} {
+	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}, {plan.Replace, "replaced"}, {plan.Move, "moved"}} {
 		machines, objects := p.Count(a.action)
 		var what []string
 		if machines > 0 {

@@ -58,7 +58,7 @@ func newLive(w io.Writer, color bool) *live {
 func (l *live) begin(p *plan.Plan) {
 	l.mu.Lock()
 	for _, m := range p.Machines {
-		if m.Action == plan.None {
+		if m.Action == plan.None || m.Action == plan.Move {
 			continue
 		}
 		r := &row{subject: m.Address, since: l.now()}

@@ -98,6 +98,9 @@ type Unit struct {
 
 // Facts are what differs between machines and matters to what is put on them.
 type Facts struct {
+	// Identity is of the installation of the machine: its machine-id and sshd's host keys. Empty when it has none.
+	Identity     string            `json:"identity,omitempty"`
+	ClusterCA    string            `json:"clusterCA,omitempty"` // fingerprint of the authority of the cluster that it serves
 	Hostname     string            `json:"hostname"`
 	OS           string            `json:"os"`
 	Kernel       string            `json:"kernel"`

@@ -20,7 +20,9 @@ const (
 	Remove = "remove"
 	// Replace is to remove, and to create again.
 	Replace = "replace"
-	None    = ""
+	// Move is that the block of a machine is called otherwise: nothing changes on it.
+	Move = "move"
+	None = ""
 	// Unreachable is that nothing is known of a machine: neither that it is as declared, nor that it is gone.
 	Unreachable = "unreachable"
 )
@@ -40,6 +42,7 @@ type Plan struct {
 // Machine is what would be done to a machine.
 type Machine struct {
 	Address string        `json:"address"`
+	From    string        `json:"from,omitempty"` // the address of its block when it was applied, where that was another
 	Action  string        `json:"action,omitempty"`
 	Note    string        `json:"note,omitempty"`
 	Changes []step.Change `json:"changes,omitempty"`

@@ -93,8 +93,8 @@ func (p *Plan) Summary() string {
 		return "No changes. The machines and what runs on them are as declared."
 	}
 	var parts []string
-	for _, a := range []string{Create, Change, Remove, Replace} {
-		if n, _ := p.Count(a); n > 0 || a != Replace {
+	for _, a := range []string{Create, Change, Remove, Replace, Move} {
+		if n, _ := p.Count(a); n > 0 || a != Replace && a != Move {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
 		}
 	}

@@ -58,6 +58,7 @@ func (p *Prepared) walk(ctx context.Context) error {
 			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
 		}
 	}
+	p.identified()
 	if err := e.Store.Write(p.State); err != nil {
 		return err
 	}
@@ -242,7 +243,7 @@ var writing sync.Mutex // of a state, by machines that are done at the same time
 func (p *Prepared) joined(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}
@@ -286,7 +287,8 @@ func (p *Prepared) left(m *machine) error {
 	writing.Lock()
 	defer writing.Unlock()
 	delete(p.State.Etcd, m.Name)
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
+	known := p.State.Machines[m.Address]
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Identity: known.Identity, Cordoned: known.Cordoned, Issued: known.Issued}
 	return p.engine.Store.Write(p.State)
 }
 
@@ -316,7 +318,7 @@ func (p *Prepared) remove(ctx context.Context, m *machine) error {
 	switch {
 	case !m.Has(config.RoleNode):
 	case m.dead != nil:
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: it is not reached"})
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: " + m.dead.Error()})
 	case m.tended():
 		if err := p.drain(ctx, m); err != nil {
 			return err
@@ -360,7 +362,10 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 			return err
 		}
 	}
-	declared, before, rest := p.engine.selection(p.State.Objects)
+	declared, before, rest, err := p.selection()
+	if err != nil {
+		return err
+	}
 	// What is going to be there is known before it is: were this run cut off and the block then taken
 	// out of the configuration, nobody else would know of it.
 	references, err := p.live.References(declared)
@@ -391,34 +396,6 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// selection is what -target and -exclude leave of the configuration, of the objects
-// that were applied, and the objects that are not touched.
-func (e *Engine) selection(applied []state.Object) (c *config.Cluster, before, rest []state.Object) {
-	if len(e.Targets) == 0 && len(e.Excludes) == 0 {
-		return e.Config, applied, nil
-	}
-	copied := *e.Config
-	copied.Workloads, copied.Objects = nil, nil
-	for _, w := range e.Config.Workloads {
-		if e.selected("workload." + w.Name) {
-			copied.Workloads = append(copied.Workloads, w)
-		}
-	}
-	for _, o := range e.Config.Objects {
-		if e.selected(o.Address) {
-			copied.Objects = append(copied.Objects, o)
-		}
-	}
-	for _, o := range applied {
-		if e.selected(o.Address) {
-			before = append(before, o)
-		} else {
-			rest = append(rest, o)
-		}
-	}
-	return &copied, before, rest
 }
 
 // destroy cleans all machines at once and forgets the cluster.

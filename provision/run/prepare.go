@@ -32,7 +32,8 @@ type Prepared struct {
 	machines []*machine
 	fresh    bool // there is no cluster yet
 	live     Cluster
-	ended    []state.Object // that a run which was cut off has removed, and the state still names
+	former   map[string]string // addresses of blocks, by those that the same machines have now
+	ended    []state.Object    // that a run which was cut off has removed, and the state still names
 }
 
 // machine is one machine during a run.
@@ -89,6 +90,9 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		if err := p.State.Keys.Encryption.Add(e.Config.Encryption, p.fresh); err != nil {
 			return nil, fmt.Errorf("make a key for what is stored: %w", err)
 		}
+	}
+	if err := p.settleIdentity(); err != nil {
+		return nil, err
 	}
 	p.choose()
 	if err := p.selectable(); err != nil {
@@ -271,6 +275,9 @@ func (p *Prepared) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.identify(); err != nil {
+		return err
+	}
 	p.recognize()
 	err = p.each(ctx, p.machines, func(_ context.Context, m *machine) error {
 		if m.action == plan.Remove || m.dead != nil {
@@ -367,7 +374,7 @@ func (p *Prepared) summarize() {
 		case m.dead != nil && (m.action != plan.Remove || p.engine.Destroy):
 			entry.Action, entry.Note = plan.Unreachable, m.dead.Error()
 		case m.dead != nil:
-			entry.Note = "not reachable: the cluster is rid of it without it (" + m.dead.Error() + ")"
+			entry.Note = "not cleaned, the cluster is rid of it without it: " + m.dead.Error()
 		case m.action == plan.Remove:
 			entry.Note = "drain, then clean"
 			if p.engine.Destroy {
@@ -379,12 +386,21 @@ func (p *Prepared) summarize() {
 			entry.Note = "takes pods again, after a run that was cut off"
 			entry.Changes = append(entry.Changes, step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
 		case len(entry.Changes) == 0 && p.State.Machines[m.Address].Joined:
-			entry.Action = plan.None
+			if entry.Action = plan.None; p.former[m.Address] != "" {
+				entry.Action, entry.Note = plan.Move, "nothing changes on it"
+			}
 		case m.action == plan.Change:
 			entry.Note = p.restarts(m, entry.Changes)
 		}
 		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
+		}
+		if was := p.former[m.Address]; was != "" {
+			entry.From = was
+			entry.Note = "was " + was + "; " + entry.Note
+		}
+		if was := p.State.Machines[m.Address].Machine.IP; m.action == plan.Change && was != m.IP {
+			entry.Note = fmt.Sprintf("its address was %s; %s", was, entry.Note)
 		}
 		m.action = entry.Action
 		p.Plan.Machines = append(p.Plan.Machines, entry)
@@ -427,7 +443,10 @@ func (p *Prepared) compare(ctx context.Context) error {
 		p.Plan.Pending = true
 		return nil
 	}
-	declared, before, _ := p.engine.selection(p.State.Objects)
+	declared, before, _, err := p.selection()
+	if err != nil {
+		return err
+	}
 	objects, ended, err := live.Plan(ctx, declared, before)
 	var refused Refused
 	switch {

@@ -99,7 +99,8 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)
 	}
-	w.hosts["machine.a"] = &hostfake.Host{Machine: w.hosts["machine.a"].Machine} // a new disk
+	w.at[nodeA.IP] = &hostfake.Host{Machine: w.hosts["machine.a"].Machine} // a new disk
+	w.hosts["machine.a"] = w.at[nodeA.IP]
 	w.down["machine.b"] = errors.New("unreachable: no route to host")
 	w.engine.Refresh = true
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.b") {

@@ -29,7 +29,8 @@ import (
 // world is machines in memory, reached by agents that speak the real protocol.
 type world struct {
 	t      *testing.T
-	hosts  map[string]*hostfake.Host // by address
+	hosts  map[string]*hostfake.Host // by address of the block
+	at     map[netip.Addr]*hostfake.Host
 	down   map[string]error
 	engine *run.Engine
 	live   *fakeLive
@@ -43,6 +44,9 @@ type fakeLive struct {
 	ended   []state.Object
 	refused error
 
+	objects []state.Object   // what is declared
+	before  [][]state.Object // what each Apply was told of that was applied before
+
 	ready    map[string]string // nodes
 	cordoned map[string]bool
 	stuck    error // what draining gives
@@ -52,11 +56,12 @@ func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]pla
 	return nil, l.ended, l.refused
 }
 
-func (l *fakeLive) Apply(context.Context, *config.Cluster, []state.Object, func(plan.Object)) ([]state.Object, error) {
-	return []state.Object{}, nil
+func (l *fakeLive) Apply(_ context.Context, _ *config.Cluster, before []state.Object, _ func(plan.Object)) ([]state.Object, error) {
+	l.before = append(l.before, before)
+	return append([]state.Object{}, l.objects...), nil
 }
 
-func (l *fakeLive) References(*config.Cluster) ([]state.Object, error) { return nil, nil }
+func (l *fakeLive) References(*config.Cluster) ([]state.Object, error) { return l.objects, nil }
 
 func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object, error) {
 	return list, nil
@@ -113,7 +118,7 @@ func newWorld(t *testing.T, machines ...config.Machine) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, hosts: map[string]*hostfake.Host{}, down: map[string]error{}, live: &fakeLive{}}
+	w := &world{t: t, hosts: map[string]*hostfake.Host{}, at: map[netip.Addr]*hostfake.Host{}, down: map[string]error{}, live: &fakeLive{}}
 	w.engine = &run.Engine{
 		Store:  state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}},
 		Bundle: files, Dial: w.dial,
@@ -130,9 +135,10 @@ func (w *world) declare(machines ...config.Machine) {
 	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
 	w.engine.Config = c
 	for _, m := range machines {
-		if w.hosts[m.Address] == nil {
-			w.hosts[m.Address] = &hostfake.Host{Machine: host.Facts{Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30, Addresses: []string{m.IP.String()}}}
+		if w.at[m.IP] == nil {
+			w.at[m.IP] = &hostfake.Host{Machine: host.Facts{Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30, Addresses: []string{m.IP.String()}, Identity: "of " + m.IP.String()}}
 		}
+		w.hosts[m.Address] = w.at[m.IP]
 	}
 }
 
@@ -144,7 +150,7 @@ func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
 	w.wait.Add(1)
 	go func() {
 		defer w.wait.Done()
-		_ = agent.Serve(context.Background(), w.hosts[m.Address], far, far)
+		_ = agent.Serve(context.Background(), w.at[m.IP], far, far)
 		_ = far.Close()
 	}()
 	return agent.NewClient(near), nil

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"clusterctl/certs"
@@ -49,6 +50,8 @@ type State struct {
 type Machine struct {
 	Machine config.Machine `json:"machine"`
 	Joined  bool           `json:"joined"` // everything was applied once
+	// Identity is the installation's that was applied to, as host.Facts has it.
+	Identity string `json:"identity,omitempty"`
 	// Cordoned is that a run has cordoned the node, and has to take that back.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Issued are the certificates that the machine has got, by where they lie, to be
@@ -77,6 +80,19 @@ func (o Object) FullName() string {
 		return o.Name
 	}
 	return o.Namespace + "/" + o.Name
+}
+
+// Same reports whether two are the same object, whichever blocks they are of: kinds keep their objects over versions.
+func (o Object) Same(other Object) bool {
+	return o.Kind == other.Kind && o.Namespace == other.Namespace && o.Name == other.Name && group(o.APIVersion) == group(other.APIVersion)
+}
+
+func group(apiVersion string) string {
+	name, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		return ""
+	}
+	return name
 }
 
 // Keys are the secrets of the cluster.

@@ -152,22 +152,11 @@ func (l *Live) client(gvk schema.GroupVersionKind, namespace string) (dynamic.Re
 // obsolete are the objects that were applied and are no longer declared.
 func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
 	for _, o := range before {
-		if !slices.ContainsFunc(desired, func(d Desired) bool {
-			r := d.reference()
-			return r.Kind == o.Kind && r.Namespace == o.Namespace && r.Name == o.Name && group(r.APIVersion) == group(o.APIVersion)
-		}) {
+		if !slices.ContainsFunc(desired, func(d Desired) bool { return d.reference().Same(o) }) {
 			list = append(list, o)
 		}
 	}
 	return list
-}
-
-func group(apiVersion string) string {
-	g, _, ok := strings.Cut(apiVersion, "/")
-	if !ok {
-		return ""
-	}
-	return g
 }
 
 // startup is how long a cluster that has just started may refuse what it will soon accept.

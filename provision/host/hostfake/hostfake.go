@@ -57,6 +57,7 @@ func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprin
 // Facts returns Machine, and whether etcd has run.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
+	f.ClusterCA = host.ClusterCA(h)
 	if names, err := h.List("/var/lib/etcd/member"); err == nil && len(names) > 0 {
 		f.EtcdData = true
 		if d, err := host.ReadEtcdData(h, "/var/lib/etcd"); err == nil {

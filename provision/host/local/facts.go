@@ -3,6 +3,8 @@ package local
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,6 +37,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 			f.EtcdCluster = strconv.FormatUint(d.Cluster, 16)
 		}
 	}
+	f.Identity, f.ClusterCA = identity(), host.ClusterCA(h)
 	f.CertExpiry = expiry("/etc/kubernetes/pki")
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		f.Missing = append(f.Missing, "systemd")
@@ -59,6 +62,25 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 		}
 	}
 	return f, nil
+}
+
+// identity tells this installation from any other, whatever its addresses are and its name is.
+func identity() string {
+	id, err := os.ReadFile("/etc/machine-id")
+	if err != nil {
+		return ""
+	}
+	sum := sha256.New()
+	_, _ = sum.Write(id)                                    // it cannot fail
+	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key.pub") // the pattern is well-formed
+	for _, path := range keys {
+		key, err := os.ReadFile(path)
+		if err != nil {
+			return ""
+		}
+		_, _ = sum.Write(key)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func release() string {

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
+)
+
+// Recognize finds the machines of the state among those that are declared. A machine is who it is, not how its block is
+// called: it is known by its address in the network, then by its block, then by its name. It returns what the state knows by the
+// blocks that the machines have now, with those last that are declared no more, and the former address of each block that was
+// called otherwise. What would make one machine two, or two one, is an error.
+func Recognize(declared []config.Machine, known map[string]state.Machine) (now map[string]state.Machine, former map[string]string, err error) {
+	now, former = map[string]state.Machine{}, map[string]string{}
+	left := maps.Clone(known) // not found yet
+	var errs []error
+	found := func(d config.Machine, address string) {
+		k := left[address]
+		delete(left, address)
+		if k.Machine.Name != d.Name {
+			errs = append(errs, misnamed(d, address, k.Machine))
+		}
+		if address != d.Address {
+			former[d.Address] = address
+		}
+		k.Machine.Address = d.Address
+		now[d.Address] = k
+	}
+	byIP, byName := map[netip.Addr]string{}, map[string]string{}
+	for address, k := range known {
+		byIP[k.Machine.IP], byName[k.Machine.Name] = address, address
+	}
+	for _, by := range []func(d config.Machine) string{
+		func(d config.Machine) string { return byIP[d.IP] },
+		func(d config.Machine) string { return d.Address },
+		func(d config.Machine) string { return byName[d.Name] },
+	} {
+		for _, d := range declared {
+			_, done := now[d.Address]
+			address := by(d)
+			if _, ok := left[address]; ok && !done {
+				found(d, address)
+			}
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(left)) {
+		k, free := left[address], address
+		for _, taken := now[free]; taken; _, taken = now[free] {
+			free += " (former)" // the block is another machine's now
+		}
+		k.Machine.Address = free
+		now[free] = k
+	}
+	return now, former, errors.Join(errs...)
+}
+
+func misnamed(d config.Machine, address string, k config.Machine) error {
+	return fmt.Errorf("%s (%s:%d): the machine at %s was applied as %s under the name %q, and is declared with the name %q. A node and a member of the store keep their names: write name = %q in this block. "+
+		"To have the machine made anew under another name, apply once without the block", d.Address, d.Source.File, d.Source.Line, k.IP, address, k.Name, d.Name, k.Name)
+}

@@ -1,0 +1,112 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+)
+
+// settleIdentity has the state call each machine by the block that it has now.
+func (p *Prepared) settleIdentity() error {
+	now, former, err := plan.Recognize(p.engine.Config.Machines, p.State.Machines)
+	if err != nil && !p.engine.Destroy { // what is to be destroyed may be called as it likes
+		return err
+	}
+	p.State.Machines, p.former = now, former
+	return nil
+}
+
+// identify holds the machines that were reached against what the state knows of them: whether they are the ones that are meant.
+func (p *Prepared) identify() error {
+	var errs []error
+	for _, m := range p.machines {
+		if m.agent == nil {
+			continue
+		}
+		if p.foreign(m) {
+			err := fmt.Errorf("it serves another cluster: the certificate in %s is not of this one's authority. Take it out of that cluster first, or out of this configuration", host.ClusterCAPath)
+			if m.action == plan.Remove {
+				_ = m.agent.Close()
+				m.agent, m.dead = nil, err // somebody has given it another purpose: it is not cleaned
+				continue
+			}
+			errs = append(errs, at(m, err))
+			continue
+		}
+		if err := p.double(m); err != nil {
+			errs = append(errs, at(m, err))
+		} else if err := p.readdressed(m); err != nil && !p.engine.Destroy {
+			errs = append(errs, at(m, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func at(m *machine, err error) error {
+	return fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err)
+}
+
+// foreign reports whether a machine serves a cluster that is not this one.
+func (p *Prepared) foreign(m *machine) bool {
+	return m.facts.ClusterCA != "" && m.facts.ClusterCA != host.Fingerprint(p.State.CAs[certs.ClusterCA])
+}
+
+// double is an error when a machine that is to be removed is one that stays, known there by another address, or when one that is
+// to be created is there already.
+func (p *Prepared) double(m *machine) error {
+	if p.engine.Destroy {
+		return nil
+	}
+	for _, other := range p.machines {
+		switch {
+		case other == m || other.agent == nil && other.action != plan.Remove:
+		case m.action == plan.Remove && other.action != plan.Remove && sameMachine(m, other):
+			return fmt.Errorf("it is no longer declared, and is the same machine as %s, which is: it would be cleaned. Keep one block for it, with the name and the address that it was applied with (%s, %s)",
+				other.Address, m.Name, m.IP)
+		case m.action == plan.Create && other.action == plan.Remove && other.agent == nil && m.facts.Identity != "" && m.facts.Identity == p.State.Machines[other.Address].Identity:
+			return fmt.Errorf("it is the machine that was applied as %s at %s, by its machine-id and host keys. Write that block with the new address instead: a new block makes another machine of it", other.Address, other.IP)
+		}
+	}
+	return nil
+}
+
+// sameMachine compares two machines that were both reached.
+func sameMachine(a, b *machine) bool {
+	same := a.facts.Identity != "" && a.facts.Identity == b.facts.Identity && slices.Equal(a.facts.Addresses, b.facts.Addresses)
+	return same || slices.Contains(b.facts.Addresses, a.IP.String())
+}
+
+// readdressed is an error when a block has another address than its machine was applied with, and that is another machine, or one
+// that cannot go on under another address.
+func (p *Prepared) readdressed(m *machine) error {
+	known, ok := p.State.Machines[m.Address]
+	if !ok || m.action == plan.Remove || known.Machine.IP == m.IP {
+		return nil
+	}
+	same := known.Identity == m.facts.Identity && known.Identity != ""
+	if known.Identity == "" {
+		same = m.facts.ClusterCA != "" // and it is this cluster's
+	}
+	if !same {
+		return fmt.Errorf("it was applied to the machine at %s, and the one at %s is another. Give that a block of its own, apply, then take out the block of the old one and apply again", known.Machine.IP, m.IP)
+	}
+	if known.Machine.Has(config.RoleControlPlane) || m.Has(config.RoleControlPlane) {
+		return fmt.Errorf("its address was %s: machines of the control plane are known to the others by their addresses. Take the block out and apply, then bring it in again with the new address %s", known.Machine.IP, m.IP)
+	}
+	return nil
+}
+
+// identified writes down who the machines are, as far as that is not known.
+func (p *Prepared) identified() {
+	for _, m := range p.machines {
+		if known, ok := p.State.Machines[m.Address]; ok && m.agent != nil && m.dead == nil && m.facts.Identity != "" {
+			known.Identity = m.facts.Identity
+			p.State.Machines[m.Address] = known
+		}
+	}
+}

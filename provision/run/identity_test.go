@@ -1,0 +1,248 @@
+package run_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// block is a machine whose block is called otherwise.
+func block(m config.Machine, address string) config.Machine {
+	m.Address = "machine." + address
+	return m
+}
+
+// unchanged fails when anything was done to a machine since its log had a length.
+func (w *world) unchanged(logged map[netip.Addr]int) {
+	w.t.Helper()
+	for ip, h := range w.at {
+		if len(h.Log) != logged[ip] {
+			w.t.Errorf("%s was changed: %v", ip, h.Log[logged[ip]:])
+		}
+	}
+}
+
+func (w *world) logged() map[netip.Addr]int {
+	list := map[netip.Addr]int{}
+	for ip, h := range w.at {
+		list[ip] = len(h.Log)
+	}
+	return list
+}
+
+// actions are what a plan does to machines, by their addresses.
+func actions(p *plan.Plan) map[string]string {
+	list := map[string]string{}
+	for _, m := range p.Machines {
+		list[m.Address] = m.Action
+	}
+	return list
+}
+
+// P05: a machine whose block is called otherwise is the same machine.
+func TestARenamedBlockIsAMoveAndChangesNothing(t *testing.T) {
+	for name, renamed := range map[string][]config.Machine{
+		"labels":    {block(control, "first"), block(nodeA, "worker"), block(nodeB, "other")},
+		"exchanged": {control, block(nodeA, "b"), block(nodeB, "a")},
+		"for_each":  {control, block(nodeA, `node["a"]`), block(nodeB, `node["b"]`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, control, nodeA, nodeB)
+			w.mustApply()
+			logged := w.logged()
+			w.declare(renamed...)
+			p := w.mustApply()
+			w.unchanged(logged)
+			for _, m := range renamed {
+				want := plan.Move
+				if m.Address == "machine."+m.Name {
+					want = plan.None
+				}
+				if got := actions(p)[m.Address]; got != want {
+					t.Errorf("%s: action %q, want %q", m.Address, got, want)
+				}
+			}
+			if len(w.live.gone)+len(w.live.drained) > 0 {
+				t.Errorf("forgot %v, drained %v", w.live.gone, w.live.drained)
+			}
+			if p := w.mustApply(); !p.Empty() {
+				t.Errorf("a second apply would do %v", actions(p))
+			}
+		})
+	}
+}
+
+// P05: when the first of several is taken out, the others move up, and the first alone is removed.
+func TestTheFirstOfSeveralIsRemovedAndNoOther(t *testing.T) {
+	nodeC := machine("c", "10.0.0.4", config.RoleNode)
+	w := newWorld(t, control, block(nodeA, "node[0]"), block(nodeB, "node[1]"), block(nodeC, "node[2]"))
+	w.mustApply()
+	logged := w.logged()
+	w.declare(control, block(nodeB, "node[0]"), block(nodeC, "node[1]"))
+	p := w.mustApply()
+	if left := w.at[nodeA.IP].Files(); slices.ContainsFunc(left, func(path string) bool { return !strings.HasPrefix(path, "/proc/") }) {
+		t.Errorf("the first was not cleaned: %v", left)
+	}
+	for _, ip := range []netip.Addr{nodeB.IP, nodeC.IP} {
+		if log := w.at[ip].Log[logged[ip]:]; slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "kubelet") }) {
+			t.Errorf("the kubelet of %s was changed: %v", ip, log)
+		}
+	}
+	from := map[string]string{}
+	for _, m := range p.Machines {
+		from[m.Address] = m.From
+	}
+	if got := actions(p); got["machine.node[0] (former)"] != plan.Remove || from["machine.node[0]"] != "machine.node[1]" || from["machine.node[1]"] != "machine.node[2]" {
+		t.Errorf("the plan was %v, moved from %v", got, from)
+	}
+	if !slices.Equal(w.live.gone, []string{"a"}) {
+		t.Errorf("forgot %v", w.live.gone)
+	}
+	if p := w.mustApply(); !p.Empty() {
+		t.Errorf("a second apply would do %v", actions(p))
+	}
+}
+
+// P05: what cannot be a move is refused before anything is changed, and says what to write.
+func TestWhatWouldMakeAnotherMachineOfOneIsRefused(t *testing.T) {
+	at := func(m config.Machine, ip string) config.Machine {
+		m.IP = netip.MustParseAddr(ip)
+		return m
+	}
+	named := func(m config.Machine, name string) config.Machine {
+		m.Name = name
+		return m
+	}
+	const second = "10.0.9.3" // an address that a machine has besides
+	for name, test := range map[string]struct {
+		declared []config.Machine
+		also     string // has that address
+		want     []string
+	}{
+		"its name is another":                  {[]config.Machine{control, nodeA, named(nodeB, "x")}, "", []string{"machine.b", `name = "b"`, "cluster.hcl:7"}},
+		"its block and name are others":        {[]config.Machine{control, nodeA, named(block(nodeB, "x"), "x")}, "", []string{"machine.x", "was applied as machine.b", `name = "b"`}},
+		"another machine in its block":         {[]config.Machine{control, nodeA, at(nodeB, "10.0.0.9")}, "", []string{"machine.b", "10.0.0.3", "is another", "block of its own"}},
+		"a control plane's address":            {[]config.Machine{at(control, "10.0.9.1"), nodeA, nodeB}, "10.0.0.1", []string{"machine.control", "its address was 10.0.0.1"}},
+		"it has a second address":              {[]config.Machine{control, nodeA, at(named(block(nodeB, "x"), "x"), second)}, "10.0.0.3", []string{"machine.b", "same machine as machine.x", "it would be cleaned"}},
+		"its name in a block of another one's": {[]config.Machine{control, nodeA, at(block(nodeB, "x"), "10.0.0.9")}, "", []string{"machine.x", "is another"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, control, nodeA, nodeB)
+			w.mustApply()
+			w.declare(test.declared...)
+			if test.also != "" {
+				had := w.at[netip.MustParseAddr(test.also)]
+				for _, m := range test.declared {
+					if strings.HasPrefix(m.IP.String(), "10.0.9.") {
+						had.Machine.Addresses = []string{test.also, m.IP.String()}
+						w.at[m.IP] = had
+					}
+				}
+			}
+			logged := w.logged()
+			_, err := w.apply()
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			}
+			w.unchanged(logged)
+		})
+	}
+}
+
+// P05: a node goes on under another address, as the machine that it is.
+func TestANodeMayHaveAnotherAddress(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	moved := nodeB
+	moved.IP = netip.MustParseAddr("10.0.9.3")
+	h := w.at[nodeB.IP]
+	h.Machine.Addresses = []string{"10.0.9.3"}
+	w.at[moved.IP] = h
+	w.declare(control, nodeA, moved)
+	p := w.mustApply()
+	if got := actions(p)["machine.b"]; got != plan.Change {
+		t.Errorf("action %q", got)
+	}
+	if len(w.live.gone) > 0 {
+		t.Errorf("forgot %v", w.live.gone)
+	}
+	if p := w.mustApply(); !p.Empty() {
+		t.Errorf("a second apply would do %v", actions(p))
+	}
+}
+
+// P05: an object whose block is called otherwise is not removed, not even when its former block alone is selected.
+func TestARenamedObjectIsNotRemoved(t *testing.T) {
+	object := state.Object{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "web", Address: "workload.web"}
+	w := newWorld(t, control)
+	w.live.objects = []state.Object{object}
+	w.mustApply()
+	renamed := object
+	renamed.Address = "workload.site"
+	w.live.objects = []state.Object{renamed}
+	w.engine.Targets = []string{"workload.web"}
+	w.live.before = nil
+	p, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	p.Plan.Pending = true // objects are looked at again in any case
+	if err := p.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range w.live.before {
+		if slices.Contains(before, object) {
+			t.Error("it is taken for one that nobody declares")
+		}
+	}
+	if len(w.live.before) == 0 {
+		t.Error("nothing was applied")
+	}
+}
+
+// P05: a machine that serves another cluster is neither taken over nor cleaned.
+func TestAMachineOfAnotherClusterIsLeftAlone(t *testing.T) {
+	other, err := certs.NewCA("another", 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveAnother := func(w *world, ip netip.Addr) {
+		if err := w.at[ip].WriteFile(host.ClusterCAPath, strings.NewReader(string(other.Cert)), 0o644, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("taken over", func(t *testing.T) {
+		w := newWorld(t, control, nodeA)
+		serveAnother(w, nodeA.IP)
+		logged := w.logged()
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "serves another cluster") {
+			t.Errorf("got %v", err)
+		}
+		w.unchanged(logged)
+	})
+	t.Run("removed", func(t *testing.T) {
+		w := newWorld(t, control, nodeA, nodeB)
+		w.mustApply()
+		serveAnother(w, nodeB.IP)
+		logged := w.logged()
+		w.declare(control, nodeA)
+		p := w.mustApply()
+		if h := w.at[nodeB.IP]; len(h.Log) != logged[nodeB.IP] {
+			t.Errorf("it was changed: %v", h.Log[logged[nodeB.IP]:])
+		}
+		if got := actions(p)["machine.b"]; got != plan.Remove || !slices.Equal(w.live.gone, []string{"b"}) {
+			t.Errorf("action %q, forgot %v", got, w.live.gone)
+		}
+	})
+}
