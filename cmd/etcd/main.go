@@ -5,11 +5,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -170,7 +173,16 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 			*u.into = append(*u.into, *parsed)
 		}
 	}
-	if out.InitialCluster = cfg.InitialCluster; out.InitialCluster == "" {
+	if out.InitialCluster = cfg.InitialCluster; cfg.InitialClusterFile != "" {
+		text, err := os.ReadFile(cfg.InitialClusterFile)
+		switch {
+		case err == nil:
+			out.InitialCluster = strings.TrimSpace(string(text))
+		case !errors.Is(err, fs.ErrNotExist): // it is only there for the first start
+			return nil, fmt.Errorf("read the members to begin beside: %w", err)
+		}
+	}
+	if out.InitialCluster == "" {
 		out.InitialCluster = out.InitialClusterFromName(out.Name)
 	}
 	if cfg.InitialClusterState != "" {

@@ -16,6 +16,7 @@ type Etcd struct {
 	InitialAdvertisePeerURLs []string `flag:"initial-advertise-peer-urls" help:"URLs at which the other members reach this one"`
 	InitialCluster           string   `flag:"initial-cluster" help:"first members, as name=url,…"`
 	InitialClusterState      string   `flag:"initial-cluster-state" help:"new, or existing to join as the member that was added for this name"`
+	InitialClusterFile       string   `flag:"initial-cluster-file" help:"file with the members that one which joins begins beside, as name=url,…; where it is there, it counts in place of initial-cluster"`
 	InitialClusterToken      string   `flag:"initial-cluster-token" help:"name that keeps clusters apart"`
 	CertFile                 string   `flag:"cert-file" help:"server certificate"`
 	KeyFile                  string   `flag:"key-file" help:"server key"`

@@ -28,7 +28,7 @@ type clusterBlock struct {
 }
 
 type etcdBlock struct {
-	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines"`
+	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines; a member that is there stays"`
 	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"Refused: this release takes no snapshots of the store."`
 }
 
@@ -134,7 +134,7 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 	}
 	if raw.Members != nil {
 		n := *raw.Members
-		c.Etcd.Members = n
+		c.Etcd.Members, c.Etcd.Said = n, true
 		at := nested(b, "etcd", "members")
 		switch {
 		case n < 1 || n > config.MaxEtcdMembers:
@@ -142,7 +142,7 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 		case n%2 == 0:
 			diags = append(diags, fail(at, "Even number of etcd members",
 				"%d members need %d to agree and so survive the loss of %d, which %s as well, with less work for every write. "+
-					"Write members = %d or members = %d, or leave it out: then it is the largest odd number of control-plane machines, at most %d.",
+					"Write members = %d or members = %d, or leave it out: then it is the largest odd number of control-plane machines; a member that is there stays, at most %d.",
 				n, n/2+1, n-(n/2+1), doing(n-1), n-1, n+1, config.MaxEtcdMembers))
 		}
 	}

@@ -74,7 +74,8 @@ type API struct {
 
 // Etcd is what the cluster block says of the store.
 type Etcd struct {
-	Members int // worked out from the control-plane machines when not said
+	Members int  // worked out from the control-plane machines when not said
+	Said    bool // whether the configuration says how many members there are
 }
 
 // Encryption says how values are encrypted in the store.

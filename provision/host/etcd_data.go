@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,14 +17,26 @@ type EtcdData struct {
 	Cluster, Member uint64
 }
 
-// ReadEtcdData reads the ids that the first record but one of each of etcd's write-ahead
-// logs has, dir being the member's data directory. It is fs.ErrNotExist when no member has run there.
-func ReadEtcdData(h interface {
+// logs are where the logs of etcd's members lie.
+type logs interface {
 	List(dir string) ([]string, error)
 	Open(path string) (io.ReadCloser, error)
-}, dir string) (EtcdData, error) {
-	logs := dir + "/member/wal"
-	names, err := h.List(logs)
+}
+
+// EtcdFacts says whether a machine has data of a member, and of which store, as etcdctl shows its id. What cannot be read is data.
+func EtcdFacts(h logs) (data bool, cluster string) {
+	d, err := ReadEtcdData(h, "/var/lib/etcd")
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist), ""
+	}
+	return true, strconv.FormatUint(d.Cluster, 16)
+}
+
+// ReadEtcdData reads the ids that the first record but one of each of etcd's write-ahead
+// logs has, dir being the member's data directory. It is fs.ErrNotExist when no member has run there.
+func ReadEtcdData(h logs, dir string) (EtcdData, error) {
+	wal := dir + "/member/wal"
+	names, err := h.List(wal)
 	if err != nil {
 		return EtcdData{}, err
 	}
@@ -31,14 +44,14 @@ func ReadEtcdData(h interface {
 		if !strings.HasSuffix(name, ".wal") {
 			continue
 		}
-		f, err := h.Open(logs + "/" + name)
+		f, err := h.Open(wal + "/" + name)
 		if err != nil {
 			return EtcdData{}, err
 		}
 		data, err := decodeEtcdData(f)
 		_ = f.Close()
 		if err != nil {
-			return EtcdData{}, fmt.Errorf("read %s/%s: %w", logs, name, err)
+			return EtcdData{}, fmt.Errorf("read %s/%s: %w", wal, name, err)
 		}
 		return data, nil
 	}

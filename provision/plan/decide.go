@@ -20,27 +20,20 @@ func Members(c *config.Cluster, s *state.State, gone []string) {
 	for _, name := range gone {
 		delete(s.Etcd, name)
 	}
-	list := map[string]string{} // name to peer URL
-	for name := range s.Etcd {
-		for _, m := range s.Machines {
-			if m.Machine.Name == name {
-				list[name] = role.PeerURL(m.Machine)
-			}
-		}
-	}
 	existing := len(s.Etcd) > 0
-	var fresh []config.Machine
-	for _, m := range role.EtcdMachines(c, s) {
-		if _, ok := s.Etcd[m.Name]; !ok {
-			fresh = append(fresh, m)
-			if !existing {
-				list[m.Name] = role.PeerURL(m)
-			}
-		}
+	first := map[string]string{} // name to peer URL
+	members := role.EtcdMachines(c, s)
+	for _, m := range members {
+		first[m.Name] = role.PeerURL(m)
 	}
-	for _, m := range fresh {
-		list[m.Name] = role.PeerURL(m) // each joins those before it
-		s.Etcd[m.Name] = state.Member{InitialCluster: initialCluster(list), Existing: existing}
+	for _, m := range members {
+		switch _, ok := s.Etcd[m.Name]; {
+		case ok:
+		case existing:
+			s.Etcd[m.Name] = state.Member{Existing: true} // the store itself says beside whom, when it joins
+		default:
+			s.Etcd[m.Name] = state.Member{InitialCluster: initialCluster(first)}
+		}
 	}
 }
 
@@ -99,8 +92,8 @@ func Describe(f host.Facts) string {
 }
 
 // EtcdLine explains the number of members, of whose machines some may not have been reached.
-func EtcdLine(c *config.Cluster, unreached int) string {
-	n, control := c.Etcd.Members, len(c.ControlPlane())
+func EtcdLine(c *config.Cluster, s *state.State, unreached int) string {
+	n, control := len(role.EtcdMachines(c, s)), len(c.ControlPlane())
 	if n == 0 {
 		return ""
 	}

@@ -17,6 +17,9 @@ import (
 
 const etcdData = "/var/lib/etcd"
 
+// etcdJoining has the members that one which joins begins beside: those that the store has at that moment.
+const etcdJoining = etcdData + "/initial-cluster"
+
 func clientURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.String(), "2379") }
 
 // PeerURL is where other members reach a machine's.
@@ -69,6 +72,9 @@ func etcd(b *builder) {
 	cfg.ClientCRLFile, cfg.PeerCRLFile = etcdCRL, etcdCRL
 	if started.Existing {
 		cfg.InitialClusterState = "existing"
+		if started.InitialCluster == "" {
+			cfg.InitialClusterFile = etcdJoining
+		}
 	}
 	hosts := []string{m.IP.String()}
 	cfg.CertFile, cfg.KeyFile = b.certificate("etcd/server", certs.EtcdCA, certs.EtcdServer(m.Name, hosts))
@@ -80,7 +86,7 @@ func etcd(b *builder) {
 	if started.Existing {
 		others := Store(b.Cluster, b.State, m.Name)
 		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", Manifest: step.Manifest("etcd"), DataDir: etcdData},
-			&step.EtcdJoin{Store: others, Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData})
+			&step.EtcdJoin{Store: others, Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData, MembersFile: etcdJoining})
 	}
 	b.component(component{service: service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,

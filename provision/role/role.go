@@ -147,7 +147,8 @@ func (in Input) address() bool            { return in.controlPlane() && in.Clust
 func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
 
 // EtcdMachines are the machines of the control plane with a member of the store. Those
-// that have one keep it before others get one: a member never moves without need.
+// that have one keep it before others get one: a member never moves without need. Nor does one go for the sake of an odd number, unless
+// the configuration says how many there are: two survive no loss of a machine, as one does not, but of a disk.
 func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	control := c.ControlPlane()
 	slices.SortStableFunc(control, func(a, b config.Machine) int {
@@ -161,7 +162,14 @@ func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 		}
 		return 0
 	})
-	return control[:min(c.Etcd.Members, len(control))]
+	members := c.Etcd.Members
+	for members < len(control) && !c.Etcd.Said {
+		if _, has := s.Etcd[control[members].Name]; !has {
+			break
+		}
+		members++
+	}
+	return control[:min(members, len(control))]
 }
 
 // enoughDNS is how many machines answer for the cluster's names when the control

@@ -409,7 +409,7 @@ func (p *Prepared) summarize() {
 		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool {
 			return m.dead == nil || m.action == plan.Remove || !m.Has(config.RoleControlPlane)
 		})
-		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, len(unreached))
+		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, p.State, len(unreached))
 		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
 	}
 }

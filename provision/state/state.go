@@ -59,9 +59,10 @@ type Machine struct {
 	Issued map[string]certs.Revoked `json:"issued,omitempty"`
 }
 
-// Member is how an etcd member first started; what it was told then it is told ever after.
+// Member is how an etcd member first started; what it was told then it is told ever after. One that joins a store learns from
+// that store beside whom it begins, and InitialCluster is empty; earlier releases wrote it down when they planned.
 type Member struct {
-	InitialCluster string `json:"initialCluster"`
+	InitialCluster string `json:"initialCluster,omitempty"`
 	Existing       bool   `json:"existing"`
 }
 

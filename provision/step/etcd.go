@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"clusterctl/provision/host"
@@ -111,26 +112,27 @@ func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.RemoveAll(s.DataDir + "/member")
 }
 
-// EtcdJoin adds this machine to the store as a learner, before its member first starts.
+// EtcdJoin adds this machine to the store as a learner, before its member first starts, and writes down which members the store has
+// then: a member begins only beside exactly those.
 type EtcdJoin struct {
-	Store   Store  `json:"store"`
-	Name    string `json:"name"`
-	PeerURL string `json:"peerURL"`
-	DataDir string `json:"dataDir"`
+	Store       Store  `json:"store"`
+	Name        string `json:"name"`
+	PeerURL     string `json:"peerURL"`
+	DataDir     string `json:"dataDir"`
+	MembersFile string `json:"membersFile"`
 }
 
 // Label names the member.
 func (s *EtcdJoin) Label() string { return "etcd member " + s.Name }
 
-// Check looks whether the member has ever run here.
+// Check looks whether the member has ever run here: a start that failed leaves a directory, but no log.
 func (s *EtcdJoin) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	former := len(w.Touched([]string{s.DataDir})) > 0 // and so it goes
-	names, err := h.List(s.DataDir + "/member")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := h.List(s.DataDir + "/member"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Change{}, err // a member that is there is not to be removed because its disk cannot be read
 	}
-	if len(names) > 0 && !former {
-		return Change{}, nil
+	if _, err := host.ReadEtcdData(h, s.DataDir); !errors.Is(err, fs.ErrNotExist) && !former {
+		return Change{}, nil // of a log that cannot be read, etcd itself complains
 	}
 	return Change{Action: Create, Kind: "etcd", Name: s.Name, Note: "join as learner"}, nil
 }
@@ -138,22 +140,56 @@ func (s *EtcdJoin) Check(_ context.Context, h host.Host, w *Walk) (Change, error
 // Apply adds the learner unless it is there.
 func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
-		for _, m := range members {
-			if m.PeerURL == s.PeerURL && m.Name == "" {
-				return nil // added by a run that was cut off
-			}
-			if m.PeerURL == s.PeerURL || m.Name == s.Name {
-				// A member that lost its disk cannot come back as itself.
-				if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
-					return fmt.Errorf("remove the former member %s: %w", s.Name, err)
-				}
-			}
+		if err := s.add(ctx, etcd, members); err != nil {
+			return err
 		}
-		if err := settled(ctx, func() error { return etcd.AddLearner(ctx, s.PeerURL) }); err != nil {
-			return fmt.Errorf("add %s to etcd: %w", s.Name, err)
+		members, err := etcd.Members(ctx)
+		if err != nil {
+			return fmt.Errorf("look beside whom %s begins: %w", s.Name, err)
 		}
-		return nil
+		if err := h.RemoveAll(s.DataDir + "/member"); err != nil { // what a start that failed has left
+			return err
+		}
+		return h.WriteFile(s.MembersFile, strings.NewReader(s.beside(members)+"\n"), 0o600, 0, 0)
 	})
+}
+
+func (s *EtcdJoin) add(ctx context.Context, etcd host.Etcd, members []host.Member) error {
+	for _, m := range members {
+		if m.PeerURL == s.PeerURL && m.Name == "" {
+			return nil // added by a run that was cut off
+		}
+	}
+	for _, m := range members {
+		// A member that lost its disk cannot come back as itself. One that was to join and has never started keeps others from joining;
+		// when its turn comes, it is added anew.
+		if m.PeerURL != s.PeerURL && m.Name != s.Name && (m.Name != "" || !m.Learner) {
+			continue
+		}
+		if err := settled(ctx, func() error { return etcd.Remove(ctx, m.ID) }); err != nil {
+			return fmt.Errorf("remove the former member at %s: %w", m.PeerURL, err)
+		}
+	}
+	if err := settled(ctx, func() error { return etcd.AddLearner(ctx, s.PeerURL) }); err != nil {
+		return fmt.Errorf("add %s to etcd: %w", s.Name, err)
+	}
+	return nil
+}
+
+// beside says which members there are, as etcd wants it: a name for each, also for those that have not started yet.
+func (s *EtcdJoin) beside(members []host.Member) string {
+	var list []string
+	for _, m := range members {
+		name := m.Name
+		if m.PeerURL == s.PeerURL {
+			name = s.Name
+		} else if name == "" {
+			name = fmt.Sprintf("member-%x", m.ID)
+		}
+		list = append(list, name+"="+m.PeerURL)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
 }
 
 // EtcdVote makes a learner that has caught up a voting member.

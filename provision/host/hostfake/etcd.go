@@ -14,12 +14,23 @@ const ClusterID = 0xc1
 
 const walPath = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
-// etcd is what the etcd that the unit starts does: it has data, and tells its name. h.mu is held.
-func (h *Host) etcd() {
+// etcd is what the etcd that the unit starts does: it has data, and tells its name. One that joins begins only beside exactly the
+// members that the store has. h.mu is held.
+func (h *Host) etcd() error {
 	flag := func(name string) string {
 		_, rest, _ := strings.Cut(string(h.files[unitDir+"etcd.service"].content), "--"+name+"=")
 		value, _, _ := strings.Cut(rest, " ")
 		return value
+	}
+	if _, ok := h.files[walPath]; !ok && h.Store != nil && flag("initial-cluster-state") == "existing" {
+		beside := flag("initial-cluster")
+		if f, ok := h.files[flag("initial-cluster-file")]; ok {
+			beside = strings.TrimSpace(string(f.content))
+		}
+		if err := h.Store.beside(beside); err != nil {
+			h.files["/var/lib/etcd/member/snap/db"] = file{info: host.Info{Mode: 0o600}}
+			return err
+		}
 	}
 	data := host.EtcdData{Cluster: ClusterID}
 	if h.Store != nil {
@@ -28,6 +39,7 @@ func (h *Host) etcd() {
 	if _, ok := h.files[walPath]; !ok {
 		h.files[walPath] = file{host.Info{Mode: 0o600}, host.AppendEtcdData(nil, data)}
 	}
+	return nil
 }
 
 // Etcd is a membership in memory.
@@ -65,6 +77,26 @@ func (e *Etcd) AddLearner(_ context.Context, peerURL string) error {
 	}
 	e.next++
 	e.list = append(e.list, host.Member{ID: e.next, PeerURL: peerURL, Learner: true})
+	return nil
+}
+
+// beside compares the members that one is told of with those that there are.
+func (e *Etcd) beside(list string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	told := map[string]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		_, url, _ := strings.Cut(part, "=")
+		told[url] = true
+	}
+	for _, m := range e.list {
+		if !told[m.PeerURL] {
+			return fmt.Errorf("error validating peerURLs: %s is not among %q", m.PeerURL, list)
+		}
+	}
+	if len(told) != len(e.list) {
+		return fmt.Errorf("error validating peerURLs: member count is unequal: %q, and there are %d", list, len(e.list))
+	}
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"path"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,12 +57,7 @@ func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprin
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
 	f.ClusterCA = host.ClusterCA(h)
-	if names, err := h.List("/var/lib/etcd/member"); err == nil && len(names) > 0 {
-		f.EtcdData = true
-		if d, err := host.ReadEtcdData(h, "/var/lib/etcd"); err == nil {
-			f.EtcdCluster = strconv.FormatUint(d.Cluster, 16)
-		}
-	}
+	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
 	return f, nil
 }
 
@@ -265,11 +259,14 @@ func (h *Host) become(name, verb, active string) error {
 	}
 	u := h.units[name]
 	u.Active = active
-	h.units[name] = u
+	var err error
 	if name == "etcd.service" && verb != "stop" {
-		h.etcd()
+		if err = h.etcd(); err != nil {
+			u.Active, err = "failed", fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
+		}
 	}
-	return nil
+	h.units[name] = u
+	return err
 }
 
 // Run knows sysctl -w, as far as steps use it.

@@ -31,12 +31,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	f.CgroupV2 = err == nil
 	f.OOMAdjust = capabilities()&(1<<capSysResource) != 0
-	if names, err := os.ReadDir("/var/lib/etcd/member"); err == nil && len(names) > 0 {
-		f.EtcdData = true
-		if d, err := host.ReadEtcdData(h, "/var/lib/etcd"); err == nil {
-			f.EtcdCluster = strconv.FormatUint(d.Cluster, 16)
-		}
-	}
+	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
 	f.Identity, f.ClusterCA = identity(), host.ClusterCA(h)
 	f.CertExpiry = expiry("/etc/kubernetes/pki")
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
