@@ -142,7 +142,7 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 		case n%2 == 0:
 			diags = append(diags, fail(at, "Even number of etcd members",
 				"%d members need %d to agree and so survive the loss of %d, which %s as well, with less work for every write. "+
-					"Write members = %d or members = %d, or leave it out: then it is the largest odd number of control-plane machines; a member that is there stays, at most %d.",
+					"Write members = %d or members = %d, or leave it out: then it is the largest odd number of control-plane machines, at most %d.",
 				n, n/2+1, n-(n/2+1), doing(n-1), n-1, n+1, config.MaxEtcdMembers))
 		}
 	}
