@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +46,30 @@ func initialCluster(list map[string]string) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ",")
+}
+
+// Unchangeable is an error when a configuration says something else than the cluster was made with, of what cannot change: pods and
+// services have addresses of these networks, certificates and resolv.conf have the domain. A cluster of an earlier release, which did not write it down, has none.
+func Unchangeable(c *config.Cluster, made state.Fixed) error {
+	var errs []error
+	differs := func(attribute, was, is string) {
+		if was != "" && was != is {
+			errs = append(errs, fmt.Errorf("%s:%d: %s was %s when the cluster was made, and is %s now: what runs has addresses and certificates by it, and would be cut off. Put it back, or declare a new cluster in a folder of its own and move what runs there",
+				c.Source.File, c.Source.Line, attribute, was, is))
+		}
+	}
+	differs("pod_cidrs", prefixes(made.PodCIDRs), prefixes(c.PodCIDRs))
+	differs("service_cidrs", prefixes(made.ServiceCIDRs), prefixes(c.ServiceCIDRs))
+	differs("domain", made.Domain, c.Domain)
+	return errors.Join(errs...)
+}
+
+func prefixes(list []netip.Prefix) string {
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a

@@ -21,6 +21,9 @@ import (
 // Apply does what the plan says. The state is written as soon as anything in it is
 // true, so that a run that is cut off can be run again.
 func (p *Prepared) Apply(ctx context.Context) error {
+	if err := p.engine.Store.Keep(); err != nil {
+		return err
+	}
 	if p.Plan.Empty() && !p.Plan.Pending {
 		if len(p.ended) == 0 {
 			return p.remember(p.engine.Config.Secrets)
@@ -59,6 +62,7 @@ func (p *Prepared) walk(ctx context.Context) error {
 		}
 	}
 	p.identified()
+	p.State.Fixed = state.FixedOf(e.Config)
 	if err := e.Store.Write(p.State); err != nil {
 		return err
 	}

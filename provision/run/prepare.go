@@ -72,6 +72,9 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	if p.State.Cluster != e.Config.Name {
 		return nil, fmt.Errorf("the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; declare the new one in a folder of its own", e.Store.Dir, p.State.Cluster, e.Config.Name)
 	}
+	if err := plan.Unchangeable(e.Config, p.State.Fixed); err != nil && !e.Destroy {
+		return nil, err
+	}
 	for _, i := range e.Config.Images {
 		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
 			return nil, fmt.Errorf("image.%s: %w", i.Name, err)

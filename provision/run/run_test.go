@@ -292,6 +292,26 @@ func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 	}
 }
 
+// P05: what cannot change while something runs is refused at its place, before anything is touched; the cluster can still be destroyed.
+func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	logged := w.logged()
+	w.engine.Config.Source = config.Source{File: "cluster.hcl", Line: 3}
+	w.engine.Config.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}
+	w.engine.Config.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
+	w.engine.Config.Domain = "example.org"
+	_, err := w.apply()
+	for _, want := range []string{"cluster.hcl:3: pod_cidrs was 10.244.0.0/16", "service_cidrs was 10.96.0.0/16", "domain was cluster.local"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	w.unchanged(logged)
+	w.engine.Destroy = true
+	w.mustApply()
+}
+
 // P07: a machine that is no longer declared is drained, cleaned and forgotten.
 func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)

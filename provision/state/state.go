@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,11 +40,25 @@ type State struct {
 	EtcdCluster string            `json:"etcdCluster,omitempty"`
 	Objects     []Object          `json:"objects"` // applied, so to be pruned when no longer declared
 	CAs         map[string][]byte `json:"cas"`     // certificates, PEM
+	// Fixed is what the cluster was made with and cannot change.
+	Fixed Fixed `json:"fixed,omitzero"`
 	// Revoked certificates are refused everywhere until they end by themselves.
 	Revoked []certs.Revoked `json:"revoked,omitempty"`
 	Sealed  []byte          `json:"sealed"` // keys, encrypted with age
 
 	Keys Keys `json:"-"` // what Sealed holds
+}
+
+// Fixed is what running pods, services and certificates go by, and what no machine can change by itself.
+type Fixed struct {
+	PodCIDRs     []netip.Prefix `json:"podCIDRs,omitempty"`
+	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs,omitempty"`
+	Domain       string         `json:"domain,omitempty"`
+}
+
+// FixedOf is what a configuration says of it.
+func FixedOf(c *config.Cluster) Fixed {
+	return Fixed{PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Domain: c.Domain}
 }
 
 // Machine is a machine as last applied.

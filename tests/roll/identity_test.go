@@ -1,0 +1,85 @@
+package roll
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"clusterctl/tests/cluster"
+)
+
+// P05, S10: blocks that are called otherwise are the same machines and change nothing; and a control plane of two, of which one has a
+// member, grows to three by names that come before and between those that are there.
+func TestRenamedMachinesStayAndNewOnesJoinInAnyOrder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c := up(ctx, t, "identity", `cluster "identity" {}
+
+machine "first" {
+  name    = "b"
+  address = "10.99.0.11"
+  roles   = ["control-plane"]
+  ssh { user = "root" }
+}
+
+machine "second" {
+  name    = "c"
+  address = "10.99.0.12"
+  roles   = ["control-plane"]
+  ssh { user = "root" }
+}
+`)
+	const began = "systemctl show -p InvocationID etcd kube-apiserver kube-scheduler kube-controller-manager"
+	before := map[string]string{}
+	for _, m := range c.Lab.Machines[:2] {
+		text, err := m.Run(ctx, began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[m.Name] = text
+	}
+	renamed := func(addresses string) string {
+		return `cluster "identity" {}
+
+machine "plane" {
+  for_each = { ` + addresses + ` }
+  name     = each.key
+  address  = each.value
+  roles    = ["control-plane"]
+  ssh { user = "root" }
+}
+`
+	}
+	if err := c.Write("cluster.hcl", renamed(`b = "10.99.0.11", c = "10.99.0.12"`)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "2 to move") || !strings.Contains(string(out), "was machine.first") {
+		t.Fatalf("it is not a move: %v\n%s", err, out)
+	}
+	for _, m := range c.Lab.Machines[:2] {
+		if text, err := m.Run(ctx, began); err != nil || text != before[m.Name] {
+			t.Errorf("%s: units began anew: %s, then %s, %v", m.Name, before[m.Name], text, err)
+		}
+	}
+
+	if err := c.Write("cluster.hcl", renamed(`a = "10.99.0.13", b = "10.99.0.11", c = "10.99.0.12"`)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err = c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "etcd: 3 members, survives the loss of 1.") {
+		t.Errorf("not as declared afterwards: %v\n%s", err, out)
+	}
+	if err := c.Lab.Machine("c1").PowerCut(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Eventually(ctx, limit, func(ctx context.Context) error {
+		_, err := c.Lab.Machine("c3").Run(ctx, "curl -ksf https://127.0.0.1:6443/readyz")
+		return err
+	}); err != nil {
+		t.Errorf("two of three members do not serve: %v", err)
+	}
+}
