@@ -37,6 +37,9 @@ type Plan struct {
 	Warnings     []string  `json:"warnings,omitempty"`
 	Partly       bool      `json:"partly,omitempty"`  // a selection left something out
 	Pending      bool      `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
+	Awaited      int       `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
+	// Unanswered is why objects could not be compared with what is there: it is not known whether any changes.
+	Unanswered string `json:"unanswered,omitempty"`
 }
 
 // Machine is what would be done to a machine.
@@ -101,7 +104,7 @@ func (p *Plan) Count(action string) (machines, objects int) {
 // Fingerprint is the same for plans that would do the same.
 func (p *Plan) Fingerprint() string {
 	copied := *p
-	copied.Certificates, copied.Warnings = "", nil // they change with time, not with what is done
+	copied.Certificates, copied.Warnings, copied.Unanswered = "", nil, "" // they change with time, not with what is done
 	text, err := json.Marshal(copied)
 	if err != nil {
 		return ""

@@ -105,8 +105,14 @@ func (p *Plan) Summary() string {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
 		}
 	}
+	if p.Awaited > 0 {
+		parts = append(parts, fmt.Sprintf("%d to create", p.Awaited))
+	}
 	if len(parts) > 0 {
 		text += "; objects: " + strings.Join(parts, ", ")
+	}
+	if p.Unanswered != "" {
+		text += "; objects not compared, so that nothing is known of them"
 	}
 	if n := len(p.Unreached()); n > 0 {
 		text += "; " + Number(n, "machine") + " not reached, of which nothing is known"

@@ -137,7 +137,10 @@ func (p *Prepared) Unreached() error {
 			errs = append(errs, fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, m.dead))
 		}
 	}
-	if len(errs) > 0 {
+	if p.Plan.Unanswered != "" {
+		errs = append(errs, fmt.Errorf("objects could not be compared with what is there, so the plan is not whole; apply mends the machines first, and compares then: %s", p.Plan.Unanswered))
+	}
+	if len(p.Plan.Unreached()) > 0 {
 		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it out with -exclude"))
 	}
 	return errors.Join(errs...)
@@ -442,12 +445,13 @@ func (p *Prepared) compare(ctx context.Context) error {
 		return err
 	}
 	p.live = live
-	if p.fresh {
-		p.Plan.Pending = true
-		return nil
-	}
 	declared, before, _, err := p.selection()
 	if err != nil {
+		return err
+	}
+	if p.fresh {
+		awaited, err := live.References(declared)
+		p.Plan.Pending, p.Plan.Awaited = true, len(awaited)
 		return err
 	}
 	objects, ended, err := live.Plan(ctx, declared, before)
@@ -466,8 +470,8 @@ func (p *Prepared) compare(ctx context.Context) error {
 	}
 	if err != nil {
 		// Certificates are renewed, and daemons repaired, also when the API is down.
-		p.Plan.Pending = true
-		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf("the API does not answer, so objects are compared after the machines: %v", err))
+		p.Plan.Pending, p.Plan.Unanswered = true, err.Error()
+		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf("objects could not be compared with what is there, so they are compared after the machines: %v", err))
 		return nil
 	}
 	p.ended = ended
