@@ -37,7 +37,7 @@ func pki(b *builder) {
 // certificate adds a leaf at PKI/name and returns the paths of certificate and key.
 func (b *builder) certificate(name, ca string, r certs.Request) (cert, key string) {
 	path := PKI + "/" + name
-	b.add(&step.Certificate{Path: path, CA: ca, CACert: b.State.CAs[ca], Request: r})
+	b.add(&step.Certificate{Path: path, CA: ca, CACert: b.State.CAs[ca], Request: r, Revoked: b.revoked(ca, r)})
 	return path + ".crt", path + ".key"
 }
 
@@ -46,9 +46,19 @@ func (b *builder) kubeconfig(name string, r certs.Request) string {
 	path := Kubernetes + "/" + name + ".conf"
 	b.add(&step.Kubeconfig{
 		Path: path, Cluster: b.Cluster.Name, Server: b.server(),
-		CA: certs.ClusterCA, CACert: b.State.CAs[certs.ClusterCA], Request: r,
+		CA: certs.ClusterCA, CACert: b.State.CAs[certs.ClusterCA], Request: r, Revoked: b.revoked(certs.ClusterCA, r),
 	})
 	return path
+}
+
+// revoked are the serials of certificates for the same name that nobody takes any more.
+func (b *builder) revoked(ca string, r certs.Request) (serials []string) {
+	for _, gone := range b.State.Revoked {
+		if gone.CA == ca && gone.Name == r.CommonName {
+			serials = append(serials, gone.Serial)
+		}
+	}
+	return serials
 }
 
 // apiHosts are the names and addresses under which this machine's API server is reached.

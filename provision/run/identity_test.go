@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -208,6 +209,41 @@ func TestARenamedObjectIsNotRemoved(t *testing.T) {
 	}
 	if len(w.live.before) == 0 {
 		t.Error("nothing was applied")
+	}
+}
+
+// P03: a machine that was removed while it was away, and so still has certificates that are revoked, gets others when it comes back.
+func TestAMachineThatComesBackGetsCertificatesThatAreTaken(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.down["machine.b"] = errors.New("no route to host")
+	w.declare(control, nodeA)
+	w.mustApply()
+	delete(w.down, "machine.b")
+	const path = "/etc/kubernetes/pki/kubelet.crt"
+	before, err := w.at[nodeB.IP].ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.declare(control, nodeA, nodeB)
+	p := w.mustApply()
+	after, err := w.at[nodeB.IP].ReadFile(path)
+	if err != nil || string(after) == string(before) {
+		t.Errorf("it has the certificate that was revoked, %v", err)
+	}
+	said := 0
+	for _, m := range p.Machines {
+		for _, c := range m.Changes {
+			if c.Note == "was revoked" && m.Address == "machine.b" {
+				said++
+			}
+		}
+	}
+	if said == 0 {
+		t.Errorf("the plan does not say why: %+v", p.Machines)
+	}
+	if p := w.mustApply(); !p.Empty() {
+		t.Errorf("a second apply would do %v", actions(p))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,7 +23,8 @@ type Certificate struct {
 	CA      string        `json:"ca"`     // name of the authority
 	CACert  []byte        `json:"caCert"` // its certificate
 	Request certs.Request `json:"request"`
-	Pair    *certs.Pair   `json:"pair,omitempty"` // given before it is applied
+	Revoked []string      `json:"revoked,omitempty"` // serials, in hex: nobody takes these any more
+	Pair    *certs.Pair   `json:"pair,omitempty"`    // given before it is applied
 }
 
 // Label names the certificate.
@@ -50,7 +52,7 @@ func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Change{}, err
 	}
-	if reason := certs.Due(certs.Pair{Cert: cert, Key: key}, s.CACert, s.Request, time.Now()); reason != "" {
+	if reason := due(certs.Pair{Cert: cert, Key: key}, s.CACert, s.Request, s.Revoked); reason != "" {
 		w.Touch(c.Name)
 		c.Action, c.Note = Update, reason
 		return c, nil
@@ -86,6 +88,7 @@ type Kubeconfig struct {
 	CA      string        `json:"ca"`
 	CACert  []byte        `json:"caCert"`
 	Request certs.Request `json:"request"`
+	Revoked []string      `json:"revoked,omitempty"`
 	Pair    *certs.Pair   `json:"pair,omitempty"`
 }
 
@@ -144,7 +147,18 @@ func (s *Kubeconfig) differs(text []byte) string {
 	case !bytes.Equal(bytes.TrimSpace(cluster.CertificateAuthorityData), bytes.TrimSpace(s.CACert)):
 		return "another CA"
 	}
-	return certs.Due(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Request, time.Now())
+	return due(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Request, s.Revoked)
+}
+
+// due says why a certificate is to be issued anew, empty if it is not.
+func due(p certs.Pair, ca []byte, r certs.Request, revoked []string) string {
+	if reason := certs.Due(p, ca, r, time.Now()); reason != "" {
+		return reason
+	}
+	if cert, err := certs.ParseCert(p.Cert); err == nil && slices.Contains(revoked, cert.SerialNumber.Text(16)) {
+		return "was revoked"
+	}
+	return ""
 }
 
 // Apply writes the kubeconfig.
