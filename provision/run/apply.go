@@ -352,56 +352,6 @@ func (m *machine) tended() bool {
 	return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" })
 }
 
-const reconcileTimeout = 10 * time.Minute
-
-// reconcile brings the objects in and remembers them.
-func (p *Prepared) reconcile(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
-	defer cancel()
-	if err := p.engine.Store.Held(); err != nil {
-		return err
-	}
-	if list := p.replacedObjects(); len(list) > 0 {
-		if err := p.live.Delete(ctx, list); err != nil {
-			return err
-		}
-	}
-	declared, before, rest, err := p.selection()
-	if err != nil {
-		return err
-	}
-	// What is going to be there is known before it is: were this run cut off and the block then taken
-	// out of the configuration, nobody else would know of it.
-	references, err := p.live.References(declared)
-	if err != nil {
-		return err
-	}
-	if added := slices.DeleteFunc(references, func(o state.Object) bool { return slices.Contains(p.State.Objects, o) }); len(added) > 0 {
-		p.State.Objects = append(slices.Clone(p.State.Objects), added...)
-		if err := p.engine.Store.Write(p.State); err != nil {
-			return err
-		}
-	}
-	applied, err := p.live.Apply(ctx, declared, before, func(o plan.Object) {
-		p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
-		if p.Plan.Pending && o.Action != plan.None {
-			p.Plan.Objects = append(p.Plan.Objects, o)
-		}
-	})
-	for _, o := range rest {
-		if applied != nil && !slices.Contains(applied, o) {
-			applied = append(applied, o)
-		}
-	}
-	if applied != nil && !slices.Equal(applied, p.State.Objects) {
-		p.State.Objects = applied
-		if writeErr := p.engine.Store.Write(p.State); err == nil {
-			err = writeErr
-		}
-	}
-	return err
-}
-
 // destroy cleans all machines at once and forgets the cluster.
 func (p *Prepared) destroy(ctx context.Context) error {
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -162,71 +161,6 @@ func (p *Prepared) started() bool {
 		}
 	}
 	return false
-}
-
-// choose lists the machines: those declared, and those that once were.
-func (p *Prepared) choose() {
-	e := p.engine
-	declared := map[string]bool{}
-	for _, m := range e.Config.Machines {
-		declared[m.Address] = true
-		if e.selected(m.Address) {
-			action := plan.Change
-			if e.Destroy {
-				action = plan.Remove
-			} else if !p.State.Machines[m.Address].Joined {
-				action = plan.Create
-			}
-			p.machines = append(p.machines, &machine{Machine: m, action: action})
-		}
-	}
-	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
-		if !declared[address] && e.selected(address) {
-			p.machines = append(p.machines, &machine{Machine: p.State.Machines[address].Machine, action: plan.Remove})
-		}
-	}
-}
-
-// selected applies -target and -exclude.
-func (e *Engine) selected(address string) bool {
-	match := func(list []string) bool {
-		return slices.ContainsFunc(list, func(t string) bool { return covers(t, address) })
-	}
-	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
-}
-
-// covers says whether a selection names an address: machine.node names all of its instances.
-func covers(selection, address string) bool {
-	return address == selection || strings.HasPrefix(address, selection+"[")
-}
-
-// selectable refuses selections that name nothing, which would spare nothing, or change nothing, unnoticed.
-func (p *Prepared) selectable() error {
-	e := p.engine
-	addresses := append(slices.Collect(maps.Keys(p.State.Machines)), "cluster."+e.Config.Name)
-	for _, m := range e.Config.Machines {
-		addresses = append(addresses, m.Address)
-	}
-	for _, w := range e.Config.Workloads {
-		addresses = append(addresses, "workload."+w.Name)
-	}
-	for _, o := range e.Config.Objects {
-		addresses = append(addresses, o.Address)
-	}
-	for _, o := range p.State.Objects {
-		addresses = append(addresses, o.Address)
-	}
-	for _, chosen := range []struct {
-		flag string
-		list []string
-	}{{"-target", e.Targets}, {"-exclude", e.Excludes}} {
-		for _, t := range chosen.list {
-			if !slices.ContainsFunc(addresses, func(a string) bool { return covers(t, a) }) {
-				return fmt.Errorf("%s %s: there is no such machine, workload or object, neither declared nor applied before. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", chosen.flag, t)
-			}
-		}
-	}
-	return nil
 }
 
 // each does something with machines at the same time, and returns all errors.
@@ -431,57 +365,4 @@ func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 		text = "drain, since " + why + "; " + text
 	}
 	return text
-}
-
-// compare looks at the objects, when there is a cluster to look at.
-func (p *Prepared) compare(ctx context.Context) error {
-	if p.engine.Destroy {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	live, err := p.engine.Live(p.State, p.engine.Config)
-	if err != nil {
-		return err
-	}
-	p.live = live
-	declared, before, _, err := p.selection()
-	if err != nil {
-		return err
-	}
-	if p.fresh {
-		awaited, err := live.References(declared)
-		p.Plan.Pending, p.Plan.Awaited = true, len(awaited)
-		return err
-	}
-	objects, ended, err := live.Plan(ctx, declared, before)
-	var refused Refused
-	switch {
-	case !errors.As(err, &refused):
-	case !p.upgrading() || !refused.unknown():
-		return refused
-	default:
-		p.Plan.Pending = true
-		p.Plan.Warnings = append(p.Plan.Warnings, "kinds that only the new release may know are declared, so objects are compared after the machines")
-		return nil
-	}
-	if interrupted(ctx) {
-		return ErrInterrupted
-	}
-	if err != nil {
-		// Certificates are renewed, and daemons repaired, also when the API is down.
-		p.Plan.Pending, p.Plan.Unanswered = true, err.Error()
-		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf("objects could not be compared with what is there, so they are compared after the machines: %v", err))
-		return nil
-	}
-	p.ended = ended
-	for _, o := range objects {
-		if o.Action != plan.Create && o.Action != plan.Remove && p.engine.replaced(o.Address) {
-			o.Action, o.Note = plan.Replace, "delete it, then make it anew"
-		}
-		if p.engine.selected(o.Address) {
-			p.Plan.Objects = append(p.Plan.Objects, o)
-		}
-	}
-	return nil
 }

@@ -1,9 +1,13 @@
 package run
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
 	"clusterctl/provision/state"
 )
 
@@ -40,4 +44,69 @@ func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, 
 		}
 	}
 	return &copied, before, rest, nil
+}
+
+// choose lists the machines: those declared, and those that once were.
+func (p *Prepared) choose() {
+	e := p.engine
+	declared := map[string]bool{}
+	for _, m := range e.Config.Machines {
+		declared[m.Address] = true
+		if e.selected(m.Address) {
+			action := plan.Change
+			if e.Destroy {
+				action = plan.Remove
+			} else if !p.State.Machines[m.Address].Joined {
+				action = plan.Create
+			}
+			p.machines = append(p.machines, &machine{Machine: m, action: action})
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
+		if !declared[address] && e.selected(address) {
+			p.machines = append(p.machines, &machine{Machine: p.State.Machines[address].Machine, action: plan.Remove})
+		}
+	}
+}
+
+// selected applies -target and -exclude.
+func (e *Engine) selected(address string) bool {
+	match := func(list []string) bool {
+		return slices.ContainsFunc(list, func(t string) bool { return covers(t, address) })
+	}
+	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
+}
+
+// covers says whether a selection names an address: machine.node names all of its instances.
+func covers(selection, address string) bool {
+	return address == selection || strings.HasPrefix(address, selection+"[")
+}
+
+// selectable refuses selections that name nothing, which would spare nothing, or change nothing, unnoticed.
+func (p *Prepared) selectable() error {
+	e := p.engine
+	addresses := append(slices.Collect(maps.Keys(p.State.Machines)), "cluster."+e.Config.Name)
+	for _, m := range e.Config.Machines {
+		addresses = append(addresses, m.Address)
+	}
+	for _, w := range e.Config.Workloads {
+		addresses = append(addresses, "workload."+w.Name)
+	}
+	for _, o := range e.Config.Objects {
+		addresses = append(addresses, o.Address)
+	}
+	for _, o := range p.State.Objects {
+		addresses = append(addresses, o.Address)
+	}
+	for _, chosen := range []struct {
+		flag string
+		list []string
+	}{{"-target", e.Targets}, {"-exclude", e.Excludes}} {
+		for _, t := range chosen.list {
+			if !slices.ContainsFunc(addresses, func(a string) bool { return covers(t, a) }) {
+				return fmt.Errorf("%s %s: there is no such machine, workload or object, neither declared nor applied before. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", chosen.flag, t)
+			}
+		}
+	}
+	return nil
 }
