@@ -165,7 +165,9 @@ func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
 		}}}
 		before := totalAllocated()
 		_, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", r)
-		if spent := totalAllocated() - before; spent > 64<<20 {
+		// The race detector has regular expressions make anew what they otherwise keep: a few hundred megabytes. What grows with the
+		// square of the requirements is many times that.
+		if spent := totalAllocated() - before; spent > 1<<30 {
 			t.Errorf("a review of %d requirements %+v took %d MiB in all", many, requirement, spent>>20)
 		}
 		if err != nil && len(err.Error()) > 256<<10 {
