@@ -4,15 +4,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"clusterctl/daemons/version"
 	"clusterctl/provision/run"
 )
 
@@ -57,10 +60,15 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "clusterctl",
 		Short:         "From machines with Linux and sshd to a running Kubernetes cluster, declared in one folder",
+		Version:       release(),
+		Args:          cobra.ArbitraryArgs,
+		RunE:          needsSubcommand,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return seeHelp(c, err) })
 	root.AddCommand(
 		newValidate(),
 		newFmt(),
@@ -81,5 +89,73 @@ func newRoot() *cobra.Command {
 		newDev(),
 		newAgent(),
 	)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch {
+		case c.Name() == "help":
+			c.Run, c.RunE = nil, help
+		case c.HasSubCommands():
+			c.Args, c.RunE = cobra.ArbitraryArgs, needsSubcommand
+		}
+		pointToHelp(c)
+	}
 	return root
+}
+
+// pointToHelp has a command that was given too few or too many words, and all below it, say where it is written what they take.
+func pointToHelp(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return seeHelp(c, err)
+			}
+			return nil
+		}
+	}
+	for _, below := range c.Commands() {
+		pointToHelp(below)
+	}
+}
+
+// release is what version and --version print.
+func release() string {
+	return fmt.Sprintf("clusterctl %s, Kubernetes %s", version.Version, version.Kubernetes)
+}
+
+// needsSubcommand is what a command does that only groups others: it shows them, and refuses a word that is none of them.
+// Cobra would show its help for that and exit with 0, so that a script with a misspelt word would seem to succeed.
+func needsSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	return unknown(c, args[0])
+}
+
+// help shows the help of the command that args name.
+func help(c *cobra.Command, args []string) error {
+	found, rest, err := c.Root().Find(args)
+	if err != nil || len(rest) > 0 && found.HasSubCommands() {
+		if len(rest) == 0 {
+			rest = args
+		}
+		return unknown(cmp.Or(found, c.Root()), rest[0])
+	}
+	found.InitDefaultHelpFlag()
+	return found.Help()
+}
+
+// unknown refuses a word that is no command below c, with those that look like it.
+func unknown(c *cobra.Command, word string) error {
+	c.SuggestionsMinimumDistance = 2
+	text := fmt.Sprintf("unknown command %q for %q", word, c.CommandPath())
+	if like := c.SuggestionsFor(word); len(like) > 0 {
+		text += fmt.Sprintf(". Did you mean %s?", strings.Join(like, " or "))
+	}
+	return seeHelp(c, errors.New(text))
+}
+
+// seeHelp adds where it is written what a command takes.
+func seeHelp(c *cobra.Command, err error) error {
+	return fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())
 }

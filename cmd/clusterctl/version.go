@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"clusterctl/daemons/version"
 )
 
 func newVersion() *cobra.Command {
@@ -14,7 +12,7 @@ func newVersion() *cobra.Command {
 		Short: "Say which release this is and which Kubernetes it brings",
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
-			fmt.Fprintf(c.OutOrStdout(), "clusterctl %s, Kubernetes %s\n", version.Version, version.Kubernetes)
+			fmt.Fprintln(c.OutOrStdout(), release())
 		},
 	}
 }
