@@ -80,6 +80,11 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(d.data)) }()
 	}
+	unlock, err := lockDevData(d.data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	d.log = newLog(d.verbosity)
 	if d.verbosity == 0 {
 		d.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -262,7 +267,7 @@ func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error
 	wg.Go(func() {
 		defer out.Close()
 		if err := cmd.Run(); ctx.Err() == nil {
-			fail(fmt.Errorf("etcd ended: %v; see %s", err, out.Name()))
+			fail(fmt.Errorf("etcd ended: %w: %s", err, whyEtcdEnded(out.Name())))
 		}
 	})
 	return clientURL, nil

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// lockDevData keeps a data directory for this process until unlock is called or the process ends, however it ends. A second
+// development cluster in it would overwrite the kubeconfig and certificates of the first, and its etcd would wait for the
+// first one's without a word.
+func lockDevData(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return func() { _ = f.Close() }, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("another clusterctl dev uses %s: end it, or name another --data", dir)
+	}
+	return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+}
+
+// whyEtcdEnded is the last thing in etcd's log that says what is wrong. It is told at once, since the log goes with a
+// temporary data directory.
+func whyEtcdEnded(log string) string {
+	f, err := os.Open(log)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	why := ""
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct{ Level, Msg, Error string }
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue
+		}
+		switch line.Level {
+		case "error", "fatal", "panic":
+			why = line.Msg
+			if line.Error != "" {
+				why += ": " + line.Error
+			}
+		}
+	}
+	return cmp.Or(why, "see "+log)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone holds the lock as a running cluster does.
+func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) {
+	data := t.TempDir()
+	f, err := os.Create(filepath.Join(data, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(data, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte("of the one that runs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"dev", "--data", data})
+	root.SetErr(&said)
+	if code := execute(t.Context(), root); code != 1 || !strings.Contains(said.String(), "another clusterctl dev uses "+data) {
+		t.Errorf("exit code %d, and %q", code, said.String())
+	}
+	if is, err := os.ReadFile(kubeconfig); err != nil || string(is) != "of the one that runs" {
+		t.Errorf("the kubeconfig of the running cluster became %q, %v", is, err)
+	}
+}
+
+// TestWhyEtcdEndedIsTheLastErrorOfItsLog reads what etcd writes on a full disk.
+func TestWhyEtcdEndedIsTheLastErrorOfItsLog(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "etcd.log")
+	text := `{"level":"info","msg":"starting"}
+{"level":"error","msg":"something else"}
+{"level":"panic","msg":"failed to create WAL","error":"no space left on device","stacktrace":"long"}
+panic: failed to create WAL
+
+goroutine 1 [running]:
+`
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if is, want := whyEtcdEnded(log), "failed to create WAL: no space left on device"; is != want {
+		t.Errorf("%q, want %q", is, want)
+	}
+}
