@@ -26,7 +26,7 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 	return Options{
 		Runtime: &hollow.Runtime{Pods: pods}, Mounter: volume.Plain{}, Cgroups: hollow.Cgroups{},
 		Machine: hollowMachine{hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"}},
-		LogRoot: logRoot, NoServer: true,
+		LogRoot: logRoot, NoServer: true, Pretended: true,
 	}
 }
 

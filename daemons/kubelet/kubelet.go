@@ -60,6 +60,8 @@ type Options struct {
 	LogRoot string               // directory of pods' logs; cri.LogRoot when empty
 	// NoServer leaves out the HTTPS server and /healthz.
 	NoServer bool
+	// Pretended containers have nothing that listens: probes and hooks that would ask at their address succeed unasked.
+	Pretended bool
 }
 
 // Kubelet is one node's agent.
@@ -96,6 +98,7 @@ type Kubelet struct {
 	node    *corev1.Node // as last seen or written
 
 	shortages shortages
+	pretended bool // containers are only pretended, see Options
 
 	chores           []chore
 	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
@@ -140,7 +143,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
-		logRoot: o.LogRoot, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		logRoot: o.LogRoot, pretended: o.Pretended, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {

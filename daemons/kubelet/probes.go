@@ -168,7 +168,7 @@ func (w *worker) target(f *pod.Facts, spec *corev1.Container, id string) probe.T
 	case len(f.Sandboxes) > 0 && len(f.Sandboxes[0].IPs) > 0:
 		ip = f.Sandboxes[0].IPs[0]
 	}
-	return probe.Target{Pod: f.Pod, Container: spec, IP: ip, Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
+	return probe.Target{Pod: f.Pod, Container: spec, IP: ip, Pretended: w.k.pretended, Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
 		stdout, stderr, code, err := w.k.runtime.ExecSync(ctx, id, command, timeout)
 		return string(stdout) + string(stderr), code, err
 	}}

@@ -30,7 +30,13 @@ type Target struct {
 	Container *corev1.Container
 	IP        string
 	Exec      Exec
+	// Pretended containers have nothing that listens. What would be asked at their own address is taken to answer well, and
+	// no connection is made: a network that this machine is in may have that address too.
+	Pretended bool
 }
+
+// pretends says whether what host stands for, the pod's own address when empty, is only pretended.
+func (t Target) pretends(host string) bool { return t.Pretended && host == "" }
 
 const maxOutput = 10 << 10
 
@@ -58,7 +64,7 @@ func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 			host = t.IP
 		}
 		port, err := Port(p.TCPSocket.Port.String(), t.Container)
-		if err != nil {
+		if err != nil || t.pretends(p.TCPSocket.Host) {
 			return err
 		}
 		conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -66,6 +72,8 @@ func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 			return err
 		}
 		return conn.Close()
+	case p.GRPC != nil && t.pretends(""):
+		return nil
 	case p.GRPC != nil:
 		return grpcCheck(ctx, p.GRPC, t.IP)
 	}
@@ -165,7 +173,7 @@ func Request(ctx context.Context, get *corev1.HTTPGetAction, t Target, agent str
 
 func httpGet(ctx context.Context, get *corev1.HTTPGetAction, t Target) error {
 	r, err := Request(ctx, get, t, "kube-probe/1.37")
-	if err != nil {
+	if err != nil || t.pretends(get.Host) {
 		return err
 	}
 	answer, err := clientFor(get).Do(r)
@@ -185,7 +193,7 @@ func httpGet(ctx context.Context, get *corev1.HTTPGetAction, t Target) error {
 // Get sends the request of a lifecycle handler.
 func Get(ctx context.Context, get *corev1.HTTPGetAction, t Target) error {
 	r, err := Request(ctx, get, t, "kube-lifecycle/1.37")
-	if err != nil {
+	if err != nil || t.pretends(get.Host) {
 		return err
 	}
 	answer, err := clientFor(get).Do(r)
