@@ -332,3 +332,33 @@ func podOf(name, node string) *corev1.Pod {
 	p.Spec.NodeName = node
 	return p
 }
+
+// S12: a value that is no object of its kind, or another's, is not decoded to one that lacks everything, its uid among it.
+func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":                `{}`,
+		"null":                   `null`,
+		"no kind":                `{"metadata":{"name":"bad","namespace":"default","uid":"1"}}`,
+		"another kind":           `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"bad","namespace":"default","uid":"1"}}`,
+		"a version that is gone": `{"kind":"ConfigMap","apiVersion":"v1beta9","metadata":{"name":"bad","namespace":"default","uid":"1"}}`,
+		"another group":          `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"bad","namespace":"default","uid":"1"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stores["memory"](t)
+			const key, path = "/registry/configmaps/default/bad", "/api/v1/namespaces/default/configmaps"
+			spoil(t, s, key, text)
+			cfg := start(t, s, nil)
+			for path, want := range map[string]string{path + "/bad": key, path: "failed to read one or more", "/readyz/stored-objects": ""} {
+				if code, answer := ask(t, cfg, "GET", path, ""); code != 500 || !strings.Contains(answer, want) {
+					t.Errorf("%s: %d %s", path, code, answer)
+				}
+			}
+			if code, answer := ask(t, cfg, "DELETE", path+"/bad", ""); code != 500 {
+				t.Errorf("to delete it as any other: %d %s", code, answer)
+			}
+			if code, answer := ask(t, cfg, "DELETE", path+"/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", ""); code != 200 {
+				t.Errorf("to delete it: %d %s", code, answer)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 func TestAWriteThatWantsNothingLeavesWhatIsStoredAlone(t *testing.T) {
 	s, _ := fieldServer(t)
 	q := s.internal(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
-	entry, err := cache.NewEntry(q.kind(), "n", []byte(`{"metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`), 5, nil)
+	entry, err := cache.NewEntry(q.kind(), "n", []byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`), 5, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,6 +108,9 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 			return nil, fmt.Errorf("decode the %s %s: %w", k.GVK.Kind, key, err)
 		}
 		e.kind = k
+		if err := e.meant(obj); err != nil {
+			return nil, err
+		}
 	}
 	completed := false
 	if u, ok := obj.(*unstructured.Unstructured); ok && decoded && k.Untyped != nil && k.Untyped.Complete != nil {
@@ -139,6 +142,16 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	obj.GetObjectKind().SetGroupVersionKind(k.GVK)
 	e.remember(obj)
 	return e, nil
+}
+
+// meant refuses what was stored as something else: decoded regardless, it would be an object without fields, whose uid is not
+// the one that others name as their owner's.
+func (e *Entry) meant(obj runtime.Object) error {
+	is, want := obj.GetObjectKind().GroupVersionKind(), e.kind.GVK
+	if is.GroupKind() != want.GroupKind() || e.kind.Untyped == nil && is.Version != want.Version {
+		return fmt.Errorf("the %s %s is stored as kind %q of %q", want.Kind, e.Key, is.Kind, is.GroupVersion())
+	}
+	return nil
 }
 
 // locate finds where the resource version belongs. Objects are encoded from typed

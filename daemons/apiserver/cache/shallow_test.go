@@ -100,7 +100,6 @@ func TestWhatOthersHaveWrittenIsDecoded(t *testing.T) {
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","resourceVersion":"3"}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}} `,
 		`{"kind":"Pod", "apiVersion":"v1","metadata":{"name":"x"}}`,
-		`{"apiVersion":"v1","metadata":{"name":"x"},"kind":"Other"}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name": "x", "labels": {"a": "b"}}}`,
 	} {
 		e, err := NewEntry(podKind(), "b/x", []byte(text), 7, nil)
@@ -108,7 +107,13 @@ func TestWhatOthersHaveWrittenIsDecoded(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, text := range []string{`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}`, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"},"spec":{"nodeName":4}}`} {
+	for _, text := range []string{
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"},"spec":{"nodeName":4}}`,
+		`{"kind":"Other","apiVersion":"v1","metadata":{"name":"x"}}`,
+		`{"kind":"Pod","apiVersion":"v1beta1","metadata":{"name":"x"}}`,
+		`{"metadata":{"name":"x"}}`,
+	} {
 		if _, err := NewEntry(podKind(), "b/x", []byte(text), 7, nil); err == nil {
 			t.Errorf("%s passed", text)
 		}
