@@ -164,13 +164,17 @@ func (s *Server) aggregate(ctx context.Context) error {
 			s.serveAggregated(next)
 			was = next
 		}
+		again := tick.C
 		events, wake, err := cursor.Next()
-		if err == nil && len(events) == 0 {
+		if err != nil { // one of them cannot be read: that may last, and nothing tells of its end
+			again = time.After(time.Second)
+		}
+		if len(events) == 0 {
 			select {
 			case <-ctx.Done():
 			case <-wake:
 			case <-s.offering.changed:
-			case <-tick.C:
+			case <-again:
 			}
 		}
 		cursor.Close()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver"
 )
@@ -126,6 +128,52 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// S12: what is registered for a definition stays while that cannot be read, and what can be read is registered beside what cannot.
+func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
+	s := stores["memory"](t)
+	cfg := start(t, s, nil)
+	const path, definitions = "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	define := func(cfg *rest.Config, group string) {
+		t.Helper()
+		definition := `{"metadata":{"name":"tools.` + group + `"},"spec":{"group":"` + group + `","scope":"Cluster","names":{"plural":"tools","kind":"Tool"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+		if code, text := ask(t, cfg, "POST", definitions, definition); code != 201 {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	has := func(cfg *rest.Config, name string) {
+		t.Helper()
+		wait(t, func() error {
+			if code, text := ask(t, cfg, "GET", path+"/"+name, ""); code != 200 {
+				return fmt.Errorf("%s: %d %s", name, code, text)
+			}
+			return nil
+		})
+	}
+	define(cfg, "shed.example.com")
+	has(cfg, "v1.shed.example.com")
+	has(cfg, "v1.batch")
+	code, before := ask(t, cfg, "GET", path+"/v1.shed.example.com", "")
+	if code != 200 {
+		t.Fatal(before)
+	}
+	spoil(t, s, "/registry/apiextensions.k8s.io/customresourcedefinitions/tools.shed.example.com", "nonsense")
+	spoil(t, s, "/registry/apiregistration.k8s.io/apiservices/v1.apps", "nonsense")
+	second := start(t, s, nil)
+	for i, cfg := range []*rest.Config{cfg, second} {
+		group := fmt.Sprint("barn", i, ".example.com")
+		define(cfg, group)
+		has(cfg, "v1."+group) // it has gone through all of them
+		if code, text := ask(t, cfg, "DELETE", path+"/v1.batch", ""); code != 200 {
+			t.Fatalf("%d %s", code, text)
+		}
+		has(cfg, "v1.batch")
+		if code, after := ask(t, cfg, "GET", path+"/v1.shed.example.com", ""); code != 200 || after != before {
+			t.Errorf("server %d: %d %s, was %s", i, code, after, before)
+		}
+	}
 }
 
 // S12: every group version that is served here is registered as such, also those that definitions declare.

@@ -125,9 +125,10 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
 		}
 	}
+	services := s.cache.Resource(registrations.GroupResource())
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if _, there := objects.Get(registrations.GroupResource(), "", name); there {
-			continue
+		if _, there := objects.Get(registrations.GroupResource(), "", name); there || services.Unread(name) != nil {
+			continue // what cannot be read is there
 		}
 		if _, err := s.ensure(ctx, wanted[name]); err != nil {
 			return was, err
@@ -136,8 +137,11 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 	return now, nil
 }
 
-// remnants are the API services of definitions that are not there any more.
+// remnants are the API services of definitions that are not there any more. While a definition cannot be read, nobody knows which they are.
 func (s *Server) remnants(wanted map[string]*apiregistrationv1.APIService) (out []*apiregistrationv1.APIService) {
+	if s.cache.Resource(definitions.GroupResource()).Unread("") != nil {
+		return nil
+	}
 	for _, obj := range s.Objects().List(registrations.GroupResource(), "") {
 		have, ok := obj.(*apiregistrationv1.APIService)
 		if ok && wanted[have.Name] == nil && have.Labels[automanaged] == managedDeclared && have.Spec.Service == nil {
