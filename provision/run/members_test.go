@@ -1,14 +1,17 @@
 package run_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"clusterctl/hcl/config"
-
+	"clusterctl/provision/host"
 	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/step"
 )
 
 // plane is machines of the control plane that share a store.
@@ -113,5 +116,86 @@ func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 				t.Errorf("a second apply would do %v", actions(p))
 			}
 		})
+	}
+}
+
+// P07: a member that lost its disk joins anew instead of beginning a store of its own.
+func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	h := w.hosts["machine.second"]
+	if err := h.RemoveAll("/var/lib/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	unit, err := h.ReadFile("/etc/systemd/system/etcd.service")
+	if err != nil || !strings.Contains(string(unit), "--initial-cluster-state=existing") {
+		t.Errorf("the member starts as one of a new store: %s, %v", unit, err)
+	}
+	members, _ := store.Members(t.Context())
+	if len(members) != 3 || members[2].PeerURL != "https://10.0.0.5:2380" {
+		t.Errorf("members %+v: the second was not replaced", members)
+	}
+}
+
+// P07: a machine that was dead when it was removed comes back with its member's data. The
+// data is of this cluster, so it is cleaned and the machine joins; another cluster's is refused.
+func TestAFormerMemberComesBack(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	w.mustApply()
+	w.down["machine.control"] = errors.New("no route to host")
+	w.declare(second, third)
+	w.mustApply()
+
+	delete(w.down, "machine.control")
+	h := w.hosts["machine.control"]
+	if err := h.Stop(t.Context(), "etcd.service"); err != nil { // the store does not let it in
+		t.Fatal(err)
+	}
+	w.declare(control, second, third)
+	p := w.mustApply()
+	cleaned := slices.ContainsFunc(p.Machines[0].Changes, func(c step.Change) bool {
+		return c.Action == step.Delete && c.Name == "/var/lib/etcd" && c.Note == "left by a former member"
+	})
+	if !cleaned {
+		t.Errorf("the plan does not say that the data goes: %+v", p.Machines[0].Changes)
+	}
+	members, err := store.Members(t.Context())
+	if err != nil || len(members) != 3 || slices.ContainsFunc(members, func(m host.Member) bool { return m.Learner }) {
+		t.Errorf("members %+v, %v: want three with a vote", members, err)
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+
+	fourth, fifth := machine("fourth", "10.0.0.7", config.RoleControlPlane), machine("fifth", "10.0.0.8", config.RoleControlPlane)
+	w.declare(control, second, third, fourth, fifth)
+	foreign := host.AppendEtcdData(nil, host.EtcdData{Cluster: 0xbad, Member: 1})
+	if err := w.hosts["machine.fourth"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.fourth") || !strings.Contains(err.Error(), "another cluster") {
+		t.Errorf("error %v does not refuse another cluster's data", err)
+	}
+}
+
+func TestTheOnlyMemberWithoutItsDataIsRefused(t *testing.T) {
+	w := newWorld(t, control)
+	w.mustApply()
+	if err := w.hosts["machine.control"].RemoveAll("/var/lib/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "snapshot") {
+		t.Errorf("error %v does not say what to do", err)
 	}
 }

@@ -1,0 +1,183 @@
+package run_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// world is machines in memory, reached by agents that speak the real protocol.
+type world struct {
+	t      *testing.T
+	hosts  map[string]*hostfake.Host // by address of the block
+	at     map[netip.Addr]*hostfake.Host
+	down   map[string]error
+	engine *run.Engine
+	live   *fakeLive
+	wait   sync.WaitGroup
+}
+
+type fakeLive struct {
+	mu      sync.Mutex
+	drained []string
+	gone    []string
+	ended   []state.Object
+	refused error // what Plan answers
+
+	objects []state.Object   // what is declared
+	before  [][]state.Object // what each Apply was told of that was applied before
+
+	ready    map[string]string // nodes
+	cordoned map[string]bool
+	stuck    error // what draining gives
+}
+
+func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, []state.Object, error) {
+	return nil, l.ended, l.refused
+}
+
+func (l *fakeLive) Apply(_ context.Context, _ *config.Cluster, before []state.Object, _ func(plan.Object)) ([]state.Object, error) {
+	l.before = append(l.before, before)
+	return append([]state.Object{}, l.objects...), nil
+}
+
+func (l *fakeLive) References(*config.Cluster) ([]state.Object, error) { return l.objects, nil }
+
+func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object, error) {
+	return list, nil
+}
+
+func (l *fakeLive) Delete(context.Context, []state.Object) error { return nil }
+
+func (l *fakeLive) Nodes(context.Context) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.ready), nil
+}
+
+func (l *fakeLive) Cordoned(_ context.Context, node string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cordoned[node], nil
+}
+
+func (l *fakeLive) Uncordon(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.cordoned, node)
+	return nil
+}
+
+func (l *fakeLive) Drain(_ context.Context, node string, _ func(string)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cordoned == nil {
+		l.cordoned = map[string]bool{}
+	}
+	l.cordoned[node] = true
+	l.drained = append(l.drained, node)
+	return l.stuck
+}
+
+func (l *fakeLive) Forget(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = append(l.gone, node)
+	return nil
+}
+
+func newWorld(t *testing.T, machines ...config.Machine) *world {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("program "+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := bundle.Open(filepath.Join(dir, "clusterctl"), filepath.Join(dir, "cache"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, hosts: map[string]*hostfake.Host{}, at: map[netip.Addr]*hostfake.Host{}, down: map[string]error{}, live: &fakeLive{}}
+	w.engine = &run.Engine{
+		Store:  state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}},
+		Bundle: files, Dial: w.dial,
+		Live: func(*state.State, *config.Cluster) (run.Cluster, error) { return w.live, nil },
+	}
+	w.declare(machines...)
+	t.Cleanup(w.wait.Wait)
+	return w
+}
+
+func (w *world) declare(machines ...config.Machine) {
+	c := &config.Cluster{Name: "home", Domain: "cluster.local", Machines: machines, Runtime: config.Runtime{Source: config.RuntimeBundle},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	c.Etcd.Members = config.EtcdMembers(len(c.ControlPlane()))
+	w.engine.Config = c
+	for _, m := range machines {
+		if w.at[m.IP] == nil {
+			w.at[m.IP] = &hostfake.Host{Machine: host.Facts{Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30, Addresses: []string{m.IP.String()}, Identity: "of " + m.IP.String()}}
+		}
+		w.hosts[m.Address] = w.at[m.IP]
+	}
+}
+
+func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
+	if err := w.down[m.Address]; err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	w.wait.Add(1)
+	go func() {
+		defer w.wait.Done()
+		_ = agent.Serve(context.Background(), w.at[m.IP], far, far)
+		_ = far.Close()
+	}()
+	return agent.NewClient(near), nil
+}
+
+// apply runs everything and returns the plan that was carried out.
+func (w *world) apply() (*plan.Plan, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p, err := w.engine.Prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.Plan, p.Apply(ctx)
+}
+
+func (w *world) mustApply() *plan.Plan {
+	w.t.Helper()
+	p, err := w.apply()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func machine(name, ip string, roles ...string) config.Machine {
+	return config.Machine{Address: "machine." + name, Name: name, IP: netip.MustParseAddr(ip), Roles: roles, Source: config.Source{File: "cluster.hcl", Line: 7}}
+}
+
+var (
+	control = machine("control", "10.0.0.1", config.RoleControlPlane)
+	nodeA   = machine("a", "10.0.0.2", config.RoleNode)
+	nodeB   = machine("b", "10.0.0.3", config.RoleNode)
+)
