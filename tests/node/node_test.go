@@ -192,6 +192,8 @@ func (n *node) configure() {
 	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = write(t, dir+"/pki/ks.crt", serving.Cert), write(t, dir+"/pki/ks.key", serving.Key)
 	n.file.Authentication.X509.ClientCAFile = dir + "/pki/ca.crt"
 	n.file.ContainerRuntimeEndpoint = n.engine.Endpoint
+	// How full the disk of the machine is that runs the tests is not what is tested.
+	n.file.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "nodefs.inodesFree": "1%", "imagefs.available": "1Gi"}
 	n.file.ClusterDNS = []string{"10.96.0.10"}
 	n.file.CgroupRoot = filepath.Base(dir)
 	n.file.StaticPodPath = filepath.Join(dir, "manifests")
