@@ -54,3 +54,19 @@ func TestMetadataFollowsChangesS12(t *testing.T) {
 		}
 	}
 }
+
+// S12: what is in no cache has a form of metadata alone, too.
+func TestMetadataAloneOfWhatIsNotStored(t *testing.T) {
+	cfg := start(t, stores["memory"](t), nil)
+	const as = ";g=meta.k8s.io;v=v1;as="
+	for _, c := range []struct{ accept, path, want string }{
+		{"application/json" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses", `"kind":"PartialObjectMetadataList"`},
+		{"application/json" + as + "PartialObjectMetadata", "/api/v1/componentstatuses/etcd-0", `"kind":"PartialObjectMetadata"`},
+		{"application/vnd.kubernetes.protobuf" + as + "PartialObjectMetadataList", "/api/v1/componentstatuses", "k8s\x00"},
+	} {
+		answer, data := raw(t, cfg, "GET", c.path, "", map[string]string{"Accept": c.accept})
+		if answer.StatusCode != 200 || !strings.Contains(string(data), c.want) || !strings.Contains(string(data), "PartialObjectMetadata") || !strings.Contains(string(data), "etcd-0") || strings.Contains(string(data), "conditions") {
+			t.Errorf("%s as %s: %d %q", c.path, c.accept, answer.StatusCode, data)
+		}
+	}
+}

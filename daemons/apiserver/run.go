@@ -77,8 +77,12 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
 	defer server.auditing(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return server.Run(ctx) })
-	g.Go(func() error { return serve(ctx, ln, server, tlsConfig, env.Log) })
+	drained, over := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error { return server.RunUntil(ctx, drained) })
+	g.Go(func() error {
+		defer over()
+		return serve(ctx, ln, server, tlsConfig, env.Log)
+	})
 	if probed != nil {
 		g.Go(func() error { return run.Serve(ctx, probed, server.healthz(), nil, time.Second, env.Log) })
 	}

@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -250,4 +251,63 @@ func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
 			t.Errorf("%s: %v, want that it timed out", name, err)
 		}
 	}
+}
+
+// busy holds looks at its revision while it is told to.
+type busy struct {
+	store.Store
+	held  atomic.Bool
+	asked chan struct{}
+	free  chan struct{}
+}
+
+func (b *busy) Revision(ctx context.Context) (int64, error) {
+	if b.held.Load() {
+		b.asked <- struct{}{}
+		<-b.free
+	}
+	return b.Store.Revision(ctx)
+}
+
+// A read that came before the server was told to stop is answered, though another server writes meanwhile: the cache goes on until the
+// last answer. It waited in vain for as long as a read may take.
+func TestAReadThatCameBeforeAStopIsAnswered(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	held := &busy{Store: s, asked: make(chan struct{}, 100), free: make(chan struct{})}
+	stopping := serve(t, held)
+	client := kubernetes.NewForConfigOrDie(stopping.as(certs.SuperAdmin()))
+	ctx := context.Background()
+	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	held.held.Store(true)
+	read := make(chan error, 1)
+	go func() {
+		_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		read <- err
+	}()
+	<-held.asked
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stopping.stop()
+	}()
+	wait(t, func() error {
+		conn, err := net.Dial("tcp", stopping.addr)
+		if err == nil {
+			_ = conn.Close()
+			return errors.New("it takes connections still")
+		}
+		return nil
+	})
+	if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/registry/configmaps/default/late", Value: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"late","namespace":"default"}}`)}}}); err != nil {
+		t.Fatal(err)
+	}
+	held.held.Store(false)
+	close(held.free)
+	if err := <-read; err != nil {
+		t.Errorf("the read: %v", err)
+	}
+	<-stopped
 }

@@ -132,8 +132,19 @@ func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 
 // Run keeps the cache current and does what the server has to do by itself, until ctx
 // ends.
-func (s *Server) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }
+
+// RunUntil is Run, and keeps what answers are made from current until drained ends, too: a read that has come before the end is
+// answered only when the cache has seen all that was written before it.
+func (s *Server) RunUntil(asked, drained context.Context) error {
+	reading, stop := context.WithCancel(drained)
+	defer stop()
+	g, ctx := errgroup.WithContext(asked)
+	context.AfterFunc(ctx, func() {
+		if asked.Err() == nil {
+			stop() // something of it has failed: nothing more is answered well
+		}
+	})
 	g.Go(func() error {
 		select {
 		case <-s.furnished: // until then the processors have better to do
@@ -142,7 +153,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	g.Go(func() error { return s.cache.Run(ctx) })
+	g.Go(func() error { return s.cache.Run(reading) })
 	g.Go(func() error { return s.bootstrap(ctx) })
 	g.Go(func() error { return s.watchStore(ctx) })
 	g.Go(func() error { return s.compact(ctx) })

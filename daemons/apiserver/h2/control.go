@@ -15,8 +15,12 @@ const (
 	controlBurst = 10_000
 	// controlRate is how many more it may send per second.
 	controlRate = 1_000
-	// controlPerData is how many more it may send for each data frame that it was sent.
-	controlPerData = 4
+	// controlPerWrite is how many more it may send for each piece of data that it was sent, and controlPerKiB for its length: clients
+	// give back what they have read in steps of some KiB, each by a frame for the stream and one for the connection.
+	controlPerWrite = 4
+	controlPerKiB   = 1
+	// controlMost is how many it may have left: what may still be on its way to a client that reads many answers at once.
+	controlMost = 200_000
 	// settingsCost is what a SETTINGS frame counts: it may change the window of every stream.
 	settingsCost = 20
 	// maxSettings is how many settings one frame may have. HTTP/2 defines seven.
@@ -38,13 +42,13 @@ func (a *allowance) spend(cost int, now func() time.Time) bool {
 	if a.refilled.IsZero() {
 		a.left, a.refilled = a.left+controlBurst, t
 	} else if more := int(min(t.Sub(a.refilled), time.Minute) * controlRate / time.Second); more > 0 {
-		a.left, a.refilled = min(a.left+more, controlBurst), t
+		a.left, a.refilled = max(a.left, min(a.left+more, controlBurst)), t
 	}
 	return a.left >= 0
 }
 
-// earn adds n, up to what a connection may send at once.
-func (a *allowance) earn(n int) { a.left = min(a.left+n, controlBurst) }
+// earn adds n for what the connection was sent.
+func (a *allowance) earn(n int) { a.left = max(a.left, min(a.left+n, controlMost)) }
 
 // controlCost is what a frame takes from the allowance.
 func controlCost(f http2.Frame) int {
@@ -67,10 +71,10 @@ func (c *Conn) pay(cost int) error {
 		return nil
 	}
 	c.mu.Lock()
-	sent := c.out.dataFrames
-	c.out.dataFrames = 0
+	earned := c.out.answerable
+	c.out.answerable = 0
 	c.mu.Unlock()
-	c.control.earn(sent * controlPerData)
+	c.control.earn(earned)
 	if !c.control.spend(cost, time.Now) {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}

@@ -241,3 +241,31 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 		_ = answer.Body.Close()
 	}
 }
+
+// S12: a client that reads much answers with many window updates, as Go's does two for every 4 KiB, and is not taken for a flood.
+func TestAClientThatReadsMuchIsNoFlood(t *testing.T) {
+	page := make([]byte, 16<<20)
+	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
+	transport := &http2.Transport{TLSClientConfig: config, StrictMaxConcurrentStreams: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 3 {
+				answer, err := client.Get("https://" + address + "/")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n, err := io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				if err != nil || n != int64(len(page)) {
+					t.Errorf("%d of %d bytes, %v", n, len(page), err)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+}

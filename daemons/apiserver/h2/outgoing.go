@@ -22,7 +22,7 @@ type outgoing struct {
 	head     int       // where that begins
 	began    bool      // whether a block of headers has been sent
 
-	dataFrames int // that were sent since the allowance for control frames was last looked at
+	answerable int // control frames that what was sent may be answered with, since the allowance was last looked at
 
 	window, initial int64 // what the client takes: of the connection, and of a new stream
 	maxFrame        int
@@ -121,7 +121,7 @@ func (o *outgoing) headers(id uint32, block []byte, end bool) {
 
 // data adds to what a stream says; end says that this is all.
 func (o *outgoing) data(id uint32, p []byte, end bool) {
-	o.dataFrames++
+	o.answerable += controlPerWrite + controlPerKiB*(len(p)>>10)
 	for {
 		if o.tail != id || id == 0 {
 			o.frame(http2.FrameData, 0, id, 0)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,8 +98,12 @@ func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVers
 // WriteRow answers with an object that is not in the cache, or with its one row where
 // a table is asked for.
 func (m Media) WriteRow(w http.ResponseWriter, code int, gvk schema.GroupVersionKind, obj runtime.Object, columns []metav1.TableColumnDefinition, cells ...[]any) error {
-	if m.As != "Table" {
+	switch m.As {
+	case "Table":
+	case "":
 		return m.WriteObject(w, code, gvk, obj)
+	default:
+		return m.writePartial(w, code, obj)
 	}
 	table := metav1.Table{ColumnDefinitions: columns, Rows: make([]metav1.TableRow, 0, len(cells))}
 	table.SetGroupVersionKind(schema.GroupVersionKind{Group: metav1.GroupName, Version: m.Version, Kind: "Table"})
@@ -110,6 +115,30 @@ func (m Media) WriteRow(w http.ResponseWriter, code int, gvk schema.GroupVersion
 		return fmt.Errorf("encode a table: %w", err)
 	}
 	return m.send(w, code, data)
+}
+
+// writePartial answers with the metadata of an object, or of those of a list, that are not in the cache.
+func (m Media) writePartial(w http.ResponseWriter, code int, obj runtime.Object) error {
+	only := func(o metav1.Object) (p metav1.PartialObjectMetadata) {
+		p.ObjectMeta = metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp()}
+		p.SetGroupVersionKind(m.partialKind(false))
+		return p
+	}
+	if o, err := meta.Accessor(obj); err == nil {
+		p := only(o)
+		return m.WriteObject(w, code, m.partialKind(false), &p)
+	}
+	list := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{}}
+	if err := meta.EachListItem(obj, func(item runtime.Object) error {
+		o, err := meta.Accessor(item)
+		if err == nil {
+			list.Items = append(list.Items, only(o))
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("take the metadata of a list: %w", err)
+	}
+	return m.WriteObject(w, code, m.partialKind(true), list)
 }
 
 // send writes finished JSON or protobuf in the format asked for.

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,8 +22,9 @@ import (
 // older is a member from before 3.7: it asks a real one what it is asked, and streams nothing.
 type older struct {
 	pb.UnimplementedKVServer
-	real  pb.KVClient
-	asked int
+	real    pb.KVClient
+	asked   int
+	dropped int // how many proposals it drops, as one that hands the leadership over
 }
 
 func (o *older) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
@@ -29,10 +33,16 @@ func (o *older) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespons
 }
 
 func (o *older) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if o.dropped > 0 {
+		o.dropped--
+		return nil, errors.New("raft proposal dropped")
+	}
 	return o.real.Txn(ctx, r)
 }
 
-func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
+// behind starts a member before a real one, and opens a store of it.
+func behind(t *testing.T) (*older, *etcd.Store) {
+	t.Helper()
 	to, err := grpc.NewClient("passthrough:///"+storetest.Etcd(t)[len("http://"):], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +66,61 @@ func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
+	return member, s
+}
 
+// S12: a leader that hands its leadership over, as one that stops does, takes no writes for a moment, and does none of those that it
+// drops: they are made again, and the client hears nothing of it.
+func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
+	member, s := behind(t)
+	member.dropped = 3
+	r, err := s.Commit(t.Context(), store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}})
+	if err != nil || !r.Done || member.dropped != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	member.dropped = 1 << 30
+	if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/b", Value: []byte("v")}}}); err == nil {
+		t.Error("it goes on after its client has gone")
+	}
+}
+
+// S12: a member that ends answers its last calls with a page that has nothing in it: what was read is read again.
+func TestWhatAMemberThatEndsDoesNotAnswerIsReadAgain(t *testing.T) {
+	to, err := grpc.NewClient("passthrough:///"+storetest.Etcd(t)[len("http://"):], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = to.Close() })
+	calls := grpc.NewServer()
+	pb.RegisterKVServer(calls, &older{real: pb.NewKVClient(to)})
+	var empty atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if empty.Add(-1) >= 0 {
+			return
+		}
+		calls.ServeHTTP(w, r)
+	}))
+	server.Config.Protocols = &http.Protocols{}
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	s, err := etcd.Open(etcd.Config{Endpoints: []string{server.Listener.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for n := range int32(5) {
+		empty.Store(n)
+		if _, err := s.Revision(t.Context()); err != nil {
+			t.Errorf("after %d empty answers: %v", n, err)
+		}
+	}
+}
+
+func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
+	member, s := behind(t)
 	const many, together = 4500, 100
 	for i := 0; i < many; i += together {
 		var puts []store.Put

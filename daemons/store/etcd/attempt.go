@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -11,7 +12,16 @@ import (
 
 // attempt is one attempt at a call of the client's, below its own repeating.
 func attempt(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return ownDeadline(ctx, invoke(ctx, method, req, reply, cc, opts...))
+	return ended(ownDeadline(ctx, invoke(ctx, method, req, reply, cc, opts...)))
+}
+
+// ended tells a member that ends. As its last word it may answer calls with an empty page, which gRPC does not know how to take. The
+// client then reads again elsewhere, and makes no write twice.
+func ended(err error) error {
+	if s := status.Convert(err); s.Code() == codes.Unknown && strings.Contains(s.Message(), "unexpected HTTP status code received from server: 200") {
+		return status.Error(codes.Unavailable, "the member ends: "+s.Message())
+	}
+	return err
 }
 
 // ownDeadline tells deadlines apart. A member without a leader lets a write wait for one and then says that the deadline

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,8 +22,31 @@ import (
 // What single objects are read and written by goes over a connection for short calls; where that does not take it, over
 // the client's, which waits for connections and has room for all sizes.
 
-// commit makes a transaction, once.
+// commit makes a transaction, and not again when it may have been done. A write that the leader has dropped was not done, and is made
+// again for a while: a leader drops writes for as long as it hands the leadership over, before it stops.
 func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
+	for began := time.Now(); ; {
+		r, err := s.commitOnce(ctx, t)
+		if !dropped(err) || time.Since(began) > handover {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// handover is how long a write waits for another leader.
+const handover = 2 * time.Second
+
+// dropped reports whether the leader has not taken a write into its log, nor passed it on.
+func dropped(err error) bool {
+	return err != nil && strings.HasSuffix(status.Convert(err).Message(), "raft proposal dropped")
+}
+
+func (s *seat) commitOnce(ctx context.Context, t *txn) (*txnReply, error) {
 	r := &txnReply{}
 	err := s.short(ctx, pb.KV_Txn_FullMethodName, t, r)
 	if errors.Is(err, rpc.ErrElsewhere) {
