@@ -6,6 +6,7 @@ package block
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -28,12 +29,12 @@ type Type struct {
 }
 
 // Types is every block type that is decoded into the cluster, in the order of the
-// reference. Variables and locals are evaluated by hcl/load.
+// reference. Variables, locals and modules are evaluated by hcl/load.
 var Types = []Type{
 	{"cluster", []string{"name"}, decodeCluster, "The cluster. There is exactly one.", clusterBlock{},
 		"`cluster.NAME.name`, `.version`, `.domain`, `.pod_cidrs`, `.service_cidrs`, `.endpoint`, `.dns_address`"},
-	{"machine", []string{"name"}, decodeMachine, "A computer that the cluster runs on, or with `for_each` or `count` several. Removing the block removes the machine from the cluster.", machineBlock{},
-		"`machine.NAME.name`, `.address`, `.roles`, `.labels`; with `for_each` `machine.NAME[\"key\"]`, with `count` `machine.NAME[0]`"},
+	{"machine", []string{"name"}, decodeMachine, "A computer that the cluster runs on. Removing the block removes the machine from the cluster.", machineBlock{},
+		"`machine.NAME.name`, `.address`, `.roles`, `.labels`"},
 	{"image", []string{"name"}, decodeImage, "A container image from a file. The nodes get it without a registry; its tag follows its content, so that pods roll when it changes.", imageBlock{},
 		"`image.NAME.reference`, `.digest`"},
 	{"workload", []string{"name"}, decodeWorkload, "A Deployment with what belongs to it: a Service, a ConfigMap, volumes.", workloadBlock{},
@@ -41,6 +42,7 @@ var Types = []Type{
 	{"object", []string{"apiVersion", "kind", "name"}, decodeObject, "Any API object. `namespace`, `labels` and `annotations` stand for the fields of `metadata`; every other attribute is a field of the object.", nil, ""},
 	{"manifests", []string{"name"}, decodeManifests, "API objects from YAML files.", manifestsBlock{}, ""},
 	{"output", []string{"name"}, decodeOutput, "A value that `apply` and `output` print.", outputBlock{}, ""},
+	{"check", []string{"name"}, decodeCheck, "What should hold of the whole. What does not is a warning: the configuration is still valid.", checkBlock{}, ""},
 }
 
 // Context is what a block is decoded with.
@@ -51,7 +53,15 @@ type Context struct {
 	Glob   func(pattern string) ([]string, error)      // files, sorted
 	YAML   func(path string) ([]map[string]any, error) // objects of a file
 
+	Module      string   // the address of the module with a dot, empty at the top
+	ModuleNames []string // names and keys of the modules, from the top
+
+	After []string // addresses that depends_on of the modules names
+
 	Secrets []string // texts that had the mark Sensitive, of the block that is decoded
+
+	instance Instance // of the block that is decoded
+	after    []string // addresses that depends_on of the block names
 }
 
 // Schema is the top level of a file.
@@ -59,8 +69,10 @@ func Schema() *hcl.BodySchema {
 	schema := &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 		{Type: "variable", LabelNames: []string{"name"}},
 		{Type: "locals"},
+		{Type: "module", LabelNames: []string{"name"}},
+		{Type: "data", LabelNames: []string{"type", "name"}},
 	}}
-	for _, t := range Types {
+	for _, t := range slices.Concat(Types, Statements) {
 		schema.Blocks = append(schema.Blocks, hcl.BlockHeaderSchema{Type: t.Name, LabelNames: t.Labels})
 	}
 	return schema
@@ -78,25 +90,32 @@ func Find(name string) (Type, bool) {
 
 // attr returns the range of an attribute of a body, or of the block itself.
 func attr(b *hcl.Block, body hcl.Body, name string) *hcl.Range {
-	if native, ok := body.(*hclsyntax.Body); ok {
+	if native, ok := written(body); ok {
 		if a, ok := native.Attributes[name]; ok {
 			r := a.SrcRange
 			return &r
 		}
 		for _, nested := range native.Blocks {
-			if nested.Type == name {
+			if nested.Type == name || nested.Type == "dynamic" && slices.Contains(nested.Labels, name) {
 				r := nested.DefRange()
 				return &r
 			}
 		}
+	}
+	if attributes, _ := body.JustAttributes(); attributes[name] != nil { // JSON, where blocks are attributes too
+		return attributes[name].Range.Ptr()
 	}
 	return b.DefRange.Ptr()
 }
 
 // nested returns the range of an attribute inside the first nested block of a type.
 func nested(b *hcl.Block, typ, name string) *hcl.Range {
-	if native, ok := b.Body.(*hclsyntax.Body); ok {
+	if native, ok := written(b.Body); ok {
 		for _, inner := range native.Blocks {
+			if inner.Type == "dynamic" && slices.Contains(inner.Labels, typ) {
+				r := inner.DefRange()
+				return &r
+			}
 			if inner.Type == typ {
 				if a, ok := inner.Body.Attributes[name]; ok {
 					r := a.SrcRange
@@ -108,6 +127,20 @@ func nested(b *hcl.Block, typ, name string) *hcl.Range {
 		}
 	}
 	return b.DefRange.Ptr()
+}
+
+// labelOr returns the range of an attribute that stands for the label, or of the label.
+func labelOr(b *hcl.Block, name string) *hcl.Range {
+	if native, ok := written(b.Body); ok && native.Attributes[name] != nil {
+		return native.Attributes[name].SrcRange.Ptr()
+	}
+	return b.LabelRanges[0].Ptr()
+}
+
+// written is a body as it stands in a file of the native syntax.
+func written(body hcl.Body) (*hclsyntax.Body, bool) {
+	native, ok := body.(*hclsyntax.Body)
+	return native, ok
 }
 
 func fail(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {

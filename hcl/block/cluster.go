@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"clusterctl/hcl/config"
@@ -29,12 +30,8 @@ type clusterBlock struct {
 
 type etcdBlock struct {
 	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines; a member that is there stays"`
-	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"Refused: this release takes no snapshots of the store."`
-}
-
-type snapshotBlock struct {
-	Every string `hcl:"every" doc:"Period, as 12h or 30m; a minute at least."`
-	Keep  *int   `hcl:"keep,optional" doc:"How many are kept." default:"5"`
+	Quota    string         `hcl:"quota,optional" doc:"Size at which the store takes no more writes, until somebody has made room, as 8Gi: of its file on each machine, history and unused pages with it. At most 64Gi. A change restarts the members, one by one." default:"\"8Gi\""`
+	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"Snapshots of the store, which each machine with a member takes by itself and checks."`
 }
 
 type runtimeBlock struct {
@@ -83,7 +80,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		diags = append(diags, decodeVirtual(b, host, port, raw.API.Virtual, c)...)
 	}
 	diags = append(diags, decodeAPI(b, raw.API, c)...)
-	diags = append(diags, decodeEtcd(b, raw.Etcd, c)...)
+	diags = append(diags, decodeEtcd(x, b, raw.Etcd, c)...)
 	diags = append(diags, decodeEncryption(b, raw.Encryption, c)...)
 	diags = append(diags, decodeAudit(b, raw.Audit, c)...)
 	c.ControlPlaneForm = or(raw.ControlPlane, config.FormSystemd)
@@ -128,7 +125,7 @@ func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Clu
 	return diags
 }
 
-func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diagnostics) {
+func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	if raw == nil {
 		return nil
 	}
@@ -146,11 +143,14 @@ func decodeEtcd(b *hcl.Block, raw *etcdBlock, c *config.Cluster) (diags hcl.Diag
 				n, n/2+1, n-(n/2+1), doing(n-1), n-1, n+1, config.MaxEtcdMembers))
 		}
 	}
-	if raw.Snapshot != nil {
-		diags = append(diags, fail(nested(b, "etcd", "snapshot"), "Snapshots are not taken",
-			"This release takes no snapshots of the store, so a schedule of them would be a promise that nobody keeps. Leave the block snapshot out, and save the store by other means."))
+	if raw.Quota != "" {
+		const least, most = 64 << 20, 64 << 30
+		q, err := resource.ParseQuantity(raw.Quota)
+		if c.Etcd.Quota = q.Value(); err != nil || c.Etcd.Quota < least || c.Etcd.Quota > most {
+			diags = append(diags, fail(nested(b, "etcd", "quota"), "Invalid size of the store", "%q: write from 64Mi to 64Gi. A store that is larger takes long to start, and to copy to a machine that joins.", raw.Quota))
+		}
 	}
-	return diags
+	return append(diags, decodeSnapshot(x, b, raw.Snapshot, c)...)
 }
 
 func doing(members int) string {

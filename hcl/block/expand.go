@@ -2,12 +2,16 @@ package block
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"clusterctl/hcl/config"
 )
 
 // How a block came to be several.
@@ -19,29 +23,42 @@ const (
 	counted
 )
 
-// instance is one of the things that a block with for_each or count declares.
-type instance struct {
+// Instance is one of the things that a block with for_each or count declares.
+type Instance struct {
 	kind  expansion
-	key   string
+	Key   string // of for_each, or the index of count
 	value cty.Value
 }
 
-func (i instance) suffix() string {
+// Repeated says whether there may be others.
+func (i Instance) Repeated() bool { return i.kind != once }
+
+// Is says whether it is the one that [key] means.
+func (i Instance) Is(key cty.Value) bool {
+	text, err := convert.Convert(key, cty.String)
+	return err == nil && i.kind != once && text.AsString() == i.Key
+}
+
+// Suffix is what an instance adds to its block's address.
+func (i Instance) Suffix() string {
 	switch i.kind {
 	case forEach:
-		return fmt.Sprintf("[%q]", i.key)
+		return fmt.Sprintf("[%q]", i.Key)
 	case counted:
-		return "[" + i.key + "]"
+		return "[" + i.Key + "]"
 	}
 	return ""
 }
 
-// eval returns a context in which each or count is known.
-func (i instance) eval(parent *hcl.EvalContext) *hcl.EvalContext {
+// Eval returns a context in which each or count is known.
+func (i Instance) Eval(parent *hcl.EvalContext) *hcl.EvalContext {
+	if i.kind == once {
+		return parent
+	}
 	child := parent.NewChild()
 	switch i.kind {
 	case forEach:
-		child.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": cty.StringVal(i.key), "value": i.value})}
+		child.Variables = map[string]cty.Value{"each": cty.ObjectVal(map[string]cty.Value{"key": cty.StringVal(i.Key), "value": i.value})}
 	case counted:
 		child.Variables = map[string]cty.Value{"count": cty.ObjectVal(map[string]cty.Value{"index": i.value})}
 	}
@@ -51,9 +68,80 @@ func (i instance) eval(parent *hcl.EvalContext) *hcl.EvalContext {
 // MaxInstances keeps a slip of the pen from making a million machines.
 const MaxInstances = 10000
 
+// Decode decodes a block: once, or for each of the instances that for_each or count make of it. The value is what
+// expressions see for it, by key or index when there are several.
+func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	t, _ := Find(b.Type)
+	before, afterwards, body, diags := conditions(b)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	one := *b
+	one.Body = body
+	guarded := func() (cty.Value, hcl.Diagnostics) {
+		if diags := judge(before, x.Eval, hcl.DiagError, "Precondition failed"); diags.HasErrors() {
+			return cty.DynamicVal, diags
+		}
+		v, diags := t.Decode(x, &one, c)
+		if len(afterwards) > 0 && !diags.HasErrors() {
+			diags = append(diags, judge(afterwards, withSelf(x.Eval, v), hcl.DiagError, "Postcondition failed")...)
+		}
+		return v, diags
+	}
+	if !slices.Contains(repeated, t.Name) {
+		return guarded()
+	}
+	outer := x.Eval
+	defer func() { x.Eval, x.instance, x.after = outer, Instance{}, nil }()
+	instances, rest, diags := expand(x, &one)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	after, rest, more := dependsOn(x, b, rest)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	one.Body = rest
+	values := make([]cty.Value, 0, len(instances))
+	for _, i := range instances {
+		x.Eval, x.instance, x.after = i.Eval(outer), i, append(slices.Clone(x.After), after...)
+		v, more := guarded()
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			return cty.DynamicVal, diags
+		}
+		values = append(values, v)
+	}
+	return Together(instances, values), diags
+}
+
+// repeated are the types of blocks that take for_each, count and depends_on.
+var repeated = []string{"machine", "image", "workload", "object", "manifests"}
+
+// Together is one value of those of all instances.
+func Together(instances []Instance, values []cty.Value) cty.Value {
+	if len(instances) == 1 && instances[0].kind == once {
+		return values[0]
+	}
+	if slices.Contains(values, cty.NilVal) {
+		return cty.NilVal
+	}
+	if len(instances) > 0 && instances[0].kind == counted {
+		return cty.TupleVal(values)
+	}
+	byKey := map[string]cty.Value{}
+	for n, i := range instances {
+		byKey[i.Key] = values[n]
+	}
+	return cty.ObjectVal(byKey)
+}
+
 // expand reads for_each and count of a block and returns the instances and the
 // rest of the body.
-func expand(x *Context, b *hcl.Block) ([]instance, hcl.Body, hcl.Diagnostics) {
+func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
+	if native, ok := b.Body.(*hclsyntax.Body); ok && native.Attributes["for_each"] == nil && native.Attributes["count"] == nil {
+		return []Instance{{kind: once}}, b.Body, nil
+	}
 	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}})
 	if diags.HasErrors() {
 		return nil, rest, diags
@@ -64,27 +152,8 @@ func expand(x *Context, b *hcl.Block) ([]instance, hcl.Body, hcl.Diagnostics) {
 	case hasEach && hasCount:
 		return nil, rest, append(diags, fail(count.Range.Ptr(), "Both for_each and count", "A block is repeated by one of them: remove the other."))
 	case hasCount:
-		v, more := count.Expr.Value(x.Eval)
-		diags = append(diags, more...)
-		if more.HasErrors() {
-			return nil, rest, diags
-		}
-		if v.ContainsMarked() {
-			return nil, rest, append(diags, secretRepeat("count", count))
-		}
-		v, err := convert.Convert(v, cty.Number)
-		if err != nil || v.IsNull() || !v.IsKnown() {
-			return nil, rest, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number."))
-		}
-		n, _ := v.AsBigFloat().Int64()
-		if !v.AsBigFloat().IsInt() || n < 0 || n > MaxInstances {
-			return nil, rest, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to %d.", MaxInstances))
-		}
-		list := []instance{}
-		for i := range n {
-			list = append(list, instance{counted, strconv.FormatInt(i, 10), cty.NumberIntVal(i)})
-		}
-		return list, rest, diags
+		list, more := countOf(x.Eval, count)
+		return list, rest, append(diags, more...)
 	case hasEach:
 		v, more := each.Expr.Value(x.Eval)
 		diags = append(diags, more...)
@@ -100,7 +169,37 @@ func expand(x *Context, b *hcl.Block) ([]instance, hcl.Body, hcl.Diagnostics) {
 		}
 		return list, rest, diags
 	}
-	return []instance{{kind: once}}, rest, diags
+	return []Instance{{kind: once}}, rest, diags
+}
+
+func countOf(eval *hcl.EvalContext, count *hcl.Attribute) ([]Instance, hcl.Diagnostics) {
+	v, diags := count.Expr.Value(eval)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if v.ContainsMarked() {
+		return nil, append(diags, secretRepeat("count", count))
+	}
+	v, err := convert.Convert(v, cty.Number)
+	if err != nil || v.IsNull() || !v.IsKnown() {
+		return nil, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number."))
+	}
+	n, _ := v.AsBigFloat().Int64()
+	if !v.AsBigFloat().IsInt() || n < 0 || n > MaxInstances {
+		return nil, append(diags, fail(count.Expr.Range().Ptr(), "Invalid count", "count must be a whole number from 0 to %d.", MaxInstances))
+	}
+	list := []Instance{}
+	for i := range n {
+		list = append(list, Instance{counted, strconv.FormatInt(i, 10), cty.NumberIntVal(i)})
+	}
+	return list, diags
+}
+
+// Instances reads for_each, count and depends_on of a module block.
+func Instances(x *Context, b *hcl.Block) ([]Instance, []string, hcl.Diagnostics) {
+	instances, rest, diags := expand(x, b)
+	after, _, more := dependsOn(x, b, rest)
+	return instances, after, append(diags, more...)
 }
 
 // secretRepeat refuses a sensitive value: keys and their number are names, which are shown.
@@ -109,19 +208,21 @@ func secretRepeat(what string, a *hcl.Attribute) *hcl.Diagnostic {
 		"%s says what things are called and how many there are, and that is shown. Take it from something that is not sensitive; nonsensitive(…) says that a value may be shown.", what)
 }
 
-func eachOf(v cty.Value) ([]instance, string) {
+func eachOf(v cty.Value) ([]Instance, string) {
 	ty := v.Type()
 	switch {
 	case v.IsNull():
 		return nil, "for_each must not be null."
 	case !v.IsWhollyKnown():
 		return nil, "for_each must be known before anything is made."
+	case ty.IsSetType() && v.LengthInt() == 0: // toset([]) has no type of elements
+		return nil, ""
 	case !(ty.IsMapType() || ty.IsObjectType() || ty.IsSetType() && ty.ElementType() == cty.String):
 		return nil, fmt.Sprintf("for_each takes a map or a set of strings, not %s. A list becomes a set with toset(…).", ty.FriendlyName())
 	case v.LengthInt() > MaxInstances:
 		return nil, fmt.Sprintf("for_each has %d elements; %d are the most.", v.LengthInt(), MaxInstances)
 	}
-	var list []instance
+	var list []Instance
 	for it := v.ElementIterator(); it.Next(); {
 		k, e := it.Element()
 		if ty.IsSetType() {
@@ -130,8 +231,8 @@ func eachOf(v cty.Value) ([]instance, string) {
 		if k.IsNull() {
 			return nil, "for_each must not contain null."
 		}
-		list = append(list, instance{forEach, k.AsString(), e})
+		list = append(list, Instance{forEach, k.AsString(), e})
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].key < list[j].key })
+	sort.Slice(list, func(i, j int) bool { return list[i].Key < list[j].Key })
 	return list, ""
 }

@@ -20,7 +20,7 @@ func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	image := config.Image{Name: b.Labels[0], Archive: x.Path(raw.Archive), Source: source(b)}
+	image := config.Image{Name: x.name(b.Labels[0]), Archive: x.Path(raw.Archive), Source: source(b)}
 	digest, err := x.Digest(image.Archive)
 	if err != nil {
 		return cty.DynamicVal, append(diags, fail(attr(b, b.Body, "archive"), "Archive that cannot be read",

@@ -3,7 +3,6 @@ package block
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,14 +14,15 @@ import (
 )
 
 type machineBlock struct {
-	Name    string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
-	Address string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
-	Port    *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
-	Roles   []string          `hcl:"roles" doc:"control-plane, node, or both."`
-	Labels  map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
-	Taints  []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
-	SSH     *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
-	Kubelet *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet."`
+	Name      string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
+	Address   string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
+	Port      *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
+	Roles     []string          `hcl:"roles" doc:"control-plane, node, or both."`
+	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
+	Taints    []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
+	SSH       *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
+	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet."`
+	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
 type sshBlock struct {
@@ -44,54 +44,27 @@ type kubeletBlock struct {
 	EvictionHard   map[string]string `hcl:"eviction_hard,optional" doc:"Thresholds at which pods are evicted, as { \"memory.available\" = \"100Mi\" }." default:"the kubelet's"`
 }
 
-// decodeMachine adds one machine, or with for_each or count several.
 func decodeMachine(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
-	instances, rest, diags := expand(x, b)
+	m, diags := machineOf(x, b)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	single := cty.EmptyObjectVal
-	byKey, byIndex := map[string]cty.Value{}, []cty.Value{}
-	for _, i := range instances {
-		m, more := decodeOneMachine(x, b, rest, i)
-		diags = append(diags, more...)
-		if more.HasErrors() {
-			return cty.DynamicVal, diags
-		}
-		c.Machines = append(c.Machines, m)
-		single = cty.ObjectVal(map[string]cty.Value{
-			"name": cty.StringVal(m.Name), "address": cty.StringVal(m.IP.String()),
-			"roles": stringList(m.Roles), "labels": stringMap(m.Labels),
-		})
-		byKey[i.key] = single
-		byIndex = append(byIndex, single)
-	}
-	switch {
-	case len(instances) > 0 && instances[0].kind == once:
-		return single, diags
-	case len(instances) > 0 && instances[0].kind == counted:
-		return cty.TupleVal(byIndex), diags
-	}
-	return cty.ObjectVal(byKey), diags
+	c.Machines = append(c.Machines, m)
+	return cty.ObjectVal(map[string]cty.Value{
+		"name": cty.StringVal(m.Name), "address": cty.StringVal(m.IP.String()),
+		"roles": stringList(m.Roles), "labels": stringMap(m.Labels),
+	}), diags
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9-]+`)
-
-func decodeOneMachine(x *Context, b *hcl.Block, body hcl.Body, i instance) (config.Machine, hcl.Diagnostics) {
+func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 	var raw machineBlock
-	diags := x.decode(body, i.eval(x.Eval), &raw)
+	body := b.Body
+	diags := x.decode(body, x.Eval, &raw)
 	if diags.HasErrors() {
 		return config.Machine{}, diags
 	}
-	m := config.Machine{Address: "machine." + b.Labels[0] + i.suffix(), Roles: raw.Roles, Labels: raw.Labels, Source: source(b)}
-	m.Name = raw.Name
-	if m.Name == "" {
-		m.Name = b.Labels[0]
-		if i.kind != once {
-			m.Name += "-" + i.key
-		}
-		m.Name = strings.Trim(notInNames.ReplaceAllString(strings.ToLower(m.Name), "-"), "-")
-	}
+	m := config.Machine{Address: x.address("machine." + b.Labels[0]), Roles: raw.Roles, Labels: raw.Labels, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b)}
+	m.Name = or(raw.Name, x.name(b.Labels[0]))
 	if errs := validation.IsDNS1123Subdomain(m.Name); len(errs) > 0 {
 		diags = append(diags, fail(attr(b, body, "name"), "Invalid machine name", "%q cannot name a node: %s.", m.Name, errs[0]))
 	}

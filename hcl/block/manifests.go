@@ -12,6 +12,8 @@ import (
 
 type manifestsBlock struct {
 	Files []string `hcl:"files" doc:"Patterns of YAML or JSON files, relative to the configuration. One that matches nothing is an error."`
+
+	Lifecycle *lifecycleBlock `hcl:"lifecycle,block" doc:"What may become of the objects."`
 }
 
 // decodeManifests reads the objects of YAML files. A pattern that matches nothing
@@ -23,6 +25,7 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 		return cty.NilVal, diags
 	}
 	at := attr(b, b.Body, "files")
+	written := x.address("manifests." + b.Labels[0])
 	for _, pattern := range raw.Files {
 		files, err := x.Glob(pattern)
 		if err != nil {
@@ -43,8 +46,8 @@ func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 					diags = append(diags, fail(at, "Invalid manifest", "%s, object %d: %s", file, i+1, sentence(err)))
 				}
 				c.Objects = append(c.Objects, config.Object{
-					Address: fmt.Sprintf("manifests.%s[%s#%d]", b.Labels[0], filepath.Base(file), i+1),
-					Content: o, Source: config.Source{File: file, Line: 1},
+					Address: fmt.Sprintf("%s[%s#%d]", written, filepath.Base(file), i+1), Block: written,
+					Content: o, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: config.Source{File: file, Line: 1}, DependsOn: x.after,
 				})
 			}
 		}

@@ -19,7 +19,11 @@ import (
 // the fields of metadata; every other attribute is a field of the object.
 func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	apiVersion, kind, name := b.Labels[0], b.Labels[1], b.Labels[2]
-	attributes, diags := x.open(b.Body).JustAttributes()
+	lifecycle, rest, diags := decodeLifecycle(x, b)
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	attributes, diags := x.open(rest).JustAttributes()
 	if diags.HasErrors() {
 		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Block inside an object", "An object's fields are written as attributes: spec = { … }."))
 	}
@@ -54,16 +58,22 @@ func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 			content[field] = plain
 		}
 	}
-	metadata["name"] = name
+	if own, ok := metadata["name"].(string); !ok || own == "" {
+		metadata["name"] = name
+		if x.instance.kind != once || x.Module != "" {
+			metadata["name"] = x.name(name)
+		}
+	}
 	content["metadata"] = metadata
-	address := fmt.Sprintf("object.%s.%s.%s", apiVersion, kind, name)
+	written := x.address(fmt.Sprintf("object.%s.%s.%s", apiVersion, kind, name))
+	address := written
 	if ns, ok := metadata["namespace"].(string); ok {
-		address = fmt.Sprintf("object.%s.%s.%s/%s", apiVersion, kind, ns, name)
+		address = x.address(fmt.Sprintf("object.%s.%s.%s/%s", apiVersion, kind, ns, name))
 	}
 	if !diags.HasErrors() {
 		diags = append(diags, checkFields(b, attributes, content)...)
 	}
-	c.Objects = append(c.Objects, config.Object{Address: address, Content: content, Source: source(b)})
+	c.Objects = append(c.Objects, config.Object{Address: address, Block: written, PreventDestroy: lifecycle.preventDestroy(), Content: content, DependsOn: x.after, Source: source(b)})
 	return cty.NilVal, diags
 }
 

@@ -19,6 +19,9 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
+	if content, _, _ := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "value"}}}); content.Attributes["value"] == nil {
+		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Output without a value", "Say what output %q is: value = ….", b.Labels[0]))
+	}
 	expr := raw.Value
 	if opened, ok := expr.(openExpression); ok {
 		expr = opened.Expression
@@ -35,10 +38,13 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if raw.Sensitive {
 		v = v.Mark(Sensitive)
 	}
+	if x.Module != "" { // seen where the module is called
+		return v, diags
+	}
 	plain, err := Plain(x.unmark(v))
 	if err != nil {
 		return cty.NilVal, append(diags, fail(raw.Value.Range().Ptr(), "Invalid output", "%v.", err))
 	}
 	c.Outputs = append(c.Outputs, config.Output{Name: b.Labels[0], Sensitive: raw.Sensitive, Value: plain})
-	return cty.NilVal, diags
+	return v, diags
 }

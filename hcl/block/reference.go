@@ -3,6 +3,7 @@ package block
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -10,7 +11,7 @@ import (
 // say what there is, their tags what it means.
 func Reference() string {
 	out := &strings.Builder{}
-	for _, t := range Types {
+	for _, t := range slices.Concat(Types, Statements) {
 		var labels []string
 		for _, l := range t.Labels {
 			labels = append(labels, `"`+strings.ToUpper(l)+`"`)
@@ -23,6 +24,7 @@ func Reference() string {
 			fmt.Fprintf(out, "In expressions: %s.\n\n", t.Gives)
 		}
 	}
+	dataReference(out)
 	return out.String()
 }
 

@@ -16,7 +16,7 @@ const Sensitive = "sensitive"
 // decode reads a body into a struct. Structs have no marks: what was marked is noted
 // as a secret instead.
 func (x *Context) decode(body hcl.Body, eval *hcl.EvalContext, into any) hcl.Diagnostics {
-	return gohcl.DecodeBody(x.open(body), eval, into)
+	return gohcl.DecodeBody(x.open(unfold(body, eval)), eval, into)
 }
 
 // open returns the body with values that have no marks.
@@ -65,6 +65,9 @@ func Remark(v cty.Value, secrets []string) cty.Value {
 		return v
 	}
 	marked, err := cty.Transform(v, func(_ cty.Path, e cty.Value) (cty.Value, error) {
+		if e.IsMarked() {
+			return e, nil
+		}
 		text, ok := textOf(e)
 		for _, s := range secrets {
 			if ok && (text == s || len(s) > 3 && strings.Contains(text, s)) {

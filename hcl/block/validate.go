@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -65,19 +66,20 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 		hostControlPlane(c)
 	}
 	control := len(c.ControlPlane())
-	if len(c.Machines) > 0 && control == 0 {
+	if len(c.Machines) > 0 && control == 0 && len(c.Deferred) == 0 {
 		diags = append(diags, fail(at(c.Source), "No control plane", "No machine has the role %q; a cluster needs at least one.", config.RoleControlPlane))
 	}
 	switch {
 	case c.Etcd.Members == 0:
 		c.Etcd.Members = config.EtcdMembers(control)
-	case c.Etcd.Members > control && control > 0:
+	case c.Etcd.Members > control && control > 0 && len(c.Deferred) == 0:
 		diags = append(diags, fail(at(c.Source), "Too few machines for etcd",
 			"etcd { members = %d } needs as many machines with the role %q, and there are %d. Add machines, or leave members out: then it is %d.",
 			c.Etcd.Members, config.RoleControlPlane, control, config.EtcdMembers(control)))
 	}
 	diags = append(diags, duplicateObjects(c, at)...)
-	return diags
+	diags = append(diags, checkMoves(c, at)...)
+	return append(diags, missingInstances(c, at)...)
 }
 
 // hostControlPlane makes nodes of the machines whose control plane is static pods. Those
@@ -115,6 +117,37 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 			diags = append(diags, fail(at(w.Source), "Duplicate workload", "Workload %s is also declared in %s.", key, place(other.Source)))
 		}
 		workloads[key] = w
+	}
+	return diags
+}
+
+// missingInstances finds what depends_on names by a key that for_each does not have.
+func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	if len(c.Deferred) > 0 {
+		return nil
+	}
+	there := map[string]bool{}
+	for _, m := range c.Machines {
+		there[m.Address] = true
+	}
+	for _, w := range c.Workloads {
+		there[w.Address] = true
+	}
+	for _, o := range c.Objects {
+		there[o.Block] = true
+	}
+	check := func(address string, after []string, s config.Source) {
+		for _, a := range after {
+			if strings.HasSuffix(a, "]") && !there[a] && !strings.HasPrefix(a, "image.") {
+				diags = append(diags, fail(at(s), "Unknown reference", "%s depends on %s, and there is no such instance.%s", address, a, Suggest(a, slices.Sorted(maps.Keys(there)))))
+			}
+		}
+	}
+	for _, w := range c.Workloads {
+		check(w.Address, w.DependsOn, w.Source)
+	}
+	for _, o := range c.Objects {
+		check(o.Address, o.DependsOn, o.Source)
 	}
 	return diags
 }

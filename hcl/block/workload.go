@@ -12,6 +12,7 @@ import (
 )
 
 type workloadBlock struct {
+	Name           string            `hcl:"name,optional" doc:"Name of the Deployment and of what belongs to it." default:"the block's label, with the key or index"`
 	Namespace      string            `hcl:"namespace,optional" doc:"Namespace; it is made when it is not there." default:"\"default\""`
 	Replicas       *int              `hcl:"replicas,optional" doc:"How many pods." default:"1"`
 	Labels         map[string]string `hcl:"labels,optional" doc:"Labels of everything that the block makes."`
@@ -24,6 +25,7 @@ type workloadBlock struct {
 	Init           []containerBlock  `hcl:"init_container,block" doc:"A container that runs to its end before the others start."`
 	Volumes        []volumeBlock     `hcl:"volume,block" doc:"A directory that containers can mount, with exactly one source."`
 	Service        *serviceBlock     `hcl:"service,block" doc:"One name and address for all pods."`
+	Lifecycle      *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
 type volumeBlock struct {
@@ -49,12 +51,13 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 		return cty.DynamicVal, diags
 	}
 	w := config.Workload{
-		Name: b.Labels[0], Namespace: or(raw.Namespace, "default"), Replicas: deref(raw.Replicas, 1),
+		Address: x.address("workload." + b.Labels[0]), DependsOn: x.after,
+		Name: or(raw.Name, x.name(b.Labels[0])), Namespace: or(raw.Namespace, "default"), Replicas: deref(raw.Replicas, 1),
 		Labels: raw.Labels, Annotations: raw.Annotations, NodeSelector: raw.NodeSelector,
-		ServiceAccount: raw.ServiceAccount, HostNetwork: raw.HostNetwork, Config: raw.Config, Source: source(b),
+		ServiceAccount: raw.ServiceAccount, HostNetwork: raw.HostNetwork, Config: raw.Config, PreventDestroy: raw.Lifecycle.preventDestroy(), Source: source(b),
 	}
 	if errs := validation.IsDNS1035Label(w.Name); len(errs) > 0 {
-		diags = append(diags, fail(b.LabelRanges[0].Ptr(), "Invalid workload name", "%s.", errs[0]))
+		diags = append(diags, fail(labelOr(b, "name"), "Invalid workload name", "%q: %s.", w.Name, errs[0]))
 	}
 	if errs := validation.IsDNS1123Label(w.Namespace); len(errs) > 0 {
 		diags = append(diags, fail(attr(b, b.Body, "namespace"), "Invalid namespace", "%s.", errs[0]))

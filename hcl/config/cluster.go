@@ -6,6 +6,7 @@ package config
 
 import (
 	"net/netip"
+	"time"
 
 	"clusterctl/daemons/version"
 )
@@ -37,7 +38,12 @@ type Cluster struct {
 	Images    []Image
 	Workloads []Workload
 	Objects   []Object // from object blocks and from manifests
+	Moved     []Moved
+	Removed   []Removed
 	Outputs   []Output
+
+	// Deferred are addresses of blocks that refer to what is known only when a plan is made, and are not here yet.
+	Deferred []string
 
 	Secrets []string // values of sensitive variables: never printed
 	Source  Source
@@ -76,6 +82,26 @@ type API struct {
 type Etcd struct {
 	Members int  // worked out from the control-plane machines when not said
 	Said    bool // whether the configuration says how many members there are
+
+	Quota    int64     // bytes; zero means etcd's default here, 8 GiB
+	Snapshot *Snapshot // nil: none is taken but before risky changes
+}
+
+// Snapshot is when snapshots of the store are taken, where they go and how long they stay.
+type Snapshot struct {
+	Schedule  Schedule
+	Keep      int
+	MaxAge    time.Duration // zero: age does not matter
+	Directory string
+	S3        *S3
+}
+
+// S3 is a bucket of an object store.
+type S3 struct {
+	Endpoint, Bucket, Prefix, Region string
+	PathStyle                        bool
+	CA                               string // PEM; empty means what the machine trusts
+	AccessKey, SecretKey, Session    string
 }
 
 // Encryption says how values are encrypted in the store.
@@ -132,9 +158,13 @@ type Image struct {
 
 // Object is an API object, as in JSON.
 type Object struct {
-	Address string // object.v1.ConfigMap.motd or manifests.addons[file]
-	Content map[string]any
-	Source  Source
+	Address   string // object.v1.ConfigMap.motd or manifests.addons[file]
+	Block     string // address of the block, without the namespace: object.v1.ConfigMap.motd["a"], manifests.addons
+	DependsOn []string
+	Content   map[string]any
+	Source    Source
+
+	PreventDestroy bool // it is neither removed nor replaced
 }
 
 // Output is a value that a run prints.

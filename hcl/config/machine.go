@@ -13,15 +13,16 @@ const (
 
 // Machine is a computer that the cluster runs on.
 type Machine struct {
-	Address string // in the configuration: machine.web["a"]
-	Name    string // of the node and of the etcd member
-	IP      netip.Addr
-	Roles   []string
-	Labels  map[string]string
-	Taints  []Taint
-	SSH     SSH
-	Kubelet Kubelet
-	Source  Source
+	Address        string // in the configuration: machine.web["a"]
+	Name           string // of the node and of the etcd member
+	IP             netip.Addr
+	Roles          []string
+	Labels         map[string]string
+	Taints         []Taint
+	SSH            SSH
+	Kubelet        Kubelet
+	Source         Source
+	PreventDestroy bool // it is neither removed nor replaced
 }
 
 // Has reports whether the machine has a role.

@@ -2,6 +2,8 @@ package config
 
 // Workload is the short form of a Deployment with what belongs to it.
 type Workload struct {
+	Address        string   // in the configuration: workload.web["a"]
+	DependsOn      []string // addresses of what is to be there before
 	Name           string
 	Namespace      string
 	Replicas       int
@@ -14,6 +16,7 @@ type Workload struct {
 	Containers     []Container
 	Volumes        []Volume
 	Service        *Service
+	PreventDestroy bool // its objects are neither removed nor replaced
 	Source         Source
 }
 

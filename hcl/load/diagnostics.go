@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -15,7 +16,7 @@ import (
 // Print writes diagnostics with the lines that they are about.
 func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, color bool) error {
 	for _, d := range diags { // functions quote what they were given
-		d.Summary, d.Detail = config.Mask(d.Summary, c.Cluster.Secrets), config.Mask(d.Detail, c.Cluster.Secrets)
+		d.Summary, d.Detail = config.Mask(d.Summary, c.secrets()), config.Mask(d.Detail, c.secrets())
 	}
 	if c.hidden {
 		// The writer shows the values of the references in an expression.
@@ -24,6 +25,14 @@ func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, co
 		}
 	}
 	return hcl.NewDiagnosticTextWriter(w, c.Files, width, color).WriteDiagnostics(diags)
+}
+
+// secrets are what is not shown.
+func (c *Configuration) secrets() []string {
+	if c.Cluster == nil {
+		return nil
+	}
+	return c.Cluster.Secrets
 }
 
 // Format returns the files of a folder (or one file) whose layout is not the usual one, with
@@ -39,6 +48,9 @@ func Format(path string) (map[string][]byte, error) {
 	}
 	changed := map[string][]byte{}
 	for _, p := range paths {
+		if strings.HasSuffix(p, ".json") {
+			continue
+		}
 		text, err := os.ReadFile(p)
 		if err != nil {
 			return nil, err

@@ -3,8 +3,8 @@ package load
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -13,17 +13,27 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"clusterctl/hcl/block"
+	"clusterctl/hcl/config"
 )
 
-// evaluator evaluates declarations in the order of their references.
+// evaluator evaluates the declarations of a module, or of the top, in the order of their references.
 type evaluator struct {
 	c         *Configuration
 	dir       string
+	fetched   *fetched
+	parent    *evaluator // where the module is called; nil at the top
+	call      *node
+	instance  block.Instance
+	prefix    string // of addresses: module.x["a"].
+	depth     int
 	context   *block.Context
 	functions map[string]function.Function
+	paths     cty.Value // of path.module and its like
 	nodes     map[string]*node
 	order     []string
-	values    map[string]map[string]cty.Value // "var" → "nodes" → value
+	kinds     map[string]*kind
+	given     map[string]givenValue
+	addresses map[string][]string // of blocks, to the keys of their nodes; made when first asked for
 }
 
 // node is something that can be evaluated: var.x, local.x, machine.x…
@@ -34,21 +44,33 @@ type node struct {
 	block      *hcl.Block     // of a block
 	expr       hcl.Expression // of a local
 	variable   *variable
-	state      int  // 0 waiting, 1 under way, 2 done
-	failed     bool // it, or what it needs, is wrong, and that has been said
+	call       *call
+	needs      []hcl.Traversal // what it refers to
+	state      int             // 0 waiting, 1 under way, 2 done
+	failed     bool            // it, or what it needs, is wrong, and that has been said
 }
 
-// The names at the start of references.
-var roots = []string{"var", "local", "cluster", "machine", "image", "workload", "path", "each", "count"}
-
 func newEvaluator(c *Configuration, dir string) *evaluator {
-	e := &evaluator{c: c, dir: dir, nodes: map[string]*node{}, values: map[string]map[string]cty.Value{}}
-	for _, r := range []string{"var", "local", "cluster", "machine", "image", "workload"} {
-		e.values[r] = map[string]cty.Value{}
+	e := &evaluator{c: c, dir: dir, nodes: map[string]*node{}, kinds: map[string]*kind{}}
+	for _, r := range append([]string{"output"}, roots...) {
+		e.kinds[r] = &kind{values: map[string]cty.Value{}}
 	}
+	e.paths = paths(dir, dir)
 	e.functions = Functions(dir)
 	e.context = &block.Context{Digest: digest, Path: inDir(dir), Glob: glob(dir), YAML: readYAML}
 	return e
+}
+
+// paths are path.module and its like: absolute, since functions take others relative to their module.
+func paths(dir, root string) cty.Value {
+	values := map[string]cty.Value{}
+	for name, path := range map[string]string{"module": dir, "root": root, "cwd": "."} {
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+		values[name] = cty.StringVal(path)
+	}
+	return cty.ObjectVal(values)
 }
 
 // declare takes in all blocks and finds duplicates.
@@ -59,8 +81,12 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 				Detail: fmt.Sprintf("%s is already declared at %s:%d. Give one of them another name.", key, other.at.Filename, other.at.Start.Line), Subject: n.at.Ptr()})
 			return
 		}
+		n.needs = n.references()
 		e.nodes[key] = n
 		e.order = append(e.order, key)
+		if k := e.kinds[n.root]; k != nil {
+			k.keys = append(k.keys, key)
+		}
 	}
 	for _, b := range blocks {
 		for i, l := range b.Labels {
@@ -80,163 +106,175 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 			v, more := decodeVariable(b)
 			diags = append(diags, more...)
 			add("var."+b.Labels[0], &node{root: "var", name: b.Labels[0], at: b.DefRange, block: b, variable: v})
+		case "module":
+			call, more := decodeCall(b)
+			diags = append(diags, more...)
+			add("module."+b.Labels[0], &node{root: "module", name: b.Labels[0], at: b.DefRange, block: b, body: b.Body, call: call})
 		default:
+			e.c.headers[config.Source{File: b.DefRange.Filename, Line: b.DefRange.Start.Line}] = b.DefRange.Ptr()
+			if t, ok := block.FindStatement(b.Type); ok {
+				diags = append(diags, e.state(t, b)...)
+				continue
+			}
 			key := b.Type + "." + strings.Join(b.Labels, ".")
 			if b.Type == "object" { // the namespace is part of its name: hcl/block tells duplicates
 				key = fmt.Sprintf("%s@%s:%d", key, b.DefRange.Filename, b.DefRange.Start.Line)
 			}
-			add(key, &node{root: b.Type, name: b.Labels[0], at: b.DefRange, block: b, body: b.Body})
+			name := b.Labels[0]
+			if b.Type == "data" {
+				name = strings.Join(b.Labels, ".")
+			}
+			add(key, &node{root: b.Type, name: name, at: b.DefRange, block: b, body: b.Body})
 		}
 	}
 	return diags
 }
 
-func (e *evaluator) run(given map[string]givenValue) (diags hcl.Diagnostics) {
-	for _, key := range e.order {
-		diags = append(diags, e.evaluate(key, given, nil)...)
+// state takes in a block that is about addresses; in a module these are the module's own.
+func (e *evaluator) state(t block.Type, b *hcl.Block) hcl.Diagnostics {
+	c := e.c.Cluster
+	moved, removed := len(c.Moved), len(c.Removed)
+	_, diags := t.Decode(e.context, b, c)
+	for i := range c.Moved[moved:] {
+		c.Moved[moved+i].From, c.Moved[moved+i].To = e.prefix+c.Moved[moved+i].From, e.prefix+c.Moved[moved+i].To
+	}
+	for i := range c.Removed[removed:] {
+		c.Removed[removed+i].From = e.prefix + c.Removed[removed+i].From
 	}
 	return diags
 }
 
-func (e *evaluator) evaluate(key string, given map[string]givenValue, path []string) hcl.Diagnostics {
+func (e *evaluator) run() (diags hcl.Diagnostics) {
+	for _, key := range e.order {
+		diags = append(diags, e.evaluate(key, nil)...)
+	}
+	return diags
+}
+
+// evaluate evaluates a node and, before it, what it refers to. path is who refers to whom, down to this node.
+func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 	n := e.nodes[key]
 	switch n.state {
 	case 2:
 		return nil
 	case 1:
-		start := slices.Index(path, key)
-		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Circular reference",
-			Detail: fmt.Sprintf("Each of these needs the next: %s.", strings.Join(append(path[start:], key), " → ")), Subject: n.at.Ptr()}}
+		return e.circle(n, key, path)
 	}
 	n.state = 1
 	defer func() { n.state = 2 }()
+	if n.call != nil {
+		diags := e.enter(n, key, path)
+		for _, child := range n.call.children {
+			if !n.failed {
+				diags = append(diags, child.run()...)
+			}
+		}
+		return diags
+	}
 	var diags hcl.Diagnostics
-	for _, t := range n.references() {
-		diags = append(diags, e.resolve(t, key, given, append(path, key))...)
+	path = append(path, e.prefix+key)
+	for _, t := range n.needs {
+		diags = append(diags, e.resolve(t, key, path)...)
+	}
+	if n.body != nil {
+		diags = append(diags, e.before(n, path)...)
+	}
+	if n.variable != nil && e.parent != nil {
+		diags = append(diags, e.input(n, path)...)
 	}
 	value := cty.DynamicVal
-	if !diags.HasErrors() && !e.needsFailed(n) {
+	if !diags.HasErrors() && !n.failed && !e.needsFailed(n) {
 		var more hcl.Diagnostics
-		switch {
-		case n.variable != nil:
-			value, more = e.variable(n, given)
-		case n.expr != nil:
-			value, more = n.expr.Value(e.scope())
-		default:
-			t, _ := block.Find(n.root)
-			e.context.Eval, e.context.Secrets = e.scope(), nil
-			value, more = t.Decode(e.context, n.block, e.c.Cluster)
-			value = block.Remark(value, e.context.Secrets)
-			e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, e.context.Secrets...)
+		value, more = e.value(n)
+		for _, d := range more {
+			for _, start := range []string{"Precondition failed", "Postcondition failed", "Check failed", "Invalid value for variable"} {
+				if strings.HasPrefix(d.Summary, start) {
+					d.Extra = FailedCondition(e.prefix + nodeAddress(key))
+				}
+			}
 		}
 		diags = append(diags, more...)
 		n.failed = diags.HasErrors()
 	} else {
 		n.failed = true
 	}
-	if value == cty.NilVal {
-		return diags
-	}
-	if _, ok := e.values[n.root]; ok {
-		e.values[n.root][n.name] = value
+	if k := e.kinds[n.root]; k != nil && value != cty.NilVal {
+		k.set(n.name, value)
 	}
 	return diags
+}
+
+// key is the address of a node's block in its module.
+func (n *node) key() string { return n.root + "." + strings.Join(n.block.Labels, ".") }
+
+// circle says that a node needs itself.
+func (e *evaluator) circle(n *node, key string, path []string) hcl.Diagnostics {
+	full := e.prefix + key
+	start := slices.Index(path, full)
+	if start < 0 || start == len(path)-1 {
+		return hcl.Diagnostics{problem(n.at.Ptr(), "Reference to itself", "%s is being worked out here and cannot be used for that. Put what it shares with itself into a local value.", nodeAddress(full))}
+	}
+	var circle []string
+	for _, k := range append(path[start:], full) {
+		circle = append(circle, nodeAddress(k))
+	}
+	return hcl.Diagnostics{problem(n.at.Ptr(), "Circular reference", "Each of these needs the next: %s.", strings.Join(circle, " → "))}
+}
+
+// value evaluates a node whose references have been evaluated.
+func (e *evaluator) value(n *node) (cty.Value, hcl.Diagnostics) {
+	switch {
+	case n.variable != nil:
+		return e.variable(n)
+	case n.expr != nil:
+		return n.expr.Value(e.scope(n.needs))
+	}
+	if n.root == "data" {
+		if e.unknown(n.needs) {
+			return cty.DynamicVal, nil
+		}
+		if v, ok := e.c.overrides[e.prefix+n.key()]; ok {
+			return v, nil
+		}
+		return e.data(n)
+	}
+	if e.unknown(n.needs) { // it will be known when a plan is made
+		if e.prefix == "" || n.root != "output" {
+			e.c.Cluster.Deferred = append(e.c.Cluster.Deferred, e.prefix+nodeAddress(n.key()))
+		}
+		return cty.DynamicVal, nil
+	}
+	e.context.Eval, e.context.Secrets = e.scope(n.needs), nil
+	value, diags := block.Decode(e.context, n.block, e.c.Cluster)
+	value = block.Remark(value, e.context.Secrets)
+	e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, e.context.Secrets...)
+	return value, diags
 }
 
 // needsFailed reports whether something that a node refers to is wrong: what would be
 // said of the node then is only that.
 func (e *evaluator) needsFailed(n *node) bool {
-	for _, t := range n.references() {
-		if len(t) < 2 {
-			continue
-		}
-		if step, ok := t[1].(hcl.TraverseAttr); ok {
-			if other := e.nodes[t.RootName()+"."+step.Name]; other != nil && other != n && other.failed {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.needs, func(t hcl.Traversal) bool {
+		name, ok := second(t)
+		return !(ok && e.nodes[t.RootName()+"."+name] == n) && e.referenceFailed(t)
+	})
 }
 
-// resolve evaluates what a reference is about, or says that there is no such thing.
-func (e *evaluator) resolve(t hcl.Traversal, from string, given map[string]givenValue, path []string) hcl.Diagnostics {
-	root := t.RootName()
-	if !slices.Contains(roots, root) {
-		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
-			Detail: fmt.Sprintf("Nothing is called %q.%s References start with one of %s.", root, block.Suggest(root, roots), strings.Join(roots, ", ")), Subject: t.SourceRange().Ptr()}}
-	}
-	if root == "path" || root == "each" || root == "count" {
-		return nil
-	}
-	if len(t) < 2 {
-		return e.evaluateAll(root, from, given, path)
-	}
-	step, ok := t[1].(hcl.TraverseAttr)
+func (e *evaluator) referenceFailed(t hcl.Traversal) bool {
+	name, ok := second(t)
 	if !ok {
-		return e.evaluateAll(root, from, given, path)
+		return false
 	}
-	key := root + "." + step.Name
-	if _, ok := e.nodes[key]; ok {
-		return e.evaluate(key, given, path)
+	n := e.nodes[t.RootName()+"."+name]
+	if n == nil || n.call == nil {
+		return n != nil && n.failed
 	}
-	var known []string
-	for k := range e.nodes {
-		if rest, ok := strings.CutPrefix(k, root+"."); ok {
-			known = append(known, rest)
-		}
+	if n.failed {
+		return true
 	}
-	sort.Strings(known)
-	what := map[string]string{"var": "variable", "local": "local value"}[root]
-	if what == "" {
-		what = root
-	}
-	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
-		Detail: fmt.Sprintf("There is no %s %q.%s", what, step.Name, block.Suggest(step.Name, known)), Subject: t.SourceRange().Ptr()}}
-}
-
-func (e *evaluator) evaluateAll(root, from string, given map[string]givenValue, path []string) (diags hcl.Diagnostics) {
-	for _, key := range e.order {
-		if strings.HasPrefix(key, root+".") && key != from {
-			diags = append(diags, e.evaluate(key, given, path)...)
-		}
-	}
-	return diags
-}
-
-// references returns what a node needs.
-func (n *node) references() []hcl.Traversal {
-	switch {
-	case n.variable != nil:
-		return nil
-	case n.expr != nil:
-		return n.expr.Variables()
-	}
-	body, ok := n.body.(*hclsyntax.Body)
-	if !ok {
-		return nil
-	}
-	return bodyReferences(body)
-}
-
-func bodyReferences(body *hclsyntax.Body) []hcl.Traversal {
-	var list []hcl.Traversal
-	for _, name := range slices.Sorted(maps.Keys(body.Attributes)) {
-		list = append(list, body.Attributes[name].Expr.Variables()...)
-	}
-	for _, b := range body.Blocks {
-		list = append(list, bodyReferences(b.Body)...)
-	}
-	return list
-}
-
-// scope returns what expressions see so far.
-func (e *evaluator) scope() *hcl.EvalContext {
-	s := &hcl.EvalContext{Functions: e.functions, Variables: map[string]cty.Value{
-		"path": cty.ObjectVal(map[string]cty.Value{"module": cty.StringVal(e.dir), "root": cty.StringVal(e.dir), "cwd": cty.StringVal(".")}),
-	}}
-	for root, values := range e.values {
-		s.Variables[root] = cty.ObjectVal(values)
-	}
-	return s
+	children, output, _ := n.call.meant(t)
+	return slices.ContainsFunc(children, func(child *evaluator) bool {
+		o := child.nodes["output."+output]
+		return o != nil && o.failed
+	})
 }

@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"clusterctl/hcl/data"
 )
 
 func inDir(dir string) func(string) string {
@@ -32,6 +34,9 @@ func inDir(dir string) func(string) string {
 }
 
 func digest(path string) (string, error) {
+	if err := data.Regular(path); err != nil {
+		return "", err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -74,7 +79,7 @@ func glob(dir string) func(string) ([]string, error) {
 
 // readYAML returns the objects of a file of YAML documents, lists taken apart.
 func readYAML(path string) ([]map[string]any, error) {
-	text, err := os.ReadFile(path)
+	text, err := data.File(path)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"clusterctl/hcl/data"
 )
 
 var (
@@ -30,9 +32,12 @@ var (
 	})
 )
 
+// maxDigested is how large a file may be of which a digest is taken.
+const maxDigested = 1 << 30
+
 // addFiles adds the functions that read files relative to dir.
 func addFiles(f map[string]function.Function, dir string) {
-	read := func(path string) ([]byte, error) { return os.ReadFile(inDir(dir)(path)) }
+	read := func(path string) ([]byte, error) { return data.File(inDir(dir)(path)) }
 	f["file"] = text(1, func(a []string) (string, error) {
 		content, err := read(a[0])
 		if err == nil && !utf8.Valid(content) {
@@ -46,7 +51,7 @@ func addFiles(f map[string]function.Function, dir string) {
 	})
 	for _, name := range []string{"sha256", "sha512", "sha1", "md5"} {
 		f["file"+name] = text(1, func(a []string) (string, error) {
-			content, err := read(a[0])
+			content, err := data.UpTo(inDir(dir)(a[0]), maxDigested)
 			return sum(name, false, content), err
 		})
 	}

@@ -1,12 +1,14 @@
 package load
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// FuzzLoad reads configurations: whatever is in them becomes values or diagnostics.
+// FuzzLoad reads configurations in both syntaxes: whatever is in them becomes values or diagnostics, of which a report can
+// be made.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`cluster "c" { pod_cidrs = ["10.244.0.0/16"] }
 variable "n" { type = number
@@ -22,6 +24,19 @@ workload "w" {
 	f.Add([]byte(`locals { a = local.b
  b = local.a }`))
 	f.Add([]byte(`output "x" { value = [for k, v in { a = 1 } : "${k}=${v}" if v > 0] }`))
+	for _, pattern := range []string{"testdata/corpus/*.hcl", "testdata/corpus/*.json", "testdata/corpus/module*/main.hcl"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
 	examples, err := filepath.Glob("../../examples/*/*.hcl")
 	if err != nil {
 		f.Fatal(err)
@@ -34,12 +49,23 @@ workload "w" {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		path := filepath.Join(t.TempDir(), "c.hcl")
+		name := "c" + Extension
+		if len(text) > 0 && text[0] == '{' {
+			name = "c" + JSONExtension
+		}
+		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if c, _ := Load(Options{Path: path}); c == nil {
-			t.Error("no configuration to print diagnostics with")
+		c, diags := Load(Options{Path: path})
+		if c == nil {
+			t.Fatal("no configuration to print diagnostics with")
+		}
+		if c.Report(diags).Valid == diags.HasErrors() {
+			t.Error("the report says something else")
+		}
+		if err := c.Print(io.Discard, diags, 0, false); err != nil {
+			t.Error(err)
 		}
 	})
 }

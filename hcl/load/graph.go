@@ -1,10 +1,9 @@
 package load
 
 import (
+	"maps"
 	"slices"
 	"strings"
-
-	"github.com/hashicorp/hcl/v2"
 )
 
 // Declaration is something that the files declare, and what its expressions refer to.
@@ -14,21 +13,31 @@ type Declaration struct {
 }
 
 // graph lists the declarations with the references between them.
-func (e *evaluator) graph() []Declaration {
-	var list []Declaration
+func (e *evaluator) graph() (list []Declaration) {
 	for _, key := range e.order {
-		d := Declaration{Address: address(key)}
-		for _, t := range e.nodes[key].references() {
-			if len(t) < 2 {
-				continue
-			}
-			name, ok := t[1].(hcl.TraverseAttr)
+		d := Declaration{Address: e.prefix + nodeAddress(key)}
+		for _, t := range e.nodes[key].needs {
+			name, ok := second(t)
 			if !ok {
 				continue
 			}
-			if to := t.RootName() + "." + name.Name; e.nodes[to] != nil && to != key {
-				d.Needs = append(d.Needs, to)
+			if to := t.RootName() + "." + name; e.nodes[to] != nil && to != key {
+				d.Needs = append(d.Needs, e.prefix+to)
 			}
+		}
+		if c := e.nodes[key].call; c != nil {
+			for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
+				for _, t := range c.inputs[name].Expr.Variables() {
+					if second, ok := second(t); ok && e.nodes[t.RootName()+"."+second] != nil {
+						d.Needs = append(d.Needs, e.prefix+t.RootName()+"."+second)
+					}
+				}
+			}
+			defer func() {
+				for _, child := range c.children {
+					list = append(list, child.graph()...)
+				}
+			}()
 		}
 		slices.Sort(d.Needs)
 		d.Needs = slices.Compact(d.Needs)
@@ -37,8 +46,8 @@ func (e *evaluator) graph() []Declaration {
 	return list
 }
 
-// address leaves out where an object was declared.
-func address(key string) string {
+// nodeAddress leaves out where an object was declared.
+func nodeAddress(key string) string {
 	text, _, _ := strings.Cut(key, "@")
 	return text
 }

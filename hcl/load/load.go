@@ -17,6 +17,7 @@ import (
 
 	"clusterctl/hcl/block"
 	"clusterctl/hcl/config"
+	"clusterctl/hcl/data"
 )
 
 // Extension is that of configuration files.
@@ -28,37 +29,122 @@ type Options struct {
 	Vars     []string // name=value, in order
 	VarFiles []string // in order, before Vars
 	Environ  []string // as os.Environ
+
+	Programs  bool                          // run those of data "external"; otherwise what they say is unknown
+	Texts     map[string]string             // of files, by absolute path, in place of what is on the disk
+	Module    bool                          // the folder may be a module: it needs no cluster block, and values that nobody gives are unknown
+	Values    map[string]cty.Value          // of variables, stronger than all others
+	Overrides map[string]cty.Value          // what data blocks give, by address, instead of being read
+	Live      map[LiveObject]map[string]any // objects of the cluster that were read; nil for one that is not there
 }
 
 // Configuration is what was loaded.
 type Configuration struct {
-	Cluster *config.Cluster
-	Dir     string
-	Files   map[string]*hcl.File
-	Scope   *hcl.EvalContext // what an expression at the top level sees
-	Graph   []Declaration    // what was declared, in the order of the files
-	hidden  bool             // there are sensitive values: diagnostics must not show any
+	Cluster   *config.Cluster
+	Dir       string
+	Files     map[string]*hcl.File
+	Scope     *hcl.EvalContext // what an expression at the top level sees
+	Outputs   cty.Value        // an object of the outputs of the top level
+	Graph     []Declaration    // what was declared, in the order of the files
+	Asked     []LiveObject     // what has to be read from the cluster to know the rest
+	parser    *hclparse.Parser
+	headers   map[config.Source]*hcl.Range // of the blocks
+	texts     map[string]string
+	module    bool
+	programs  bool
+	overrides map[string]cty.Value
+	live      map[LiveObject]map[string]any
+	uncertain bool // there are unknown values
+	hidden    bool // there are sensitive values: diagnostics must not show any
 }
 
 // Load reads, evaluates and validates a configuration. The Configuration is never
 // nil, so that diagnostics can be printed with their source.
 func Load(o Options) (*Configuration, hcl.Diagnostics) {
-	c := &Configuration{Cluster: &config.Cluster{}, Files: map[string]*hcl.File{}, Dir: o.Path}
-	parser := hclparse.NewParser()
+	c := &Configuration{Cluster: &config.Cluster{}, Dir: o.Path, parser: hclparse.NewParser(), headers: map[config.Source]*hcl.Range{}, texts: o.Texts, module: o.Module, programs: o.Programs, overrides: o.Overrides, live: o.Live}
+	defer func() { c.Files = c.parser.Files() }()
 	paths, dir, err := files(o.Path)
 	c.Dir = dir
 	if err != nil {
 		return c, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No configuration", Detail: err.Error()}}
 	}
-	var diags hcl.Diagnostics
-	var blocks hcl.Blocks
+	blocks, diags := c.read(paths)
+	if diags.HasErrors() {
+		return c, diags
+	}
+	e := newEvaluator(c, dir)
+	e.fetched = &fetched{root: dir}
+	diags = append(diags, e.declare(blocks)...)
+	if diags.HasErrors() {
+		return c, diags
+	}
+	var more hcl.Diagnostics
+	e.given, more = e.gather(c.parser, o)
+	diags = append(diags, more...)
+	diags = append(diags, once(e.run())...)
+	c.Scope, c.Graph, c.Outputs = e.everything(), e.graph(), e.kinds["output"].whole()
+	if diags.HasErrors() {
+		return c, diags
+	}
+	clusters := 0
+	for _, b := range blocks {
+		if b.Type == "cluster" {
+			if clusters++; clusters > 1 {
+				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Second cluster block", Detail: "The files of a folder are one configuration, of one cluster.", Subject: b.DefRange.Ptr()})
+			}
+		}
+	}
+	if clusters == 0 && o.Module {
+		return c, diags
+	}
+	if clusters == 0 {
+		return c, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No cluster block", Detail: fmt.Sprintf("The configuration in %s has no cluster \"NAME\" { … } block.", dir)})
+	}
+	diags = append(diags, block.Validate(c.Cluster, func(s config.Source) *hcl.Range { return c.headers[s] })...)
+	return c, diags
+}
+
+// text is that of a file, or what an editor has of it.
+func (c *Configuration) text(path string) ([]byte, error) {
+	if len(c.texts) > 0 {
+		if absolute, err := filepath.Abs(path); err == nil {
+			if text, ok := c.texts[absolute]; ok {
+				return []byte(text), nil
+			}
+		}
+	}
+	return data.File(path)
+}
+
+// once leaves out what is said again of another instance of a block.
+func once(diags hcl.Diagnostics) (list hcl.Diagnostics) {
+	type text struct {
+		summary, detail string
+		at              hcl.Range
+	}
+	said := map[text]bool{}
+	for _, d := range diags {
+		key := text{summary: d.Summary, detail: d.Detail}
+		if d.Subject != nil {
+			key.at = *d.Subject
+		}
+		if !said[key] {
+			said[key] = true
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// read parses files and returns the blocks in them.
+func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagnostics) {
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
+		text, err := c.text(path)
 		if err != nil {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File that cannot be read", Detail: err.Error()})
 			continue
 		}
-		f, more := parser.ParseHCL(text, path)
+		f, more := parse(c.parser, text, path)
 		diags = append(diags, more...)
 		if f == nil || more.HasErrors() {
 			continue
@@ -69,38 +155,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 			blocks = append(blocks, content.Blocks...)
 		}
 	}
-	c.Files = parser.Files()
-	if diags.HasErrors() {
-		return c, diags
-	}
-	e := newEvaluator(c, dir)
-	diags = append(diags, e.declare(blocks)...)
-	if diags.HasErrors() {
-		return c, diags
-	}
-	given, more := e.given(parser, o)
-	c.Files = parser.Files()
-	diags = append(diags, more...)
-	diags = append(diags, e.run(given)...)
-	c.Scope, c.Graph = e.scope(), e.graph()
-	if diags.HasErrors() {
-		return c, diags
-	}
-	headers := map[config.Source]*hcl.Range{}
-	clusters := 0
-	for _, b := range blocks {
-		headers[config.Source{File: b.DefRange.Filename, Line: b.DefRange.Start.Line}] = b.DefRange.Ptr()
-		if b.Type == "cluster" {
-			if clusters++; clusters > 1 {
-				diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Second cluster block", Detail: "The files of a folder are one configuration, of one cluster.", Subject: b.DefRange.Ptr()})
-			}
-		}
-	}
-	if clusters == 0 {
-		return c, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No cluster block", Detail: fmt.Sprintf("The configuration in %s has no cluster \"NAME\" { … } block.", dir)})
-	}
-	diags = append(diags, block.Validate(c.Cluster, func(s config.Source) *hcl.Range { return headers[s] })...)
-	return c, diags
+	return blocks, diags
 }
 
 // files returns the configuration files of a folder, sorted, and the folder.
@@ -124,7 +179,7 @@ func files(path string) ([]string, string, error) {
 	}
 	var list []string
 	for _, e := range entries {
-		if name := e.Name(); !e.IsDir() && strings.HasSuffix(name, Extension) && !strings.HasPrefix(name, ".") {
+		if name := e.Name(); !e.IsDir() && (strings.HasSuffix(name, Extension) || strings.HasSuffix(name, JSONExtension)) && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, TestExtension) {
 			list = append(list, filepath.Join(path, name))
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zclconf/go-cty/cty/function"
+
 	"clusterctl/hcl/block"
 )
 
@@ -20,16 +22,31 @@ func Reference() string {
 	var list strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
-		var params []string
-		for _, p := range f.Params() {
-			params = append(params, p.Name)
-		}
-		if v := f.VarParam(); v != nil {
-			params = append(params, v.Name+"…")
-		}
-		fmt.Fprintf(&list, "| `%s(%s)` | %s |\n", name, strings.Join(params, ", "), meanings[name])
+		fmt.Fprintf(&list, "| `%s(%s)` | %s |\n", name, strings.Join(parameters(f), ", "), meanings[name])
 	}
 	return strings.NewReplacer("{{blocks}}\n", block.Reference(), "{{functions}}\n", list.String()).Replace(reference)
+}
+
+// FunctionMeaning is what a function gives, and how it is called.
+func FunctionMeaning(name string) (call, meaning string) {
+	f, ok := Functions(".")[name]
+	if !ok {
+		return "", ""
+	}
+	return name + "(" + strings.Join(parameters(f), ", ") + ")", meanings[name]
+}
+
+// FunctionNames are the functions' names, sorted.
+func FunctionNames() []string { return slices.Sorted(maps.Keys(meanings)) }
+
+func parameters(f function.Function) (params []string) {
+	for _, p := range f.Params() {
+		params = append(params, p.Name)
+	}
+	if v := f.VarParam(); v != nil {
+		params = append(params, v.Name+"…")
+	}
+	return params
 }
 
 // meanings is what each function gives.

@@ -91,9 +91,9 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 	return v, diags
 }
 
-// given collects values from outside, the later the stronger: the environment,
+// gather collects values from outside, the later the stronger: the environment,
 // auto files in the order of their names, -var-file and -var.
-func (e *evaluator) given(parser *hclparse.Parser, o Options) (map[string]givenValue, hcl.Diagnostics) {
+func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]givenValue, hcl.Diagnostics) {
 	values := map[string]givenValue{}
 	var diags hcl.Diagnostics
 	for _, pair := range o.Environ {
@@ -105,6 +105,8 @@ func (e *evaluator) given(parser *hclparse.Parser, o Options) (map[string]givenV
 		}
 	}
 	auto, _ := filepath.Glob(filepath.Join(e.dir, "*"+AutoExtension))
+	asJSON, _ := filepath.Glob(filepath.Join(e.dir, "*"+AutoExtension+".json"))
+	auto = append(auto, asJSON...)
 	sort.Strings(auto)
 	for _, path := range append(auto, o.VarFiles...) {
 		text, err := os.ReadFile(path)
@@ -112,7 +114,7 @@ func (e *evaluator) given(parser *hclparse.Parser, o Options) (map[string]givenV
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "File of variables that cannot be read", Detail: err.Error()})
 			continue
 		}
-		f, more := parser.ParseHCL(text, path)
+		f, more := parse(parser, text, path)
 		diags = append(diags, more...)
 		if f == nil || more.HasErrors() {
 			continue
@@ -135,13 +137,10 @@ func (e *evaluator) given(parser *hclparse.Parser, o Options) (map[string]givenV
 		}
 		values[name] = givenValue{text: text, from: "-var " + name}
 	}
-	known := []string{}
-	for k := range e.nodes {
-		if name, ok := strings.CutPrefix(k, "var."); ok {
-			known = append(known, name)
-		}
+	for name, v := range o.Values {
+		values[name] = givenValue{value: v, from: "the run"}
 	}
-	sort.Strings(known)
+	known := e.kinds["var"].names()
 	for name, g := range values {
 		if _, ok := e.nodes["var."+name]; !ok {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
@@ -152,11 +151,20 @@ func (e *evaluator) given(parser *hclparse.Parser, o Options) (map[string]givenV
 }
 
 // variable returns a variable's value, converted and validated.
-func (e *evaluator) variable(n *node, given map[string]givenValue) (cty.Value, hcl.Diagnostics) {
+func (e *evaluator) variable(n *node) (cty.Value, hcl.Diagnostics) {
 	v := n.variable
 	var diags hcl.Diagnostics
-	g, ok := given[n.name]
+	g, ok := e.given[n.name]
 	at := n.at.Ptr()
+	if e.parent != nil {
+		if a := e.call.call.inputs[n.name]; a != nil {
+			value, more := e.inputValue(a)
+			if diags = append(diags, more...); diags.HasErrors() {
+				return cty.DynamicVal, diags
+			}
+			g, ok = givenValue{value: value, from: e.call.root + "." + e.call.name, at: a.Range.Ptr()}, true
+		}
+	}
 	switch {
 	case ok && g.value == cty.NilVal:
 		g.value = parseText(g.text, v.ty)
@@ -167,6 +175,9 @@ func (e *evaluator) variable(n *node, given map[string]givenValue) (cty.Value, h
 		diags = append(diags, more...)
 		g = givenValue{value: value, from: "default"}
 		at = v.fallback.Expr.Range().Ptr()
+	case e.c.module:
+		e.c.uncertain = true
+		return cty.UnknownVal(v.ty), diags
 	default:
 		return cty.DynamicVal, append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "No value for a variable",
 			Detail: fmt.Sprintf("Variable %q has no default. Give it a value with -var '%s=…', in a file named by -var-file or *%s, or in the environment as %s%s.", n.name, n.name, AutoExtension, EnvPrefix, n.name), Subject: n.at.Ptr()})
@@ -175,7 +186,7 @@ func (e *evaluator) variable(n *node, given map[string]givenValue) (cty.Value, h
 		return cty.DynamicVal, diags
 	}
 	value := g.value
-	if v.defaults != nil && !value.IsNull() {
+	if v.defaults != nil && value.IsWhollyKnown() && !value.IsNull() {
 		value = v.defaults.Apply(value)
 	}
 	value, err := convert.Convert(value, v.ty)
@@ -204,6 +215,9 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 		}
 		result, _ = result.UnmarkDeep()
 		result, err := convert.Convert(result, cty.Bool)
+		if err == nil && !result.IsKnown() && !value.IsWhollyKnown() {
+			continue // it is judged when a plan is made
+		}
 		if err != nil || result.IsNull() || !result.IsKnown() {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid condition", Detail: "A validation's condition must be true or false.", Subject: rule.condition.Range().Ptr()})
 			continue

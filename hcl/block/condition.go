@@ -1,0 +1,128 @@
+package block
+
+import (
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"clusterctl/hcl/config"
+)
+
+type conditionBlock struct {
+	Condition    hcl.Expression `hcl:"condition" doc:"What must be true."`
+	ErrorMessage hcl.Expression `hcl:"error_message" doc:"What is said when it is not."`
+}
+
+type checkBlock struct {
+	Asserts []conditionBlock `hcl:"assert,block" doc:"What should hold."`
+}
+
+// conditional are the types of blocks that take precondition and postcondition.
+var conditional = []string{"machine", "image", "workload", "object", "manifests", "output", "data"}
+
+// rule is a condition with what is said when it does not hold.
+type rule struct{ condition, message hcl.Expression }
+
+// conditions takes the preconditions and postconditions out of a block.
+func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Diagnostics) {
+	is := func(inner *hclsyntax.Block) bool {
+		return inner.Type == "precondition" || inner.Type == "postcondition"
+	}
+	if native, ok := b.Body.(*hclsyntax.Body); ok && !slices.ContainsFunc(native.Blocks, is) || !slices.Contains(conditional, b.Type) {
+		return nil, nil, b.Body, nil
+	}
+	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "precondition"}, {Type: "postcondition"}}})
+	for _, inner := range content.Blocks {
+		r, more := ruleOf(inner.Body)
+		if diags = append(diags, more...); more.HasErrors() {
+			continue
+		}
+		if inner.Type == "precondition" {
+			before = append(before, r)
+		} else if after = append(after, r); b.Type == "object" || b.Type == "manifests" {
+			diags = append(diags, fail(inner.DefRange.Ptr(), "Postcondition of nothing", "Nothing can be asked of this block in expressions, so there is no self to judge. Write a precondition."))
+		}
+	}
+	return before, after, rest, diags
+}
+
+func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
+	content, diags := body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "condition", Required: true}, {Name: "error_message", Required: true}}})
+	if diags.HasErrors() {
+		return rule{}, diags
+	}
+	return rule{content.Attributes["condition"].Expr, content.Attributes["error_message"].Expr}, diags
+}
+
+// judge says which rules do not hold. What is not known yet is judged when it is.
+func judge(rules []rule, eval *hcl.EvalContext, severity hcl.DiagnosticSeverity, summary string) (diags hcl.Diagnostics) {
+	for _, r := range rules {
+		v, more := r.condition.Value(eval)
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			continue
+		}
+		v, _ = v.UnmarkDeep()
+		v, err := convert.Convert(v, cty.Bool)
+		if err != nil || v.IsNull() {
+			diags = append(diags, fail(r.condition.Range().Ptr(), "Invalid condition", "A condition must be true or false."))
+			continue
+		}
+		if !v.IsKnown() || v.True() {
+			continue
+		}
+		message, more := r.message.Value(eval)
+		diags = append(diags, more...)
+		text := "The condition does not hold. Its message has a sensitive value in it and is not shown."
+		if !message.ContainsMarked() {
+			converted, err := convert.Convert(message, cty.String)
+			if err != nil || converted.IsNull() || !converted.IsKnown() {
+				diags = append(diags, fail(r.message.Range().Ptr(), "Invalid message", "A condition's message is a text."))
+				continue
+			}
+			text = converted.AsString()
+		}
+		diags = append(diags, &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: text, Subject: r.condition.Range().Ptr(), Expression: r.condition, EvalContext: eval})
+	}
+	return diags
+}
+
+// Judge says which assert blocks do not hold.
+func Judge(asserts hcl.Blocks, eval *hcl.EvalContext) (diags hcl.Diagnostics) {
+	for _, b := range asserts {
+		r, more := ruleOf(b.Body)
+		if diags = append(diags, more...); !more.HasErrors() {
+			diags = append(diags, judge([]rule{r}, eval, hcl.DiagError, "Test assertion failed")...)
+		}
+	}
+	return diags
+}
+
+// withSelf is a context in which self is what the block gives to expressions.
+func withSelf(eval *hcl.EvalContext, v cty.Value) *hcl.EvalContext {
+	child := eval.NewChild()
+	child.Variables = map[string]cty.Value{"self": v}
+	return child
+}
+
+// decodeCheck judges what should hold; what does not is a warning.
+func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	content, diags := b.Body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "assert"}}})
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	if len(content.Blocks) == 0 {
+		return cty.NilVal, append(diags, fail(b.DefRange.Ptr(), "Check of nothing", "A check has at least one assert { condition = …, error_message = … }."))
+	}
+	var rules []rule
+	for _, inner := range content.Blocks {
+		r, more := ruleOf(inner.Body)
+		if diags = append(diags, more...); !more.HasErrors() {
+			rules = append(rules, r)
+		}
+	}
+	return cty.NilVal, append(diags, judge(rules, x.Eval, hcl.DiagWarning, "Check failed: "+b.Labels[0])...)
+}

@@ -1,0 +1,33 @@
+package block
+
+import (
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/dynblock"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// unfold returns a body in which the blocks stand that dynamic blocks make.
+func unfold(body hcl.Body, eval *hcl.EvalContext) hcl.Body {
+	if native, ok := body.(*hclsyntax.Body); ok && !hasDynamic(native) {
+		return body
+	}
+	return dynblock.Expand(body, eval, dynblock.OptCheckForEach(checkDynamic))
+}
+
+func hasDynamic(body *hclsyntax.Body) bool {
+	return slices.ContainsFunc(body.Blocks, func(b *hclsyntax.Block) bool { return b.Type == "dynamic" || hasDynamic(b.Body) })
+}
+
+// checkDynamic refuses what for_each of a block refuses too.
+func checkDynamic(v cty.Value, expr hcl.Expression, eval *hcl.EvalContext) hcl.Diagnostics {
+	switch {
+	case v.ContainsMarked():
+		return hcl.Diagnostics{secretRepeat("for_each", &hcl.Attribute{Expr: expr})}
+	case v.IsKnown() && !v.IsNull() && v.CanIterateElements() && v.LengthInt() > MaxInstances:
+		return hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid for_each", "for_each has %d elements; %d are the most.", v.LengthInt(), MaxInstances)}
+	}
+	return nil
+}

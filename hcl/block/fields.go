@@ -1,0 +1,120 @@
+package block
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Field is an attribute or a block that a body may have.
+type Field struct {
+	Name     string
+	Type     string // as the reference names it
+	Default  string
+	Doc      string
+	Required bool
+	Block    bool
+	Labels   int
+	body     reflect.Type
+}
+
+// Inside are the fields of a block inside.
+func (f Field) Inside() []Field {
+	if f.body == nil {
+		return nil
+	}
+	return fieldsOf(f.body)
+}
+
+type variableBlock struct {
+	Type        any               `hcl:"type,optional" doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
+	Default     any               `hcl:"default,optional" doc:"Its value when nobody gives one."`
+	Description string            `hcl:"description,optional" doc:"For the reader."`
+	Sensitive   bool              `hcl:"sensitive,optional" doc:"It is never shown." default:"false"`
+	Nullable    bool              `hcl:"nullable,optional" doc:"It may be null." default:"true"`
+	Validation  []*conditionBlock `hcl:"validation,block" doc:"What its value must be like."`
+}
+
+type moduleBlock struct {
+	Source string `hcl:"source" doc:"A folder, as \"./modules/web\", or a Git repository, as \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."`
+}
+
+type repeatedBlock struct {
+	ForEach   any   `hcl:"for_each,optional" doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
+	Count     int   `hcl:"count,optional" doc:"How many there are: the block is declared once for each count.index."`
+	DependsOn []any `hcl:"depends_on,optional" doc:"What must be there and work before this is applied."`
+}
+
+type conditionedBlock struct {
+	Before []*conditionBlock `hcl:"precondition,block" doc:"What must hold before the block means anything."`
+	After  []*conditionBlock `hcl:"postcondition,block" doc:"What must hold of what the block gives, which is self."`
+}
+
+// Fields are what a block at the top may have, and what it is.
+func Fields(name string, labels []string) (list []Field, doc string) {
+	var body any
+	switch name {
+	case "variable":
+		body, doc = variableBlock{}, "A value that whoever uses the configuration gives."
+	case "locals":
+		return nil, "Values with names, for use in other expressions as local.NAME."
+	case "module":
+		body, doc = moduleBlock{}, "A folder of declarations with other values for its variables."
+	case "data":
+		doc = "A value from outside: from a file, a program or the cluster."
+		if len(labels) > 0 {
+			if t, ok := FindData(labels[0]); ok {
+				body, doc = t.Body, t.Doc
+			}
+		}
+	default:
+		for _, t := range slices.Concat(Types, Statements) {
+			if t.Name == name {
+				body, doc = t.Body, t.Doc
+			}
+		}
+	}
+	if body != nil {
+		list = fieldsOf(reflect.TypeOf(body))
+	}
+	if slices.Contains(repeated, name) || name == "module" || name == "data" {
+		list = append(list, fieldsOf(reflect.TypeOf(repeatedBlock{}))...)
+	}
+	if slices.Contains(conditional, name) {
+		list = append(list, fieldsOf(reflect.TypeOf(conditionedBlock{}))...)
+	}
+	return list, doc
+}
+
+func fieldsOf(body reflect.Type) (list []Field) {
+	for i := range body.NumField() {
+		f := body.Field(i)
+		name, kind, _ := strings.Cut(f.Tag.Get("hcl"), ",")
+		if kind == "label" {
+			continue
+		}
+		field := Field{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"), Required: kind == "", Block: kind == "block"}
+		if field.Block {
+			field.Type, field.body = "block", f.Type
+			for field.body.Kind() == reflect.Slice || field.body.Kind() == reflect.Pointer {
+				field.body = field.body.Elem()
+			}
+			for j := range field.body.NumField() {
+				if strings.HasSuffix(field.body.Field(j).Tag.Get("hcl"), ",label") {
+					field.Labels++
+				}
+			}
+		}
+		list = append(list, field)
+	}
+	return list
+}
+
+// TopLevel are the names of the types of blocks that a file may have, with how many labels each has.
+func TopLevel() map[string]int {
+	list := map[string]int{}
+	for _, b := range Schema().Blocks {
+		list[b.Type] = len(b.LabelNames)
+	}
+	return list
+}

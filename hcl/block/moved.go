@@ -1,0 +1,193 @@
+package block
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/config"
+)
+
+// Statements are the types of blocks that are about addresses: they are not evaluated, nothing refers to them, and they have no labels.
+var Statements = []Type{
+	{"moved", nil, decodeMoved, "What was applied under one address is declared under another. Machines are recognized without it; it is for what has another address in the network, or for objects that another block has now.", movedBlock{}, ""},
+	{"removed", nil, decodeRemoved, "What becomes of what is declared no more.", removedBlock{}, ""},
+}
+
+// FindStatement returns the type of statement with a name.
+func FindStatement(name string) (Type, bool) {
+	i := slices.IndexFunc(Statements, func(t Type) bool { return t.Name == name })
+	if i < 0 {
+		return Type{}, false
+	}
+	return Statements[i], true
+}
+
+type movedBlock struct {
+	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or \"object.v1.ConfigMap.motd\"."`
+	To   hcl.Expression `hcl:"to" doc:"The address that it is declared with."`
+}
+
+type removedBlock struct {
+	From      hcl.Expression         `hcl:"from" doc:"The address that it was applied with. It is declared no more."`
+	Lifecycle *removedLifecycleBlock `hcl:"lifecycle,block" doc:"What becomes of it."`
+}
+
+type removedLifecycleBlock struct {
+	Destroy *bool `hcl:"destroy,optional" doc:"Whether it is taken away; false leaves it as it is, and clusterctl forgets it." default:"true"`
+}
+
+type lifecycleBlock struct {
+	PreventDestroy bool `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
+}
+
+func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
+
+// decodeLifecycle reads the lifecycle block of a block whose attributes may be any, and returns the rest.
+func decodeLifecycle(x *Context, b *hcl.Block) (*lifecycleBlock, hcl.Body, hcl.Diagnostics) {
+	content, rest, diags := b.Body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "lifecycle"}}})
+	if diags.HasErrors() || len(content.Blocks) == 0 {
+		return nil, rest, diags
+	}
+	if len(content.Blocks) > 1 {
+		return nil, rest, append(diags, fail(content.Blocks[1].DefRange.Ptr(), "Second lifecycle block", "A block has one lifecycle at most."))
+	}
+	var l lifecycleBlock
+	return &l, rest, append(diags, x.decode(content.Blocks[0].Body, x.Eval, &l)...)
+}
+
+func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw movedBlock
+	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	from, more := addressIn(raw.From)
+	diags = append(diags, more...)
+	to, more := addressIn(raw.To)
+	diags = append(diags, more...)
+	if !diags.HasErrors() {
+		c.Moved = append(c.Moved, config.Moved{From: from, To: to, Source: source(b)})
+	}
+	return cty.NilVal, diags
+}
+
+func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw removedBlock
+	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	from, more := addressIn(raw.From)
+	diags = append(diags, more...)
+	if !diags.HasErrors() {
+		c.Removed = append(c.Removed, config.Removed{From: from, Destroy: raw.Lifecycle == nil || deref(raw.Lifecycle.Destroy, true), Source: source(b)})
+	}
+	return cty.NilVal, diags
+}
+
+// addressIn reads an address, which is not evaluated, since there may be nothing of that name any more: machine.a["x"], or a text.
+func addressIn(expr hcl.Expression) (string, hcl.Diagnostics) {
+	wrong := func() hcl.Diagnostics {
+		return hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid address", "An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".")}
+	}
+	if v, diags := expr.Value(nil); !diags.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
+		if root, rest, _ := strings.Cut(v.AsString(), "."); rest == "" || !addressed(root) {
+			return "", wrong()
+		}
+		return v.AsString(), nil
+	}
+	t, diags := hcl.AbsTraversalForExpr(expr)
+	if diags.HasErrors() || len(t) < 2 || !addressed(t.RootName()) {
+		return "", wrong()
+	}
+	address := t.RootName()
+	for _, s := range t[1:] {
+		switch s := s.(type) {
+		case hcl.TraverseAttr:
+			address += "." + s.Name
+		case hcl.TraverseIndex:
+			if s.Key.Type() == cty.String {
+				address += fmt.Sprintf("[%q]", s.Key.AsString())
+			} else {
+				address += "[" + s.Key.AsBigFloat().String() + "]"
+			}
+		default:
+			return "", wrong()
+		}
+	}
+	return address, nil
+}
+
+func addressed(root string) bool {
+	switch root {
+	case "machine", "workload", "object", "manifests", "module":
+		return true
+	}
+	return false
+}
+
+// checkMoves finds moves and removals that contradict what is declared.
+func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	declared := map[string]config.Source{}
+	add := func(address string, s config.Source) {
+		for {
+			declared[address] = s
+			i := strings.LastIndexByte(address, '[')
+			if i < 0 || !strings.HasSuffix(address, "]") {
+				return
+			}
+			address = address[:i] // the block with all of its instances
+		}
+	}
+	for _, m := range c.Machines {
+		add(m.Address, m.Source)
+	}
+	for _, w := range c.Workloads {
+		add(w.Address, w.Source)
+	}
+	for _, o := range c.Objects {
+		add(o.Address, o.Source)
+	}
+	from := map[string]config.Source{}
+	gone := func(what, address string, s config.Source) {
+		if other, ok := declared[address]; ok {
+			diags = append(diags, fail(at(s), "Declared and "+what, "%s is declared at %s: take that block out, or this one.", address, place(other)))
+		}
+		if other, ok := from[address]; ok {
+			diags = append(diags, fail(at(s), "Said twice", "What becomes of %s is already said at %s.", address, place(other)))
+		}
+		from[address] = s
+	}
+	for _, m := range c.Moved {
+		gone("moved", m.From, m.Source)
+		if _, ok := declared[m.To]; !ok {
+			diags = append(diags, fail(at(m.Source), "Moved to nothing", "There is no %s: to is the address of a block that is declared.", m.To))
+		}
+		if wasKind, _, _ := strings.Cut(m.From, "."); !strings.HasPrefix(m.To, wasKind+".") && !strings.Contains(m.From+m.To, "module.") {
+			diags = append(diags, fail(at(m.Source), "Moved to another kind of block", "%s cannot become %s.", m.From, m.To))
+		}
+		if strings.HasPrefix(m.From, "workload.") && nameIn(m.From) != nameIn(m.To) {
+			diags = append(diags, fail(at(m.Source), "Workload under another name",
+				"The objects of a workload have its name, and an object cannot be renamed: %s is made beside %s, which goes when its block does. Without this block apply does both at once; with two blocks for a while, one after the other.", m.To, m.From))
+		}
+	}
+	for _, r := range c.Removed {
+		gone("removed", r.From, r.Source)
+	}
+	return diags
+}
+
+// nameIn is the name that an address gives to what has no other: web-a for workload.web["a"].
+func nameIn(address string) string {
+	block, key, _ := strings.Cut(address[strings.LastIndex(address, "workload."):], "[")
+	name := strings.TrimPrefix(block, "workload.")
+	if key != "" {
+		name += "-" + strings.Trim(key, "\"]")
+	}
+	return name
+}

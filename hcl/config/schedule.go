@@ -1,0 +1,196 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Schedule is when something is due: every so often, or as five fields of cron say, in UTC.
+type Schedule struct {
+	Every  time.Duration
+	Cron   string
+	Jitter time.Duration // it may come so much later, so that not all machines do it at once
+}
+
+// fields of cron: minute, hour, day of the month, month, day of the week.
+var fields = []struct {
+	name        string
+	first, last int
+	names       []string
+}{
+	{"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day of the month", 1, 31, nil},
+	{"month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
+	{"day of the week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+}
+
+// shorthands of cron.
+var shorthands = map[string]string{
+	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+}
+
+// times are the values of a cron's fields, nil for all.
+type times [5][]int
+
+func parse(cron string) (t times, err error) {
+	if full, ok := shorthands[strings.TrimSpace(cron)]; ok {
+		cron = full
+	}
+	parts := strings.Fields(cron)
+	if len(parts) != len(fields) {
+		return t, fmt.Errorf("it has %d fields, and five are wanted: minute, hour, day of the month, month, day of the week", len(parts))
+	}
+	for i, part := range parts {
+		if t[i], err = values(i, part); err != nil {
+			return t, fmt.Errorf("its %s %q: %w", fields[i].name, part, err)
+		}
+	}
+	if t[3] == nil || t[2] == nil || t[4] != nil {
+		return t, nil
+	}
+	for _, month := range t[3] {
+		if t[2][0] <= time.Date(2024, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() { // of a leap year
+			return t, nil
+		}
+	}
+	return t, fmt.Errorf("there is no day %d in these months", t[2][0])
+}
+
+// values reads lists of numbers, names, ranges and steps. All values are nil.
+func values(field int, text string) (list []int, err error) {
+	f := fields[field]
+	for part := range strings.SplitSeq(text, ",") {
+		span, stepText, stepped := strings.Cut(part, "/")
+		step := 1
+		if stepped {
+			if step, err = strconv.Atoi(stepText); err != nil || step < 1 {
+				return nil, fmt.Errorf("%q is no step", stepText)
+			}
+		}
+		from, to := f.first, f.last
+		if span != "*" {
+			low, high, ranged := strings.Cut(span, "-")
+			if from, err = value(field, low); err != nil {
+				return nil, err
+			}
+			switch {
+			case ranged:
+				if to, err = value(field, high); err != nil {
+					return nil, err
+				}
+			case !stepped:
+				to = from
+			}
+			if to < from {
+				return nil, fmt.Errorf("%d comes before %d", to, from)
+			}
+		} else if step == 1 {
+			return nil, nil
+		}
+		for n := from; n <= to; n += step {
+			if field == 4 && n == 7 { // Sunday, too
+				list = append(list, 0)
+			} else {
+				list = append(list, n)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+func value(field int, text string) (int, error) {
+	f := fields[field]
+	if i := slices.Index(f.names, strings.ToLower(text)); i >= 0 {
+		return i + f.first, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < f.first || n > f.last {
+		return 0, fmt.Errorf("%q is no number from %d to %d", text, f.first, f.last)
+	}
+	return n, nil
+}
+
+// Check says what is wrong with the schedule's cron.
+func (s Schedule) Check() error {
+	if s.Cron == "" {
+		return nil
+	}
+	_, err := parse(s.Cron)
+	return err
+}
+
+// Calendar is the schedule's cron as calendar events of systemd. Where both kinds of days are given either is enough, as with cron.
+func (s Schedule) Calendar() []string {
+	t, err := parse(s.Cron)
+	if err != nil {
+		return nil
+	}
+	numbers := func(list []int) string {
+		if list == nil {
+			return "*"
+		}
+		var texts []string
+		for _, n := range list {
+			texts = append(texts, fmt.Sprintf("%02d", n))
+		}
+		return strings.Join(texts, ",")
+	}
+	var week []string
+	for _, n := range t[4] {
+		name := fields[4].names[n]
+		week = append(week, strings.ToUpper(name[:1])+name[1:])
+	}
+	at := func(week []string, days []int) string {
+		text := fmt.Sprintf("*-%s-%s %s:%s:00 UTC", numbers(t[3]), numbers(days), numbers(t[1]), numbers(t[0]))
+		if len(week) > 0 {
+			text = strings.Join(week, ",") + " " + text
+		}
+		return text
+	}
+	if t[2] != nil && t[4] != nil {
+		return []string{at(nil, t[2]), at(week, nil)}
+	}
+	return []string{at(week, t[2])}
+}
+
+// Next is when it is due after a time, without the jitter; zero when it never is.
+func (s Schedule) Next(after time.Time) time.Time {
+	if s.Cron == "" {
+		return after.Add(s.Every)
+	}
+	t, err := parse(s.Cron)
+	if err != nil {
+		return time.Time{}
+	}
+	in := func(field, n int) bool { return t[field] == nil || slices.Contains(t[field], n) }
+	at := after.UTC().Truncate(time.Minute).Add(time.Minute)
+	for end := at.AddDate(9, 0, 0); at.Before(end); { // a leap day comes within eight years
+		month, week := in(2, at.Day()), in(4, int(at.Weekday()))
+		day := month && week
+		if t[2] != nil && t[4] != nil {
+			day = month || week
+		}
+		switch {
+		case !in(3, int(at.Month())):
+			at = time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		case !day:
+			at = time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, time.UTC)
+		case !in(1, at.Hour()):
+			at = at.Truncate(time.Hour).Add(time.Hour)
+		case !in(0, at.Minute()):
+			at = at.Add(time.Minute)
+		default:
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// Overdue reports whether, of what was last done at a time, two turns have been missed.
+func (s Schedule) Overdue(last, now time.Time) bool {
+	due := s.Next(s.Next(last))
+	return !due.IsZero() && now.After(due.Add(s.Jitter+time.Minute))
+}

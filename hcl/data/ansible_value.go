@@ -1,0 +1,101 @@
+package data
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Value is what expressions see for an inventory. A host has the variables of its groups, from all inwards, and its own.
+func (inv *Inventory) Value() (cty.Value, error) {
+	members := map[string][]string{} // hosts by group, of its children too
+	groupsOf := map[string][]string{}
+	vars := map[string]map[string]any{}
+	for name := range inv.Hosts {
+		vars[name] = map[string]any{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(inv.Groups)) {
+		hosts, err := inv.members(name, nil, members)
+		if err != nil {
+			return cty.DynamicVal, err
+		}
+		if name == "all" {
+			hosts = slices.Sorted(maps.Keys(inv.Hosts))
+			members[name] = hosts
+		}
+		for _, h := range hosts {
+			groupsOf[h] = append(groupsOf[h], name)
+		}
+	}
+	depths := map[string]int{}
+	for name := range inv.Groups {
+		inv.depth(name, depths)
+	}
+	order := slices.Sorted(maps.Keys(inv.Groups))
+	slices.SortStableFunc(order, func(a, b string) int { return depths[a] - depths[b] })
+	for _, name := range order {
+		for _, h := range members[name] {
+			maps.Copy(vars[h], inv.Groups[name].Vars)
+		}
+	}
+	hosts, groups := map[string]any{}, map[string]any{}
+	for name, h := range inv.Hosts {
+		all := vars[name]
+		maps.Copy(all, h.Vars)
+		list := slices.DeleteFunc(groupsOf[name], func(g string) bool { return g == "all" || g == "ungrouped" })
+		host := map[string]any{"name": name, "address": name, "port": all["ansible_port"], "user": all["ansible_user"], "groups": list, "vars": all}
+		if list == nil {
+			host["groups"] = []string{}
+		}
+		if address, ok := all["ansible_host"]; ok {
+			host["address"] = fmt.Sprint(address)
+		}
+		hosts[name] = host
+	}
+	for name, list := range members {
+		if list == nil {
+			list = []string{}
+		}
+		groups[name] = list
+	}
+	return Value(map[string]any{"hosts": hosts, "groups": groups})
+}
+
+// members are the hosts of a group and of its children, sorted. known are those of groups that have been worked out.
+func (inv *Inventory) members(name string, path []string, known map[string][]string) ([]string, error) {
+	if slices.Contains(path, name) {
+		return nil, fmt.Errorf("the group %q contains itself", name)
+	}
+	if hosts, ok := known[name]; ok {
+		return hosts, nil
+	}
+	g := inv.Groups[name]
+	hosts := slices.Clone(g.Hosts)
+	for _, child := range g.Children {
+		more, err := inv.members(child, append(path, name), known)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, more...)
+	}
+	slices.Sort(hosts)
+	known[name] = slices.Compact(hosts)
+	return known[name], nil
+}
+
+// depth finds out how far below all a group is at most: inner groups are the stronger. No group contains itself.
+func (inv *Inventory) depth(name string, depths map[string]int) int {
+	if d, ok := depths[name]; ok {
+		return d
+	}
+	d := 0
+	for other, g := range inv.Groups {
+		if slices.Contains(g.Children, name) {
+			d = max(d, inv.depth(other, depths)+1)
+		}
+	}
+	depths[name] = d
+	return d
+}

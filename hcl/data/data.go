@@ -1,0 +1,127 @@
+// Package data reads what a configuration takes from outside: files, what programs print, Terraform's outputs and
+// Ansible's inventories. Each is bounded in bytes. What the values are for is hcl/load's, and the cluster's own objects
+// are read by who can connect to it.
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxBytes is how much a file may have.
+const MaxBytes = 16 << 20
+
+// File reads a file of a bounded size.
+func File(path string) ([]byte, error) { return UpTo(path, MaxBytes) }
+
+// UpTo reads a file that has so many bytes at most. What is no file, as a pipe or a device, has no end that could be waited for.
+func UpTo(path string, most int64) ([]byte, error) {
+	if err := Regular(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("read %s: it has more than %d MiB", path, most>>20)
+	}
+	return text, nil
+}
+
+// Regular refuses what is no file with content of its own.
+func Regular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		var wrapped *fs.PathError
+		if errors.As(err, &wrapped) {
+			wrapped.Op = "open" // what is wanted of it
+		}
+		return err
+	case info.IsDir():
+		return fmt.Errorf("read %s: is a directory", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("read %s: it is a pipe or a device, and not a file", path)
+	}
+	return nil
+}
+
+// JSON is the value of a JSON text.
+func JSON(text []byte) (cty.Value, error) {
+	ty, err := ctyjson.ImpliedType(text)
+	if err != nil {
+		return cty.DynamicVal, err
+	}
+	return ctyjson.Unmarshal(text, ty)
+}
+
+// YAML is the value of a YAML text; several documents are a list.
+func YAML(text []byte) (cty.Value, error) {
+	var list []cty.Value
+	for n, doc := range documents(text) {
+		plain, err := yaml.YAMLToJSONStrict(doc)
+		if err != nil {
+			return cty.DynamicVal, fmt.Errorf("document %d: %w", n+1, err)
+		}
+		v, err := JSON(plain)
+		if err != nil {
+			return cty.DynamicVal, fmt.Errorf("document %d: %w", n+1, err)
+		}
+		list = append(list, v)
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	return cty.TupleVal(list), nil
+}
+
+// documents cuts a YAML text at the lines that separate documents; empty ones are left out.
+func documents(text []byte) (list [][]byte) {
+	var doc bytes.Buffer
+	end := func() {
+		for line := range strings.Lines(doc.String()) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				list = append(list, bytes.Clone(doc.Bytes()))
+				break
+			}
+		}
+		doc.Reset()
+	}
+	for line := range bytes.Lines(text) {
+		if word := strings.TrimRight(string(line), " \t\r\n"); word == "---" || strings.HasPrefix(word, "--- ") || word == "..." {
+			end()
+			line = bytes.TrimPrefix(bytes.TrimPrefix(line, []byte("---")), []byte("..."))
+		}
+		doc.Write(line)
+	}
+	end()
+	if len(list) == 0 {
+		list = [][]byte{[]byte("null")}
+	}
+	return list
+}
+
+// Value is the value of what encoding/json decodes to.
+func Value(plain any) (cty.Value, error) {
+	text, err := json.Marshal(plain)
+	if err != nil {
+		return cty.DynamicVal, err
+	}
+	return JSON(text)
+}

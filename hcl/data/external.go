@@ -1,0 +1,72 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Bounds on programs.
+const (
+	DefaultTimeout = 30 * time.Second
+	MaxTimeout     = 10 * time.Minute
+	maxOutput      = 1 << 20
+)
+
+// External runs a program: it gets the query as JSON and prints a JSON object whose values are texts.
+func External(ctx context.Context, program []string, dir string, query map[string]string, timeout time.Duration) (map[string]string, error) {
+	if len(program) == 0 || program[0] == "" {
+		return nil, errors.New("program is a list that begins with a program")
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if query == nil {
+		query = map[string]string{}
+	}
+	in, err := json.Marshal(query)
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, program[0], program[1:]...)
+	c.Dir, c.Stdin, c.WaitDelay = dir, bytes.NewReader(in), time.Second
+	out, problems := &bounded{most: maxOutput}, &bounded{most: 4 << 10}
+	c.Stdout, c.Stderr = out, problems
+	err = c.Run()
+	said := strings.TrimSpace(problems.text.String())
+	switch {
+	case ctx.Err() == context.DeadlineExceeded:
+		return nil, fmt.Errorf("%s did not end within %s", program[0], timeout)
+	case err != nil && said != "":
+		return nil, fmt.Errorf("%s: %w: %s", program[0], err, said)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", program[0], err)
+	case out.over:
+		return nil, fmt.Errorf("%s printed more than %d MiB", program[0], maxOutput>>20)
+	}
+	var result map[string]string
+	if err := json.Unmarshal(out.text.Bytes(), &result); err != nil || result == nil {
+		return nil, fmt.Errorf("%s did not print a JSON object whose values are texts, as {\"address\": \"192.0.2.1\"}: %v", program[0], err)
+	}
+	return result, nil
+}
+
+// bounded keeps the beginning of what is written to it. The buffer is no embedded field: it could be read into past the bound.
+type bounded struct {
+	text bytes.Buffer
+	most int
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	left := b.most - b.text.Len()
+	if len(p) > left {
+		b.over = true
+	}
+	b.text.Write(p[:min(max(left, 0), len(p))])
+	return len(p), nil
+}

@@ -1,0 +1,178 @@
+package load
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/block"
+	"clusterctl/hcl/data"
+)
+
+// What is wrong with data.
+var (
+	errNotText = errors.New("the file is no text in UTF-8; filebase64 reads others")
+	errTimeout = errors.New("timeout is a duration up to 10m, as \"30s\"")
+	errMissing = errors.New("the cluster, or this object in it, is not there. Apply what makes it first, or write optional = true and say what holds without it")
+)
+
+// LiveObject names an object of the cluster that a configuration is made with.
+type LiveObject struct{ APIVersion, Kind, Namespace, Name string }
+
+// data evaluates a data block.
+func (e *evaluator) data(n *node) (cty.Value, hcl.Diagnostics) {
+	e.context.Eval, e.context.Secrets = e.scope(n.needs), nil
+	v, diags := block.DecodeData(e.context, n.block, func(raw any) (cty.Value, hcl.Diagnostics) {
+		v, err := e.read(n.block.Labels[0], raw)
+		if err != nil {
+			return v, hcl.Diagnostics{problem(n.at.Ptr(), "Data that cannot be read", "%s", sentence(err.Error()))}
+		}
+		return v, nil
+	})
+	if v.IsKnown() {
+		v = block.Remark(v, e.context.Secrets)
+	}
+	e.c.Cluster.Secrets = append(e.c.Cluster.Secrets, e.context.Secrets...)
+	e.c.uncertain = e.c.uncertain || !v.IsWhollyKnown()
+	return v, diags
+}
+
+func (e *evaluator) read(kind string, raw any) (cty.Value, error) {
+	switch raw := raw.(type) {
+	case block.DataExternal:
+		return e.external(raw)
+	case block.DataObject:
+		return e.live(raw)
+	case block.DataFile:
+		text, err := data.File(inDir(e.dir)(raw.Path))
+		if err != nil {
+			return cty.DynamicVal, err
+		}
+		return e.ofFile(kind, raw.Path, text)
+	}
+	return cty.DynamicVal, nil
+}
+
+// ofFile is what the text of a file is as data.
+func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
+	name, v, err := "value", cty.DynamicVal, error(nil)
+	switch kind {
+	case "file":
+		if !utf8.Valid(text) {
+			return v, errNotText
+		}
+		sum := sha256.Sum256(text)
+		return cty.ObjectVal(map[string]cty.Value{"content": cty.StringVal(string(text)), "sha256": cty.StringVal(hex.EncodeToString(sum[:]))}), nil
+	case "yaml":
+		if v, err = data.YAML(text); err != nil {
+			err = fmt.Errorf("%s is no YAML: %w", path, err)
+		}
+	case "json":
+		if v, err = data.JSON(text); err != nil {
+			err = fmt.Errorf("%s is no JSON: %w", path, err)
+		}
+	case "terraform_output":
+		name = "outputs"
+		outputs, secret, problem := data.Terraform(text)
+		for _, s := range secret {
+			e.c.hidden = true
+			e.context.Secrets = append(e.context.Secrets, block.Texts(outputs[s])...)
+			outputs[s] = outputs[s].Mark(block.Sensitive)
+		}
+		if v = cty.ObjectVal(outputs); problem != nil {
+			err = fmt.Errorf("%s: %w", path, problem)
+		}
+	case "ansible_inventory":
+		inv, problem := data.Ansible(text)
+		if problem != nil {
+			return v, fmt.Errorf("%s: %w", path, problem)
+		}
+		return inv.Value()
+	}
+	return cty.ObjectVal(map[string]cty.Value{name: v}), err
+}
+
+// external runs a program, where programs are run.
+func (e *evaluator) external(raw block.DataExternal) (cty.Value, error) {
+	timeout := data.DefaultTimeout
+	if raw.Timeout != "" {
+		d, err := time.ParseDuration(raw.Timeout)
+		if err != nil || d <= 0 || d > data.MaxTimeout {
+			return cty.DynamicVal, errTimeout
+		}
+		timeout = d
+	}
+	if !e.c.programs {
+		return cty.UnknownVal(cty.Object(map[string]cty.Type{"result": cty.Map(cty.String)})), nil
+	}
+	dir := e.dir
+	if raw.WorkingDir != "" {
+		dir = inDir(e.dir)(raw.WorkingDir)
+	}
+	result, err := data.External(context.Background(), raw.Program, dir, raw.Query, timeout)
+	if err != nil {
+		return cty.DynamicVal, err
+	}
+	values := map[string]cty.Value{}
+	for k, v := range result {
+		values[k] = cty.StringVal(v)
+	}
+	if len(values) == 0 {
+		return cty.ObjectVal(map[string]cty.Value{"result": cty.MapValEmpty(cty.String)}), nil
+	}
+	return cty.ObjectVal(map[string]cty.Value{"result": cty.MapVal(values)}), nil
+}
+
+// live is an object of the cluster, unknown until somebody has read it.
+func (e *evaluator) live(raw block.DataObject) (cty.Value, error) {
+	o := LiveObject{raw.APIVersion, raw.Kind, raw.Namespace, raw.Name}
+	found, ok := e.c.live[o]
+	switch {
+	case !ok:
+		if !slices.Contains(e.c.Asked, o) {
+			e.c.Asked = append(e.c.Asked, o)
+		}
+		return cty.DynamicVal, nil
+	case found == nil && raw.Optional:
+		return cty.ObjectVal(map[string]cty.Value{"object": cty.NullVal(cty.DynamicPseudoType)}), nil
+	case found == nil:
+		return cty.DynamicVal, errMissing
+	}
+	v, err := data.Value(found)
+	if err == nil && raw.Kind == "Secret" {
+		e.c.hidden = true
+		e.context.Secrets = append(e.context.Secrets, texts(v, "data")...)
+	}
+	return cty.ObjectVal(map[string]cty.Value{"object": v}), err
+}
+
+// unknown reports whether something that a node refers to is known only with the cluster.
+func (e *evaluator) unknown(needs []hcl.Traversal) bool {
+	if !e.c.uncertain {
+		return false
+	}
+	scope := e.scope(needs)
+	return slices.ContainsFunc(needs, func(t hcl.Traversal) bool {
+		if slices.Contains(bound, t.RootName()) {
+			return false
+		}
+		v, diags := t.TraverseAbs(scope)
+		return !diags.HasErrors() && !v.IsWhollyKnown()
+	})
+}
+
+// texts are those in an attribute, if there is one.
+func texts(v cty.Value, name string) []string {
+	if !v.Type().IsObjectType() || !v.Type().HasAttribute(name) {
+		return nil
+	}
+	return block.Texts(v.GetAttr(name))
+}

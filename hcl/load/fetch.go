@@ -1,0 +1,191 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclparse"
+
+	"clusterctl/hcl/config"
+)
+
+// fetchTimeout is how long a repository may take.
+const fetchTimeout = 10 * time.Minute
+
+// Get fetches the modules of a configuration that come from Git, and theirs, into the folder beside it, and writes the
+// lock file. What is locked is fetched as it is locked; with update every repository is asked for what its reference is now.
+func Get(ctx context.Context, path string, update bool, say func(string)) (*Configuration, hcl.Diagnostics) {
+	c := &Configuration{Cluster: &config.Cluster{}, parser: hclparse.NewParser()}
+	defer func() { c.Files = c.parser.Files() }()
+	paths, dir, err := files(path)
+	c.Dir = dir
+	if err != nil {
+		return c, hcl.Diagnostics{problem(nil, "No configuration", "%v", err)}
+	}
+	locks, err := readLocks(filepath.Join(dir, lockFile))
+	if err != nil {
+		return c, hcl.Diagnostics{problem(nil, "Lock file that cannot be read", "%v", err)}
+	}
+	g := &getter{ctx: ctx, c: c, root: dir, update: update, before: locks, now: map[string]lock{}, say: say, folders: map[string]bool{}}
+	diags := g.folder(dir, paths)
+	if diags.HasErrors() {
+		return c, diags
+	}
+	if len(g.now) == 0 && len(locks) == 0 {
+		return c, diags
+	}
+	if err := writeLocks(filepath.Join(dir, lockFile), g.now); err != nil {
+		diags = append(diags, problem(nil, "Lock file that cannot be written", "%v", err))
+	}
+	return c, diags
+}
+
+// getter fetches what a configuration calls.
+type getter struct {
+	ctx         context.Context
+	c           *Configuration
+	root        string
+	update      bool
+	before, now map[string]lock
+	say         func(string)
+	folders     map[string]bool // that have been looked at
+}
+
+func (g *getter) folder(dir string, paths []string) hcl.Diagnostics {
+	if g.folders[dir] {
+		return nil
+	}
+	g.folders[dir] = true
+	blocks, diags := g.c.read(paths)
+	for _, b := range blocks {
+		if b.Type != "module" {
+			continue
+		}
+		call, more := decodeCall(b)
+		diags = append(diags, more...)
+		if more.HasErrors() {
+			continue
+		}
+		inner, err := g.module(dir, call.source)
+		var paths []string
+		if err == nil {
+			paths, _, err = files(inner)
+		}
+		if err != nil {
+			diags = append(diags, problem(call.at, "Module that cannot be fetched", "%s", sentence(err.Error())))
+			continue
+		}
+		diags = append(diags, g.folder(inner, paths)...)
+	}
+	return diags
+}
+
+// module returns the folder of a module, which is fetched when it has to be.
+func (g *getter) module(from, source string) (string, error) {
+	_, r, err := parseSource(source)
+	if err != nil {
+		return "", err
+	}
+	here := &fetched{root: g.root, locks: g.before, whole: map[string]error{}}
+	if r == nil {
+		return here.folder(from, source)
+	}
+	dir := filepath.Join(g.root, modulesFolder, r.folderName())
+	if _, done := g.now[r.id()]; !done {
+		old, locked := g.before[r.id()]
+		if locked && !g.update && here.compare(r, dir) == nil {
+			g.now[r.id()] = old
+			g.say(fmt.Sprintf("%s: commit %s, already here", r.id(), old.commit))
+		} else if err := g.fetch(r, dir, old); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, filepath.FromSlash(r.sub)), nil
+}
+
+// fetch puts a repository's content into a folder, and what it is among the locks.
+func (g *getter) fetch(r *repository, dir string, old lock) error {
+	ctx, cancel := context.WithTimeout(g.ctx, fetchTimeout)
+	defer cancel()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(temporary) }()
+	clone := filepath.Join(temporary, "clone")
+	if _, err := git(ctx, "clone", "--quiet", "--no-checkout", "--", r.url, clone); err != nil {
+		return fmt.Errorf("fetch %s: %w", r.id(), err)
+	}
+	commit := old.commit
+	if commit == "" || g.update {
+		if commit, err = resolveRef(ctx, clone, r.ref); err != nil {
+			return fmt.Errorf("fetch %s: %w", r.id(), err)
+		}
+	}
+	if _, err := git(ctx, "-C", clone, "-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", commit); err != nil {
+		return fmt.Errorf("fetch %s: %w", r.id(), err)
+	}
+	if err := os.RemoveAll(filepath.Join(clone, ".git")); err != nil {
+		return err
+	}
+	hash, err := hashFolder(clone)
+	if err != nil {
+		return err
+	}
+	if old.hash != "" && !g.update && hash != old.hash {
+		return fmt.Errorf("fetch %s: commit %s has the hash %s, and %s says %s: the repository does not give what it gave", r.id(), commit, hash, lockFile, old.hash)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(clone, dir); err != nil {
+		return err
+	}
+	g.now[r.id()] = lock{commit: commit, hash: hash}
+	g.say(fmt.Sprintf("%s: commit %s", r.id(), commit))
+	return nil
+}
+
+// resolveRef finds the commit that a branch, tag or commit of a clone is.
+func resolveRef(ctx context.Context, clone, ref string) (string, error) {
+	tries := []string{"refs/remotes/origin/" + ref, "refs/tags/" + ref, ref}
+	if ref == "" {
+		tries = []string{"HEAD"}
+	}
+	for _, try := range tries {
+		if out, err := git(ctx, "-C", clone, "rev-parse", "--quiet", "--verify", "--end-of-options", try+"^{commit}"); err == nil {
+			return strings.TrimSpace(out), nil
+		}
+	}
+	return "", fmt.Errorf("it has no branch, tag or commit %q", ref)
+}
+
+// git runs git, which asks nobody anything and speaks no protocols but these.
+func git(ctx context.Context, args ...string) (string, error) {
+	c := exec.CommandContext(ctx, "git", args...)
+	c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:http:ssh:git:file", "GIT_LFS_SKIP_SMUDGE=1")
+	c.WaitDelay = 5 * time.Second
+	var out, problems strings.Builder
+	c.Stdout, c.Stderr = &out, &problems
+	err := c.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", errors.New("there is no git on this machine: install it")
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("git %s: %w", args[0], ctx.Err())
+	case err != nil:
+		text := strings.TrimSpace(problems.String())
+		return "", fmt.Errorf("git: %s", text[max(0, len(text)-400):])
+	}
+	return out.String(), nil
+}

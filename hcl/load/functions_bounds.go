@@ -1,0 +1,51 @@
+package load
+
+import (
+	"fmt"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// Bounds on what a short expression may make.
+const (
+	maxProduct = 1 << 20 // combinations
+	maxIndent  = 1000    // spaces
+)
+
+var (
+	setProductFunc = bounding(stdlib.SetProductFunc, func(args []cty.Value) error {
+		product := 1
+		for _, a := range args {
+			a, _ := a.Unmark()
+			if !a.IsKnown() || a.IsNull() || !a.CanIterateElements() {
+				return nil
+			}
+			if product *= a.LengthInt(); product > maxProduct {
+				return fmt.Errorf("there would be more than %d combinations", maxProduct)
+			}
+		}
+		return nil
+	})
+	indentFunc = bounding(stdlib.IndentFunc, func(args []cty.Value) error {
+		if n, _ := args[0].Unmark(); n.IsKnown() && !n.IsNull() && n.GreaterThan(cty.NumberIntVal(maxIndent)).True() {
+			return function.NewArgErrorf(0, "%d spaces are the most", maxIndent)
+		}
+		return nil
+	})
+)
+
+// bounding is a function that refuses arguments of which it would make too much.
+func bounding(f function.Function, check func(args []cty.Value) error) function.Function {
+	return function.New(&function.Spec{
+		Params: f.Params(), VarParam: f.VarParam(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if err := check(args); err != nil {
+				return cty.DynamicPseudoType, err
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return f.Call(args) },
+	})
+}

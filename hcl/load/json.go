@@ -1,0 +1,76 @@
+package load
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclparse"
+)
+
+// JSONExtension is that of configuration files in JSON.
+const JSONExtension = Extension + ".json"
+
+// parse reads a file in the syntax that its name says.
+func parse(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Diagnostics) {
+	if strings.HasSuffix(path, ".json") {
+		return parser.ParseJSON(text, path)
+	}
+	return parser.ParseHCL(text, path)
+}
+
+// jsonReferences are what the expressions of a body in JSON refer to. Which of its properties are blocks only a schema
+// tells, and none is needed: expressions are in all of them alike.
+func jsonReferences(body hcl.Body) (list []hcl.Traversal) {
+	attributes, _ := body.JustAttributes()
+	var iterators []string
+	for _, a := range attributes {
+		iterators = iteratorsIn(a.Name, a.Expr, iterators, 0)
+	}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		if name == "depends_on" {
+			continue
+		}
+		for _, t := range attributes[name].Expr.Variables() {
+			if !slices.Contains(iterators, t.RootName()) {
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// iteratorsIn adds the names that dynamic blocks give to their elements.
+func iteratorsIn(name string, expr hcl.Expression, list []string, depth int) []string {
+	if depth > 50 {
+		return list
+	}
+	if items, diags := hcl.ExprList(expr); !diags.HasErrors() {
+		for _, item := range items {
+			list = iteratorsIn(name, item, list, depth+1)
+		}
+		return list
+	}
+	pairs, diags := hcl.ExprMap(expr)
+	if diags.HasErrors() {
+		return list
+	}
+	for _, p := range pairs {
+		key, more := p.Key.Value(nil)
+		if more.HasErrors() || !key.IsKnown() || key.IsNull() {
+			continue
+		}
+		word := key.AsString()
+		if name == "dynamic" {
+			list = append(list, word)
+		}
+		if word == "iterator" {
+			if v, more := p.Value.Value(nil); !more.HasErrors() && v.Type().FriendlyName() == "string" && v.IsKnown() && !v.IsNull() {
+				list = append(list, v.AsString())
+			}
+		}
+		list = iteratorsIn(word, p.Value, list, depth+1)
+	}
+	return list
+}

@@ -1,0 +1,271 @@
+package load
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/block"
+)
+
+// maxDepth is how deep modules may be in modules.
+const maxDepth = 16
+
+// call is a module block: a folder whose declarations are made with other values for its variables.
+type call struct {
+	source    string
+	at        *hcl.Range
+	inputs    hcl.Attributes
+	children  []*evaluator // one for each instance
+	instances []block.Instance
+	state     int  // of finding out the instances: 0 waiting, 1 under way, 2 done
+	unknown   bool // how many there are is known only with the cluster
+	value     cty.Value
+	outputs   int // how many outputs were known when value was made
+}
+
+// own are the attributes of a module block that are no inputs.
+var own = []string{"source", "for_each", "count", "depends_on"}
+
+// decodeCall reads what of a module block is known before anything is evaluated.
+func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
+	c := &call{at: b.DefRange.Ptr(), inputs: hcl.Attributes{}}
+	attributes, diags := b.Body.JustAttributes()
+	for name, a := range attributes {
+		if !slices.Contains(own, name) {
+			c.inputs[name] = a
+		}
+	}
+	source, ok := attributes["source"]
+	if !ok {
+		return c, append(diags, problem(c.at, "Module without a source", "Say where the module is: source = \"./FOLDER\" or source = \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."))
+	}
+	c.at = source.Expr.Range().Ptr()
+	v, more := source.Expr.Value(nil)
+	if more.HasErrors() || v.IsNull() || v.Type() != cty.String {
+		return c, append(diags, problem(c.at, "Invalid source", "A module's source is a text without references: it is fetched before anything is evaluated."))
+	}
+	c.source = v.AsString()
+	return c, diags
+}
+
+func problem(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at}
+}
+
+// callReferences are the references that say how many instances there are. Those of inputs are followed when the
+// variable is needed, so that modules may use each other's outputs both ways.
+func callReferences(b *hcl.Block) (list []hcl.Traversal) {
+	attributes, _ := b.Body.JustAttributes()
+	for _, name := range []string{"for_each", "count"} {
+		if a, ok := attributes[name]; ok {
+			list = append(list, a.Expr.Variables()...)
+		}
+	}
+	return list
+}
+
+// enter finds out a module's instances and declares what is in them.
+func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnostics) {
+	c := n.call
+	switch c.state {
+	case 2:
+		return nil
+	case 1:
+		return e.circle(n, key, path)
+	}
+	c.state = 1
+	defer func() { c.state, n.failed = 2, n.failed || diags.HasErrors() }()
+	path = append(path, e.prefix+key)
+	for _, t := range n.needs {
+		diags = append(diags, e.resolve(t, key, path)...)
+	}
+	diags = append(diags, e.before(n, path)...)
+	if n.failed = diags.HasErrors() || e.needsFailed(n); n.failed {
+		return diags
+	}
+	if e.unknown(n.needs) {
+		c.unknown = true
+		e.c.Cluster.Deferred = append(e.c.Cluster.Deferred, e.prefix+key)
+		return diags
+	}
+	dir, blocks, more := e.source(c)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return diags
+	}
+	e.context.Eval = e.scope(n.needs)
+	instances, after, more := block.Instances(e.context, n.block)
+	if diags = append(diags, more...); diags.HasErrors() {
+		return diags
+	}
+	for _, i := range instances {
+		child := newEvaluator(e.c, dir)
+		child.parent, child.call, child.instance, child.depth, child.fetched = e, n, i, e.depth+1, e.fetched
+		child.prefix = e.prefix + key + i.Suffix() + "."
+		child.paths = paths(dir, e.root().dir)
+		child.context.Module, child.context.ModuleNames = child.prefix, append(slices.Clone(e.context.ModuleNames), n.name)
+		if i.Repeated() {
+			child.context.ModuleNames = append(child.context.ModuleNames, i.Key)
+		}
+		child.context.After = append(slices.Clone(e.context.After), after...)
+		more := child.declare(blocks)
+		if diags = append(diags, more...); more.HasErrors() {
+			return diags // of the others the same would be said
+		}
+		c.children, c.instances = append(c.children, child), append(c.instances, i)
+		if len(c.children) == 1 {
+			if diags = append(diags, child.checkInputs(c)...); diags.HasErrors() {
+				return diags
+			}
+		}
+	}
+	return diags
+}
+
+// checkInputs compares a call with the variables of the module.
+func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
+	names := e.kinds["var"].names()
+	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
+		if e.nodes["var."+name] == nil {
+			diags = append(diags, problem(c.inputs[name].NameRange.Ptr(), "Unknown input", "The module %s has no variable %q.%s", c.source, name, block.Suggest(name, names)))
+		}
+	}
+	for _, name := range names {
+		if v := e.nodes["var."+name]; v.variable.fallback == nil && c.inputs[name] == nil {
+			diags = append(diags, problem(e.call.at.Ptr(), "Missing input", "The module %s needs a value for its variable %q (%s:%d): write %s = … in this block.", c.source, name, v.at.Filename, v.at.Start.Line, name))
+		}
+	}
+	return diags
+}
+
+// input evaluates what the value that a module's variable gets refers to, where the module is called.
+func (e *evaluator) input(n *node, path []string) (diags hcl.Diagnostics) {
+	if a := e.call.call.inputs[n.name]; a != nil {
+		for _, t := range a.Expr.Variables() {
+			diags = append(diags, e.parent.resolve(t, e.call.root+"."+e.call.name, path)...)
+			n.failed = n.failed || e.parent.referenceFailed(t)
+		}
+	}
+	return diags
+}
+
+// inputValue is the value that a module's variable gets.
+func (e *evaluator) inputValue(a *hcl.Attribute) (cty.Value, hcl.Diagnostics) {
+	return a.Expr.Value(e.instance.Eval(e.parent.scope(a.Expr.Variables())))
+}
+
+// outputsOf evaluates what a reference needs of a module: one output, or all of them.
+func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hcl.Diagnostics) {
+	children, name, at := n.call.meant(t)
+	for i, child := range children {
+		if name == "" {
+			diags = append(diags, child.evaluateAll("output", "", path)...)
+			continue
+		}
+		if child.nodes["output."+name] == nil {
+			if i == 0 {
+				diags = append(diags, problem(at, "Unknown reference", "The module %s has no output %q.%s", n.call.source, name, block.Suggest(name, child.kinds["output"].names())))
+			}
+			continue
+		}
+		diags = append(diags, child.evaluate("output."+name, path)...)
+	}
+	return diags
+}
+
+// meant are the instances and the output that a reference such as module.x["a"].y names; the name is empty when it may be any.
+func (c *call) meant(t hcl.Traversal) (children []*evaluator, name string, at *hcl.Range) {
+	children = c.children
+	rest := t[min(2, len(t)):]
+	if len(c.instances) > 0 && !c.instances[0].Repeated() {
+		if len(rest) > 0 {
+			if step, ok := rest[0].(hcl.TraverseAttr); ok {
+				name = step.Name
+			}
+		}
+		return children, name, t.SourceRange().Ptr()
+	}
+	if len(rest) < 2 {
+		return children, "", nil
+	}
+	index, ok := rest[0].(hcl.TraverseIndex)
+	step, named := rest[1].(hcl.TraverseAttr)
+	if !ok || !named {
+		return children, "", nil
+	}
+	for i, instance := range c.instances {
+		if instance.Is(index.Key) {
+			return c.children[i : i+1], step.Name, t.SourceRange().Ptr()
+		}
+	}
+	return nil, "", nil // evaluation says that there is no such key
+}
+
+// result is what expressions see for a module: the outputs that have been evaluated.
+func (c *call) result() cty.Value {
+	if c.unknown {
+		return cty.DynamicVal
+	}
+	known := 0
+	for _, child := range c.children {
+		known += len(child.kinds["output"].values)
+	}
+	if c.value != cty.NilVal && c.outputs == known {
+		return c.value
+	}
+	values := make([]cty.Value, 0, len(c.children))
+	for _, child := range c.children {
+		values = append(values, child.kinds["output"].whole())
+	}
+	c.value, c.outputs = block.Together(c.instances, values), known
+	return c.value
+}
+
+// root is the evaluator of the top.
+func (e *evaluator) root() *evaluator {
+	for e.parent != nil {
+		e = e.parent
+	}
+	return e
+}
+
+// chain are the folders of the modules around, from the top.
+func (e *evaluator) chain() (list []string) {
+	for ; e != nil; e = e.parent {
+		list = append([]string{e.dir}, list...)
+	}
+	return list
+}
+
+// source finds a module's folder and reads the blocks in it.
+func (e *evaluator) source(c *call) (string, hcl.Blocks, hcl.Diagnostics) {
+	dir, err := e.fetched.folder(e.dir, c.source)
+	if err != nil {
+		return "", nil, hcl.Diagnostics{problem(c.at, "Module that cannot be used", "%s", sentence(err.Error()))}
+	}
+	if e.depth >= maxDepth || slices.Contains(e.chain(), dir) {
+		return "", nil, hcl.Diagnostics{problem(c.at, "Module inside itself", "The folder %s is a module that contains itself: %s.", dir, strings.Join(append(e.chain(), dir), " → "))}
+	}
+	paths, _, err := files(dir)
+	if err != nil {
+		return "", nil, hcl.Diagnostics{problem(c.at, "Module that cannot be used", "%s", sentence(err.Error()))}
+	}
+	blocks, diags := e.c.read(paths)
+	for _, b := range blocks {
+		if b.Type == "cluster" {
+			diags = append(diags, problem(b.DefRange.Ptr(), "Cluster in a module", "The cluster block stands at the top: a module has machines, workloads and objects for it. Give the module what it must know of the cluster as inputs."))
+		}
+	}
+	return dir, blocks, diags
+}
+
+func sentence(text string) string {
+	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
+}

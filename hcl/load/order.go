@@ -1,0 +1,79 @@
+package load
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"clusterctl/hcl/block"
+)
+
+// repeats refuses each and count in a block that is not repeated.
+func (n *node) repeats(t hcl.Traversal) hcl.Diagnostics {
+	by := map[string]string{"each": "for_each", "count": "count"}[t.RootName()]
+	if by == "" || n.has(by) {
+		return nil
+	}
+	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: fmt.Sprintf("%s outside %s", t.RootName(), by),
+		Detail: fmt.Sprintf("%s is known in a block with %s = …, and this has none.", t.RootName(), by), Subject: t.SourceRange().Ptr()}}
+}
+
+// has reports whether a block has an attribute.
+func (n *node) has(name string) bool {
+	if n.body == nil {
+		return false
+	}
+	if native, ok := n.body.(*hclsyntax.Body); ok {
+		return native.Attributes[name] != nil
+	}
+	content, _, _ := n.body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: name}}})
+	return content.Attributes[name] != nil
+}
+
+// before evaluates what depends_on of a node names, so that a circle is found, or says that there is no such thing.
+func (e *evaluator) before(n *node, path []string) (diags hcl.Diagnostics) {
+	if !n.has("depends_on") {
+		return nil
+	}
+	content, _, _ := n.body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "depends_on"}}})
+	a := content.Attributes["depends_on"]
+	addresses, _ := block.Addresses(a.Expr) // what is wrong with it is said when the block is decoded
+	for _, address := range addresses {
+		keys := e.called(address)
+		for _, key := range keys {
+			if other := e.nodes[key]; other.call != nil {
+				diags = append(diags, e.enter(other, key, path)...)
+				continue
+			}
+			diags = append(diags, e.evaluate(key, path)...)
+		}
+		if len(keys) == 0 {
+			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Unknown reference",
+				Detail: fmt.Sprintf("There is no %s.%s", address, block.Suggest(address, slices.Sorted(maps.Keys(e.addresses)))), Subject: a.Expr.Range().Ptr()})
+		}
+	}
+	return diags
+}
+
+// called are the keys of the nodes that an address names, or an instance of which it names.
+func (e *evaluator) called(address string) []string {
+	if e.addresses == nil {
+		e.addresses = map[string][]string{}
+		for _, key := range e.order {
+			n := e.nodes[key]
+			if n.root != "var" && n.root != "local" && n.root != "output" {
+				e.addresses[nodeAddress(key)] = append(e.addresses[nodeAddress(key)], key)
+			}
+		}
+	}
+	whole, _, _ := strings.Cut(address, "[")
+	if rest, ok := strings.CutPrefix(whole, "module."); ok {
+		name, _, _ := strings.Cut(rest, ".")
+		whole = "module." + name
+	}
+	return e.addresses[whole]
+}

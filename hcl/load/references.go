@@ -1,0 +1,173 @@
+package load
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"clusterctl/hcl/block"
+)
+
+// roots are the words at the start of references to what is declared, and bound those that have a meaning without it.
+var (
+	roots = []string{"var", "local", "cluster", "machine", "image", "workload", "module", "data"}
+	bound = []string{"path", "each", "count", "self"}
+)
+
+// Roots are the words that references start with.
+func Roots() []string { return append(slices.Clone(roots), bound...) }
+
+// second is the name after a reference's first word, of data the two names.
+func second(t hcl.Traversal) (string, bool) {
+	if len(t) < 2 {
+		return "", false
+	}
+	step, ok := t[1].(hcl.TraverseAttr)
+	if !ok || t.RootName() != "data" {
+		return step.Name, ok
+	}
+	if len(t) < 3 {
+		return "", false
+	}
+	name, ok := t[2].(hcl.TraverseAttr)
+	return step.Name + "." + name.Name, ok
+}
+
+// resolve evaluates what a reference is about, or says that there is no such thing.
+func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Diagnostics {
+	root := t.RootName()
+	if words := append(slices.Clone(roots), bound...); !slices.Contains(words, root) {
+		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
+			Detail: fmt.Sprintf("Nothing is called %q.%s References start with one of %s.", root, block.Suggest(root, words), strings.Join(words, ", ")), Subject: t.SourceRange().Ptr()}}
+	}
+	if slices.Contains(bound, root) {
+		return e.nodes[from].repeats(t)
+	}
+	name, ok := second(t)
+	if !ok {
+		return e.evaluateAll(root, from, path)
+	}
+	key := root + "." + name
+	if n, ok := e.nodes[key]; ok {
+		if n.call == nil {
+			return e.evaluate(key, path)
+		}
+		if diags := e.enter(n, key, path); diags.HasErrors() || n.failed {
+			return diags
+		}
+		return e.outputsOf(n, t, append(path, e.prefix+key))
+	}
+	what := map[string]string{"var": "variable", "local": "local value"}[root]
+	if what == "" {
+		what = root
+	}
+	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Unknown reference",
+		Detail: fmt.Sprintf("There is no %s %q.%s", what, name, block.Suggest(name, e.kinds[root].names())), Subject: t.SourceRange().Ptr()}}
+}
+
+// names are those that a kind's nodes have, sorted.
+func (k *kind) names() (list []string) {
+	for _, key := range k.keys {
+		_, name, _ := strings.Cut(key, ".")
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (e *evaluator) evaluateAll(root, from string, path []string) (diags hcl.Diagnostics) {
+	k := e.kinds[root]
+	if k.done {
+		return nil
+	}
+	own := false
+	for _, key := range k.keys {
+		if key == from {
+			own = true
+			continue
+		}
+		if n := e.nodes[key]; n.call != nil {
+			if diags = append(diags, e.enter(n, key, path)...); !n.failed {
+				diags = append(diags, e.outputsOf(n, nil, append(path, e.prefix+key))...)
+			}
+			continue
+		}
+		diags = append(diags, e.evaluate(key, path)...)
+	}
+	k.done = !own && !diags.HasErrors()
+	return diags
+}
+
+// references returns what a node needs.
+func (n *node) references() []hcl.Traversal {
+	switch {
+	case n.variable != nil:
+		return nil
+	case n.expr != nil:
+		return n.expr.Variables()
+	case n.call != nil:
+		return callReferences(n.block)
+	}
+	body, ok := n.body.(*hclsyntax.Body)
+	if !ok {
+		return jsonReferences(n.body)
+	}
+	return bodyReferences(body, nil)
+}
+
+// bodyReferences returns what the expressions of a body refer to. bound are the names that dynamic blocks around it give
+// to their elements. What depends_on names is not a value: see order.go.
+func bodyReferences(body *hclsyntax.Body, bound []string) []hcl.Traversal {
+	var list []hcl.Traversal
+	add := func(expr hclsyntax.Expression, bound []string) {
+		for _, t := range expr.Variables() {
+			if !slices.Contains(bound, t.RootName()) {
+				list = append(list, t)
+			}
+		}
+	}
+	names := make([]string, 0, len(body.Attributes))
+	for name := range body.Attributes {
+		if name != "depends_on" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		add(body.Attributes[name].Expr, bound)
+	}
+	for _, b := range body.Blocks {
+		if b.Type != "dynamic" || len(b.Labels) != 1 {
+			list = append(list, bodyReferences(b.Body, bound)...)
+			continue
+		}
+		iterator := b.Labels[0]
+		inner := bound
+		for _, name := range slices.Sorted(maps.Keys(b.Body.Attributes)) {
+			a := b.Body.Attributes[name]
+			if name == "iterator" {
+				if word := hcl.ExprAsKeyword(a.Expr); word != "" {
+					iterator = word
+				}
+			}
+		}
+		inner = append(slices.Clone(bound), iterator)
+		for _, name := range slices.Sorted(maps.Keys(b.Body.Attributes)) {
+			switch name {
+			case "iterator":
+			case "labels":
+				add(b.Body.Attributes[name].Expr, inner)
+			default:
+				add(b.Body.Attributes[name].Expr, bound)
+			}
+		}
+		for _, content := range b.Body.Blocks {
+			list = append(list, bodyReferences(content.Body, inner)...)
+		}
+	}
+	return list
+}

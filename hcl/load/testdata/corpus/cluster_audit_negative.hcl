@@ -1,0 +1,11 @@
+cluster "c" {
+  audit {
+    max_age = -1
+  }
+}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+

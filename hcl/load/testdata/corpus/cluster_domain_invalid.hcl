@@ -1,0 +1,9 @@
+cluster "c" {
+  domain = "Not A Domain"
+}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+

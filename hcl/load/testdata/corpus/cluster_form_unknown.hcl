@@ -1,0 +1,9 @@
+cluster "c" {
+  control_plane = "docker"
+}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+

@@ -1,0 +1,7 @@
+cluster "My_Cluster" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+

@@ -1,0 +1,11 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+object "v1" "ConfigMap" "c" {
+  for_each = toset(["a"])
+  data     = { n = count.index }
+}

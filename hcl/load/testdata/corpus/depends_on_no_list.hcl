@@ -1,0 +1,13 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "a" {
+  depends_on = true
+  container "a" {
+    image = "nginx"
+  }
+}

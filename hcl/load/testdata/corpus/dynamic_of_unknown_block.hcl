@@ -1,0 +1,19 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "web" {
+  container "web" {
+    image = "nginx"
+  }
+  dynamic "valume" {
+    for_each = ["a"]
+    labels   = [valume.value]
+    content {
+      empty_dir = true
+    }
+  }
+}

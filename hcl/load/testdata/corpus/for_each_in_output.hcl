@@ -1,0 +1,11 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+output "x" {
+  for_each = toset(["a"])
+  value    = each.key
+}

@@ -1,0 +1,11 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+machine "n" {
+  address = 5
+  roles   = ["node"]
+}

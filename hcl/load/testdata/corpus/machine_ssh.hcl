@@ -1,0 +1,16 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+machine "n" {
+  address = "192.0.2.2"
+  roles   = ["node"]
+  ssh {
+    user = "root"
+    key  = "keys/id"
+    jump = "bastion.example.com"
+  }
+}

@@ -1,0 +1,4 @@
+machine "n" {
+  address = "192.0.2.9"
+  roles   = ["node"]
+}

@@ -1,0 +1,4 @@
+output "out" {
+  value     = "hunter22"
+  sensitive = true
+}

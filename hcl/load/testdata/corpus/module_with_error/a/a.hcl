@@ -1,0 +1,3 @@
+workload "web" {
+  imagee = "nginx"
+}

@@ -1,0 +1,4 @@
+manifests "all" {
+  files = ["*.yaml"]
+}
+output "text" { value = [file("text.txt"), file("${path.module}/text.txt"), basename(path.module)] }

@@ -1,0 +1,4 @@
+variable "first" {}
+variable "second" {}
+output "first" { value = "${var.first}!" }
+output "second" { value = var.second }

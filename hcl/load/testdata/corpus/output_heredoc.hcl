@@ -1,0 +1,13 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+output "x" {
+  value = <<-EOT
+    a
+      b
+  EOT
+}

@@ -1,0 +1,13 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+object "v1" "ConfigMap" "x" {
+  postcondition {
+    condition     = self.name == "x"
+    error_message = "No."
+  }
+}

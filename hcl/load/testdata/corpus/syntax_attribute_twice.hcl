@@ -1,0 +1,12 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+machine "n" {
+  address = "192.0.2.2"
+  address = "192.0.2.3"
+  roles   = ["node"]
+}

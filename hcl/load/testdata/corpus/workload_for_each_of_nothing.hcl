@@ -1,0 +1,14 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "web" {
+  for_each = toset([])
+  container "web" {
+    image = "nginx"
+  }
+}
+output "all" { value = keys(workload.web) }

@@ -1,0 +1,14 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "web" {
+  config = { a = "b" }
+  container "web" {
+    image = "nginx"
+    mounts = { "www" = "config" }
+  }
+}

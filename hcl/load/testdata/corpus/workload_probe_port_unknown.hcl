@@ -1,0 +1,14 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "web" {
+  container "web" {
+    image = "nginx"
+    ports    = { http = 80 }
+    liveness = { tcp = true, port = "https" }
+  }
+}

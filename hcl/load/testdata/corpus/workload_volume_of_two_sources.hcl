@@ -1,0 +1,16 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "web" {
+  container "web" {
+    image = "nginx"
+  }
+  volume "v" {
+    empty_dir = true
+    host_path = "/x"
+  }
+}

@@ -1,0 +1,18 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+workload "web" {
+  container "web" {
+    image = "nginx"
+  }
+  volume "v" {
+    empty_dir = true
+  }
+  volume "v" {
+    empty_dir = true
+  }
+}

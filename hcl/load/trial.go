@@ -1,0 +1,188 @@
+package load
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/block"
+	"clusterctl/hcl/data"
+)
+
+// TestExtension is that of files with tests of a configuration.
+const TestExtension = ".clustertest.hcl"
+
+// FailedCondition is the address of what a diagnostic's condition belongs to: var.x, machine.n, check.spares.
+type FailedCondition string
+
+// Test is a file of runs, which are made one after the other on the same machines.
+type Test struct {
+	Path  string
+	Runs  []*TestRun
+	Files map[string]*hcl.File
+}
+
+// TestRun is one plan or apply, with what must hold after it.
+type TestRun struct {
+	Name    string
+	Apply   bool
+	Expect  []string // addresses of conditions that must fail
+	vars    hcl.Attributes
+	asserts hcl.Blocks
+	replace hcl.Blocks
+}
+
+// Tests returns the tests in a configuration's folder and in its folder tests.
+func Tests(path string) ([]*Test, hcl.Diagnostics, map[string]*hcl.File) {
+	parser := hclparse.NewParser()
+	_, dir, err := files(path)
+	if err != nil {
+		return nil, hcl.Diagnostics{problem(nil, "No configuration", "%v", err)}, nil
+	}
+	var paths []string
+	for _, pattern := range []string{dir, filepath.Join(dir, "tests")} {
+		list, _ := filepath.Glob(filepath.Join(pattern, "*"+TestExtension))
+		paths = append(paths, list...)
+	}
+	var tests []*Test
+	var diags hcl.Diagnostics
+	for _, p := range paths {
+		text, err := data.File(p)
+		if err != nil {
+			diags = append(diags, problem(nil, "File that cannot be read", "%v", err))
+			continue
+		}
+		f, more := parser.ParseHCL(text, p)
+		if diags = append(diags, more...); more.HasErrors() {
+			continue
+		}
+		t, more := decodeTest(p, f.Body)
+		diags = append(diags, more...)
+		t.Files = parser.Files()
+		tests = append(tests, t)
+	}
+	return tests, diags, parser.Files()
+}
+
+func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
+	t := &Test{Path: path}
+	override := hcl.BlockHeaderSchema{Type: "override_data"}
+	content, diags := body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "run", LabelNames: []string{"name"}}, {Type: "variables"}, override}})
+	common := hcl.Attributes{}
+	var replace hcl.Blocks
+	for _, b := range content.Blocks {
+		switch b.Type {
+		case "variables":
+			attributes, more := b.Body.JustAttributes()
+			diags = append(diags, more...)
+			maps.Copy(common, attributes)
+		case "override_data":
+			replace = append(replace, b)
+		}
+	}
+	for _, b := range content.Blocks {
+		if b.Type != "run" {
+			continue
+		}
+		r := &TestRun{Name: b.Labels[0], Apply: true, vars: maps.Clone(common), replace: slices.Clone(replace)}
+		inner, more := b.Body.Content(&hcl.BodySchema{
+			Attributes: []hcl.AttributeSchema{{Name: "command"}, {Name: "expect_failures"}},
+			Blocks:     []hcl.BlockHeaderSchema{{Type: "variables"}, {Type: "assert"}, override},
+		})
+		if diags = append(diags, more...); more.HasErrors() {
+			continue
+		}
+		if slices.ContainsFunc(t.Runs, func(other *TestRun) bool { return other.Name == r.Name }) {
+			diags = append(diags, problem(b.LabelRanges[0].Ptr(), "Duplicate run", "There is already a run %q in this file.", r.Name))
+		}
+		if a, ok := inner.Attributes["command"]; ok {
+			word := hcl.ExprAsKeyword(a.Expr)
+			if r.Apply = word == "apply"; word != "apply" && word != "plan" {
+				diags = append(diags, problem(a.Expr.Range().Ptr(), "Unknown command", "A run's command is plan or apply."))
+			}
+		}
+		if a, ok := inner.Attributes["expect_failures"]; ok {
+			list, more := block.Addresses(a.Expr)
+			diags = append(diags, more...)
+			r.Expect = list
+		}
+		for _, part := range inner.Blocks {
+			switch part.Type {
+			case "variables":
+				attributes, more := part.Body.JustAttributes()
+				diags = append(diags, more...)
+				maps.Copy(r.vars, attributes)
+			case "override_data":
+				r.replace = append(r.replace, part)
+			default:
+				r.asserts = append(r.asserts, part)
+			}
+		}
+		t.Runs = append(t.Runs, r)
+	}
+	return t, diags
+}
+
+// Load loads the configuration of a run. before is what runs before it gave, by name.
+func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, hcl.Diagnostics) {
+	scope := &hcl.EvalContext{Functions: Functions(o.Path), Variables: map[string]cty.Value{"run": cty.ObjectVal(before)}}
+	o.Values, o.Overrides = map[string]cty.Value{}, map[string]cty.Value{}
+	var diags hcl.Diagnostics
+	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
+		v, more := r.vars[name].Expr.Value(scope)
+		if diags = append(diags, more...); !more.HasErrors() {
+			o.Values[name] = v
+		}
+	}
+	for _, b := range r.replace {
+		content, more := b.Body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "target", Required: true}, {Name: "values", Required: true}}})
+		if diags = append(diags, more...); more.HasErrors() {
+			continue
+		}
+		target, more := hcl.AbsTraversalForExpr(content.Attributes["target"].Expr)
+		diags = append(diags, more...)
+		v, more := content.Attributes["values"].Expr.Value(scope)
+		if diags = append(diags, more...); !diags.HasErrors() {
+			o.Overrides[block.Address(target)] = v
+		}
+	}
+	if diags.HasErrors() {
+		return &Configuration{}, diags
+	}
+	c, more := Load(o)
+	return c, append(diags, more...)
+}
+
+// Judge says which of a run's asserts do not hold. plan is what was planned.
+func (r *TestRun) Judge(c *Configuration, plan cty.Value, before map[string]cty.Value) hcl.Diagnostics {
+	scope := c.Scope.NewChild()
+	scope.Variables = map[string]cty.Value{"run": cty.ObjectVal(before), "plan": plan, "output": c.Outputs}
+	return block.Judge(r.asserts, scope)
+}
+
+// Unexpected compares the conditions that failed with those that should: what remains is wrong.
+func (r *TestRun) Unexpected(diags hcl.Diagnostics) (list hcl.Diagnostics) {
+	failed := map[string]bool{}
+	for _, d := range diags {
+		address, condition := d.Extra.(FailedCondition)
+		named, _, _ := strings.Cut(string(address), "[")
+		if condition && (slices.Contains(r.Expect, string(address)) || slices.Contains(r.Expect, named)) {
+			failed[string(address)], failed[named] = true, true
+			continue
+		}
+		if d.Severity == hcl.DiagError || condition {
+			list = append(list, d)
+		}
+	}
+	for _, address := range r.Expect {
+		if !failed[address] {
+			list = append(list, problem(nil, "Failure that was expected", "Every condition of %s holds in run %q, and one should not.", address, r.Name))
+		}
+	}
+	return list
+}

@@ -1,0 +1,164 @@
+package lsp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// client is an editor.
+type client struct {
+	t    *testing.T
+	dir  string
+	in   io.WriteCloser
+	told chan published
+	next int
+	raw  chan json.RawMessage
+}
+
+// reply is a message as it comes.
+type reply struct {
+	ID     *int            `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *failure        `json:"error"`
+}
+
+func newClient(t *testing.T, files map[string]string) *client {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	toServer, in := io.Pipe()
+	out, fromServer := io.Pipe()
+	c := &client{t: t, dir: dir, in: in, told: make(chan published, 100), raw: make(chan json.RawMessage, 10)}
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(context.Background(), toServer, fromServer)
+		_ = fromServer.Close()
+	}()
+	go c.listen(bufio.NewReader(out))
+	t.Cleanup(func() {
+		c.say("exit", nil)
+		if err := <-done; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	c.ask("initialize", map[string]any{"capabilities": map[string]any{}})
+	c.say("initialized", map[string]any{})
+	return c
+}
+
+func (c *client) listen(r *bufio.Reader) {
+	for {
+		text, err := read(r)
+		if err != nil {
+			close(c.raw)
+			return
+		}
+		var m reply
+		if err := json.Unmarshal(text, &m); err != nil {
+			c.t.Errorf("%s: %v", text, err)
+			return
+		}
+		switch {
+		case m.Method == "textDocument/publishDiagnostics":
+			var p published
+			if err := json.Unmarshal(m.Params, &p); err != nil {
+				c.t.Error(err)
+			}
+			c.told <- p
+		case m.Method != "":
+			c.t.Errorf("the server says %s", text)
+		case m.Error != nil:
+			c.raw <- json.RawMessage(fmt.Sprintf("%q", m.Error.Message))
+		default:
+			c.raw <- m.Result
+		}
+	}
+}
+
+func (c *client) post(m any) {
+	c.t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c.in, "Content-Length: %d\r\n\r\n%s", len(text), text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) say(method string, params any) {
+	c.t.Helper()
+	c.post(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+func (c *client) ask(method string, params any) json.RawMessage {
+	c.t.Helper()
+	c.next++
+	c.post(map[string]any{"jsonrpc": "2.0", "id": c.next, "method": method, "params": params})
+	select {
+	case r := <-c.raw:
+		return r
+	case <-time.After(time.Minute):
+		c.t.Fatalf("no answer to %s", method)
+		return nil
+	}
+}
+
+func (c *client) uri(name string) string { return uriOf(filepath.Join(c.dir, name)) }
+
+// open opens a document; where the text has a bar is the place that is returned.
+func (c *client) open(name, text string) map[string]any {
+	c.t.Helper()
+	at := strings.Index(text, "|")
+	text = strings.Replace(text, "|", "", 1)
+	c.say("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": c.uri(name), "languageId": "clusterctl", "version": 1, "text": text}})
+	return map[string]any{"textDocument": map[string]any{"uri": c.uri(name)}, "position": positionOf(text, at)}
+}
+
+// wrong waits until something is said of a file, and returns its diagnostics.
+func (c *client) wrong(name string) []diagnostic {
+	c.t.Helper()
+	for {
+		select {
+		case p := <-c.told:
+			if p.URI == c.uri(name) {
+				return p.Diagnostics
+			}
+		case <-time.After(time.Minute):
+			c.t.Fatalf("nothing is said of %s", name)
+		}
+	}
+}
+
+func (c *client) labels(place map[string]any) map[string]item {
+	c.t.Helper()
+	var list struct {
+		Items []item `json:"items"`
+	}
+	if err := json.Unmarshal(c.ask("textDocument/completion", place), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	found := map[string]item{}
+	for _, i := range list.Items {
+		found[i.Label] = i
+	}
+	return found
+}

@@ -1,0 +1,180 @@
+package lsp
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"clusterctl/hcl/block"
+	"clusterctl/hcl/load"
+)
+
+// complete offers what may stand at a place.
+func complete(s *server, at place) any {
+	frames, expression := around(at.text, at.offset)
+	items := []item{}
+	switch {
+	case expression:
+		items = s.references(at)
+	case len(frames) == 0:
+		for _, name := range slices.Sorted(maps.Keys(block.TopLevel())) {
+			_, doc := block.Fields(name, nil)
+			items = append(items, item{Label: name, Kind: kindClass, Documentation: doc, InsertText: name + strings.Repeat(` ""`, block.TopLevel()[name]) + " "})
+		}
+	default:
+		for _, f := range fieldsAt(frames) {
+			i := item{Label: f.Name, Kind: kindProperty, Detail: f.Type, Documentation: f.Doc, InsertText: f.Name + " = "}
+			if f.Block {
+				i.Kind, i.InsertText = kindClass, f.Name+strings.Repeat(` ""`, f.Labels)+" "
+			}
+			if f.Required {
+				i.Detail += ", required"
+			}
+			items = append(items, i)
+		}
+	}
+	return map[string]any{"isIncomplete": false, "items": items}
+}
+
+// fieldsAt are the fields of the innermost of nested blocks.
+func fieldsAt(frames []frame) []block.Field {
+	fields, _ := block.Fields(frames[0].name, frames[0].labels)
+	for i := 1; i < len(frames); i++ {
+		name := frames[i].name
+		if name == "dynamic" && len(frames[i].labels) > 0 {
+			if i+1 == len(frames) {
+				return nil // for_each, labels, content
+			}
+			name = frames[i].labels[0]
+			i++ // content
+		}
+		at := slices.IndexFunc(fields, func(f block.Field) bool { return f.Block && f.Name == name })
+		if at < 0 {
+			return nil
+		}
+		fields = fields[at].Inside()
+	}
+	return fields
+}
+
+// references offers what an expression may refer to.
+func (s *server) references(at place) []item {
+	items := []item{}
+	parts, _, _ := reference(at.text, at.offset, false)
+	dir := filepath.Dir(at.path)
+	if len(parts) == 1 {
+		for _, root := range load.Roots() {
+			items = append(items, item{Label: root, Kind: kindKeyword})
+		}
+		for _, name := range load.FunctionNames() {
+			call, meaning := load.FunctionMeaning(name)
+			items = append(items, item{Label: name, Kind: kindFunction, Detail: call, Documentation: meaning, InsertText: name + "("})
+		}
+		return items
+	}
+	known := map[string]bool{}
+	add := func(name, detail string, kind int) {
+		if !known[name] {
+			known[name] = true
+			items = append(items, item{Label: name, Kind: kind, Detail: detail})
+		}
+	}
+	prefix := parts[:len(parts)-1]
+	for _, d := range s.index(dir) {
+		words := append([]string{d.root}, strings.Split(d.name, ".")...)
+		if len(words) > len(prefix) && slices.Equal(words[:len(prefix)], prefix) && d.root != "object" {
+			add(words[len(prefix)], filepath.Base(d.path), kindVariable)
+		}
+	}
+	if d, found := s.find(dir, prefix); found && d.root == "module" && len(prefix) == 2 {
+		for _, name := range s.outputs(d) {
+			add(name, "output of the module", kindField)
+		}
+	}
+	c, _ := s.load(at.path)
+	if c.Scope == nil { // what is being typed cannot be read: the others can
+		others := maps.Clone(s.texts)
+		others[at.path] = ""
+		if c, _ = (&server{texts: others}).load(at.path); c.Scope == nil {
+			return items
+		}
+	}
+	v, ok := c.Scope.Variables[prefix[0]]
+	for _, name := range prefix[1:] {
+		v, ok = inside(v, name, ok)
+	}
+	if ok && len(prefix) > 1 {
+		ty := element(v).Type()
+		if ty.IsObjectType() {
+			for _, name := range slices.Sorted(maps.Keys(ty.AttributeTypes())) {
+				add(name, ty.AttributeType(name).FriendlyName(), kindField)
+			}
+		}
+	}
+	return items
+}
+
+// inside is an attribute of a value, of any of its instances when it has several.
+func inside(v cty.Value, name string, ok bool) (cty.Value, bool) {
+	if !ok {
+		return v, false
+	}
+	for range 2 {
+		v, _ = v.Unmark()
+		if v.Type().IsObjectType() && v.Type().HasAttribute(name) && v.IsKnown() && !v.IsNull() {
+			return v.GetAttr(name), true
+		}
+		if v = element(v); v == cty.NilVal {
+			break
+		}
+	}
+	return v, false
+}
+
+// element is a value, or the first of several instances.
+func element(v cty.Value) cty.Value {
+	v, _ = v.Unmark()
+	if v.Type().IsTupleType() && v.IsKnown() && v.LengthInt() > 0 {
+		return v.Index(cty.NumberIntVal(0))
+	}
+	return v
+}
+
+// outputs are those of the module that a declaration calls, where it is a folder.
+func (s *server) outputs(d declaration) (names []string) {
+	if dir := moduleFolder(d); dir != "" {
+		for _, inner := range s.index(dir) {
+			if inner.root == "output" {
+				names = append(names, inner.name)
+			}
+		}
+	}
+	return names
+}
+
+// moduleFolder is where a module is, when that is a folder beside.
+func moduleFolder(d declaration) string {
+	if d.body == nil || d.body.Attributes["source"] == nil {
+		return ""
+	}
+	v, diags := d.body.Attributes["source"].Expr.Value(nil)
+	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String || !strings.HasPrefix(v.AsString(), ".") {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(d.path), v.AsString())
+}
+
+func title(f block.Field) string {
+	text := fmt.Sprintf("**%s** %s", f.Name, f.Type)
+	switch {
+	case f.Required:
+		text += ", required"
+	case f.Default != "":
+		text += ", default " + f.Default
+	}
+	return text
+}

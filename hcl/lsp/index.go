@@ -1,0 +1,84 @@
+package lsp
+
+import (
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"clusterctl/hcl/data"
+	"clusterctl/hcl/load"
+)
+
+// declaration is something that a file declares, as references call it.
+type declaration struct {
+	root, name string // name of data: TYPE.NAME
+	path       string
+	at, whole  hcl.Range
+	body       *hclsyntax.Body
+}
+
+func (d declaration) String() string { return d.root + "." + d.name }
+
+// index lists what the files of a folder declare, as far as they can be read.
+func (s *server) index(dir string) (list []declaration) {
+	paths, _ := filepath.Glob(filepath.Join(dir, "*"+load.Extension))
+	sort.Strings(paths)
+	for _, path := range paths {
+		list = append(list, s.declarations(path)...)
+	}
+	return list
+}
+
+func (s *server) declarations(path string) (list []declaration) {
+	text, open := s.texts[path]
+	if !open {
+		read, err := data.File(path)
+		if err != nil {
+			return nil
+		}
+		text = string(read)
+	}
+	f, _ := hclsyntax.ParseConfig([]byte(text), path, hcl.InitialPos)
+	if f == nil {
+		return nil
+	}
+	body, ok := f.Body.(*hclsyntax.Body)
+	if !ok {
+		return nil
+	}
+	for _, b := range body.Blocks {
+		d := declaration{root: b.Type, name: strings.Join(b.Labels, "."), path: path, at: b.DefRange(), whole: b.Range(), body: b.Body}
+		switch b.Type {
+		case "locals":
+			for name, a := range b.Body.Attributes {
+				list = append(list, declaration{root: "local", name: name, path: path, at: a.NameRange, whole: a.SrcRange})
+			}
+			continue
+		case "variable":
+			d.root = "var"
+		}
+		list = append(list, d)
+	}
+	sort.SliceStable(list, func(i, j int) bool { return list[i].whole.Start.Byte < list[j].whole.Start.Byte })
+	return list
+}
+
+// find returns the declaration that a reference's parts name.
+func (s *server) find(dir string, parts []string) (declaration, bool) {
+	if len(parts) < 2 {
+		return declaration{}, false
+	}
+	name := parts[1]
+	if parts[0] == "data" && len(parts) > 2 {
+		name += "." + parts[2]
+	}
+	for _, d := range s.index(dir) {
+		if d.root == parts[0] && d.name == name {
+			return d, true
+		}
+	}
+	return declaration{}, false
+}

@@ -1,0 +1,56 @@
+package lsp
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"clusterctl/hcl/load"
+)
+
+// load reads the configuration that a file is of, with the texts that are in the editor.
+func (s *server) load(path string) (*load.Configuration, hcl.Diagnostics) {
+	return load.Load(load.Options{Path: filepath.Dir(path), Environ: os.Environ(), Texts: s.texts, Module: true})
+}
+
+// judge tells the editor what is wrong with the folder of a file.
+func (s *server) judge(path string) error {
+	dir := filepath.Dir(path)
+	c, diags := s.load(path)
+	found := map[string][]diagnostic{path: {}}
+	for file := range s.told[dir] {
+		found[file] = []diagnostic{}
+	}
+	for i, d := range c.Report(diags).Diagnostics {
+		file, at := path, textRange{}
+		if r := diags[i].Subject; r != nil {
+			file = r.Filename
+			if f := c.Files[file]; f != nil {
+				at = rangeOf(string(f.Bytes), r.Start.Byte, r.End.Byte)
+			}
+			if absolute, err := filepath.Abs(file); err == nil {
+				file = absolute
+			}
+		}
+		severity := 1
+		if d.Severity == "warning" {
+			severity = 2
+		}
+		text := d.Summary
+		if d.Detail != "" {
+			text += ": " + d.Detail
+		}
+		found[file] = append(found[file], diagnostic{at, severity, "clusterctl", text})
+	}
+	s.told[dir] = map[string]bool{}
+	for file, list := range found {
+		if len(list) > 0 {
+			s.told[dir][file] = true
+		}
+		if err := s.notify("textDocument/publishDiagnostics", published{uriOf(file), list}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package lsp
+
+import (
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// frame is a bracket that is open at a place.
+type frame struct {
+	block  bool
+	name   string // of a block
+	labels []string
+}
+
+// around finds out which brackets are open at a place, from the outermost, and whether the place is in an expression.
+// It looks at words alone, since what is being typed is seldom whole.
+func around(text string, at int) (frames []frame, expression bool) {
+	tokens, _ := hclsyntax.LexConfig([]byte(text[:at]), "", hcl.InitialPos)
+	var line []hclsyntax.Token // since the last line's end outside brackets of expressions
+	equals := false
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace:
+			f := header(line)
+			if equals {
+				f = frame{}
+			}
+			frames = append(frames, f)
+			if f.block {
+				line = nil
+			}
+			continue
+		case hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			frames = append(frames, frame{})
+			continue
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
+			if len(frames) > 0 {
+				if frames[len(frames)-1].block {
+					line, equals = nil, false
+				}
+				frames = frames[:len(frames)-1]
+			}
+			continue
+		}
+		inside := len(frames) > 0 && !frames[len(frames)-1].block
+		switch {
+		case t.Type == hclsyntax.TokenNewline && !inside:
+			line, equals = nil, false
+		case t.Type == hclsyntax.TokenEqual && !inside:
+			equals = true
+		default:
+			line = append(line, t)
+		}
+	}
+	return frames, equals || len(frames) > 0 && !frames[len(frames)-1].block
+}
+
+// header is the block that these words begin, if they begin one.
+func header(line []hclsyntax.Token) frame {
+	if len(line) == 0 || line[0].Type != hclsyntax.TokenIdent {
+		return frame{}
+	}
+	f := frame{block: true, name: string(line[0].Bytes)}
+	for _, t := range line[1:] {
+		switch t.Type {
+		case hclsyntax.TokenOQuote, hclsyntax.TokenCQuote:
+		case hclsyntax.TokenQuotedLit, hclsyntax.TokenIdent:
+			f.labels = append(f.labels, string(t.Bytes))
+		default:
+			return frame{}
+		}
+	}
+	return f
+}
+
+func wordByte(c byte) bool {
+	return c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// reference is the reference that a place is in, up to the end of the word at the place, as its parts, and where that word is.
+// What is in brackets is left out.
+func reference(text string, at int, whole bool) (parts []string, from, to int) {
+	to = at
+	for whole && to < len(text) && wordByte(text[to]) {
+		to++
+	}
+	from = at
+	for from > 0 && wordByte(text[from-1]) {
+		from--
+	}
+	start := from
+	depth := 0
+	for start > 0 {
+		c := text[start-1]
+		switch {
+		case c == ']':
+			depth++
+		case c == '[' && depth > 0:
+			depth--
+		case depth > 0 && c != '\n':
+		case wordByte(c) || c == '.':
+		default:
+			depth = -1
+		}
+		if depth < 0 {
+			break
+		}
+		start--
+	}
+	var out strings.Builder
+	depth = 0
+	for i := start; i < to; i++ {
+		switch c := text[i]; {
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case depth == 0:
+			out.WriteByte(c)
+		}
+	}
+	return strings.Split(out.String(), "."), from, to
+}
