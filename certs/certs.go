@@ -32,6 +32,8 @@ const backdate = 5 * time.Minute
 type Pair struct {
 	Cert []byte
 	Key  []byte // PKCS #8 or SEC 1
+	// Chain is of an authority: what leads from it to an authority that others trust, PEM. It goes along with every leaf.
+	Chain []byte `json:",omitempty"`
 }
 
 // Request is what a leaf certificate should say.
@@ -81,7 +83,9 @@ func Issue(ca Pair, r Request, now time.Time) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	return encode(der, key)
+	pair, err := encode(der, key)
+	pair.Cert = append(pair.Cert, ca.Chain...)
+	return pair, err
 }
 
 // Sign returns the DER of a leaf for a key that is elsewhere.

@@ -3,6 +3,7 @@ package certs
 import (
 	"bytes"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -48,6 +49,34 @@ func Due(p Pair, ca []byte, r Request, now time.Time) string {
 	return ""
 }
 
+// Usable says why nobody takes a leaf: it cannot be read, its key is another's, none of the authorities in a PEM text has signed
+// it, or it has ended. It says nothing about what the leaf is for.
+func Usable(p Pair, authorities []byte, now time.Time) error {
+	cert, err := ParseCert(p.Cert)
+	if err != nil {
+		return err
+	}
+	key, err := ParseKey(p.Key)
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil || !bytes.Equal(public, cert.RawSubjectPublicKeyInfo) {
+		return errors.New("its key is another's")
+	}
+	list, err := parseAll(authorities)
+	if err != nil {
+		return fmt.Errorf("read its authority: %w", err)
+	}
+	if !slices.ContainsFunc(list, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil }) {
+		return errors.New("signed by another CA")
+	}
+	if !now.Before(cert.NotAfter) {
+		return errors.New("expired on " + cert.NotAfter.UTC().Format(time.DateOnly))
+	}
+	return nil
+}
+
 func differs(cert *x509.Certificate, r Request) string {
 	if cert.Subject.CommonName != r.CommonName || !slices.Equal(cert.Subject.Organization, r.Organizations) {
 		return fmt.Sprintf("is for %s, should be for %s", cert.Subject.CommonName, r.CommonName)
@@ -77,4 +106,9 @@ func differs(cert *x509.Certificate, r Request) string {
 		}
 	}
 	return ""
+}
+
+// IssuedBefore reports whether a certificate was issued before a time, to the second.
+func IssuedBefore(cert *x509.Certificate, t time.Time) bool {
+	return cert.NotBefore.Add(backdate).Before(t.Truncate(time.Second))
 }

@@ -1,6 +1,7 @@
 package certs_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,48 @@ func TestDueSaysWhy(t *testing.T) {
 		got := certs.Due(c.pair, c.ca, c.r, c.at)
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+// P05: what nobody takes any more is told from what is only due.
+func TestUsableIsWhatOthersTake(t *testing.T) {
+	now := time.Now()
+	ca, err := certs.NewCA("ca", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := certs.NewCA("next", 0, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := certs.Daemon("kube-proxy")
+	r.Lifetime = time.Hour
+	pair, err := certs.Issue(ca, r, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another, err := certs.Issue(ca, r, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		pair        certs.Pair
+		authorities []byte
+		at          time.Time
+		want        string
+	}{
+		"good":                          {pair, ca.Cert, now, ""},
+		"due, and still good":           {pair, ca.Cert, now.Add(50 * time.Minute), ""},
+		"of one of several authorities": {pair, append(slices.Clone(next.Cert), ca.Cert...), now, ""},
+		"ended":                         {pair, ca.Cert, now.Add(2 * time.Hour), "expired on"},
+		"of another authority":          {pair, next.Cert, now, "another CA"},
+		"with another's key":            {certs.Pair{Cert: pair.Cert, Key: another.Key}, ca.Cert, now, "another's"},
+		"without a key":                 {certs.Pair{Cert: pair.Cert}, ca.Cert, now, "key"},
+		"no certificate":                {certs.Pair{Cert: []byte("x"), Key: pair.Key}, ca.Cert, now, "certificate"},
+	} {
+		if err := certs.Usable(c.pair, c.authorities, c.at); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }

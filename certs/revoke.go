@@ -64,11 +64,23 @@ func EncodeRevocations(der []byte) []byte {
 // ParseRevocations reads lists in PEM, or one in DER, and returns the serial numbers that are
 // revoked, hexadecimal. Each must be signed by one of the authorities in the PEM text ca.
 func ParseRevocations(text, ca []byte) (map[string]bool, error) {
+	list, err := Revocations(text, ca)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, r := range list {
+		out[r.Serial] = true
+	}
+	return out, nil
+}
+
+// Revocations is ParseRevocations with the times at which certificates were revoked; whose they were, and when they end, is in no list.
+func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 	authorities, err := parseAll(ca)
 	if err != nil {
 		return nil, fmt.Errorf("read the CA of a revocation list: %w", err)
 	}
-	out := map[string]bool{}
 	for der, rest := firstOf(text); ; der, rest = firstOf(rest) {
 		list, err := x509.ParseRevocationList(der)
 		if err != nil {
@@ -78,12 +90,22 @@ func ParseRevocations(text, ca []byte) (map[string]bool, error) {
 			return nil, fmt.Errorf("check the revocation list of %s: none of the authorities has signed it", list.Issuer.CommonName)
 		}
 		for _, e := range list.RevokedCertificateEntries {
-			out[e.SerialNumber.Text(16)] = true
+			revoked = append(revoked, Revoked{CA: nameOf(list.Issuer.CommonName), Serial: e.SerialNumber.Text(16), At: e.RevocationTime})
 		}
 		if block, _ := pem.Decode(rest); block == nil {
-			return out, nil
+			return revoked, nil
 		}
 	}
+}
+
+// nameOf returns the name of the authority that has a common name.
+func nameOf(commonName string) string {
+	for name, own := range CommonNames {
+		if own == commonName {
+			return name
+		}
+	}
+	return ""
 }
 
 // firstOf is the first list of a text, and what comes after it.
@@ -92,6 +114,16 @@ func firstOf(text []byte) (der, rest []byte) {
 		return block.Bytes, rest
 	}
 	return text, nil
+}
+
+// Split returns the certificates of a PEM text, each as a text of its own.
+func Split(text []byte) (list [][]byte) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			list = append(list, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+		}
+	}
+	return list
 }
 
 // parseAll reads all certificates of a PEM text; there must be one.

@@ -1,40 +1,70 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/state"
 )
 
+// person is who gets a kubeconfig.
+type person struct {
+	user     string
+	groups   []string
+	lifetime time.Duration
+}
+
 func newKubeconfig() *cobra.Command {
 	var flags runFlags
+	var who person
 	var out string
+	var merge bool
 	c := &cobra.Command{
 		Use:   "kubeconfig [FOLDER|FILE]",
-		Short: "Write a kubeconfig of an administrator, with a new certificate",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "Write a kubeconfig of an administrator, or of anybody, with a new certificate",
+		Long: `Write a kubeconfig of an administrator, or of anybody, with a new certificate.
+
+It is written down in the state's folder who got it: clusterctl certs list shows that, and clusterctl certs revoke takes it back by name.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, s, err := flags.applied(c, args)
 			if err != nil {
 				return err
 			}
-			text, err := adminKubeconfig(s, configuration.Cluster)
+			store, err := flags.store(configuration)
 			if err != nil {
 				return err
 			}
-			if out == "" {
-				_, err = c.OutOrStdout().Write(text)
+			text, handed, err := who.kubeconfig(s, configuration.Cluster, time.Now())
+			if err != nil {
 				return err
 			}
-			if err := os.WriteFile(out, text, 0o600); err != nil {
-				return fmt.Errorf("write the kubeconfig: %w", err)
+			if err := state.HandOut(store.Dir, handed); err != nil {
+				return err
+			}
+			switch {
+			case merge:
+				out = cmp.Or(out, defaultKubeconfig())
+				if err := mergeKubeconfig(out, text); err != nil {
+					return fmt.Errorf("merge the kubeconfig into %s: %w", out, err)
+				}
+				fmt.Fprintf(c.ErrOrStderr(), "%s has the context %s@%s, which is the current one now.\n", out, handed.Name, configuration.Cluster.Name)
+			case out == "":
+				_, err = c.OutOrStdout().Write(text)
+				return err
+			default:
+				if err := writeKubeconfig(out, text); err != nil {
+					return fmt.Errorf("write the kubeconfig: %w", err)
+				}
 			}
 			return nil
 		},
@@ -42,21 +72,61 @@ func newKubeconfig() *cobra.Command {
 	flags.configFlags.add(c)
 	c.Flags().StringVar(&flags.stateDir, "state", "", "`folder` of the state")
 	c.Flags().StringVarP(&out, "output", "o", "", "`file` to write; standard output when empty")
+	c.Flags().BoolVar(&merge, "merge", false, "add it to the kubeconfig that is there, as kubectl config would: that of -output, of KUBECONFIG, or ~/.kube/config")
+	c.Flags().StringVar(&who.user, "user", "", "`name` of the user; kubernetes-admin, with every right, when empty")
+	c.Flags().StringArrayVar(&who.groups, "group", nil, "`group` of the user; can be repeated")
+	c.Flags().DurationVar(&who.lifetime, "lifetime", certs.LeafLifetime, "how long it is good for")
 	return c
 }
 
-func adminKubeconfig(s *state.State, c *config.Cluster) ([]byte, error) {
+// kubeconfig makes one, and says what is to be written down of it.
+func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]byte, state.Handed, error) {
+	request := certs.Admin()
+	if p.user != "" {
+		request.CommonName, request.Organizations = p.user, nil
+	}
+	if len(p.groups) > 0 {
+		request.Organizations = p.groups
+	}
+	if p.lifetime < time.Minute {
+		return nil, state.Handed{}, fmt.Errorf("-lifetime=%s: it would be over before anybody has it; a minute is the least", p.lifetime)
+	}
+	request.Lifetime = p.lifetime
 	server := c.Endpoint
 	if server == "" {
 		servers := apiServers(c)
 		if len(servers) == 0 {
-			return nil, errors.New("no machine has the control-plane role")
+			return nil, state.Handed{}, errors.New("no machine has the control-plane role")
 		}
 		server = servers[0]
 	}
-	pair, err := certs.Issue(s.CA(certs.ClusterCA), certs.Admin(), time.Now())
+	pair, err := certs.Issue(s.CA(certs.ClusterCA), request, now)
 	if err != nil {
-		return nil, err
+		return nil, state.Handed{}, err
 	}
-	return certs.Kubeconfig(c.Name, "https://"+server, "kubernetes-admin", s.CAs[certs.ClusterCA], pair)
+	cert, err := certs.ParseCert(pair.Cert)
+	if err != nil {
+		return nil, state.Handed{}, err
+	}
+	text, err := certs.Kubeconfig(c.Name, "https://"+server, request.CommonName, s.Trust(certs.ClusterCA), pair)
+	return text, state.Handed{
+		Name: request.CommonName, Groups: request.Organizations, Serial: cert.SerialNumber.Text(16),
+		At: now, Until: cert.NotAfter, Authority: certs.KeyID(s.CAs[certs.ClusterCA]),
+	}, err
+}
+
+// defaultKubeconfig is where kubectl would write.
+func defaultKubeconfig() string {
+	return clientcmd.NewDefaultPathOptions().GetDefaultFilename()
+}
+
+// writeKubeconfig replaces a file with one that only its owner can read. What is no file, a pipe say, is written to.
+func writeKubeconfig(path string, text []byte) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, text, 0o600)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // a link stays one
+	}
+	return writePrivate(path, text)
 }

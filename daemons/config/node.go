@@ -12,6 +12,7 @@ type Kubelet struct {
 	Connection
 	Config               string            `flag:"config" help:"KubeletConfiguration file"`
 	RootDir              string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
+	BootstrapKubeconfig  string            `flag:"bootstrap-kubeconfig" help:"with what a first client certificate is asked for, when --kubeconfig has none or one that has ended"`
 	HostnameOverride     string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	NodeIP               []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
 	NodeLabels           map[string]string `flag:"node-labels" help:"labels to register the node with"`
@@ -60,7 +61,7 @@ type KubeletFile struct {
 	EvictionHard                   map[string]string `json:"evictionHard,omitempty"`
 	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty"` // nil pulls several at once
 	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty"`
-	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // refused
+	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // the kubelet asks for its next client certificate itself
 	ReadOnlyPort                   int               `json:"readOnlyPort"`                 // refused unless 0
 }
 

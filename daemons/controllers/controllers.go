@@ -74,6 +74,7 @@ var all = []struct {
 	{"pv-protection", protection.NewVolumes, ""},
 	{"validatingadmissionpolicy-status", policystatus.New, ""},
 	{"certificate", certificate.New, ""},
+	{"certificate-approval", certificate.NewApprover, ""},
 	{"clusterrole-aggregation", clusterrole.New, ""},
 }
 

@@ -116,6 +116,11 @@ func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env r
 
 // RunWith is Run with other edges.
 func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) error {
+	if o.Client == nil && o.API == nil && (cfg.BootstrapKubeconfig != "" || file.RotateCertificates) {
+		if err := Join(ctx, cfg, env.Log); err != nil {
+			return err
+		}
+	}
 	k, err := build(cfg, file, env, o)
 	if err != nil {
 		return err
@@ -281,6 +286,9 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	g.Go(func() error { k.housekeep(ctx); return nil })
 	if !o.NoServer {
 		g.Go(func() error { return k.serve(ctx) })
+	}
+	if k.file.RotateCertificates {
+		g.Go(func() error { return k.awaitDue(ctx) })
 	}
 	err = g.Wait()
 	k.wg.Wait()

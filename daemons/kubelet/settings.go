@@ -23,7 +23,6 @@ func checkSettings(f config.KubeletFile) error {
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
 	refuse(f.PodCIDR != "", "podCIDR is not supported: the controller manager gives nodes their networks")
 	refuse(f.ShutdownGracePeriod.Duration != 0, "shutdownGracePeriod is not supported: drain the node before its machine is shut down")
-	refuse(f.RotateCertificates, "rotateCertificates is not supported: certificates are renewed from outside, and read again when they change")
 	refuse(f.ReadOnlyPort != 0, "readOnlyPort is not supported: everything is served at port, to who may ask")
 	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs" && f.CgroupDriver != "systemd", "cgroupDriver %q is neither cgroupfs nor systemd", f.CgroupDriver)
 	switch f.Authorization.Mode {

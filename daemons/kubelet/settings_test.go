@@ -20,7 +20,6 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 		"":                    func(*config.KubeletFile) {},
 		"podCIDR":             func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
 		"shutdownGracePeriod": func(f *config.KubeletFile) { f.ShutdownGracePeriod.Duration = time.Second },
-		"rotateCertificates":  func(f *config.KubeletFile) { f.RotateCertificates = true },
 		"readOnlyPort":        func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
 		"cgroupDriver":        func(f *config.KubeletFile) { f.CgroupDriver = "other" },
 		"authorization.mode":  func(f *config.KubeletFile) { f.Authorization.Mode = "other" },

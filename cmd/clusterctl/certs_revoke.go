@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/certs"
+	"clusterctl/provision/state"
+)
+
+func newRevoke() *cobra.Command {
+	var wish wishFlags
+	c := &cobra.Command{
+		Use:   "revoke [-C FOLDER] KUBECONFIG|CERTIFICATE|NAME|SERIAL…",
+		Short: "Have the cluster refuse client certificates before they end, from the next apply on",
+		Long: `Have the cluster refuse client certificates before they end, from the next apply on: the one in a file, all that were handed out by
+clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var said []string
+			err := wish.change(c, func(s *state.State, dir string) error {
+				handed, err := state.HandedOut(dir)
+				if err != nil {
+					return err
+				}
+				for _, arg := range args {
+					list, err := revocations(s, handed, arg, time.Now())
+					if err != nil {
+						return err
+					}
+					s.Revoke(list...)
+					for _, r := range list {
+						said = append(said, fmt.Sprintf("%s, serial number %s: revoked\n", cmp.Or(r.Name, "certificate"), r.Serial))
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(c.OutOrStdout(), strings.Join(said, ""))
+			fmt.Fprintln(c.OutOrStdout(), "Run clusterctl apply: with it all machines refuse it.")
+			return nil
+		},
+	}
+	wish.add(c)
+	return c
+}
+
+// revocations finds out which certificates are meant: by a file that has one, by the name that they were handed out to, or by a serial
+// number in hexadecimal, of the cluster's CA.
+func revocations(s *state.State, handed []state.Handed, arg string, now time.Time) (list []certs.Revoked, err error) {
+	r, err := revocation(s, arg, now)
+	if !errors.Is(err, os.ErrNotExist) {
+		return []certs.Revoked{r}, err
+	}
+	for _, h := range handed {
+		if h.Name == arg && now.Before(h.Until) {
+			list = append(list, certs.Revoked{CA: certs.ClusterCA, Serial: h.Serial, Name: h.Name, At: now, Until: h.Until})
+		}
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	text := strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(arg, ":", ""), "0x"))
+	serial, ok := new(big.Int).SetString(text, 16)
+	if !ok {
+		return nil, fmt.Errorf("revoke %s: it is neither a file, nor a name that a kubeconfig was handed out to (clusterctl certs list has them), nor a serial number in hexadecimal", arg)
+	}
+	return []certs.Revoked{{CA: certs.ClusterCA, Serial: serial.Text(16), At: now}}, nil
+}
+
+// revocation is of the certificate in a file.
+func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error) {
+	cert, err := certificateIn(arg)
+	if err != nil {
+		return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: %w", arg, err)
+	}
+	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
+		if certs.SignedBy(cert, s.Trust(name)) {
+			return certs.Revoked{CA: name, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName, At: now, Until: cert.NotAfter}, nil
+		}
+	}
+	return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: it is not of this cluster", arg)
+}
+
+// certificateIn reads the client's certificate in a kubeconfig or a PEM file.
+func certificateIn(path string) (*x509.Certificate, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if cert, err := certs.ParseCert(text); err == nil {
+		return cert, nil
+	}
+	kubeconfig, err := clientcmd.Load(text)
+	if err != nil {
+		return nil, errors.New("it has neither a certificate nor a kubeconfig")
+	}
+	for _, user := range kubeconfig.AuthInfos {
+		if len(user.ClientCertificateData) > 0 {
+			return certs.ParseCert(user.ClientCertificateData)
+		}
+	}
+	return nil, errors.New("the kubeconfig has no client certificate in it")
+}

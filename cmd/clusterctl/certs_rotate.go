@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/certs"
+	"clusterctl/provision/state"
+)
+
+// rotations are what can be replaced, by the names that people write, and how long the former one is trusted when nobody says. Who
+// has been given a kubeconfig, runs a pod for months or keeps a token in a file is not known here: so these two stay until somebody
+// says so. What trusts the other two reads them again by itself.
+var rotations = map[string]struct {
+	name string
+	keep time.Duration
+}{
+	"cluster-ca":      {certs.ClusterCA, state.UntilFinished},
+	"etcd-ca":         {certs.EtcdCA, 0},
+	"front-proxy-ca":  {certs.FrontProxyCA, 0},
+	"service-account": {state.ServiceAccount, state.UntilFinished},
+}
+
+// encryptionKey is replaced by the configuration, which names it.
+const encryptionKey = "encryption"
+
+func newRotate() *cobra.Command {
+	var wish wishFlags
+	var keep time.Duration
+	var finish bool
+	var given givenAuthority
+	names := append(slices.Sorted(maps.Keys(rotations)), encryptionKey, "all")
+	c := &cobra.Command{
+		Use:   "rotate [-C FOLDER] " + strings.Join(names, "|") + "…",
+		Short: "Replace authorities and keys with the next apply, without an outage",
+		Long: `Replace authorities and keys with the next apply, without an outage.
+
+Apply has all machines trust the next authority besides the former one, then issues everything by the next one, machine by machine,
+then has nobody trust the former one any more. A run that is cut off is gone on with by the next apply.
+
+The former cluster CA, and the former key of service accounts, are trusted until you say that nobody needs them any more, with
+-finish, or for as long as -keep says: kubeconfigs and tokens that were handed out before are theirs.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if slices.Contains(args, "all") {
+				args = slices.Sorted(maps.Keys(rotations))
+			}
+			for _, arg := range args {
+				if arg == encryptionKey {
+					return errors.New("the key that encrypts what is stored has its name in the configuration: give key in cluster { encryption { } } another name and apply, and everything stored is written anew with a new key")
+				}
+				if _, known := rotations[arg]; !known {
+					return fmt.Errorf("rotate %q: there are %s", arg, strings.Join(names, ", "))
+				}
+			}
+			next, err := given.read(args, finish, time.Now())
+			if err != nil {
+				return err
+			}
+			var said []string
+			err = wish.change(c, func(s *state.State, dir string) error {
+				for _, arg := range args {
+					what, err := rotate(s, arg, next, keep, c.Flags().Changed("keep"), finish, time.Now())
+					if err != nil {
+						return err
+					}
+					said = append(said, arg+": "+what)
+					if finish && arg == "cluster-ca" {
+						handed, err := state.HandedOut(dir)
+						if err != nil {
+							return err
+						}
+						for _, h := range s.Formers(handed, time.Now()) {
+							said = append(said, fmt.Sprintf("  the kubeconfig of %s, handed out on %s, stops working", h.Name, h.At.UTC().Format(time.DateOnly)))
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), strings.Join(append(said, "Run clusterctl apply."), "\n"))
+			return nil
+		},
+	}
+	wish.add(c)
+	c.Flags().DurationVar(&keep, "keep", 0, "how long the former one is trusted after everything has been issued by the next one; for the cluster CA and service accounts until -finish, otherwise not at all")
+	c.Flags().StringVar(&given.certificate, "certificate", "", "`file` of the next authority, an intermediate say, rather than one that is made; with -key")
+	c.Flags().StringVar(&given.key, "key", "", "`file` of its key")
+	c.Flags().BoolVar(&finish, "finish", false, "have nobody trust the former one any more")
+	return c
+}
+
+// givenAuthority is one that somebody brings.
+type givenAuthority struct{ certificate, key string }
+
+// read returns it, empty for none.
+func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.Pair, error) {
+	switch {
+	case g.certificate == "" && g.key == "":
+		return certs.Pair{}, nil
+	case g.key == "":
+		return certs.Pair{}, errors.New("-certificate without -key: an authority whose key is elsewhere could issue nothing here, no certificate of a machine and no revocation list. Have it sign an intermediate, and give that with its key")
+	case g.certificate == "" || finish || len(args) != 1 || args[0] == state.ServiceAccount:
+		return certs.Pair{}, errors.New("-certificate and -key are for one authority that is to be replaced by theirs")
+	}
+	var pair certs.Pair
+	var err error
+	if pair.Cert, err = os.ReadFile(g.certificate); err != nil {
+		return certs.Pair{}, fmt.Errorf("read the authority: %w", err)
+	}
+	if pair.Key, err = os.ReadFile(g.key); err != nil {
+		return certs.Pair{}, fmt.Errorf("read the authority: %w", err)
+	}
+	return certs.Authority(pair, now)
+}
+
+// rotate writes one replacement, or its end, into the state, and says what that means.
+func rotate(s *state.State, arg string, next certs.Pair, keep time.Duration, said, finish bool, now time.Time) (string, error) {
+	name := rotations[arg].name
+	if r, under := s.Rotations[name]; finish || under {
+		switch {
+		case !under:
+			return "", fmt.Errorf("%s is not being replaced", arg)
+		case !finish:
+			return "", fmt.Errorf("%s is being replaced since %s: apply goes on with that, and clusterctl certs rotate -finish %s ends it", arg, r.Since.UTC().Format("2006-01-02 15:04 UTC"), arg)
+		case r.Issued.IsZero():
+			return "", fmt.Errorf("not everything is issued by the next %s yet: apply first, with all machines", arg)
+		}
+		r.Finish = true
+		s.Rotations[name] = r
+		return "the former one is not trusted any more after the next apply. " + ends[arg], nil
+	}
+	if !said {
+		keep = rotations[arg].keep
+	} else if keep < 0 {
+		return "", errors.New("-keep is how long, from 0 on")
+	}
+	var err error
+	switch {
+	case len(next.Cert) > 0:
+	case name == state.ServiceAccount:
+		next.Key, next.Cert, err = certs.NewKey()
+	default:
+		next, err = certs.NewCA(certs.CommonNames[name], 0, now)
+	}
+	if err == nil {
+		err = s.Rotate(name, next, keep, now)
+	}
+	return "the next apply has all machines trust another one, and issues everything by it", err
+}
+
+// ends is what stops working with the former one.
+var ends = map[string]string{
+	"cluster-ca":      "Kubeconfigs that were handed out before the replacement stop working, and clients that read the CA before it, pods that have run since then, do not trust the API server any more.",
+	"etcd-ca":         "Nobody but the control plane has anything of it.",
+	"front-proxy-ca":  "Aggregated servers that have not read extension-apiserver-authentication since then refuse what the API server passes on.",
+	"service-account": "Tokens that were made before the replacement stop working: those in Secrets of type kubernetes.io/service-account-token, and those from kubectl create token that live longer. Pods have had new ones within the hour.",
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/load"
+	"clusterctl/provision/state"
+	"clusterctl/provision/workload"
+)
+
+func newToken() *cobra.Command {
+	c := &cobra.Command{Use: "token", Short: "Hand out tokens with which machines that are not declared join as nodes"}
+	c.AddCommand(newTokenCreate(), newTokenList(), newTokenDelete())
+	return c
+}
+
+// tokenFlags are those of commands about tokens.
+type tokenFlags struct {
+	runFlags
+	folder string
+}
+
+func (f *tokenFlags) add(c *cobra.Command) {
+	f.configFlags.add(c)
+	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
+	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state")
+}
+
+func (f *tokenFlags) live(c *cobra.Command) (*workload.Live, *load.Configuration, *state.State, error) {
+	configuration, s, err := f.applied(c, []string{f.folder})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	live, err := connect(s, configuration.Cluster)
+	return live, configuration, s, err
+}
+
+func newTokenCreate() *cobra.Command {
+	var flags tokenFlags
+	var ttl time.Duration
+	var description string
+	var groups []string
+	var kubeconfig bool
+	c := &cobra.Command{
+		Use:   "create [-C FOLDER] [TOKEN]",
+		Short: "Make a bootstrap token and print it",
+		Long: `Make a bootstrap token and print it, or with -kubeconfig a file for the kubelet's --bootstrap-kubeconfig.
+
+With it a kubelet asks for its node's client certificate, which is approved by itself. The rights for that are given with the first token.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			text := ""
+			if len(args) > 0 {
+				text = args[0]
+			}
+			token, err := newBootstrapToken(text, ttl, time.Now())
+			if err != nil {
+				return err
+			}
+			token.Description, token.Groups = description, groups
+			for _, g := range groups {
+				if !tokenGroup.MatchString(g) {
+					return fmt.Errorf("-group=%s: a group of tokens begins with %q", g, "system:bootstrappers:")
+				}
+			}
+			live, configuration, s, err := flags.live(c)
+			if err != nil {
+				return err
+			}
+			if err := live.CreateToken(c.Context(), token); err != nil {
+				return err
+			}
+			if !kubeconfig {
+				fmt.Fprintln(c.OutOrStdout(), token)
+				return nil
+			}
+			servers := apiServers(configuration.Cluster)
+			if len(servers) == 0 {
+				return errors.New("no machine has the control-plane role")
+			}
+			out, err := bootstrapKubeconfig(configuration.Cluster.Name, "https://"+cmp.Or(configuration.Cluster.Endpoint, servers[0]), s.Trust(certs.ClusterCA), token)
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write(out)
+			return err
+		},
+	}
+	flags.add(c)
+	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it is good for; 0: for ever")
+	c.Flags().StringVar(&description, "description", "", "what it is for")
+	c.Flags().StringArrayVar(&groups, "group", []string{workload.NodeTokens}, "`group` of who has it, besides system:bootstrappers; can be repeated")
+	c.Flags().BoolVar(&kubeconfig, "kubeconfig", false, "print a kubeconfig with it")
+	return c
+}
+
+var (
+	bootstrapToken = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
+	tokenID        = regexp.MustCompile(`^[a-z0-9]{6}$`)
+	tokenGroup     = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+)
+
+// newBootstrapToken reads a token, or makes one.
+func newBootstrapToken(text string, ttl time.Duration, now time.Time) (t workload.Token, err error) {
+	if text == "" {
+		drawn := strings.ToLower(rand.Text() + rand.Text()) // of the alphabet of base 32
+		text = drawn[:6] + "." + drawn[6:22]
+	}
+	parts := bootstrapToken.FindStringSubmatch(text)
+	if parts == nil {
+		return t, errors.New("a token is six of a-z0-9, a dot, and sixteen of a-z0-9")
+	}
+	if ttl < 0 {
+		return t, fmt.Errorf("-ttl=%s: it would be over before anybody has it", ttl)
+	}
+	t.ID, t.Secret = parts[1], parts[2]
+	if ttl > 0 {
+		t.Expires = now.Add(ttl).Truncate(time.Second)
+	}
+	return t, nil
+}
+
+func bootstrapKubeconfig(cluster, server string, ca []byte, t workload.Token) ([]byte, error) {
+	const user = "kubelet-bootstrap"
+	context := user + "@" + cluster
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {Token: t.String()}},
+		Contexts:       map[string]*clientcmdapi.Context{context: {Cluster: cluster, AuthInfo: user}},
+		CurrentContext: context,
+	})
+}
+
+func newTokenList() *cobra.Command {
+	var flags tokenFlags
+	c := &cobra.Command{
+		Use:   "list [-C FOLDER]",
+		Short: "Say which bootstrap tokens there are; their secret halves are not shown",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			live, _, _, err := flags.live(c)
+			if err != nil {
+				return err
+			}
+			list, err := live.Tokens(c.Context())
+			if err != nil {
+				return err
+			}
+			if flags.json {
+				for _, t := range list {
+					text, err := json.Marshal(t)
+					if err != nil {
+						return err
+					}
+					fmt.Fprintln(c.OutOrStdout(), string(text))
+				}
+				return nil
+			}
+			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 3, ' ', 0)
+			fmt.Fprintln(w, "TOKEN ID\tTTL\tEXPIRES\tDESCRIPTION\tEXTRA GROUPS")
+			for _, t := range list {
+				left, until := "<forever>", "<never>"
+				if !t.Expires.IsZero() {
+					left, until = residual(time.Until(t.Expires)), t.Expires.UTC().Format(time.RFC3339)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.ID, left, until, cmp.Or(t.Description, "<none>"), cmp.Or(strings.Join(t.Groups, ","), "<none>"))
+			}
+			return w.Flush()
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&flags.json, "json", false, "a JSON object a line")
+	return c
+}
+
+func newTokenDelete() *cobra.Command {
+	var flags tokenFlags
+	c := &cobra.Command{
+		Use:   "delete [-C FOLDER] ID|TOKEN…",
+		Short: "Have nobody join with a token any more",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var ids []string
+			for _, arg := range args {
+				id, _, _ := strings.Cut(arg, ".")
+				if !tokenID.MatchString(id) {
+					return fmt.Errorf("%q is neither a token nor its first half", arg)
+				}
+				ids = append(ids, id)
+			}
+			live, _, _, err := flags.live(c)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if err := live.DeleteToken(c.Context(), id); err != nil {
+					return err
+				}
+				fmt.Fprintf(c.OutOrStdout(), "token %s: deleted\n", id)
+			}
+			return nil
+		},
+	}
+	flags.add(c)
+	return c
+}

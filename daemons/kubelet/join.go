@@ -1,0 +1,154 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/certificate/csr"
+	"k8s.io/client-go/util/keyutil"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+)
+
+// Join sees to it that the node's kubeconfig has a client certificate that is good for a while. Where it has none, or one that has ended, one
+// is asked for with the bootstrap kubeconfig, which has a token; where it is due, with itself. It waits until somebody approves of that.
+func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
+	due, end, err := lifetime(cfg.Kubeconfig)
+	now := time.Now()
+	if err != nil && cfg.BootstrapKubeconfig == "" || err == nil && now.Before(due) {
+		return nil // whoever uses it says what is wrong with it
+	}
+	with := cfg.Kubeconfig
+	if err != nil || !now.Before(end) {
+		if with = cfg.BootstrapKubeconfig; with == "" {
+			return fmt.Errorf("the client certificate in %s ended on %s, and there is no --bootstrap-kubeconfig to ask for another with", cfg.Kubeconfig, end.UTC().Format(time.RFC3339))
+		}
+	}
+	node, err := nodeName(cfg.HostnameOverride)
+	if err != nil {
+		return err
+	}
+	api, err := client.Config(client.Options{Kubeconfig: with, APIServers: cfg.APIServers, UserAgent: "kubelet"})
+	if err != nil {
+		return err
+	}
+	asking, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		return fmt.Errorf("set up the client that asks for the node's certificate: %w", err)
+	}
+	pair, err := Ask(ctx, asking, node, log)
+	if err != nil {
+		return fmt.Errorf("ask for the client certificate of node %s with %s: %w", node, with, err)
+	}
+	return writeCredentials(cfg.Kubeconfig, with, "system:node:"+node, pair)
+}
+
+// Ask has the cluster sign a new key.
+func Ask(ctx context.Context, api kubernetes.Interface, node string, log *slog.Logger) (certs.Pair, error) {
+	text, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(text)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	request, err := certutil.MakeCSR(key, &pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, nil, nil)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+	name, uid, err := csr.RequestCertificateWithContext(ctx, api, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil, usages, key)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	log.Info("waiting for the node's client certificate to be approved and signed", "request", name, "node", node)
+	cert, err := csr.WaitForCertificate(ctx, api, name, uid)
+	return certs.Pair{Cert: cert, Key: text}, err
+}
+
+// lifetime returns when the client certificate in a kubeconfig is due, at four fifths of its life, and when it ends.
+func lifetime(kubeconfig string) (due, end time.Time, err error) {
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		return due, end, err
+	}
+	c, err := clientcmd.Load(text)
+	if err != nil {
+		return due, end, err
+	}
+	current := c.Contexts[c.CurrentContext]
+	if current == nil || c.AuthInfos[current.AuthInfo] == nil {
+		return due, end, errors.New("it has no current user")
+	}
+	cert, err := certs.ParseCert(c.AuthInfos[current.AuthInfo].ClientCertificateData)
+	if err != nil {
+		return due, end, err
+	}
+	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) * 4 / 5), cert.NotAfter, nil
+}
+
+// writeCredentials replaces a kubeconfig with one for the cluster that another has, in one move.
+func writeCredentials(path, from, user string, pair certs.Pair) error {
+	given, err := clientcmd.LoadFromFile(from)
+	if err != nil {
+		return err
+	}
+	current := given.Contexts[given.CurrentContext]
+	if current == nil || given.Clusters[current.Cluster] == nil {
+		return fmt.Errorf("%s has no current cluster", from)
+	}
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{current.Cluster: given.Clusters[current.Cluster]},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: pair.Cert, ClientKeyData: pair.Key}},
+		Contexts:       map[string]*clientcmdapi.Context{"node": {Cluster: current.Cluster, AuthInfo: user}},
+		CurrentContext: "node",
+	})
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write the node's kubeconfig: %w", err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		if gone := os.Remove(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+		return fmt.Errorf("write the node's kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// errDue ends the kubelet, which is started anew and renews its certificate then: pods go on meanwhile.
+var errDue = errors.New("the node's client certificate is due: the kubelet is to be started anew, and renews it at its start")
+
+// awaitDue returns errDue when the client certificate is due.
+func (k *Kubelet) awaitDue(ctx context.Context) error {
+	due, _, err := lifetime(k.cfg.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("rotateCertificates: read the client certificate in %s: %w", k.cfg.Kubeconfig, err)
+	}
+	if !pause(ctx, time.Until(due)) {
+		return nil
+	}
+	return errDue
+}

@@ -1,0 +1,106 @@
+package dev
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"clusterctl/certs"
+	daemonsconfig "clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet"
+	"clusterctl/provision/workload"
+)
+
+// A kubelet that nobody knows asks for its node's certificate with a bootstrap token, gets it without anybody's doing, and is that node
+// then; with a token that is no node's, or has been taken back, it gets nothing.
+func TestAKubeletJoinsByATokenS21(t *testing.T) {
+	live, err := workload.Connect([]string{strings.TrimPrefix(config.Host, "https://")}, config.CAData, certs.Pair{Cert: config.CertData, Key: config.KeyData})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := workload.Token{ID: "join01", Secret: "0123456789abcdef", Description: "a test", Groups: []string{workload.NodeTokens}, Expires: time.Now().Add(time.Hour).Truncate(time.Second)}
+	stranger := workload.Token{ID: "join02", Secret: "0123456789abcdef", Groups: []string{"system:bootstrappers:others"}}
+	for _, made := range []workload.Token{token, stranger} {
+		if err := live.CreateToken(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := live.Tokens(t.Context())
+	if err != nil || len(list) != 2 || list[0].ID != "join01" || !list[0].Expires.Equal(token.Expires) || list[0].Groups[0] != workload.NodeTokens || !list[1].Expires.IsZero() {
+		t.Errorf("%+v, %v", list, err)
+	}
+	dir := t.TempDir()
+	cfg := daemonsconfig.DefaultKubelet()
+	cfg.HostnameOverride, cfg.Kubeconfig, cfg.BootstrapKubeconfig = "joined", filepath.Join(dir, "kubelet.conf"), filepath.Join(dir, "bootstrap.conf")
+	log := slog.New(slog.DiscardHandler)
+	with := func(token workload.Token) {
+		t.Helper()
+		if err := clientcmd.WriteToFile(clientcmdapi.Config{
+			Clusters:       map[string]*clientcmdapi.Cluster{"dev": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kubelet-bootstrap": {Token: token.String()}},
+			Contexts:       map[string]*clientcmdapi.Context{"b": {Cluster: "dev", AuthInfo: "kubelet-bootstrap"}},
+			CurrentContext: "b",
+		}, cfg.BootstrapKubeconfig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with(stranger)
+	if err := kubelet.Join(t.Context(), cfg, log); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("with a token that is no node's: %v", err)
+	}
+	with(token)
+	if err := kubelet.Join(t.Context(), cfg, log); err != nil {
+		t.Fatal(err)
+	}
+	joined, err := os.ReadFile(cfg.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := clientcmd.RESTConfigFromKubeConfig(joined)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := certs.ParseCert(own.CertData)
+	if err != nil || cert.Subject.CommonName != "system:node:joined" || cert.Subject.Organization[0] != "system:nodes" {
+		t.Fatalf("it got the certificate of %v: %v", cert, err)
+	}
+	node := kubernetes.NewForConfigOrDie(own)
+	if _, err := node.CoreV1().Nodes().Get(t.Context(), "joined", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it may not look for its own node: %v", err)
+	}
+	if err := live.DeleteToken(t.Context(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	// It needs the token no more: what it has is good, and is renewed with itself.
+	if err := kubelet.Join(t.Context(), cfg, log); err != nil {
+		t.Error(err)
+	}
+	if again, err := os.ReadFile(cfg.Kubeconfig); err != nil || string(again) != string(joined) {
+		t.Errorf("a certificate that is good is asked for anew: %v", err)
+	}
+	if pair, err := kubelet.Ask(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
+		t.Errorf("renew it with itself: %v", err)
+	}
+	requests := must[*certificatesv1.CertificateSigningRequestList](t)(client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}))
+	approved := 0
+	for _, r := range requests.Items {
+		for _, c := range r.Status.Conditions {
+			if c.Reason == "AutoApproved" {
+				approved++
+			}
+		}
+	}
+	if approved != 2 {
+		t.Errorf("%d requests were approved by themselves, want 2", approved)
+	}
+}

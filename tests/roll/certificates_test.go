@@ -1,0 +1,330 @@
+package roll
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/tests/chaos/check"
+	"clusterctl/tests/cluster"
+)
+
+const replacementLimit = 12 * time.Minute
+
+// S37: every authority and the key of service accounts are replaced under load from outside, with apply killed in every move and
+// run again. Clients have the kubeconfig and the token from before, and read nothing again: no request of theirs fails until
+// the end is asked for, but what a member of the store was asked when it started anew, and what they are told agrees.
+func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), replacementLimit)
+	defer cancel()
+	c := up(ctx, t, "certificates", configuration)
+	before := credentials(ctx, t, c)
+	load := begin(ctx, t, before)
+	defer load.end()
+
+	rotated, err := c.Ctl(ctx, "certs", "rotate", "all").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, rotated)
+	}
+	for _, at := range []string{`machine\.c.* done`, `service-account: all machines trust the next one`, `machine\.c.* done`, `front-proxy-ca: the former one is not trusted`, `machine\.c.* done`} {
+		killed(ctx, t, c, at)
+	}
+	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+		t.Fatalf("go on after everything was cut off: %v\n%s", err, out)
+	}
+	plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
+	if err != nil || !strings.Contains(string(plan), "certs rotate -finish") {
+		t.Errorf("not as declared afterwards, or it is not said what is still trusted: %v\n%s", err, plan)
+	}
+	published(ctx, t, c, 2)
+	load.end()
+
+	// Everybody gets what is the next one's; then the former one's is worth nothing.
+	kubeconfig, err := cluster.Output(c.Ctl(ctx, "kubeconfig"))
+	if err == nil {
+		err = os.WriteFile(c.Kubeconfig(), []byte(kubeconfig), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := credentials(ctx, t, c)
+	load = begin(ctx, t, after)
+	defer load.end()
+	if out, err := c.Ctl(ctx, "certs", "rotate", "-finish", "cluster-ca", "service-account").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	killed(ctx, t, c, `machine\.c.* done`)
+	if out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if plan, err := c.Ctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil || strings.Contains(string(plan), "rotate") {
+		t.Errorf("not as declared at the end: %v\n%s", err, plan)
+	}
+	published(ctx, t, c, 1)
+	load.end()
+	for i, former := range before {
+		former.CAData, former.Insecure = nil, true
+		client, err := kubernetes.NewForConfig(former)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+			_, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+			if !apierrors.IsUnauthorized(err) {
+				return fmt.Errorf("it is told: %w", err)
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("former credentials %d are taken: %v", i, err)
+		}
+	}
+}
+
+// killed runs apply and kills it as soon as it has said something.
+func killed(ctx context.Context, t *testing.T, c *cluster.Cluster, at string) {
+	t.Helper()
+	apply := c.Ctl(ctx, "apply", "-auto-approve")
+	out, err := apply.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply.Stderr = os.Stderr
+	if err := apply.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, found := regexp.MustCompile(at), false
+	var all strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		fmt.Fprintln(&all, lines.Text())
+		if !found && said.MatchString(lines.Text()) {
+			found = true
+			if err := apply.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err = apply.Wait()
+	if !found {
+		t.Fatalf("apply never says %q: %v\n%s", at, err, all.String())
+	}
+	t.Logf("killed at %q", at)
+}
+
+// published holds the pods' copy of the cluster's authorities to so many.
+func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) {
+	t.Helper()
+	for _, get := range []string{
+		"get configmap kube-root-ca.crt --namespace=default --output=jsonpath={.data.ca\\.crt}",
+		"get configmap extension-apiserver-authentication --namespace=kube-system --output=jsonpath={.data.client-ca-file}",
+	} {
+		if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
+			text, err := cluster.Output(c.Kube(ctx, strings.Fields(get)...))
+			if err == nil && strings.Count(text, "BEGIN CERTIFICATE") != many {
+				err = fmt.Errorf("want %d certificates: %s", many, text)
+			}
+			return err
+		}); err != nil {
+			t.Errorf("%s: %v", get, err)
+		}
+	}
+}
+
+// credentials are an administrator's, and a service account's token, each with the authorities as they are now.
+func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.Config {
+	t.Helper()
+	if out, err := c.Kube(ctx, "create", "rolebinding", "load", "--namespace=default", "--clusterrole=edit", "--serviceaccount=default:default").CombinedOutput(); err != nil && !strings.Contains(string(out), "already exists") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	token, err := cluster.Output(c.Kube(ctx, "create", "token", "default", "--namespace=default", "--duration=2h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := balancer(ctx, c)
+	admin.Host, admin.ServerName, admin.QPS, admin.Timeout = "https://kubernetes:6443", "kubernetes", -1, 20*time.Second
+	admin.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		for {
+			if at := ready(); at != "" {
+				if conn, err := c.Lab.Dial(ctx, network, at); err == nil {
+					return conn, nil
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	account := rest.AnonymousClientConfig(admin)
+	account.BearerToken = strings.TrimSpace(token)
+	return []*rest.Config{admin, account}
+}
+
+// balancer returns addresses of API servers that say that they are ready, as a load balancer before them does.
+func balancer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
+	var mu sync.Mutex
+	well := map[string]bool{}
+	ask := &http.Client{Timeout: time.Second, Transport: &http.Transport{DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for _, m := range c.Lab.Machines {
+		at := net.JoinHostPort(m.Address, "6443")
+		go func() {
+			for ctx.Err() == nil {
+				answer, err := ask.Get("https://" + at + "/readyz")
+				mu.Lock()
+				well[at] = err == nil && answer.StatusCode == http.StatusOK
+				mu.Unlock()
+				if err == nil {
+					_ = answer.Body.Close()
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+		}()
+	}
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		for at, is := range well { // in no order
+			if is {
+				return at
+			}
+		}
+		return ""
+	}
+}
+
+// load writes and reads a few objects from outside and keeps what it is told.
+type load struct {
+	t     *testing.T
+	start time.Time
+	stop  context.CancelFunc
+	wait  sync.WaitGroup
+	once  sync.Once
+
+	mu      sync.Mutex
+	history []check.Operation
+	silent  int
+}
+
+func begin(ctx context.Context, t *testing.T, all []*rest.Config) *load {
+	t.Helper()
+	l := &load{t: t, start: time.Now()}
+	ctx, l.stop = context.WithCancel(ctx)
+	for i := range 4 {
+		client, err := kubernetes.NewForConfig(rest.CopyConfig(all[i%len(all)]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.wait.Go(func() { l.work(ctx, i, client) })
+	}
+	return l
+}
+
+// end stops it, and judges what it was told.
+func (l *load) end() {
+	l.once.Do(func() {
+		l.stop()
+		l.wait.Wait()
+		l.t.Logf("%d requests in %s; for %d the store gave no answer in time", len(l.history), time.Since(l.start).Round(time.Second), l.silent)
+		if len(l.history) < 200 {
+			l.t.Errorf("the cluster was hardly used: %d requests", len(l.history))
+		}
+		for _, finding := range check.Linearizable(l.history, time.Minute) {
+			l.t.Error(finding)
+		}
+	})
+}
+
+func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientset) {
+	maps := client.CoreV1().ConfigMaps("default")
+	var last *corev1.ConfigMap
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(30 * time.Millisecond):
+		}
+		// Keys change, so that no history grows beyond what can be judged.
+		o := check.Operation{Client: number, Key: fmt.Sprintf("load-%d-%d", l.start.Unix(), time.Since(l.start)/(5*time.Second)), Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
+		if last != nil && last.Name != o.Key {
+			last = nil
+		}
+		if n%3 != 0 {
+			if o.Kind = check.Create; last != nil {
+				o.Kind, o.Base = check.Update, last.Data["value"]
+			}
+		}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.Key}, Data: map[string]string{"value": o.Value}}
+		var got *corev1.ConfigMap
+		var err error
+		o.Call = time.Since(l.start)
+		switch o.Kind {
+		case check.Create:
+			got, err = maps.Create(ctx, object, metav1.CreateOptions{})
+		case check.Update:
+			object.ResourceVersion = last.ResourceVersion
+			got, err = maps.Update(ctx, object, metav1.UpdateOptions{})
+		default:
+			got, err = maps.Get(ctx, o.Key, metav1.GetOptions{})
+			o.Value = ""
+		}
+		o.Return = time.Since(l.start)
+		switch {
+		case ctx.Err() != nil:
+			if o.Outcome = check.Unknown; o.Kind == check.Get {
+				return
+			}
+		case err == nil:
+			o.Outcome, last = check.OK, got
+			if o.Kind == check.Get {
+				o.Value = got.Data["value"]
+			}
+			o.Revision, _ = strconv.ParseInt(got.ResourceVersion, 10, 64)
+		case apierrors.IsAlreadyExists(err):
+			o.Outcome = check.Exists
+		case apierrors.IsNotFound(err):
+			o.Outcome = check.NotFound
+		case apierrors.IsConflict(err):
+			o.Outcome, last = check.Conflict, nil
+		default:
+			o.Outcome = check.Unknown
+			// What a member of the store was doing when it started anew may have been done or not, and the client is told that.
+			if apierrors.IsTimeout(err) {
+				l.mu.Lock()
+				l.silent++
+				l.mu.Unlock()
+			} else {
+				l.t.Errorf("request %d of client %d, %s after the beginning: %s: %v", n, number, time.Since(l.start).Round(time.Second), o.Kind, err)
+			}
+			if o.Kind == check.Get {
+				continue
+			}
+		}
+		l.mu.Lock()
+		l.history = append(l.history, o)
+		l.mu.Unlock()
+	}
+}
