@@ -1,6 +1,7 @@
 // Command etcd is a member of the cluster's store: the embedded etcd server with the
 // flags of daemons/config.Etcd. It has a main of its own because the server would
-// double the size of every other program.
+// double the size of every other program. It looks after members and takes and restores
+// snapshots as well, since that needs the server's own code.
 package main
 
 import (
@@ -28,9 +29,16 @@ import (
 func main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := serve(ctx, os.Args[1:], log)
+	asked, err := other(ctx, os.Args[1:], os.Stdout)
+	if !asked {
+		err = serve(ctx, os.Args[1:], log)
+	}
 	stop()
-	if err != nil {
+	switch {
+	case err != nil && asked:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case err != nil:
 		log.Error("etcd ends", "err", err)
 		os.Exit(1)
 	}

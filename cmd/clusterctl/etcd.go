@@ -1,0 +1,382 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/load"
+	"clusterctl/provision/run"
+)
+
+func newEtcd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "etcd", Short: "Look after the cluster's store: members, snapshots, what it holds",
+		Long: "Look after the cluster's store, etcd. Everything goes through SSH and the machines' agents, so that its ports need not be reached from here.",
+	}
+	c.AddCommand(newEtcdStatus(), newEtcdMembers(), newSnapshot(), newDefrag(), newAlarm(), newCompact())
+	return c
+}
+
+// storeFlags are the flags of verbs that go to the store.
+type storeFlags struct {
+	runFlags
+	folder  string
+	timeout time.Duration
+}
+
+func (f *storeFlags) add(c *cobra.Command) {
+	f.configFlags.add(c)
+	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
+	f.addReach(c)
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long all of it may take")
+	c.Flags().BoolVar(&f.json, "json", false, "the result as JSON")
+	for flag, complete := range map[string]cobra.CompletionFunc{"state": directories, "chdir": directories} {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // the flag is there
+	}
+}
+
+func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// access opens the store of the configuration in the folder.
+func (f *storeFlags) access(c *cobra.Command, do func(context.Context, *load.Configuration, *run.Access) error) error {
+	configuration, err := f.load(c, []string{f.folder})
+	if err != nil {
+		return err
+	}
+	engine, err := f.engine(configuration, func(e run.Event) {
+		if e.Kind == run.EventSend && !f.json {
+			fmt.Fprintf(c.ErrOrStderr(), "%s: sending %s\n", e.Machine, e.Message)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
+	defer cancel()
+	a, err := engine.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	err = do(ctx, configuration, a)
+	if errors.Is(err, context.DeadlineExceeded) && c.Context().Err() == nil {
+		err = fmt.Errorf("%w: it took longer than -timeout %s", err, f.timeout)
+	}
+	return err
+}
+
+func (f *storeFlags) print(c *cobra.Command, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
+	return err
+}
+
+// etcdStatus is what etcd status shows.
+type etcdStatus struct {
+	Members   []store.Member            `json:"members"`
+	Majority  bool                      `json:"majority"`
+	Snapshots map[string]*store.Outcome `json:"snapshots"`           // by machine: how the last one went
+	Unreached map[string]string         `json:"unreached,omitempty"` // machines, and why
+	Trouble   []string                  `json:"trouble,omitempty"`   // what is not well
+}
+
+func newEtcdStatus() *cobra.Command {
+	var flags storeFlags
+	c := &cobra.Command{
+		Use: "status", Short: "Say how the store's members are, how full it is and how old the last snapshots are; exit with 1 when something is not well",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.access(c, func(ctx context.Context, configuration *load.Configuration, a *run.Access) error {
+				members, err := a.Status(ctx)
+				if err != nil {
+					return err
+				}
+				s := etcdStatus{Members: members, Majority: run.Majority(members), Snapshots: a.LastSnapshots(), Unreached: a.Unreached()}
+				s.judge(configuration, time.Now())
+				if flags.json {
+					err = flags.print(c, s)
+				} else {
+					err = s.print(c, time.Now())
+				}
+				if err == nil && len(s.Trouble) > 0 {
+					return exitCode(1)
+				}
+				return err
+			})
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+// almost is the share of the quota at which the store is said to be nearly full.
+const almost = 0.8
+
+// judge finds out what is not well.
+func (s *etcdStatus) judge(configuration *load.Configuration, now time.Time) {
+	say := func(format string, args ...any) { s.Trouble = append(s.Trouble, fmt.Sprintf(format, args...)) }
+	if !s.Majority {
+		say("the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says what to do")
+	}
+	for _, m := range s.Members {
+		for _, alarm := range m.Alarms {
+			if alarm == "NOSPACE" {
+				say("%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what to do", m.Name)
+			} else {
+				say("%s raises %s: its data is damaged; make its machine's member anew with clusterctl apply -replace", m.Name, alarm)
+			}
+		}
+		if m.Error == "" && m.Quota > 0 && float64(m.Size) > almost*float64(m.Quota) && len(m.Alarms) == 0 {
+			say("%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the rest", m.Name, size(m.Size), size(m.Quota), size(m.Used))
+		}
+		if m.Error != "" {
+			say("%s: %s", name(m), m.Error)
+		}
+	}
+	for _, name := range sorted(s.Snapshots) {
+		if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, s.Snapshots[name], now); text != "" {
+			say("%s: %s", name, text)
+		}
+	}
+	for _, name := range sorted(s.Unreached) {
+		say("%s is not reached: %s", name, s.Unreached[name])
+	}
+}
+
+func sorted[V any](m map[string]V) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func name(m store.Member) string {
+	if m.Name == "" {
+		return m.ID
+	}
+	return m.Name
+}
+
+func size(bytes int64) string {
+	const mega = 1 << 20
+	if bytes >= 10<<30 {
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/mega)
+}
+
+func (s *etcdStatus) print(c *cobra.Command, now time.Time) error {
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "MEMBER\tIS\tSIZE\tIN USE\tQUOTA\tREVISION\tALARMS\tLAST SNAPSHOT\tVERSION")
+	for _, m := range s.Members {
+		if m.Error != "" {
+			fmt.Fprintf(w, "%s\tdoes not answer\t-\t-\t-\t-\t-\t%s\t-\n", name(m), s.last(m.Name, now))
+			continue
+		}
+		alarms := strings.Join(m.Alarms, ",")
+		if alarms == "" {
+			alarms = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", name(m), part(m), size(m.Size), size(m.Used), size(m.Quota), m.Revision, alarms, s.last(m.Name, now), m.Version)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, text := range s.Trouble {
+		fmt.Fprintln(c.OutOrStdout(), text)
+	}
+	return nil
+}
+
+func (s *etcdStatus) last(name string, now time.Time) string {
+	o := s.Snapshots[name]
+	if o == nil || o.Good == nil {
+		return "none"
+	}
+	text := run.Age(now.Sub(o.Good.Taken)) + " ago"
+	if o.Error != "" {
+		text += ", then failed"
+	}
+	return text
+}
+
+func part(m store.Member) string {
+	switch {
+	case m.Unstarted:
+		return "not started"
+	case m.Learner:
+		return "learner"
+	case m.Leader:
+		return "leader"
+	}
+	return "follower"
+}
+
+func newEtcdMembers() *cobra.Command {
+	var flags storeFlags
+	c := &cobra.Command{
+		Use: "members", Short: "List the store's members",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				members, err := a.Status(ctx)
+				if err != nil {
+					return err
+				}
+				if flags.json {
+					return flags.print(c, members)
+				}
+				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tMEMBER\tIS\tADDRESS")
+				for _, m := range members {
+					is := part(m)
+					if m.Error != "" {
+						is = "does not answer"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.ID, m.Name, is, m.Endpoint)
+				}
+				return w.Flush()
+			})
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func newDefrag() *cobra.Command {
+	var flags storeFlags
+	c := &cobra.Command{
+		Use: "defrag", Short: "Have the members give back the room that they do not use, one after the other, the leader last",
+		Long: "Have the members give back the room that they do not use, one after the other and the leader last. A member answers nobody meanwhile: before each, the others must be a majority.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				list := []store.Member{}
+				err := a.Defrag(ctx, func(before, after store.Member) {
+					list = append(list, after)
+					if !flags.json {
+						fmt.Fprintf(c.OutOrStdout(), "%s: %s, before %s\n", after.Name, size(after.Size), size(before.Size))
+					}
+				})
+				if err == nil && flags.json {
+					return flags.print(c, list)
+				}
+				return err
+			})
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func newAlarm() *cobra.Command {
+	c := &cobra.Command{Use: "alarm", Short: "List the store's alarms, and take them back", Args: cobra.ArbitraryArgs, RunE: needsSubcommand}
+	var listing, disarming storeFlags
+	list := &cobra.Command{
+		Use: "list", Short: "List the alarms that members raise",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return listing.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				members, err := a.Status(ctx)
+				if err != nil {
+					return err
+				}
+				alarms := map[string][]string{}
+				for _, m := range members {
+					if len(m.Alarms) > 0 {
+						alarms[m.Name] = m.Alarms
+					}
+				}
+				if listing.json {
+					return listing.print(c, alarms)
+				}
+				for _, name := range sorted(alarms) {
+					fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, strings.Join(alarms[name], ", "))
+				}
+				if len(alarms) == 0 {
+					fmt.Fprintln(c.OutOrStdout(), "no alarms")
+				}
+				return nil
+			})
+		},
+	}
+	listing.add(list)
+	disarm := &cobra.Command{
+		Use: "disarm", Short: "Take all alarms back, once their cause is gone: after NOSPACE, compact and defrag first",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return disarming.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				members, err := a.Status(ctx)
+				if err != nil {
+					return err
+				}
+				for _, m := range members {
+					if slices.Contains(m.Alarms, "NOSPACE") && m.Quota > 0 && float64(m.Size) > almost*float64(m.Quota) {
+						return fmt.Errorf("%s still has %s of the %s that it may have, so that the alarm would soon be raised again: clusterctl etcd compact, then clusterctl etcd defrag come first; or raise etcd { quota } in the cluster block and apply",
+							m.Name, size(m.Size), size(m.Quota))
+					}
+				}
+				if err := a.Disarm(ctx); err != nil {
+					return err
+				}
+				if disarming.json {
+					return disarming.print(c, map[string]string{"outcome": "disarmed"})
+				}
+				_, err = fmt.Fprintln(c.OutOrStdout(), "disarmed")
+				return err
+			})
+		},
+	}
+	disarming.add(disarm)
+	c.AddCommand(list, disarm)
+	return c
+}
+
+func newCompact() *cobra.Command {
+	var flags storeFlags
+	var revision, keep int64
+	c := &cobra.Command{
+		Use: "compact", Short: "Have the store forget what was before a revision, or all but the last ones",
+		Long: "Have the store forget what was before a revision, or all but the last ones. API servers do so every few minutes by themselves; this is for a store that is full. Watches of older revisions begin anew.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if revision < 0 || keep < 0 {
+				return errors.New("revisions are counted from 1")
+			}
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				at, err := a.Compact(ctx, revision, keep)
+				switch {
+				case err != nil:
+					return err
+				case flags.json:
+					return flags.print(c, map[string]int64{"revision": at})
+				case at == 0:
+					_, err = fmt.Fprintln(c.OutOrStdout(), "there are no more revisions than are kept")
+				default:
+					_, err = fmt.Fprintf(c.OutOrStdout(), "compacted to revision %d\n", at)
+				}
+				return err
+			})
+		},
+	}
+	flags.add(c)
+	c.Flags().Int64Var(&revision, "revision", 0, "forget what was before this `revision`")
+	c.Flags().Int64Var(&keep, "keep", 0, "instead: forget all but the last `revisions`; with neither flag, all but the present one")
+	c.MarkFlagsMutuallyExclusive("revision", "keep")
+	return c
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/provision/run"
+)
+
+// latest is the name of the newest good snapshot.
+const latest = "latest"
+
+func newSnapshotRestore() *cobra.Command {
+	var flags storeFlags
+	var member string
+	var loss, excludes []string
+	var approve bool
+	c := &cobra.Command{
+		Use: "restore [FILE|NAME|latest]", Short: "Make the store anew of a snapshot, when most or all of its members have lost their data",
+		Long: `Make the store anew of a snapshot: of a file on this computer (written with a slash, ./snapshot.db), of one that machines or the bucket have (its
+name, as clusterctl etcd snapshot ls shows it), or of the newest good one (latest, or nothing).
+
+The API servers and all members stop first. What data there is moves aside on each machine and is not deleted. Then the store begins on one machine, and
+the others join it. Revisions go on far above the former ones, so that everybody who watches lists again. Pods go on running meanwhile.
+
+When it is cut off, run it again.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, l := range loss {
+				if l != "etcd" {
+					return fmt.Errorf("-allow-data-loss %s: what can be lost here is called etcd", l)
+				}
+			}
+			r := run.Restore{Member: member, AllowLoss: len(loss) > 0}
+			if len(args) > 0 && member != "" {
+				return errors.New("a snapshot, or -from-member: one of the two")
+			}
+			if len(args) > 0 && args[0] != latest {
+				r.Name = args[0]
+				if strings.Contains(args[0], "/") {
+					var err error
+					if r.Digest, err = digestOf(args[0]); err != nil {
+						return err
+					}
+					r.File, r.Name = args[0], ""
+				}
+			}
+			return flags.restore(c, r, excludes, approve)
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVar(&member, "from-member", "", "`name` of a machine that still has its data: that becomes the store, and not a snapshot")
+	c.Flags().StringArrayVar(&loss, "allow-data-loss", nil, "throw away what else there is of the store: `etcd`")
+	c.Flags().StringArrayVar(&excludes, "exclude", nil, "a machine's `address`: it is certain that it is off; can be repeated")
+	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
+	c.Flags().DurationVar(&flags.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
+	return c
+}
+
+func digestOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	sum := newDigest(io.Discard)
+	_, err = io.Copy(sum, f)
+	return sum.hex(), err
+}
+
+// restore does it under the lock, as apply does what it does.
+func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string, approve bool) error {
+	configuration, err := f.load(c, []string{f.folder})
+	if err != nil {
+		return err
+	}
+	store, err := f.store(configuration)
+	if err != nil {
+		return err
+	}
+	lock, err := f.lock(c.Context(), store)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }()
+	f.held = lock
+	held, release := holding(c.Context(), lock)
+	defer release(nil)
+	ctx, cancel := context.WithTimeout(held, f.timeout)
+	defer cancel()
+	out, start := c.OutOrStdout(), time.Now()
+	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
+	engine, err := f.engine(configuration, progress.say)
+	if err != nil {
+		return err
+	}
+	engine.Excludes = excludes
+	r.Approve = func(text string) error {
+		if !f.json {
+			fmt.Fprint(out, text)
+		}
+		if approve {
+			return nil
+		}
+		return ask(ctx, out, os.Stdin, false)
+	}
+	if err := lockLost(held, engine.Restore(ctx, r)); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && held.Err() == nil {
+			return fmt.Errorf("%w: it took longer than -timeout %s; run it again to go on", err, f.timeout)
+		}
+		return err
+	}
+	if f.json {
+		return f.print(c, map[string]string{"outcome": "restored"})
+	}
+	fmt.Fprintf(out, "\nRestored in %.1f s. What was changed since may differ from the configuration: clusterctl plan shows it, and clusterctl apply brings it back.\n", time.Since(start).Seconds())
+	if len(excludes) > 0 {
+		slices.Sort(excludes)
+		fmt.Fprintf(out, "%s joins again by clusterctl apply, once it is back.\n", strings.Join(excludes, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/load"
+	"clusterctl/provision/run"
+)
+
+func newSnapshot() *cobra.Command {
+	c := &cobra.Command{Use: "snapshot", Short: "Take snapshots of the store, list and remove them, and bring one back", Args: cobra.ArbitraryArgs, RunE: needsSubcommand}
+	c.AddCommand(newSnapshotSave(), newSnapshotList(), newSnapshotPrune(), newSnapshotRestore())
+	return c
+}
+
+func newSnapshotSave() *cobra.Command {
+	var flags storeFlags
+	var machine string
+	var there bool
+	c := &cobra.Command{
+		Use: "save [FILE]", Short: "Take a snapshot of the store, check it, and bring it here",
+		Long: "Take a snapshot of the store, check it, and bring it here. The machine keeps it as well until it is pruned by name; with -there it stays there alone.\n" +
+			"The file has everything that the API has stored: guard it as the state.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if there && len(args) > 0 {
+				return errors.New("with -there the snapshot comes into no file here: leave one of them out")
+			}
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				s, notes, err := a.Save(ctx, machine, store.Manual)
+				if err != nil {
+					return err
+				}
+				for _, n := range notes {
+					fmt.Fprintln(c.ErrOrStderr(), "Note:", n)
+				}
+				where := a.Path(s.Name) + " on " + s.Member
+				if !there {
+					file := s.Name + ".db"
+					if len(args) > 0 {
+						file = args[0]
+					}
+					if err := bring(ctx, a, s, file); err != nil {
+						return err
+					}
+					where = file
+				}
+				if flags.json {
+					return flags.print(c, map[string]any{"snapshot": s, "file": where})
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%s: revision %d, %d keys, %s, checked\n", where, s.Revision, s.Keys, size(s.Size))
+				return err
+			})
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVar(&machine, "machine", "", "`name` of the machine whose member is asked; the leader's when empty")
+	c.Flags().BoolVar(&there, "there", false, "leave it on the machine")
+	return c
+}
+
+// bring writes a machine's snapshot to a file here, in one move and for this user alone, and compares its digest.
+func bring(ctx context.Context, a *run.Access, s store.Snapshot, file string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // after the rename there is nothing to remove
+	sum := newDigest(f)
+	err = a.Read(ctx, s.Member, s.Name, sum)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("bring the snapshot here: %w", err)
+	}
+	if got := sum.hex(); got != s.SHA256 {
+		return fmt.Errorf("the snapshot arrived damaged: its digest is %s, not %s", got, s.SHA256)
+	}
+	return os.Rename(f.Name(), file)
+}
+
+func newSnapshotList() *cobra.Command {
+	var flags storeFlags
+	c := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the snapshots on the machines and in the bucket, the newest first",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				list, notes, err := a.Snapshots(ctx)
+				if err != nil {
+					return err
+				}
+				for _, machine := range sorted(a.Unreached()) {
+					notes = append(notes, machine+" is not reached: "+a.Unreached()[machine])
+				}
+				return flags.snapshots(c, list, notes)
+			})
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func (f *storeFlags) snapshots(c *cobra.Command, list []store.Snapshot, notes []string) error {
+	if f.json {
+		return f.print(c, map[string]any{"snapshots": append([]store.Snapshot{}, list...), "notes": append([]string{}, notes...)})
+	}
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tAGE\tWHY\tREVISION\tKEYS\tSIZE\tON")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Name, run.Age(time.Since(s.Taken)), s.Reason, s.Revision, s.Keys, size(s.Size), strings.Join(s.In, ", "))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, n := range notes {
+		fmt.Fprintln(c.ErrOrStderr(), "Note:", n)
+	}
+	return nil
+}
+
+func newSnapshotPrune() *cobra.Command {
+	var flags storeFlags
+	var keep int
+	c := &cobra.Command{
+		Use: "prune [NAME]", Short: "Remove snapshots that are more or older than is declared; or the one that is named, everywhere",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if keep < 0 || len(args) > 0 && keep > 0 {
+				return errors.New("write how many of the newest stay, 1 at least, or the name of one that goes")
+			}
+			return flags.access(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+				name := strings.Join(args, "")
+				gone, notes, err := a.Prune(ctx, keep, name)
+				if err != nil {
+					return err
+				}
+				if name != "" && len(gone) == 0 {
+					return fmt.Errorf("there is no snapshot %q on the machines that are reached; clusterctl etcd snapshot ls lists them", name)
+				}
+				if !flags.json {
+					fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", len(gone))
+				}
+				return flags.snapshots(c, gone, notes)
+			})
+		},
+	}
+	flags.add(c)
+	c.Flags().IntVar(&keep, "keep", 0, "how `many` of the newest stay on each machine; as declared when 0")
+	return c
+}

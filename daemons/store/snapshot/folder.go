@@ -1,0 +1,191 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/config/store"
+)
+
+// Files of a snapshot: the database and what is known of it. One that is being written ends otherwise.
+const (
+	databaseEnd = ".db"
+	recordEnd   = ".json"
+	partialEnd  = ".partial"
+)
+
+// Local and Remote say where a snapshot is.
+const (
+	Local  = "local"
+	Remote = "s3"
+)
+
+// list returns the snapshots of a folder, the newest first. A database without a record, or a record without a database, is
+// what an interrupted write or removal has left, and no snapshot.
+func list(dir string) ([]store.Snapshot, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+recordEnd))
+	if err != nil {
+		return nil, err
+	}
+	var all []store.Snapshot
+	for _, name := range names {
+		s, err := readRecord(name)
+		if err != nil {
+			return nil, err
+		}
+		info, err := os.Stat(filepath.Join(dir, s.Name+databaseEnd))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != s.Size {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.In = []string{Local}
+		all = append(all, s)
+	}
+	newest(all)
+	return all, nil
+}
+
+func newest(all []store.Snapshot) {
+	slices.SortFunc(all, func(a, b store.Snapshot) int {
+		if c := b.Taken.Compare(a.Taken); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+func readRecord(path string) (s store.Snapshot, err error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && (s.Name == "" || s.Name != strings.TrimSuffix(filepath.Base(path), recordEnd)) {
+		err = fmt.Errorf("it is of a snapshot called %q", s.Name)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Expired decides which snapshots go, of a list with the newest first: of each reason but SnapshotManual those beyond keep, and those
+// that are older than maxAge. The newest of all stays, however old it is.
+func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time) (gone []store.Snapshot) {
+	seen := map[string]int{}
+	for i, s := range all {
+		reason := s.Reason
+		switch reason {
+		case store.Manual:
+			continue
+		case store.Scheduled:
+		default:
+			reason = "before a change"
+		}
+		seen[reason]++
+		if i > 0 && (seen[reason] > keep || maxAge > 0 && now.Sub(s.Taken) > maxAge) {
+			gone = append(gone, s)
+		}
+	}
+	return gone
+}
+
+// remove takes a snapshot away, its record first: without it the rest is no snapshot.
+func remove(dir, name string) error {
+	for _, end := range []string{recordEnd, databaseEnd} {
+		if err := os.Remove(filepath.Join(dir, name+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the snapshot %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// leftovers takes away what writes that were cut off have left. It is called under the folder's lock.
+func leftovers(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, ".*"+partialEnd))
+	if err != nil {
+		return err
+	}
+	databases, err := filepath.Glob(filepath.Join(dir, "etcd-*"+databaseEnd))
+	if err != nil {
+		return err
+	}
+	for _, name := range databases {
+		if _, err := os.Stat(strings.TrimSuffix(name, databaseEnd) + recordEnd); errors.Is(err, fs.ErrNotExist) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock keeps two of this machine's programs from writing to a folder at once. Who waits is told why when the time is over.
+func lock(dir string, wait func() error) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
+		}
+		if err := wait(); err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("another snapshot is being written to %s: %w", dir, err)
+		}
+	}
+}
+
+// synced writes a small file so that after a power cut it is there with its content, or not at all.
+func synced(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*"+partialEnd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // after the rename there is nothing to remove
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return f.Sync()
+}

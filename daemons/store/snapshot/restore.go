@@ -1,0 +1,203 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+
+	"clusterctl/daemons/config/store"
+)
+
+// Restore makes the data of a member of a store of its own, in DataDir/member, of a snapshot. Revisions go on far above those that
+// clients may have seen since the snapshot was taken, and all before are compacted: whoever watches lists again. The directory must
+// not have a member's data; what an earlier attempt has left half made goes.
+func Restore(q store.Request) error {
+	member := filepath.Join(q.Data, "member")
+	if _, err := os.Lstat(member); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("make a member in %s: there is one's data already: %w", q.Data, errors.Join(err, os.ErrExist))
+	}
+	if err := os.MkdirAll(q.Data, 0o700); err != nil {
+		return err
+	}
+	half := filepath.Join(q.Data, ".restoring")
+	if err := os.RemoveAll(half); err != nil {
+		return fmt.Errorf("clean up after an earlier attempt: %w", err)
+	}
+	info, err := os.Stat(q.File)
+	if err != nil {
+		return err
+	}
+	if err := room(q.Data, info.Size()); err != nil {
+		return err
+	}
+	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: q.File, Name: q.Member, OutputDataDir: half, PeerURLs: []string{q.PeerURL},
+		InitialCluster: q.InitialCluster, InitialClusterToken: q.Token, RevisionBump: q.RevisionBump, MarkCompacted: q.RevisionBump > 0,
+	})
+	if err != nil {
+		return fmt.Errorf("make a member of %s: %w", q.File, err)
+	}
+	if err := os.Rename(filepath.Join(half, "member"), member); err != nil {
+		return err
+	}
+	_ = os.RemoveAll(half) // it is empty
+	return syncDir(q.Data)
+}
+
+// FromData makes a snapshot of what a member that does not run has, of its log as well as of its database. The member's own data is
+// only read: a copy is started, as the only member of a store, which answers nobody.
+func FromData(ctx context.Context, data, file string) error {
+	work := file + ".work"
+	if err := os.RemoveAll(work); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	size, err := weigh(filepath.Join(data, "member"))
+	if err != nil {
+		return fmt.Errorf("look at the data in %s: %w", data, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := room(filepath.Dir(file), 2*size); err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(work, "data", "member"), os.DirFS(filepath.Join(data, "member"))); err != nil {
+		return fmt.Errorf("copy the data in %s: %w", data, err)
+	}
+	if err := commitAll(filepath.Join(work, "data", "member", "wal")); err != nil {
+		return fmt.Errorf("read the log in %s: %w", data, err)
+	}
+	server, err := alone(filepath.Join(work, "data"), work)
+	if err != nil {
+		return fmt.Errorf("start a copy of the data in %s: %w", data, err)
+	}
+	defer server.Close()
+	select {
+	case <-server.Server.ReadyNotify():
+	case err := <-server.Err():
+		return fmt.Errorf("start a copy of the data in %s: %w", data, err)
+	case <-ctx.Done():
+		return fmt.Errorf("start a copy of the data in %s: %w", data, ctx.Err())
+	}
+	return dump(server, file)
+}
+
+// commitAll marks everything in a log as committed. A member does not always know yet that what it has last written is, and one that
+// is started alone drops what it does not know of: a write that clients were told had succeeded. What in truth was not is a write whose outcome
+// nobody was told.
+func commitAll(dir string) error {
+	log := zap.NewNop()
+	for repaired := false; ; repaired = true {
+		snapshots, err := wal.ValidSnapshotEntries(log, dir)
+		if err != nil {
+			return err
+		}
+		if len(snapshots) == 0 {
+			return errors.New("it does not say where it begins")
+		}
+		w, err := wal.Open(log, dir, snapshots[len(snapshots)-1])
+		if err != nil {
+			return err
+		}
+		_, state, entries, err := w.ReadAll()
+		if errors.Is(err, io.ErrUnexpectedEOF) && !repaired && w.Close() == nil && wal.Repair(log, dir) { // a power cut in the middle of a write
+			continue
+		}
+		if err == nil && len(entries) > 0 {
+			last := entries[len(entries)-1]
+			state.Commit, state.Term = new(last.GetIndex()), new(max(state.GetTerm(), last.GetTerm()))
+			err = w.Save(state, nil)
+		}
+		return errors.Join(err, w.Close())
+	}
+}
+
+// alone starts a member on data, as the only one, on sockets in a folder that nobody else can enter.
+func alone(data, work string) (*embed.Etcd, error) {
+	c := embed.NewConfig()
+	c.Name, c.Dir, c.ForceNewCluster, c.EnableGRPCGateway = "restore", data, true, false
+	c.LogLevel, c.LogOutputs = "panic", []string{"stderr"}
+	c.QuotaBackendBytes = 100 << 30 // whatever it was: nothing is written
+	if err := os.Chmod(work, 0o700); err != nil {
+		return nil, err
+	}
+	// A path of a socket is short, whatever the folder's is: the process goes there.
+	if err := os.Chdir(work); err != nil {
+		return nil, err
+	}
+	c.ListenClientUrls = []url.URL{{Scheme: "unix", Host: "client"}}
+	c.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: "peer"}}
+	c.AdvertiseClientUrls, c.AdvertisePeerUrls = c.ListenClientUrls, []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	return embed.StartEtcd(c)
+}
+
+// dump writes the database and its hash, as the store's own stream has it.
+func dump(server *embed.Etcd, file string) error {
+	partial := file + partialEnd
+	defer func() { _ = os.Remove(partial) }() // after the rename there is nothing to remove
+	f, err := os.OpenFile(partial, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	s := server.Server.Backend().Snapshot()
+	sum := sha256.New()
+	_, err = s.WriteTo(io.MultiWriter(f, sum))
+	_ = s.Close()
+	if err == nil {
+		_, err = f.Write(sum.Sum(nil))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	if _, err := Check(partial); err != nil {
+		return err
+	}
+	return os.Rename(partial, file)
+}
+
+func weigh(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	return bytes, err
+}
+
+// Of fills in what a file that has no record beside it is: when it was taken is when it was written last.
+func Of(file string) (store.Snapshot, error) {
+	s, err := Check(file)
+	if err != nil {
+		return s, err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return s, err
+	}
+	s.Name, s.Taken = filepath.Base(file), info.ModTime().UTC().Truncate(time.Second)
+	return s, nil
+}

@@ -1,0 +1,300 @@
+// Package snapshot takes snapshots of the store, checks them after they are written, keeps as many as was asked for in a
+// folder and in a bucket of an object store, and makes a member's data of one. The program etcd does this, on the machines: when, and
+// which one is put back, others decide.
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/config/store"
+)
+
+// Keeper keeps a machine's snapshots.
+type Keeper struct {
+	Settings store.Settings
+	Outcome  string           // file that says how the last one went; empty: none is written
+	Now      func() time.Time // nil means time.Now
+}
+
+func (k *Keeper) now() time.Time {
+	if k.Now != nil {
+		return k.Now()
+	}
+	return time.Now()
+}
+
+// spare is what stays free on a disk besides a snapshot: the store, which may be on the same one, must not run out of room.
+const spare = 512 << 20
+
+// ErrNoRoom is that a snapshot would fill the disk.
+var ErrNoRoom = errors.New("there is no room for a snapshot")
+
+// Take takes a snapshot of this machine's member, and lets go of those that are too many. The leader's goes to the bucket as well.
+func (k *Keeper) Take(ctx context.Context, client *clientv3.Client, reason string) (s store.Snapshot, notes []string, err error) {
+	uploaded := time.Time{}
+	defer func() { err = errors.Join(err, k.note(s, uploaded, err)) }()
+	dir := k.Settings.Directory
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return s, nil, fmt.Errorf("make the folder of snapshots: %w", err)
+	}
+	unlock, err := lock(dir, pause(ctx))
+	if err != nil {
+		return s, nil, err
+	}
+	defer unlock()
+	if err := leftovers(dir); err != nil {
+		return s, nil, fmt.Errorf("clean up %s: %w", dir, err)
+	}
+	status, err := client.Status(ctx, k.Settings.Endpoint)
+	if err != nil {
+		return s, nil, fmt.Errorf("ask the member at %s: %w", k.Settings.Endpoint, err)
+	}
+	if status.IsLearner {
+		return s, nil, errors.New("the member is a learner yet, and has not all of the store")
+	}
+	if err := room(dir, status.DbSize); err != nil {
+		return s, nil, err
+	}
+	if s, err = k.write(ctx, client, status, reason); err != nil {
+		return store.Snapshot{}, nil, err
+	}
+	if k.Settings.S3 != nil && status.Leader == status.Header.MemberId {
+		if err := k.upload(ctx, s); err != nil {
+			return s, nil, fmt.Errorf("the snapshot %s is in %s, and does not get to the bucket: %w", s.Name, dir, err)
+		}
+		s.In = append(s.In, Remote)
+		uploaded = k.now()
+	}
+	if _, err := k.prune(ctx, k.Settings.Keep, k.Settings.MaxAge); err != nil {
+		notes = append(notes, "older snapshots stay: "+err.Error())
+	}
+	return s, notes, nil
+}
+
+// pause returns a wait that ends with ctx.
+func pause(ctx context.Context) func() error {
+	return func() error {
+		t := time.NewTimer(100 * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// room is ErrNoRoom when a disk has not enough of it for a file of so many bytes.
+func room(dir string, bytes int64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("look how full the disk of %s is: %w", dir, err)
+	}
+	if free := int64(fs.Bavail) * fs.Bsize; free < bytes+spare {
+		return fmt.Errorf("%w: %s has %d MB free, and must have %d MB: %d for the snapshot, and %d that stay free", ErrNoRoom, dir, free>>20, (bytes+spare)>>20, bytes>>20, spare>>20)
+	}
+	return nil
+}
+
+// write streams the store into a file beside those that are whole, checks it, and gives it its name.
+func (k *Keeper) write(ctx context.Context, client *clientv3.Client, status *clientv3.StatusResponse, reason string) (store.Snapshot, error) {
+	dir, taken := k.Settings.Directory, k.now().UTC().Truncate(time.Second)
+	name := "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(filepath.Join(dir, name+recordEnd)); err != nil {
+			break
+		}
+		name = "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member + "-" + strconv.Itoa(i)
+	}
+	partial := filepath.Join(dir, "."+name+partialEnd)
+	defer func() { _ = os.Remove(partial) }() // after the rename there is nothing to remove
+	if err := stream(ctx, client, partial, status.DbSize); err != nil {
+		return store.Snapshot{}, fmt.Errorf("write a snapshot to %s: %w", dir, err)
+	}
+	s, err := Check(partial)
+	if err != nil {
+		return s, err
+	}
+	s.Name, s.Taken, s.Reason, s.Member, s.Cluster = name, taken, reason, k.Settings.Member, strconv.FormatUint(status.Header.ClusterId, 16)
+	if err := os.Rename(partial, filepath.Join(dir, name+databaseEnd)); err != nil {
+		return s, err
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return s, err
+	}
+	s.In = []string{Local}
+	return s, synced(filepath.Join(dir, name+recordEnd), append(text, '\n'))
+}
+
+// stream writes the store's own stream of itself, which has a hash at its end, to the disk. The store grows meanwhile at most to
+// what it says it is; a disk that fills is noticed before it is full.
+func stream(ctx context.Context, client *clientv3.Client, path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	answer, err := client.SnapshotWithVersion(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Snapshot.Close() }()
+	const piece = 64 << 20
+	for written := int64(0); ; {
+		if err := room(filepath.Dir(path), min(piece, max(size-written, 0))); err != nil {
+			return err
+		}
+		n, err := io.CopyN(f, answer.Snapshot, piece)
+		written += n
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// note writes down how it went, keeping what is known of the last good one.
+func (k *Keeper) note(s store.Snapshot, uploaded time.Time, failed error) error {
+	if k.Outcome == "" {
+		return nil
+	}
+	var o store.Outcome
+	if text, err := os.ReadFile(k.Outcome); err == nil {
+		_ = json.Unmarshal(text, &o) // one that cannot be read says nothing, and is written anew
+	}
+	o.Tried, o.Error = k.now().UTC(), ""
+	if failed != nil {
+		o.Error = failed.Error()
+	}
+	if s.Name != "" {
+		o.Good = &s
+	}
+	if !uploaded.IsZero() {
+		o.Uploaded = uploaded.UTC()
+	}
+	text, err := json.MarshalIndent(o, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(k.Outcome), 0o755); err != nil {
+		return err
+	}
+	return synced(k.Outcome, append(text, '\n'))
+}
+
+// List returns the snapshots of the folder and of the bucket, the newest first. One that is in both is one. notes say what could not be asked.
+func (k *Keeper) List(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
+	if all, err = list(k.Settings.Directory); err != nil {
+		return nil, nil, err
+	}
+	if k.Settings.S3 == nil {
+		return all, nil, nil
+	}
+	far, err := k.remote(ctx)
+	if err != nil {
+		return all, []string{"the bucket cannot be listed: " + err.Error()}, nil
+	}
+	return merge(all, far), nil, nil
+}
+
+func merge(near, far []store.Snapshot) []store.Snapshot {
+	at := map[string]int{}
+	for i, s := range near {
+		at[s.Name] = i
+	}
+	for _, s := range far {
+		if i, ok := at[s.Name]; ok {
+			near[i].In = append(near[i].In, s.In...)
+		} else {
+			near = append(near, s)
+		}
+	}
+	newest(near)
+	return near
+}
+
+// Prune takes away what Expired says, here and in the bucket, and returns what went.
+func (k *Keeper) Prune(ctx context.Context, keep int, maxAge time.Duration) ([]store.Snapshot, error) {
+	if err := os.MkdirAll(k.Settings.Directory, 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(k.Settings.Directory, pause(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return k.prune(ctx, keep, maxAge)
+}
+
+// Remove takes away the snapshot of that name, here and in the bucket, and returns it; none where there is none.
+func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot, err error) {
+	all, err := list(k.Settings.Directory)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.Name == name {
+			if err := remove(k.Settings.Directory, name); err != nil {
+				return nil, err
+			}
+			gone = append(gone, s)
+		}
+	}
+	if k.Settings.S3 == nil {
+		return gone, nil
+	}
+	far, err := k.remote(ctx)
+	if err != nil {
+		return gone, err
+	}
+	far = slices.DeleteFunc(far, func(s store.Snapshot) bool { return s.Name != name })
+	if err := k.removeRemote(ctx, far); err != nil {
+		return gone, err
+	}
+	return merge(gone, far), nil
+}
+
+func (k *Keeper) prune(ctx context.Context, keep int, maxAge time.Duration) (gone []store.Snapshot, err error) {
+	all, err := list(k.Settings.Directory)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range Expired(all, keep, maxAge, k.now()) {
+		if err := remove(k.Settings.Directory, s.Name); err != nil {
+			return gone, err
+		}
+		gone = append(gone, s)
+	}
+	if k.Settings.S3 == nil {
+		return gone, nil
+	}
+	far, err := k.remote(ctx)
+	if err != nil {
+		return gone, err
+	}
+	expired := Expired(far, keep, maxAge, k.now())
+	if err := k.removeRemote(ctx, expired); err != nil {
+		return gone, err
+	}
+	return merge(gone, expired), nil
+}

@@ -1,0 +1,190 @@
+// Package upkeep looks at the store's members and keeps them in order: how they are, defragmentation, compaction, alarms.
+// What is to be done when is for people to say; snapshots are daemons/store/snapshot's.
+package upkeep
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"clusterctl/daemons/config/store"
+)
+
+// Connect returns a client of the store, as whom the files name.
+func Connect(ctx context.Context, c store.Client, endpoints ...string) (*clientv3.Client, error) {
+	o := clientv3.Config{Context: ctx, Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop(), MaxCallRecvMsgSize: 64 << 20}
+	if c.CA != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate towards etcd: %w", err)
+		}
+		text, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read etcd's CA: %w", err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(text)
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	client, err := clientv3.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %v: %w", endpoints, err)
+	}
+	return client, nil
+}
+
+const (
+	dialTimeout = 5 * time.Second
+	askTimeout  = 5 * time.Second // of one member
+)
+
+// Status asks every member for itself, all at once, and one of those that answer whom else the store knows. endpoints are by
+// the members' names.
+func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([]store.Member, error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var known []*etcdserverpb.Member
+	var alarms []*etcdserverpb.AlarmMember
+	list := make([]store.Member, 0, len(endpoints))
+	for _, name := range slices.Sorted(maps.Keys(endpoints)) {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, askTimeout)
+			defer cancel()
+			m, members, raised, err := status(ctx, c, name, endpoints[name])
+			if err != nil {
+				m.Error = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			list = append(list, m)
+			if members != nil {
+				known, alarms = members, raised
+			}
+		})
+	}
+	wg.Wait()
+	for _, k := range known {
+		id := strconv.FormatUint(k.ID, 16)
+		if i := slices.IndexFunc(list, func(m store.Member) bool { return m.ID == id || m.ID == "" && m.Name == k.Name }); i >= 0 {
+			list[i].ID, list[i].Learner = id, k.IsLearner
+			continue
+		}
+		m := store.Member{ID: id, Name: k.Name, Learner: k.IsLearner, Unstarted: k.Name == "", Error: "it is on none of the cluster's machines"}
+		if len(k.ClientURLs) > 0 {
+			m.Endpoint = k.ClientURLs[0]
+		}
+		list = append(list, m)
+	}
+	// Who is declared and has not joined yet is no member.
+	if known != nil {
+		list = slices.DeleteFunc(list, func(m store.Member) bool {
+			return m.Error != "" && !slices.ContainsFunc(known, func(k *etcdserverpb.Member) bool { return strconv.FormatUint(k.ID, 16) == m.ID })
+		})
+	}
+	for _, a := range alarms {
+		for i := range list {
+			if list[i].ID == strconv.FormatUint(a.MemberID, 16) {
+				list[i].Alarms = append(list[i].Alarms, a.Alarm.String())
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b store.Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return list, nil
+}
+
+// status asks one member. members and alarms are nil when the store has no majority that would vouch for them.
+func status(ctx context.Context, c store.Client, name, endpoint string) (m store.Member, members []*etcdserverpb.Member, alarms []*etcdserverpb.AlarmMember, err error) {
+	m = store.Member{Name: name, Endpoint: endpoint}
+	if err := listens(ctx, endpoint); err != nil {
+		return m, nil, nil, err
+	}
+	client, err := Connect(ctx, c, endpoint)
+	if err != nil {
+		return m, nil, nil, err
+	}
+	defer func() { _ = client.Close() }()
+	s, err := client.Status(ctx, endpoint)
+	if err != nil {
+		return m, nil, nil, err
+	}
+	m.ID, m.Cluster, m.Version = strconv.FormatUint(s.Header.MemberId, 16), strconv.FormatUint(s.Header.ClusterId, 16), s.Version
+	m.Leader, m.Learner = s.Leader == s.Header.MemberId, s.IsLearner
+	m.Size, m.Used, m.Quota, m.Revision, m.Index = s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.Header.Revision, s.RaftIndex
+	if s.Leader == 0 {
+		return m, nil, nil, errors.New("it has no leader: the members that it reaches are no majority")
+	}
+	answer, err := client.MemberList(ctx)
+	if err != nil {
+		return m, nil, nil, fmt.Errorf("it runs, and the store does not answer through it: %w", err)
+	}
+	if m.Learner { // a learner does not answer for alarms
+		return m, answer.Members, nil, nil
+	}
+	raised, err := client.AlarmList(ctx)
+	if err != nil {
+		return m, nil, nil, fmt.Errorf("list alarms: %w", err)
+	}
+	return m, answer.Members, raised.Alarms, nil
+}
+
+// listens says at once that nothing listens at an endpoint: etcd's client would wait for it.
+func listens(ctx context.Context, endpoint string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Defrag has one member give back what it does not use. It answers nobody meanwhile.
+func Defrag(ctx context.Context, client *clientv3.Client, endpoint string) error {
+	if _, err := client.Defragment(ctx, endpoint); err != nil {
+		return fmt.Errorf("defragment the member at %s: %w", endpoint, err)
+	}
+	return nil
+}
+
+// Compact forgets what was before a revision, or all but so many revisions, on the disk as well, and returns the revision.
+func Compact(ctx context.Context, client *clientv3.Client, revision, keep int64) (int64, error) {
+	if revision == 0 {
+		now, err := client.Get(ctx, "compact", clientv3.WithCountOnly())
+		if err != nil {
+			return 0, fmt.Errorf("ask for the revision: %w", err)
+		}
+		revision = now.Header.Revision - keep
+	}
+	if revision <= 0 {
+		return 0, nil
+	}
+	if _, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
+		return 0, fmt.Errorf("compact to revision %d: %w", revision, err)
+	}
+	return revision, nil
+}
+
+// Disarm takes all alarms back. The store raises them again when their cause is still there.
+func Disarm(ctx context.Context, client *clientv3.Client) error {
+	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		return fmt.Errorf("disarm the alarms: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/klauspost/compress/zstd"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/provision/host"
+)
+
+// Store has the program etcd of that digest, which has been sent, do something with the store or with snapshots of it.
+func (c *Client) Store(ctx context.Context, digest string, q store.Request) (store.Answer, error) {
+	a, err := c.ask(ctx, request{Op: opStore, Digest: digest, Store: &q}, nil)
+	if err != nil {
+		return store.Answer{}, err
+	}
+	if a.Store == nil {
+		return store.Answer{}, errors.New("no answer about the store: the agent is of another release")
+	}
+	return *a.Store, nil
+}
+
+// Read writes a file of the machine to w.
+func (c *Client) Read(ctx context.Context, path string, w io.Writer) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+	defer stop()
+	if err := writeJSON(c.conn, frameRequest, request{Op: opRead, Path: path}); err != nil {
+		return lost(ctx, err)
+	}
+	pieces := &pieceReader{in: c.in}
+	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	_, copyErr := io.Copy(w, z)
+	z.Close()
+	_, _ = io.Copy(io.Discard, pieces) // so that the conversation can go on
+	if _, err := c.wait(nil); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if copyErr != nil {
+		return fmt.Errorf("read %s: %w", path, copyErr)
+	}
+	return nil
+}
+
+// runStore runs the program, whose answer is all that it prints when it succeeds.
+func runStore(ctx context.Context, h host.Host, q request) (*store.Answer, error) {
+	if !digestForm.MatchString(q.Digest) || q.Store == nil {
+		return nil, errors.New("it is not said what to do with the store, or by which program")
+	}
+	text, err := json.Marshal(q.Store)
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.RunStore(ctx, path.Join(host.Library, q.Digest, "etcd"), string(text))
+	if err != nil {
+		return nil, err
+	}
+	var a store.Answer
+	if err := json.Unmarshal(out, &a); err != nil {
+		return nil, fmt.Errorf("read what %s says: %w", "etcd "+q.Store.Op, err)
+	}
+	return &a, nil
+}
+
+// read sends a file in pieces, and the empty one at its end or when it cannot be read on.
+func read(h host.Host, from string, out io.Writer) error {
+	err := send(h, from, out)
+	if endErr := writeFrame(out, frameData, nil); err == nil {
+		err = endErr
+	}
+	return err
+}
+
+func send(h host.Host, from string, out io.Writer) error {
+	f, err := h.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	z, err := zstd.NewWriter(&pieceWriter{out}, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(z, f)
+	if closeErr := z.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// pieceWriter is pieceReader's other side.
+type pieceWriter struct{ out io.Writer }
+
+func (p *pieceWriter) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	return len(b), writeFrame(p.out, frameData, b)
+}

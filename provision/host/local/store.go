@@ -1,0 +1,47 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"clusterctl/daemons/config/store"
+)
+
+// RunStore runs the program etcd for a request.
+func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, error) {
+	c := exec.CommandContext(ctx, program, "store", request)
+	c.Env = append(os.Environ(), "LC_ALL=C")
+	var said bytes.Buffer
+	c.Stderr = &said
+	out, err := c.Output()
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed) && said.Len() > 0:
+		return nil, errors.New(strings.TrimSpace(tail(said.String(), 5)))
+	case err != nil:
+		return nil, fmt.Errorf("run %s: %w", program, err)
+	}
+	return out, nil
+}
+
+// lastSnapshot is what the last attempt has left; nil when there was none. One that cannot be read is one that went wrong.
+func lastSnapshot() *store.Outcome {
+	text, err := os.ReadFile(store.LastSnapshot)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var o store.Outcome
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	if err != nil {
+		o.Error = "how the last one went cannot be read: " + err.Error()
+	}
+	return &o
+}

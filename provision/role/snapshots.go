@@ -1,0 +1,110 @@
+package role
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	keep "clusterctl/daemons/config/store"
+	hcl "clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
+)
+
+// Snapshots of the store are taken by a unit that a timer starts, on each machine with a member and in both forms of the control
+// plane: a member that is a static pod is reached in the same way.
+const (
+	snapshotTimer   = "etcd-snapshot.timer"
+	snapshotService = "etcd-snapshot.service"
+
+	// SnapshotSettings says where they go; it has the object store's credentials in it.
+	SnapshotSettings = Kubernetes + "/etcd-snapshots.json"
+	snapshotCA       = Kubernetes + "/etcd-snapshots-ca.crt"
+)
+
+// firstSnapshot is how long after the machine's start, or after they were declared, the first of a period is due.
+const firstSnapshot = time.Minute
+
+// StoreClient is as whom a machine of the control plane asks the store.
+func StoreClient() keep.Client {
+	s := store()
+	return keep.Client{CA: s.CA, Cert: s.Cert, Key: s.Key}
+}
+
+// MemberURL is where a machine's own member is.
+const MemberURL = "https://127.0.0.1:2379"
+
+// SnapshotFiles are what the unit reads: they are needed as well to look for snapshots on a machine that has nothing else yet.
+func SnapshotFiles(c *hcl.Cluster, member string) (list []*step.File, err error) {
+	declared := c.Etcd.Snapshot
+	s := keep.Settings{Member: member, Endpoint: MemberURL, Client: StoreClient(), Directory: declared.Directory, Keep: declared.Keep, MaxAge: declared.MaxAge}
+	if at := declared.S3; at != nil {
+		s.S3 = &keep.S3{Endpoint: at.Endpoint, Bucket: at.Bucket, Prefix: at.Prefix, Region: at.Region, PathStyle: at.PathStyle,
+			AccessKey: at.AccessKey, SecretKey: at.SecretKey, Session: at.Session}
+		if at.CA != "" {
+			s.S3.CAFile = snapshotCA
+			list = append(list, &step.File{Path: snapshotCA, Content: []byte(at.CA)})
+		}
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(list, &step.File{Path: SnapshotSettings, Content: append(text, '\n'), Mode: 0o600, Secret: true}), nil
+}
+
+// snapshots are taken on a machine with a member, as the cluster block says.
+func snapshots(b *builder) {
+	declared := b.Cluster.Etcd.Snapshot
+	files, err := SnapshotFiles(b.Cluster, b.Machine.Name)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	for _, f := range files {
+		b.add(f)
+	}
+	if declared.S3 == nil || declared.S3.CA == "" {
+		b.add(&step.Absent{Path: snapshotCA})
+	}
+	b.add(&step.Directory{Path: declared.Directory, Mode: 0o700})
+	text := []string{
+		written + ": changes made here are put back by the next apply",
+		"[Unit]", "Description=Snapshot of etcd, the cluster's store", "Documentation=https://etcd.io/docs/", "Wants=network-online.target", "After=network-online.target etcd.service", "",
+		"[Service]", "Type=oneshot", "ExecStart=" + bin(bundle.Etcd) + " snapshot " + SnapshotSettings,
+		"TimeoutStartSec=35min", "Nice=10", "IOSchedulingClass=idle", "UMask=0077", "CapabilityBoundingSet=",
+	}
+	service := b.private(step.UnitDir+snapshotService, lines(append(text, confined...)...))
+	text = []string{
+		written + ": changes made here are put back by the next apply",
+		"[Unit]", "Description=When snapshots of etcd are taken", "",
+		"[Timer]",
+	}
+	for _, at := range declared.Schedule.Calendar() {
+		text = append(text, "OnCalendar="+at)
+	}
+	if every := declared.Schedule.Every; every > 0 {
+		text = append(text, "OnActiveSec="+seconds(min(every, firstSnapshot)), "OnUnitActiveSec="+seconds(every))
+	} else {
+		text = append(text, "Persistent=yes") // one that was due while the machine was off is taken when it is on again
+	}
+	text = append(text, "RandomizedDelaySec="+seconds(declared.Schedule.Jitter), "AccuracySec=1s", "", "[Install]", "WantedBy=timers.target")
+	timer := b.private(step.UnitDir+snapshotTimer, lines(text...))
+	b.run(&step.Unit{Name: snapshotTimer, Files: []string{timer, service}})
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
+
+// noSnapshots is that none are taken on a machine. Those that were stay.
+func noSnapshots(b *builder) {
+	for _, name := range []string{snapshotTimer, snapshotService} {
+		b.add(&step.NoUnit{Name: name, Path: step.UnitDir + name})
+	}
+	b.add(&step.Absent{Path: SnapshotSettings}, &step.Absent{Path: snapshotCA})
+}
+
+// StoreProgram is the program that looks after the store, where it is on a machine once it has been sent.
+func StoreProgram(files Files) (bundle.File, *step.Present, error) {
+	f, err := files.File(bundle.Etcd)
+	return f, &step.Present{Path: host.Library + "/" + f.Digest + "/" + bundle.Etcd, Size: f.Size}, err
+}
