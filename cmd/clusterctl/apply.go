@@ -43,7 +43,7 @@ func applyCommand(destroy bool) *cobra.Command {
 				args = []string{saved.Path}
 			}
 			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets, saved.Excludes
-			flags.replaces, flags.refreshOnly = saved.Replaces, saved.Refresh
+			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(flags.losses, saved.Losses...)
 		}
 		configuration, err := flags.load(c, args)
 		if err != nil {
@@ -54,6 +54,7 @@ func applyCommand(destroy bool) *cobra.Command {
 	flags.add(c)
 	if !destroy {
 		flags.addChanges(c)
+		c.Flags().BoolVar(&flags.noSnapshot, "no-snapshot", false, "take no snapshot of the store before a risky change, when none can be taken")
 	}
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
 	return c
@@ -153,7 +154,7 @@ func done(p *plan.Plan, destroy bool) string {
 		return "Destroyed"
 	}
 	var parts []string
-	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}, {plan.Replace, "replaced"}, {plan.Move, "moved"}} {
+	for _, a := range []struct{ action, word string }{{plan.Create, "created"}, {plan.Change, "changed"}, {plan.Remove, "removed"}, {plan.Replace, "replaced"}, {plan.Move, "moved"}, {plan.Forget, "forgotten"}} {
 		machines, objects := p.Count(a.action)
 		var what []string
 		if machines > 0 {
@@ -199,7 +200,7 @@ func readSaved(args []string) (*plan.Saved, error) {
 		return nil, nil
 	}
 	info, err := os.Stat(args[0])
-	if err != nil || info.IsDir() || strings.HasSuffix(args[0], load.Extension) {
+	if err != nil || info.IsDir() || strings.HasSuffix(args[0], load.Extension) || strings.HasSuffix(args[0], load.JSONExtension) {
 		return nil, nil
 	}
 	text, err := os.ReadFile(args[0])

@@ -42,7 +42,7 @@ what variables of environments and flags hold whose names speak of secrets are l
 not reached and objects that cannot be listed are named, also in PROBLEMS.txt, and the others are gathered.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, args)
+			configuration, err := flags.look(c, args)
 			if err != nil {
 				return err
 			}
@@ -146,8 +146,10 @@ func secretsOf(s *state.State, c *config.Cluster) []string {
 	}
 	list = append(list, s.Keys.Secrets...)
 	list = append(list, string(s.Keys.ServiceAccount))
-	for _, k := range s.Keys.CAs {
-		list = append(list, string(k))
+	for _, keys := range []map[string][]byte{s.Keys.CAs, s.Keys.Next} {
+		for _, k := range keys {
+			list = append(list, string(k))
+		}
 	}
 	for _, k := range slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former) {
 		if len(k.Secret) > 0 {

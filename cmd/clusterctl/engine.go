@@ -35,28 +35,35 @@ type runFlags struct {
 	targets           []string
 	excludes          []string
 	replaces          []string
+	renews, renewOn   []string
+	losses            []string
 	refreshOnly       bool
-	json              bool
-	stateDir          string
+	noSnapshot        bool
 
 	held *state.Lock // what store gives back writes under it, once there is one
 }
 
 func (f *runFlags) add(c *cobra.Command) {
 	f.configFlags.add(c)
-	c.Flags().BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
-	c.Flags().IntVar(&f.parallelism, "parallelism", 32, "how many machines are worked on at a time")
+	f.addReach(c)
 	c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
-	c.Flags().DurationVar(&f.sshTimeout, "ssh-timeout", 15*time.Second, "how long logging in to a machine may take")
 	c.Flags().StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], workload.web; can be repeated")
 	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
 	c.Flags().BoolVar(&f.json, "json", false, "events and results as JSON, one a line")
+}
+
+// addReach adds the flags that say how machines are reached, and where the state is.
+func (f *runFlags) addReach(c *cobra.Command) {
+	c.Flags().BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
+	c.Flags().IntVar(&f.parallelism, "parallelism", 32, "how many machines are worked on at a time")
+	c.Flags().DurationVar(&f.sshTimeout, "ssh-timeout", 15*time.Second, "how long logging in to a machine may take")
 	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 }
 
 // addChanges adds the flags of plans that change a cluster, rather than take it away.
 func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload or object; can be repeated")
+	c.Flags().StringArrayVar(&f.losses, "allow-data-loss", nil, "let what is declared at this `address` go although data goes with it: a namespace, a custom resource definition, a claim; can be repeated")
 	c.Flags().BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the machines and objects that are gone")
 	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
 }
@@ -89,7 +96,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	}
 	return &run.Engine{
 		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Refresh: f.refreshOnly,
+		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot,
 		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
 	}, nil
 }
@@ -163,7 +170,7 @@ func connect(s *state.State, c *config.Cluster) (*workload.Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return workload.Connect(apiServers(c), s.CAs[certs.ClusterCA], pair)
+	return workload.Connect(apiServers(c), s.Trust(certs.ClusterCA), pair)
 }
 
 func apiServers(c *config.Cluster) (list []string) {

@@ -14,7 +14,7 @@ func newGraph() *cobra.Command {
 		Long:  "Print what the configuration declares and what refers to what, in Graphviz's language:\n\n  clusterctl graph | dot -Tsvg > graph.svg",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, args)
+			configuration, err := flags.look(c, args)
 			if err != nil {
 				return err
 			}

@@ -54,7 +54,7 @@ func (j *journal) end(err error) error {
 
 var outcomes = map[string]string{
 	step.Create: "created", step.Update: "changed", step.Delete: "removed",
-	plan.Create: "created", plan.Change: "changed", plan.Remove: "removed", plan.None: "waiting",
+	plan.Create: "created", plan.Change: "changed", plan.Remove: "removed", plan.Replace: "replaced", plan.Refused: state.Failed, plan.None: "waiting",
 }
 
 func (j *journal) say(e run.Event) {

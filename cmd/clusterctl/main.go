@@ -71,6 +71,9 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return seeHelp(c, err) })
 	root.AddCommand(
 		newValidate(),
+		newGet(),
+		newTest(),
+		newLSP(),
 		newFmt(),
 		newConsole(),
 		newPlan(),
@@ -84,6 +87,9 @@ func newRoot() *cobra.Command {
 		newStatus(),
 		newDebug(),
 		newCerts(),
+		newToken(),
+		newStateCommand(),
+		newEtcd(),
 		newVersion(),
 		newDaemon(),
 		newDev(),

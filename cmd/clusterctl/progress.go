@@ -147,8 +147,14 @@ func word(o *plan.Object) string {
 		return "changed: " + o.Note
 	case o.Action == plan.Change:
 		return "changed"
+	case o.Action == plan.Remove && o.Note != "" && o.Note != "removed":
+		return "removed, " + o.Note
 	case o.Action == plan.Remove:
 		return "removed"
+	case o.Action == plan.Replace:
+		return "replaced: " + o.Note
+	case o.Action == plan.Refused:
+		return "refused: " + o.Note
 	}
 	return o.Note
 }

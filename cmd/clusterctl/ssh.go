@@ -23,7 +23,7 @@ func newSSH() *cobra.Command {
 		Short: "Log in to a machine with the system's ssh, as the configuration says",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, []string{folder})
+			configuration, err := flags.look(c, []string{folder})
 			if err != nil {
 				return err
 			}

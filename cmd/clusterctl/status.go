@@ -21,9 +21,10 @@ import (
 // clusterStatus is what status shows.
 type clusterStatus struct {
 	Machines []run.Status      `json:"machines"`
-	Nodes    map[string]string `json:"nodes,omitempty"`  // Ready by name
-	Health   map[string]string `json:"health,omitempty"` // what workloads wait for
-	API      string            `json:"api,omitempty"`    // why it does not answer
+	Nodes    map[string]string `json:"nodes,omitempty"`           // Ready by name
+	Health   map[string]string `json:"health,omitempty"`          // what workloads wait for
+	API      string            `json:"api,omitempty"`             // why it does not answer
+	Trouble  map[string]string `json:"snapshotTrouble,omitempty"` // what is wrong with snapshots of the store, by machine
 }
 
 func newStatus() *cobra.Command {
@@ -33,7 +34,7 @@ func newStatus() *cobra.Command {
 		Short: "Say how machines, nodes and workloads are; exit with 1 when something is not well",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, args)
+			configuration, err := flags.look(c, args)
 			if err != nil {
 				return err
 			}
@@ -48,7 +49,12 @@ func newStatus() *cobra.Command {
 			if s == nil {
 				return errors.New("there is no cluster yet: apply first")
 			}
-			status := clusterStatus{Machines: machines}
+			status := clusterStatus{Machines: machines, Trouble: map[string]string{}}
+			for _, m := range machines {
+				if text := run.SnapshotTrouble(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot, time.Now()); text != "" && slices.Contains(m.Roles, config.RoleControlPlane) {
+					status.Trouble[m.Address] = text
+				}
+			}
 			if err := status.ask(c.Context(), s, configuration.Cluster); err != nil {
 				status.API = err.Error()
 			}
@@ -96,7 +102,7 @@ func (s *clusterStatus) well() bool {
 			return false
 		}
 	}
-	return s.API == ""
+	return s.API == "" && len(s.Trouble) == 0
 }
 
 func (s *clusterStatus) node(m run.Status) string {
@@ -134,6 +140,9 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 			text = s.Health[name]
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, text)
+	}
+	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, s.Trouble[machine])
 	}
 	if s.API != "" {
 		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", s.API)

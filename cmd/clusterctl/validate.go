@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,16 +16,26 @@ func newValidate() *cobra.Command {
 		Short: "Check a configuration without asking any machine",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, err := flags.load(c, args)
+			configuration, err := flags.look(c, args)
 			if err != nil {
 				return err
+			}
+			if flags.json {
+				if flags.told { // with warnings
+					return nil
+				}
+				return flags.report(c, configuration, nil)
 			}
 			cluster := configuration.Cluster
 			fmt.Fprintf(c.OutOrStdout(), "Valid: cluster %s, %s, %s, %s.\n", cluster.Name,
 				plan.Number(len(cluster.Machines), "machine"), plan.Number(len(cluster.Workloads), "workload"), plan.Number(len(cluster.Objects), "object"))
+			if len(cluster.Deferred) > 0 {
+				fmt.Fprintf(c.OutOrStdout(), "Judged only when a plan is made, since it takes data from programs or from the cluster: %s.\n", strings.Join(cluster.Deferred, ", "))
+			}
 			return nil
 		},
 	}
 	flags.add(c)
+	c.Flags().BoolVar(&flags.json, "json", false, "what is wrong as JSON, in the shape of terraform validate -json")
 	return c
 }

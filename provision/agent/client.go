@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"clusterctl/provision/host"
+	"clusterctl/provision/role"
 	"clusterctl/provision/step"
 	"clusterctl/provision/support"
 )
@@ -22,7 +23,7 @@ type Client struct {
 
 // NewClient speaks over a connection.
 func NewClient(conn io.ReadWriteCloser) *Client {
-	return &Client{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
+	return &Client{conn: conn, in: bufio.NewReaderSize(conn, 16<<10)}
 }
 
 // Close ends the conversation.
@@ -47,6 +48,18 @@ func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
 		return nil, fmt.Errorf("gather what the machine says: %w", err)
 	}
 	return a.Files, nil
+}
+
+// Look asks what the machine's files say of the cluster that it serves.
+func (c *Client) Look(ctx context.Context) (role.Remains, error) {
+	a, err := c.ask(ctx, request{Op: opLook}, nil)
+	if err != nil {
+		return role.Remains{}, fmt.Errorf("look what remains of the cluster there: %w", err)
+	}
+	if a.Remains == nil {
+		return role.Remains{}, errors.New("look what remains of the cluster there: nothing in the answer")
+	}
+	return *a.Remains, nil
 }
 
 // Check has all steps checked.
@@ -77,9 +90,19 @@ func (c *Client) Apply(ctx context.Context, steps []step.Step, progress func(Pro
 
 // Send sends a file, whose content is compressed with zstd.
 func (c *Client) Send(ctx context.Context, digest, name string, compressed io.Reader) error {
+	return c.send(ctx, request{Op: opSend, Digest: digest, Name: name}, compressed)
+}
+
+// SendPrivate sends a file that nobody but root may read there.
+func (c *Client) SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error {
+	return c.send(ctx, request{Op: opSend, Digest: digest, Name: name, Private: true}, compressed)
+}
+
+func (c *Client) send(ctx context.Context, q request, compressed io.Reader) error {
+	name := q.Name
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	if err := writeJSON(c.conn, frameRequest, request{Op: opSend, Digest: digest, Name: name}); err != nil {
+	if err := writeJSON(c.conn, frameRequest, q); err != nil {
 		return fmt.Errorf("send %s: %w", name, err)
 	}
 	piece := make([]byte, 256<<10)

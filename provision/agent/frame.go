@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 
+	"clusterctl/daemons/config/store"
 	"clusterctl/provision/host"
+	"clusterctl/provision/role"
 	"clusterctl/provision/step"
 	"clusterctl/provision/support"
 )
@@ -32,6 +34,9 @@ const (
 	opCheck  = "check"
 	opApply  = "apply"
 	opGather = "gather"
+	opLook   = "look"
+	opStore  = "store"
+	opRead   = "read"
 )
 
 type request struct {
@@ -39,6 +44,10 @@ type request struct {
 	Steps  []step.Envelope `json:"steps,omitempty"`
 	Digest string          `json:"digest,omitempty"`
 	Name   string          `json:"name,omitempty"`
+	// Private is that what is sent is nobody's but root's to read.
+	Private bool           `json:"private,omitempty"`
+	Store   *store.Request `json:"store,omitempty"`
+	Path    string         `json:"path,omitempty"`
 }
 
 type answer struct {
@@ -46,6 +55,9 @@ type answer struct {
 	Facts   *host.Facts    `json:"facts,omitempty"`
 	Changes []step.Change  `json:"changes,omitempty"`
 	Files   []support.File `json:"files,omitempty"`
+	Remains *role.Remains  `json:"remains,omitempty"`
+
+	Store *store.Answer `json:"store,omitempty"`
 }
 
 // Progress says that a step was applied.

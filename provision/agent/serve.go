@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"regexp"
 	"sync"
@@ -16,13 +17,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"clusterctl/provision/host"
+	"clusterctl/provision/role"
 	"clusterctl/provision/step"
 	"clusterctl/provision/support"
 )
 
 // Serve answers requests until the other side closes the connection: the agent's whole life.
 func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
-	in := bufio.NewReaderSize(r, 1<<20)
+	in := bufio.NewReaderSize(r, 64<<10)
 	out := &lockedWriter{w: w}
 	for {
 		kind, payload, err := readFrame(in)
@@ -56,8 +58,16 @@ func handle(ctx context.Context, h host.Host, q request, in io.Reader, out io.Wr
 		return answer{Facts: &f}, err
 	case opGather:
 		return answer{Files: support.Collect(ctx, h)}, nil
+	case opLook:
+		remains, err := role.Look(ctx, h)
+		return answer{Remains: &remains}, err
 	case opSend:
 		return answer{}, receive(h, q, in)
+	case opStore:
+		a, err := runStore(ctx, h, q)
+		return answer{Store: a}, err
+	case opRead:
+		return answer{}, read(h, q.Path, out)
 	case opCheck, opApply:
 		steps, err := step.Unpack(q.Steps)
 		if err != nil {
@@ -95,7 +105,11 @@ func receive(h host.Host, q request, in io.Reader) error {
 	sum := sha256.New()
 	dir := path.Join(host.Library, q.Digest)
 	temporary := path.Join(dir, ".incoming")
-	if err := h.WriteFile(temporary, io.TeeReader(z, sum), 0o755, 0, 0); err != nil {
+	mode := fs.FileMode(0o755)
+	if q.Private {
+		mode = 0o600
+	}
+	if err := h.WriteFile(temporary, io.TeeReader(z, sum), mode, 0, 0); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != q.Digest {

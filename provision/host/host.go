@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"clusterctl/daemons/config/store"
 )
 
 // Host is a machine. Its methods are called on the machine.
@@ -20,6 +22,9 @@ type Host interface {
 	Facts(ctx context.Context) (Facts, error)
 	// Run runs a program and returns what it wrote; on failure the error has it.
 	Run(ctx context.Context, name string, args ...string) ([]byte, error)
+	// RunStore runs the program etcd for a request about the store, as JSON, and returns what it printed; on failure the
+	// error is what it said. What it does may take long.
+	RunStore(ctx context.Context, program, request string) ([]byte, error)
 	// Open reads a file too large to be held.
 	Open(path string) (io.ReadCloser, error)
 	// ImportImage gives the container runtime an image from an OCI archive, under a name.
@@ -36,11 +41,18 @@ type Host interface {
 	// also what is still in use.
 	Mounts(prefixes ...string) ([]string, error)
 	Unmount(prefixes ...string) error
-	// Network returns which of the nftables tables and network links are there, ClearNetwork removes them.
-	Network(ctx context.Context, tables, links []string) ([]string, error)
-	ClearNetwork(ctx context.Context, tables, links []string) error
+	// Network returns what of it is there, ClearNetwork removes that.
+	Network(ctx context.Context, parts Network) ([]string, error)
+	ClearNetwork(ctx context.Context, parts Network) error
 	// Etcd returns the store, as its clients on this machine reach it.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
+}
+
+// Network names what there may be in the kernel of the pod network and of services.
+type Network struct {
+	Tables   []string `json:"tables"`   // of nftables, in whatever family
+	Links    []string `json:"links"`    // network interfaces
+	Protocol int      `json:"protocol"` // that marks routes; none when zero
 }
 
 // Client is as whom a machine asks others: paths of files on it. A zero one trusts what the machine does.
@@ -118,7 +130,41 @@ type Facts struct {
 	CertExpiry   time.Time         `json:"certExpiry"` // of the certificate in /etc/kubernetes/pki that ends first
 	Addresses    []string          `json:"addresses"`
 	Missing      []string          `json:"missing"` // kernel features that are needed and absent
+	// Snapshot is how the last snapshot of the store went there; nil when none was ever taken.
+	Snapshot *store.Outcome `json:"snapshot,omitempty"`
+	Survey
 }
+
+// Survey is what is only looked at to find out whether a machine can be what it is to be.
+type Survey struct {
+	MachineID   string           `json:"machineID,omitempty"`   // digest of /etc/machine-id
+	OSLike      string           `json:"osLike,omitempty"`      // the distributions that its own comes from, as /etc/os-release has them
+	Clock       time.Time        `json:"clock"`                 // its clock, when it was asked
+	Swap        int64            `json:"swap,omitempty"`        // bytes
+	Lacking     []string         `json:"lacking,omitempty"`     // what nodes need of the kernel and it does not have
+	Controllers []string         `json:"controllers,omitempty"` // of control groups; none when that is not known
+	MTU         map[string]int   `json:"mtu,omitempty"`         // of the interface that has an address
+	Free        map[string]int64 `json:"free,omitempty"`        // bytes that root can write at a path, or where it will be made
+	Listening   []Listener       `json:"listening,omitempty"`   // who has a port of Ports that is none of ours
+	Sync        time.Duration    `json:"sync,omitempty"`        // how long most of a few small writes took until they were on the disk; 0: not measured
+	ReadOnly    []string         `json:"readOnly,omitempty"`    // directories that cannot be written to
+}
+
+// Listener has a port.
+type Listener struct {
+	Port    int    `json:"port"`
+	Network string `json:"network"` // tcp or udp
+	Process string `json:"process"` // its name and number, empty when it is not known
+}
+
+// Ports are those that a cluster's daemons listen on, by what they are for.
+var Ports = map[int]string{
+	53: "kube-dns", 2379: "etcd", 2380: "etcd", 2381: "etcd", 6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
+	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler",
+}
+
+// Surveyed are the paths whose room is looked at.
+var Surveyed = []string{Library, "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet"}
 
 // Etcd is the store's membership.
 type Etcd interface {
@@ -153,6 +199,9 @@ var Sysctls = map[string]string{
 	"kernel.keys.root_maxkeys":  "1000000",
 	"kernel.keys.root_maxbytes": "25000000",
 }
+
+// RouteProtocol marks the routes to other nodes' pods in the kernel's table.
+const RouteProtocol = 99
 
 // Library is where sent files are kept: Library/DIGEST/NAME.
 const Library = "/usr/local/lib/clusterctl"

@@ -72,46 +72,6 @@ func prefixes(list []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a
-// run before anything is changed; warnings are said.
-func Preflight(m config.Machine, f host.Facts, s *state.State) (errs, warnings []string) {
-	if len(f.Missing) > 0 {
-		errs = append(errs, fmt.Sprintf("lacks %s, which clusterctl builds upon", strings.Join(f.Missing, ", ")))
-	}
-	if !f.Root {
-		errs = append(errs, "the agent does not run as root")
-	}
-	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
-		errs = append(errs, fmt.Sprintf("does not have the address %s that is declared for it; it has %s. If you log in at another address, put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", ")))
-	}
-	_, ours := s.Etcd[m.Name]
-	if former := f.EtcdCluster != "" && f.EtcdCluster == s.EtcdCluster; f.EtcdData && !ours && !former {
-		errs = append(errs, "has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or move /var/lib/etcd away")
-	}
-	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].Joined && !f.EtcdData {
-		errs = append(errs, "held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot, or destroy the cluster and apply again")
-	}
-	if m.Has(config.RoleNode) {
-		var stay []string
-		for _, name := range slices.Sorted(slices.Values(f.SysctlFrozen)) {
-			if f.Sysctl[name] != host.Sysctls[name] {
-				stay = append(stay, fmt.Sprintf("%s is %s, not %s", name, or(f.Sysctl[name], "absent"), host.Sysctls[name]))
-			}
-		}
-		if len(stay) > 0 {
-			warnings = append(warnings, "kernel settings that cannot be written there stay: "+strings.Join(stay, ", "))
-		}
-	}
-	return errs, warnings
-}
-
-func or(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
-}
-
 // Describe says what a machine is, in a few words.
 func Describe(f host.Facts) string {
 	return fmt.Sprintf("%s, %d cpu, %d GiB", f.OS, f.CPUs, (f.Memory+(1<<29))>>30)

@@ -22,22 +22,28 @@ const (
 	Replace = "replace"
 	// Move is that the block of a machine is called otherwise: nothing changes on it.
 	Move = "move"
-	None = ""
+	// Forget is that something stays as it is and is not looked after any more.
+	Forget = "forget"
+	// Refused is that the API does not take an object: the note says why.
+	Refused = "refused"
+	None    = ""
 	// Unreachable is that nothing is known of a machine: neither that it is as declared, nor that it is gone.
 	Unreachable = "unreachable"
 )
 
 // Plan is everything that would be done.
 type Plan struct {
-	Cluster      string    `json:"cluster"`
-	Machines     []Machine `json:"machines"`
-	Objects      []Object  `json:"objects"`
-	Etcd         string    `json:"etcd,omitempty"`         // how many members, and what that survives
-	Certificates string    `json:"certificates,omitempty"` // when the next one ends
-	Warnings     []string  `json:"warnings,omitempty"`
-	Partly       bool      `json:"partly,omitempty"`  // a selection left something out
-	Pending      bool      `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
-	Awaited      int       `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
+	Cluster      string     `json:"cluster"`
+	Machines     []Machine  `json:"machines"`
+	Objects      []Object   `json:"objects"`
+	Rotations    []Rotation `json:"rotations,omitempty"`
+	Etcd         string     `json:"etcd,omitempty"`         // how many members, and what that survives
+	Certificates string     `json:"certificates,omitempty"` // when the next one ends
+	Snapshot     string     `json:"snapshot,omitempty"`     // before what one of the store is taken
+	Warnings     []string   `json:"warnings,omitempty"`
+	Partly       bool       `json:"partly,omitempty"`  // a selection left something out
+	Pending      bool       `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
+	Awaited      int        `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
 	// Unanswered is why objects could not be compared with what is there: it is not known whether any changes.
 	Unanswered string `json:"unanswered,omitempty"`
 }
@@ -48,6 +54,7 @@ type Machine struct {
 	From    string        `json:"from,omitempty"` // the address of its block when it was applied, where that was another
 	Action  string        `json:"action,omitempty"`
 	Note    string        `json:"note,omitempty"`
+	Loss    string        `json:"loss,omitempty"` // what data goes with it, for good
 	Changes []step.Change `json:"changes,omitempty"`
 }
 
@@ -58,7 +65,25 @@ type Object struct {
 	Name    string   `json:"name"` // namespace/name
 	Action  string   `json:"action,omitempty"`
 	Note    string   `json:"note,omitempty"`
+	Loss    string   `json:"loss,omitempty"` // what data goes with it, for good
 	Diff    []string `json:"diff,omitempty"`
+}
+
+// Rotation is an authority, or a key, that is being replaced.
+type Rotation struct {
+	Name   string `json:"name"`
+	Action string `json:"action,omitempty"` // Change where this run makes a move
+	Note   string `json:"note"`
+}
+
+// Differing leaves out the changes of steps that find nothing to do.
+func Differing(changes []step.Change) (list []step.Change) {
+	for _, c := range changes {
+		if c.Action != "" {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // Unreached returns the machines that could not be asked.
@@ -80,6 +105,11 @@ func (p *Plan) Empty() bool {
 	}
 	for _, o := range p.Objects {
 		if o.Action != None {
+			return false
+		}
+	}
+	for _, r := range p.Rotations {
+		if r.Action != None {
 			return false
 		}
 	}
@@ -124,7 +154,8 @@ type Saved struct {
 	Excludes    []string `json:"excludes,omitempty"`
 	Replaces    []string `json:"replaces,omitempty"`
 	Refresh     bool     `json:"refresh,omitempty"` // of the state alone
-	Serial      int64    `json:"serial"`            // of the state
+	Losses      []string `json:"losses,omitempty"`
+	Serial      int64    `json:"serial"` // of the state
 	Fingerprint string   `json:"fingerprint"`
 	Plan        *Plan    `json:"plan"`
 }

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"clusterctl/hcl/config"
@@ -36,6 +38,9 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 			}
 		}
 	}
+	for _, r := range p.Rotations {
+		heading(out, s, "certificates "+r.Name, cmp.Or(r.Action, "wait"), r.Note)
+	}
 	printed := ""
 	for _, o := range grouped(p.Objects) {
 		if key := o.Address + o.Action; key != printed {
@@ -43,8 +48,16 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 			printed = key
 		}
 		line(out, s, signs[o.Action], o.Kind+" "+o.Name)
+		if o.Loss != "" {
+			out.WriteString("      " + o.Loss + ": apply wants -allow-data-loss '" + o.Address + "'\n")
+		}
 		for _, d := range o.Diff {
 			out.WriteString("      " + d + "\n")
+		}
+	}
+	for _, o := range p.Objects {
+		if o.Action == None && o.Note != "" {
+			heading(out, s, o.Address, "", o.Kind+" "+o.Name+" "+o.Note)
 		}
 	}
 	if out.Len() > 0 {
@@ -54,7 +67,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 		out.WriteString("Note: " + warning + "\n")
 	}
 	var facts []string
-	for _, f := range []string{p.Etcd, p.Certificates} {
+	for _, f := range []string{p.Etcd, p.Certificates, p.Snapshot} {
 		if f != "" {
 			facts = append(facts, f)
 		}
@@ -93,14 +106,14 @@ func (p *Plan) Summary() string {
 		return "No changes. The machines and what runs on them are as declared."
 	}
 	var parts []string
-	for _, a := range []string{Create, Change, Remove, Replace, Move} {
-		if n, _ := p.Count(a); n > 0 || a != Replace && a != Move {
+	for _, a := range []string{Create, Change, Remove, Replace, Move, Forget} {
+		if n, _ := p.Count(a); n > 0 || a != Replace && a != Move && a != Forget {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
 		}
 	}
 	text := "Plan: " + strings.Join(parts, ", ")
 	parts = nil
-	for _, a := range []string{Create, Change, Remove, Replace} {
+	for _, a := range []string{Create, Change, Remove, Replace, Forget} {
 		if _, n := p.Count(a); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, a))
 		}
@@ -108,8 +121,14 @@ func (p *Plan) Summary() string {
 	if p.Awaited > 0 {
 		parts = append(parts, fmt.Sprintf("%d to create", p.Awaited))
 	}
+	if _, n := p.Count(Refused); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d refused by the API", n))
+	}
 	if len(parts) > 0 {
 		text += "; objects: " + strings.Join(parts, ", ")
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(p.Rotations), func(r Rotation) bool { return r.Action == None })); n > 0 {
+		text += fmt.Sprintf("; authorities and keys: %d to replace", n)
 	}
 	if p.Unanswered != "" {
 		text += "; objects not compared, so that nothing is known of them"
@@ -149,7 +168,7 @@ func grouped(objects []Object) (list []Object) {
 }
 
 var (
-	signs  = map[string]string{Create: "+", Change: "~", Remove: "-", Replace: "-/+"}
+	signs  = map[string]string{Create: "+", Change: "~", Remove: "-", Replace: "-/+", Refused: "!"}
 	colors = map[string]string{"+": "\x1b[32m", "~": "\x1b[33m", "-": "\x1b[31m"}
 )
 

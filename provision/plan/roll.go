@@ -92,10 +92,11 @@ func Elsewhere(node string, ready map[string]string) bool {
 // Health is how a machine of the control plane is: why its member of the store, and its API server, do not
 // answer. Empty means that they do.
 type Health struct {
-	Name   string
-	Member bool // it holds a member of the store
-	Etcd   string
-	API    string
+	Name    string
+	Member  bool // it holds a member of the store
+	Etcd    string
+	API     string
+	Reached bool // the machine itself is there
 }
 
 func (h Health) well() bool { return h.Etcd == "" && h.API == "" }
@@ -124,8 +125,8 @@ func MayRestart(name string, units []string, list []Health) error {
 		}
 		// With every member well, two or fewer cannot be changed in any other way.
 		if majority := members/2 + 1; up < majority && (len(broken) > 0 || members > 2) {
-			return fmt.Errorf("it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). Bring that machine back, or take it out of the configuration, so that its member leaves the store; then apply again",
-				up, members, majority, strings.Join(broken, "; "))
+			return fmt.Errorf("it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
+				up, members, majority, strings.Join(broken, "; "), wayOut(list, "etcd", func(h Health) bool { return h.Member && h.Etcd != "" }))
 		}
 	}
 	if slices.Contains(units, "kube-apiserver") && own.API == "" {
@@ -138,9 +139,33 @@ func MayRestart(name string, units []string, list []Health) error {
 				broken = append(broken, h.Name+": "+h.API)
 			}
 		}
-		return fmt.Errorf("its API server is the only one that answers (%s). Bring another one back first, or take it out of the configuration; then apply again", strings.Join(broken, "; "))
+		return fmt.Errorf("its API server is the only one that answers (%s). %s", strings.Join(broken, "; "),
+			wayOut(list, "kube-apiserver", func(h Health) bool { return h.Name != name && h.API != "" }))
 	}
 	return nil
+}
+
+// wayOut says what to do about machines that do not work. One that is there is never to be taken out of the configuration for that: its
+// copy of the data would be lost with it.
+func wayOut(list []Health, daemon string, broken func(Health) bool) string {
+	var here, away []string
+	for _, h := range list {
+		switch {
+		case !broken(h):
+		case h.Reached:
+			here = append(here, h.Name)
+		default:
+			away = append(away, h.Name)
+		}
+	}
+	var text []string
+	if len(here) > 0 {
+		text = append(text, fmt.Sprintf("On %s, which can be logged in to, journalctl -u %s says what is wrong: mend that, and leave it in the configuration", strings.Join(here, ", "), daemon))
+	}
+	if len(away) > 0 {
+		text = append(text, fmt.Sprintf("Bring %s back; only one that is gone for good is taken out of the configuration, so that the others go on without it", strings.Join(away, ", ")))
+	}
+	return strings.Join(append(text, "Then apply again"), ". ")
 }
 
 // ControlOrder is the order in which machines of the control plane are changed: those that do not work first,

@@ -91,6 +91,14 @@ func TestAControlPlaneMachineMayRestartOnlyWhenTheRestIsWell(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+	here := plan.Health{Name: "b", Member: true, Reached: true, Etcd: "no answer", API: "no answer"}
+	err := plan.MayRestart("a", both, []plan.Health{well("a"), here, well("c")})
+	if err == nil || strings.Contains(err.Error(), "taken out") || !strings.Contains(err.Error(), "On b, which can be logged in to, journalctl -u etcd") {
+		t.Errorf("a machine that is there and does not work: %v", err)
+	}
+	if err := plan.MayRestart("a", both, []plan.Health{well("a"), dead("b"), well("c")}); err == nil || !strings.Contains(err.Error(), "Bring b back; only one that is gone for good is taken out") {
+		t.Errorf("a machine that is not there: %v", err)
+	}
 	if got := plan.ControlOrder([]string{"a", "b", "c"}, []plan.Health{well("a"), dead("b"), well("c")}); !slices.Equal(got, []string{"b", "a", "c"}) {
 		t.Errorf("order %v: what does not work is mended first", got)
 	}

@@ -28,6 +28,7 @@ func base(b *builder) {
 			b.add(&step.Sysctl{Name: name, Value: host.Sysctls[name]})
 		}
 	}
+	b.add(&step.NotedSysctl{Name: forwarding6, Unless: "kubelet.service"})
 	b.file("/etc/sysctl.d/90-kubernetes.conf", lines(text...))
 }
 

@@ -57,6 +57,20 @@ func (b *builder) storeClient() (cert, key string) {
 	return b.certificate(etcdClient, certs.EtcdCA, certs.APIServerEtcdClient())
 }
 
+// StopServers and StopMembers have the API servers, and then the members of the store, rest on a machine of the control plane, whichever
+// form it has.
+func StopServers() []step.Step {
+	return []step.Step{&step.Stopped{Unit: "kube-apiserver.service"}, noStaticPod("kube-apiserver")}
+}
+
+// StopMembers is described above.
+func StopMembers() []step.Step {
+	return []step.Step{&step.Stopped{Unit: snapshotTimer}, &step.Stopped{Unit: "etcd.service"}, noStaticPod("etcd")}
+}
+
+// EtcdData is where a member has its data.
+const EtcdData = etcdData
+
 // etcd is a member of the store.
 func etcd(b *builder) {
 	m := b.Machine
@@ -69,7 +83,7 @@ func etcd(b *builder) {
 		TrustedCAFile: PKI + "/etcd/ca.crt", ClientCertAuth: true, PeerTrustedCAFile: PKI + "/etcd/ca.crt", PeerClientCertAuth: true,
 		ListenMetricsURLs: []string{"http://127.0.0.1:2381"},
 	}
-	cfg.ClientCRLFile, cfg.PeerCRLFile = etcdCRL, etcdCRL
+	cfg.ClientCRLFile, cfg.PeerCRLFile, cfg.QuotaBackendBytes = etcdCRL, etcdCRL, int(b.Cluster.Etcd.Quota)
 	if started.Existing {
 		cfg.InitialClusterState = "existing"
 		if started.InitialCluster == "" {
@@ -85,13 +99,13 @@ func etcd(b *builder) {
 	program := b.program(bundle.Etcd, bin(bundle.Etcd))
 	if started.Existing {
 		others := Store(b.Cluster, b.State, m.Name)
-		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", Manifest: step.Manifest("etcd"), DataDir: etcdData},
+		b.run(&step.EtcdFormer{Store: others, Unit: "etcd.service", Manifest: step.Manifest("etcd"), DataDir: etcdData, Former: b.State.FormerStores},
 			&step.EtcdJoin{Store: others, Name: m.Name, PeerURL: PeerURL(m), DataDir: etcdData, MembersFile: etcdJoining})
 	}
 	b.component(component{service: service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
 		exec:    append([]string{program}, config.Args(&cfg, &config.Etcd{})...),
-		reads:   []string{cfg.CertFile, cfg.PeerCertFile, cfg.TrustedCAFile},
+		reads:   []string{cfg.TrustedCAFile}, // it reads its certificates with each connection
 		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confined...),
 	}, port: 2381, http: true, live: "/livez", ready: "/readyz", cpu: "100m", memory: "100Mi", image: bundle.EtcdImage,
 		mounts: []string{PKI + "/etcd"}, writes: []string{etcdData}})

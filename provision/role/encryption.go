@@ -2,6 +2,7 @@ package role
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net"
 	"net/netip"
 	"path"
@@ -65,6 +66,64 @@ func provider(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
 		p.Secretbox = &apiserverv1.SecretboxConfiguration{Keys: keys}
 	}
 	return p
+}
+
+// ReadEncryption returns what an EncryptionConfiguration of ours was rendered from. Keys that are on machines no more are not in it.
+func ReadEncryption(text []byte) (state.Encryption, error) {
+	var c apiserverv1.EncryptionConfiguration
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return state.Encryption{}, fmt.Errorf("read %s: %w", encryptionFile, err)
+	}
+	var e state.Encryption
+	for _, r := range c.Resources {
+		var keys []state.EncryptionKey
+		plain := -1 // where values that are not encrypted stand
+		for i, p := range r.Providers {
+			k, err := keyOf(p)
+			switch {
+			case err != nil:
+				return state.Encryption{}, fmt.Errorf("read %s: %w", encryptionFile, err)
+			case p.Identity != nil:
+				plain = i
+			default:
+				keys = append(keys, k)
+			}
+		}
+		if e.Keys == nil {
+			e.Keys = keys
+		}
+		if plain != 0 && len(keys) > 0 {
+			e.Resources, e.Write = r.Resources, keys[0].ID()
+		} else if len(keys) > 0 {
+			e.Leaving = r.Resources
+		}
+	}
+	return e, nil
+}
+
+// keyOf is the one key of a provider.
+func keyOf(p apiserverv1.ProviderConfiguration) (state.EncryptionKey, error) {
+	named := func(provider string, keys []apiserverv1.Key) (state.EncryptionKey, error) {
+		if len(keys) != 1 {
+			return state.EncryptionKey{}, fmt.Errorf("%s has %d keys, not one", provider, len(keys))
+		}
+		secret, err := base64.StdEncoding.DecodeString(keys[0].Secret)
+		if err != nil {
+			return state.EncryptionKey{}, fmt.Errorf("key %s of %s: %w", keys[0].Name, provider, err)
+		}
+		return state.EncryptionKey{Provider: provider, Name: keys[0].Name, Secret: secret}, nil
+	}
+	switch {
+	case p.KMS != nil:
+		return state.EncryptionKey{Provider: config.EncryptionKMS, Name: p.KMS.Name, Endpoint: p.KMS.Endpoint}, nil
+	case p.AESGCM != nil:
+		return named("aesgcm", p.AESGCM.Keys)
+	case p.AESCBC != nil:
+		return named("aescbc", p.AESCBC.Keys)
+	case p.Secretbox != nil:
+		return named("secretbox", p.Secretbox.Keys)
+	}
+	return state.EncryptionKey{}, nil
 }
 
 // EncryptionInUse is that a machine's API server has taken in its file, and Rewritten that

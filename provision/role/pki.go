@@ -17,19 +17,19 @@ const PKI = Kubernetes + "/pki"
 // pki lays the authorities. Nodes get the cluster's certificate, the control plane all with their keys.
 func pki(b *builder) {
 	b.add(&step.Directory{Path: PKI, Mode: 0o755})
-	b.file(PKI+"/ca.crt", string(b.State.CAs[certs.ClusterCA]))
+	b.file(PKI+"/ca.crt", string(b.State.Trust(certs.ClusterCA))) // controllers sign with the first
 	b.add(Revocations(b.Input)...)
 	if !b.controlPlane() {
 		return
 	}
 	for _, name := range []string{certs.EtcdCA, certs.FrontProxyCA} {
-		b.file(PKI+"/"+name+".crt", string(b.State.CAs[name]))
+		b.file(PKI+"/"+name+".crt", string(b.State.Trusted(name)))
 	}
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
 		b.secret(PKI+"/"+name+".key", b.State.Keys.CAs[name])
 	}
 	b.secret(PKI+"/sa.key", b.State.Keys.ServiceAccount)
-	b.file(PKI+"/sa.pub", string(b.State.Keys.ServicePublic))
+	b.file(PKI+"/sa.pub", string(b.State.ServicePublic()))
 	b.kubeconfig("admin", certs.Admin())
 	b.kubeconfig("super-admin", certs.SuperAdmin())
 }
@@ -37,7 +37,7 @@ func pki(b *builder) {
 // certificate adds a leaf at PKI/name and returns the paths of certificate and key.
 func (b *builder) certificate(name, ca string, r certs.Request) (cert, key string) {
 	path := PKI + "/" + name
-	b.add(&step.Certificate{Path: path, CA: ca, CACert: b.State.CAs[ca], Request: r, Revoked: b.revoked(ca, r)})
+	b.add(&step.Certificate{Path: path, CA: ca, CACert: b.State.Trust(ca), Chain: b.chain(ca), Request: r, Revoked: b.revoked(ca, r)})
 	return path + ".crt", path + ".key"
 }
 
@@ -46,15 +46,26 @@ func (b *builder) kubeconfig(name string, r certs.Request) string {
 	path := Kubernetes + "/" + name + ".conf"
 	b.add(&step.Kubeconfig{
 		Path: path, Cluster: b.Cluster.Name, Server: b.server(),
-		CA: certs.ClusterCA, CACert: b.State.CAs[certs.ClusterCA], Request: r, Revoked: b.revoked(certs.ClusterCA, r),
+		CA: certs.ClusterCA, CACert: b.State.Trust(certs.ClusterCA), Chain: b.chain(certs.ClusterCA), Request: r, Revoked: b.revoked(certs.ClusterCA, r),
 	})
 	return path
+}
+
+// chain comes with what an authority signs. It is the same for all certificates of a machine.
+func (b *builder) chain(ca string) []byte {
+	if _, known := b.chains[ca]; !known {
+		if b.chains == nil {
+			b.chains = map[string][]byte{}
+		}
+		b.chains[ca] = b.State.CA(ca).Chain
+	}
+	return b.chains[ca]
 }
 
 // revoked are the serials of certificates for the same name that nobody takes any more.
 func (b *builder) revoked(ca string, r certs.Request) (serials []string) {
 	for _, gone := range b.State.Revoked {
-		if gone.CA == ca && gone.Name == r.CommonName {
+		if gone.CA == ca && (gone.Name == r.CommonName || gone.Name == "") {
 			serials = append(serials, gone.Serial)
 		}
 	}

@@ -5,10 +5,12 @@ package role
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 
+	keep "clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/host"
@@ -51,6 +53,8 @@ var parts = []part{
 	{"static-kubelet", Input.staticPods, kubelet, nil},
 	{"etcd", Input.etcd, etcd, nil},
 	{"former-etcd", Input.formerEtcd, formerEtcd, nil},
+	{"snapshots", Input.snapshots, snapshots, nil},
+	{"no-snapshots", Input.noSnapshots, noSnapshots, nil},
 	{"api-server", Input.controlPlane, apiServer, []string{"kube-apiserver"}},
 	{"runtime", Input.plainNode, runtime, nil},
 	{"images", Input.plainNode, images, nil},
@@ -101,6 +105,9 @@ func sweep(steps []step.Step) *step.Sweep {
 // Clean returns the steps that take everything away again from a machine.
 func Clean() []step.Step {
 	var list []step.Step
+	for _, name := range []string{snapshotTimer, snapshotService} {
+		list = append(list, &step.NoUnit{Name: name, Path: step.UnitDir + name})
+	}
 	for _, p := range slices.Backward(parts) {
 		units := p.units
 		if p.name == "etcd" {
@@ -112,38 +119,66 @@ func Clean() []step.Step {
 	}
 	// Without a runtime no new container comes up behind the back of who ends them.
 	list = append(list, &step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"}, &step.NoPods{},
-		&step.NoNetwork{Tables: []string{"kube-proxy", "clusterctl-network"}, Links: []string{"cni0"}},
-		&step.NoMounts{Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"}})
+		&step.NoNetwork{Network: Network()},
+		&step.NoMounts{Prefixes: []string{"/var/lib/kubelet/", "/var/lib/containerd/", "/run/containerd/", "/run/netns/cni-"}},
+		&step.NoFiles{Dir: "/run/netns", Prefix: "cni-"}, &step.NoCgroups{Name: "kubepods"}, &step.FormerSysctls{Given: given()})
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd"} {
 		list = append(list, &step.Empty{Path: path})
 	}
 	for _, path := range []string{
-		Kubernetes, "/etc/cni/net.d", "/etc/containerd/config.toml", "/run/containerd", "/var/log/pods", "/var/log/kubernetes",
-		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/clusterctl",
+		Kubernetes, "/etc/cni/net.d", "/etc/containerd/config.toml", "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
+		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}
 	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc}, Daemons...), bundle.Clusterctl) {
 		list = append(list, &step.Absent{Path: bin(name)})
 	}
+	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd", "/etc/cni", "/opt/cni", "/etc/containerd", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/netns"} {
+		list = append(list, &step.Unused{Path: path})
+	}
 	return append(list, &step.Absent{Path: host.Library})
 }
 
-// Agent reports whether a step of Clean takes away the programs themselves, of which the one that looks at
-// the machine is one.
+// forwarding6 is turned on by CNI's bridge plugin, whether a network has addresses of IPv6 or not.
+const forwarding6 = "net.ipv6.conf.all.forwarding"
+
+// given are the kernel settings that a node has got, by steps and by what runs there.
+func given() map[string]string {
+	all := maps.Clone(host.Sysctls)
+	all[forwarding6] = "1"
+	return all
+}
+
+// Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its own for the ports
+// of pods that their machine has.
+func Network() host.Network {
+	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "cni_hostport"}, Links: []string{"cni0"}, Protocol: host.RouteProtocol}
+}
+
+// Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes away the programs
+// themselves, of which the one that looks at the machine is one, or a directory that is empty.
 func Agent(s step.Step) bool {
+	if _, empty := s.(*step.Unused); empty {
+		return true
+	}
 	absent, ok := s.(*step.Absent)
 	return ok && absent.Path == host.Library
 }
 
-func always(Input) bool                   { return true }
-func (in Input) controlPlane() bool       { return in.Machine.Has(config.RoleControlPlane) }
-func (in Input) node() bool               { return in.Machine.Has(config.RoleNode) }
-func (in Input) plainNode() bool          { return in.node() && !in.staticPods() }
-func (in Input) etcd() bool               { return slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is) }
-func (in Input) formerEtcd() bool         { return !in.etcd() }
-func (in Input) dns() bool                { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
-func (in Input) address() bool            { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
+func always(Input) bool             { return true }
+func (in Input) controlPlane() bool { return in.Machine.Has(config.RoleControlPlane) }
+func (in Input) node() bool         { return in.Machine.Has(config.RoleNode) }
+func (in Input) plainNode() bool    { return in.node() && !in.staticPods() }
+func (in Input) etcd() bool         { return slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is) }
+func (in Input) formerEtcd() bool   { return !in.etcd() }
+func (in Input) snapshots() bool    { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
+func (in Input) noSnapshots() bool  { return !in.snapshots() && (in.controlPlane() || in.wasControl()) }
+func (in Input) dns() bool          { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
+func (in Input) address() bool      { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
+func (in Input) wasControl() bool {
+	return in.State.Machines[in.Machine.Address].Machine.Has(config.RoleControlPlane)
+}
 func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
 
 // EtcdMachines are the machines of the control plane with a member of the store. Those
@@ -192,9 +227,10 @@ func DNSMachines(c *config.Cluster) []config.Machine {
 // everything before the first unit starts.
 type builder struct {
 	Input
-	files []step.Step
-	late  []step.Step
-	err   error
+	files  []step.Step
+	late   []step.Step
+	chains map[string][]byte // by authority
+	err    error
 }
 
 func (b *builder) add(steps ...step.Step) { b.files = append(b.files, steps...) }

@@ -56,6 +56,7 @@ func (b *builder) unit(s service) {
 	}
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
 	path := b.private(step.UnitDir+s.name+".service", lines(text...))
+	b.add(&step.DropIns{Unit: s.name + ".service"})
 	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"clusterctl/certs"
@@ -24,8 +23,11 @@ func (p *Prepared) Apply(ctx context.Context) error {
 	if err := p.engine.Store.Keep(); err != nil {
 		return err
 	}
+	if err := p.protection(); err != nil {
+		return err
+	}
 	if p.Plan.Empty() && !p.Plan.Pending {
-		if len(p.ended) == 0 {
+		if len(p.ended) == 0 && !p.renamed {
 			return p.remember(p.engine.Config.Secrets)
 		}
 		p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool { return slices.Contains(p.ended, o) })
@@ -36,6 +38,9 @@ func (p *Prepared) Apply(ctx context.Context) error {
 	}
 	p.State.Keys.Secrets = p.Secrets // written with whatever is changed first
 	err := p.walk(ctx)
+	if err == nil && !p.engine.Destroy {
+		err = p.restored()
+	}
 	if err == nil && !p.engine.Destroy {
 		err = p.remember(p.engine.Config.Secrets)
 	}
@@ -53,7 +58,19 @@ func (p *Prepared) walk(ctx context.Context) error {
 	case e.Destroy:
 		return p.destroy(ctx)
 	}
-	if err := p.guard(ctx); err != nil {
+	if err := p.mayLose(); err != nil {
+		return err
+	}
+	if err := p.mend(ctx); err != nil {
+		return err
+	}
+	if err := p.unmended(p.guard(ctx)); err != nil {
+		return err
+	}
+	if err := p.forgetLeft(); err != nil {
+		return err
+	}
+	if err := p.beforehand(ctx); err != nil {
 		return err
 	}
 	for _, m := range p.machines {
@@ -77,23 +94,36 @@ func (p *Prepared) walk(ctx context.Context) error {
 	if err := p.leave(ctx, removed, true); err != nil {
 		return err
 	}
-	// The control plane of a cluster that is there changes strictly one by one, each
-	// being ready again before the next.
-	if err := p.oneByOne(ctx, control); err != nil {
-		return err
-	}
-	if err := p.nodes(ctx, nodes); err != nil {
+	if err := p.emptied(ctx, removed); err != nil {
 		return err
 	}
 	replaced := p.with(plan.Replace)
-	for _, m := range replaced {
-		if err := p.each(ctx, []*machine{m}, p.replace); err != nil {
+	for _, m := range append(p.with(plan.Create), replaced...) {
+		m.makes = true
+	}
+	// The control plane of a cluster that is there changes strictly one by one, each
+	// being ready again before the next.
+	changeControl := func(ctx context.Context) error { return p.oneByOne(ctx, control) }
+	changeRest := func(ctx context.Context) error {
+		if err := p.nodes(ctx, nodes); err != nil {
 			return err
 		}
+		for _, m := range replaced {
+			if err := p.each(ctx, []*machine{m}, p.replace); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	if err := p.reconcile(ctx); err != nil {
-		return err
+	refused, err := p.beside(ctx, changeControl, changeRest)
+	if err != nil {
+		return errors.Join(err, refused)
 	}
+	return errors.Join(refused, p.last(ctx, removed, replaced))
+}
+
+// last is what comes when everything that is declared is there.
+func (p *Prepared) last(ctx context.Context, removed, replaced []*machine) error {
 	if err := p.encrypt(ctx); err != nil {
 		return err
 	}
@@ -103,9 +133,11 @@ func (p *Prepared) walk(ctx context.Context) error {
 		}
 	}
 	if len(removed)+len(replaced) > 0 {
-		return p.ship(ctx)
+		if err := p.ship(ctx); err != nil {
+			return err
+		}
 	}
-	return nil
+	return p.rotate(ctx)
 }
 
 func (p *Prepared) with(actions ...string) (list []*machine) {
@@ -237,139 +269,24 @@ func (p *Prepared) issue(m *machine) error {
 	if !some {
 		return nil
 	}
-	writing.Lock()
-	defer writing.Unlock()
-	return p.engine.Store.Write(p.State) // before the machine has them
+	return p.write(func() {}) // before the machine has them
 }
 
-var writing sync.Mutex // of a state, by machines that are done at the same time
-
 func (p *Prepared) joined(m *machine) error {
-	writing.Lock()
-	defer writing.Unlock()
+	return p.write(func() { p.join(m) })
+}
+
+func (p *Prepared) join(m *machine) {
 	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}
-	return p.engine.Store.Write(p.State)
 }
 
 func (p *Prepared) forget(m *machine) error {
-	writing.Lock()
-	defer writing.Unlock()
-	p.State.Revoke(p.revoked(p.State.Machines[m.Address])...)
-	delete(p.State.Machines, m.Address)
-	delete(p.State.Etcd, m.Name)
-	return p.engine.Store.Write(p.State)
-}
-
-// leave takes removed machines' members out of the store, asked through a machine of the control
-// plane that stays. Members of dead machines leave before new ones join, so that
-// the majority is of those that are there.
-func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) error {
-	for _, m := range removed {
-		if !m.Has(config.RoleControlPlane) || (m.dead != nil) != dead {
-			continue
-		}
-		through := p.survivor()
-		if through == nil {
-			return fmt.Errorf("%s: no machine of the control plane is left to ask", m.Address)
-		}
-		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil); err != nil {
-			return fmt.Errorf("%s: %w", m.Address, err)
-		}
-		if err := p.left(m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// left writes down at once that a member is gone: were it to start again as what it
-// was, it would begin a store of its own.
-func (p *Prepared) left(m *machine) error {
-	writing.Lock()
-	defer writing.Unlock()
-	delete(p.State.Etcd, m.Name)
-	known := p.State.Machines[m.Address]
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Identity: known.Identity, Cordoned: known.Cordoned, Issued: known.Issued}
-	return p.engine.Store.Write(p.State)
-}
-
-// survivor returns a machine of the control plane that was there and stays.
-func (p *Prepared) survivor() *machine {
-	for _, m := range p.machines {
-		if m.agent != nil && m.Has(config.RoleControlPlane) && (m.action == plan.None || m.action == plan.Change || p.State.Machines[m.Address].Joined && m.action != plan.Remove) {
-			return m
-		}
-	}
-	return nil
-}
-
-// unstarted names the members that are not there yet.
-func (p *Prepared) unstarted() (names []string) {
-	for _, m := range p.machines {
-		if m.action == plan.Create && !p.State.Machines[m.Address].Joined {
-			names = append(names, m.Name)
-		}
-	}
-	return names
-}
-
-// remove takes one machine out: its pods move, its member leaves, it is cleaned.
-func (p *Prepared) remove(ctx context.Context, m *machine) error {
-	p.begin(m, doing[m.action])
-	switch {
-	case !m.Has(config.RoleNode):
-	case m.dead != nil:
-		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: " + m.dead.Error()})
-	case m.tended():
-		if err := p.drain(ctx, m); err != nil {
-			return err
-		}
-	}
-	if err := p.leave(ctx, []*machine{m}, false); err != nil {
-		return err
-	}
-	if m.dead == nil {
-		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
-			c := done.Change
-			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
-		}); err != nil {
-			return fmt.Errorf("clean: %w", err)
-		}
-	}
-	if err := p.live.Forget(ctx, m.Name); err != nil {
-		return fmt.Errorf("forget the machine: %w", err)
-	}
-	p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
-	return p.forget(m)
-}
-
-// tended reports whether the machine's kubelet is still there. When an earlier run has
-// taken it away, after the pods had gone, what they left ends with the node's object.
-func (m *machine) tended() bool {
-	return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" })
-}
-
-// destroy cleans all machines at once and forgets the cluster.
-func (p *Prepared) destroy(ctx context.Context) error {
-	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if m.dead != nil {
-			return fmt.Errorf("it is not cleaned: %w", m.dead)
-		}
-		p.begin(m, doing[plan.Remove])
-		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
-			c := done.Change
-			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
-		}); err != nil {
-			return err
-		}
-		p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
-		return p.forget(m)
+	return p.write(func() {
+		p.State.Revoke(p.revoked(p.State.Machines[m.Address])...)
+		delete(p.State.Machines, m.Address)
+		delete(p.State.Etcd, m.Name)
 	})
-	if err != nil || len(p.State.Machines) > 0 {
-		return err
-	}
-	return p.engine.Store.Remove()
 }

@@ -29,7 +29,7 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 		}
 		_, member := p.State.Etcd[m.Name]
 		member = member && slices.ContainsFunc(members, func(e config.Machine) bool { return e.Name == m.Name })
-		list = append(list, plan.Health{Name: m.Name, Member: member})
+		list = append(list, plan.Health{Name: m.Name, Member: member, Reached: p.reached(m.Name)})
 		steps = append(steps, &step.ServerHealth{Name: m.Name, URL: "https://" + net.JoinHostPort(m.IP.String(), "6443") + "/readyz", Client: role.ServerClient})
 		if member {
 			steps = append(steps, &step.MemberHealth{Name: m.Name, Store: role.Member(m)})
@@ -117,11 +117,16 @@ func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]pl
 // maybeBack names a machine of the control plane that this run reaches and that does not work, empty if there is none.
 func (p *Prepared) maybeBack(list []plan.Health) string {
 	for _, h := range list {
-		if (h.Etcd != "" || h.API != "") && slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == h.Name && m.agent != nil }) {
+		if (h.Etcd != "" || h.API != "") && h.Reached {
 			return h.Name
 		}
 	}
 	return ""
+}
+
+// reached reports whether this run is connected to a machine.
+func (p *Prepared) reached(name string) bool {
+	return slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == name && m.agent != nil })
 }
 
 // control are the machines of the control plane of a cluster that is there.

@@ -30,6 +30,9 @@ func (p *Prepared) identify() error {
 		}
 		if p.foreign(m) {
 			err := fmt.Errorf("it serves another cluster: the certificate in %s is not of this one's authority. Take it out of that cluster first, or out of this configuration", host.ClusterCAPath)
+			if p.fresh {
+				err = fmt.Errorf("it serves a cluster, and there is no state of one in %s. If that was lost, make it anew with clusterctl state rebuild; otherwise take the machine out of that cluster first", p.engine.Store.Dir)
+			}
 			if m.action == plan.Remove {
 				_ = m.agent.Close()
 				m.agent, m.dead = nil, err // somebody has given it another purpose: it is not cleaned
@@ -53,7 +56,7 @@ func at(m *machine, err error) error {
 
 // foreign reports whether a machine serves a cluster that is not this one.
 func (p *Prepared) foreign(m *machine) bool {
-	return m.facts.ClusterCA != "" && m.facts.ClusterCA != host.Fingerprint(p.State.CAs[certs.ClusterCA])
+	return m.facts.ClusterCA != "" && !p.State.Ours(certs.ClusterCA, func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
 }
 
 // double is an error when a machine that is to be removed is one that stays, known there by another address, or when one that is

@@ -262,7 +262,7 @@ func TestAMachineOfAnotherClusterIsLeftAlone(t *testing.T) {
 		w := newWorld(t, control, nodeA)
 		serveAnother(w, nodeA.IP)
 		logged := w.logged()
-		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "serves another cluster") {
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "it serves a cluster, and there is no state of one in") {
 			t.Errorf("got %v", err)
 		}
 		w.unchanged(logged)

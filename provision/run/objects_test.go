@@ -2,9 +2,12 @@ package run_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/state"
 )
 
@@ -27,5 +30,68 @@ func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
 	}
 	if text := p.Plan.Summary(); !strings.Contains(text, "objects not compared") {
 		t.Errorf("it says %q", text)
+	}
+}
+
+// P02: a machine that hangs keeps no object from being applied, be the cluster new or not.
+func TestObjectsAreAppliedWhileAMachineHangs(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	hang := func() {
+		applied := make(chan struct{})
+		w.live.applied = applied
+		w.hosts["machine.a"].Starts = func(unit string) {
+			if unit == "kubelet.service" {
+				select {
+				case <-applied:
+				case <-time.After(time.Minute):
+					t.Error("nothing was applied while the machine hung")
+				}
+			}
+		}
+	}
+	hang()
+	w.mustApply()
+	hang()
+	w.edit("machine.a", kubeletFile)
+	w.mustApply()
+}
+
+// P02: nor does one that fails, wherever it is; the run ends with what that machine says.
+func TestObjectsAreAppliedAlthoughAMachineFails(t *testing.T) {
+	second := machine("second", "10.0.0.5", config.RoleControlPlane)
+	w := newWorld(t, control, second, nodeA)
+	w.hosts["machine.a"].Fail = map[string]error{"kubelet.service": errors.New("exit 1")}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.a (cluster.hcl:7)") {
+		t.Fatalf("error %v", err)
+	}
+	if len(w.live.before) == 0 {
+		t.Error("a node of a new cluster failed, and nothing was applied")
+	}
+	w.hosts["machine.a"].Fail = nil
+	w.mustApply()
+	w.hosts["machine.second"].Fail = map[string]error{"kube-apiserver.service": errors.New("exit 1")}
+	w.edit("machine.second", "/etc/systemd/system/kube-apiserver.service")
+	w.live.before = nil
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "machine.second (cluster.hcl:7)") {
+		t.Fatalf("error %v", err)
+	}
+	if len(w.live.before) == 0 {
+		t.Error("a machine of the control plane failed, and nothing was applied")
+	}
+}
+
+// P05: a node is labelled when its kubelet has registered: an object made before that would be taken for a node without taints. One
+// that is left out and has never joined gets none.
+func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.engine.Excludes = []string{"machine.b"}
+	w.hosts["machine.a"].Starts = func(unit string) {
+		if slices.Contains(w.live.machines(), "a") {
+			t.Errorf("the node was labelled before its %s started", unit)
+		}
+	}
+	w.mustApply()
+	if got := w.live.machines(); !slices.Contains(got, "a") || slices.Contains(got, "b") {
+		t.Errorf("labelled are %v", got)
 	}
 }

@@ -28,10 +28,17 @@ type Prepared struct {
 	Secrets []string
 
 	engine   *Engine
+	saves    saves
+	lists    revocationLists
+	began    time.Time
+	renewed  map[string]bool // names of certificates, whether they are to be renewed
 	machines []*machine
 	fresh    bool // there is no cluster yet
 	live     Cluster
 	former   map[string]string // addresses of blocks, by those that the same machines have now
+	renamed  bool              // moved blocks have changed what the state calls things
+	anew     []state.Object    // objects that were taken away by this run, to be made anew
+	refused  Refused           // objects that the API does not take
 	ended    []state.Object    // that a run which was cut off has removed, and the state still names
 }
 
@@ -40,10 +47,14 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
+	asked   time.Time // by the operator's clock
 	steps   []step.Step
 	changes []step.Change
 	action  string
 	dead    error // not reached, and removed or only looked for
+	makes   bool  // its node comes with this run
+
+	unmended error // why what does not work on it could not be mended
 }
 
 // Close ends all connections.
@@ -62,11 +73,14 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{Cluster: e.Config.Name, Partly: len(e.Targets)+len(e.Excludes) > 0}}
+	p := &Prepared{engine: e, began: e.now(), State: s, Plan: &plan.Plan{Cluster: e.Config.Name, Partly: len(e.Targets)+len(e.Excludes) > 0}}
 	if s == nil {
 		if p.State, err = state.New(e.Config.Name, e.authorities); err != nil {
 			return nil, err
 		}
+	}
+	if r := p.State.Restore; r != nil && !r.Laid && !e.Destroy {
+		return nil, fmt.Errorf("a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, which begins it anew", r.Snapshot, r.Began.UTC().Format(time.RFC3339))
 	}
 	if p.State.Cluster != e.Config.Name {
 		return nil, fmt.Errorf("the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; declare the new one in a folder of its own", e.Store.Dir, p.State.Cluster, e.Config.Name)
@@ -93,7 +107,13 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 			return nil, fmt.Errorf("make a key for what is stored: %w", err)
 		}
 	}
+	if err := p.move(); err != nil {
+		return nil, err
+	}
 	if err := p.settleIdentity(); err != nil {
+		return nil, err
+	}
+	if err := p.forgettable(); err != nil {
 		return nil, err
 	}
 	p.choose()
@@ -108,6 +128,10 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		return nil, err
 	}
 	if !e.Destroy {
+		if err := p.lostMajority(); err != nil {
+			p.Close()
+			return nil, err
+		}
 		var gone []string
 		for _, m := range p.machines {
 			if m.action == plan.Remove && m.dead != nil || p.lost(m) {
@@ -116,12 +140,25 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		}
 		plan.Members(e.Config, p.State, gone)
 	}
-	if err := p.check(ctx); err != nil {
+	err = p.check(ctx)
+	if err == nil && !e.Destroy {
+		err = p.fits()
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	if err := p.renewable(); err != nil {
 		p.Close()
 		return nil, err
 	}
 	p.summarize()
-	if err := p.compare(ctx); err != nil {
+	p.showRotations()
+	err = p.compare(ctx)
+	if err == nil {
+		err = p.protected()
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -139,6 +176,9 @@ func (p *Prepared) Unreached() error {
 	if p.Plan.Unanswered != "" {
 		errs = append(errs, fmt.Errorf("objects could not be compared with what is there, so the plan is not whole; apply mends the machines first, and compares then: %s", p.Plan.Unanswered))
 	}
+	if len(p.refused.List) > 0 {
+		errs = append(errs, p.refused)
+	}
 	if len(p.Plan.Unreached()) > 0 {
 		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it out with -exclude"))
 	}
@@ -150,6 +190,32 @@ func (p *Prepared) Unreached() error {
 func (p *Prepared) lost(m *machine) bool {
 	_, member := p.State.Etcd[m.Name]
 	return member && p.State.Machines[m.Address].Joined && m.agent != nil && !m.facts.EtcdData
+}
+
+// lostMajority is an error when so many members have lost their data that the rest is no majority: members that join need one, and a store that
+// would begin anew without a word would be an empty one.
+func (p *Prepared) lostMajority() error {
+	if p.State.Restore != nil { // the others join the first member one after the other
+		return nil
+	}
+	var lost, left []string
+	for _, m := range p.machines {
+		if p.lost(m) && m.action != plan.Remove {
+			lost = append(lost, m.Name)
+		} else if _, member := p.State.Etcd[m.Name]; member && m.agent != nil && m.facts.EtcdData {
+			left = append(left, m.Name)
+		}
+	}
+	members := len(p.State.Etcd)
+	switch {
+	case len(lost) == 0 || members-len(lost) > members/2:
+		return nil
+	case len(left) > 0:
+		return fmt.Errorf("%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is no majority. %s still has the data: clusterctl etcd snapshot restore -from-member %s makes the store anew of it (docs/operations/etcd-majority-lost.md)",
+			len(lost), members, strings.Join(lost, ", "), strings.Join(left, ", "), left[0])
+	}
+	return fmt.Errorf("%d of %d members of the store have lost their data in /var/lib/etcd (%s): clusterctl etcd snapshot restore brings it back from a snapshot (docs/operations/etcd-all-lost.md); without one, destroy the cluster and apply again",
+		len(lost), members, strings.Join(lost, ", "))
 }
 
 // started reports whether a machine of the control plane has been brought up before. Until
@@ -202,8 +268,6 @@ func (p *Prepared) most(ctx context.Context, limit int, list []*machine, do func
 const factsTimeout = 30 * time.Second
 
 func (p *Prepared) connect(ctx context.Context) error {
-	var mu sync.Mutex
-	found := map[string][]string{}
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		err := p.reach(ctx, m)
 		if err != nil && ctx.Err() == nil && (p.engine.Look || m.action == plan.Remove) {
@@ -212,36 +276,19 @@ func (p *Prepared) connect(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil {
+	if interrupted(ctx) {
 		return err
 	}
-	if err := p.identify(); err != nil {
-		return err
-	}
+	// What is wrong with the others is said at once as well.
+	err = errors.Join(err, p.identify())
 	p.recognize()
-	err = p.each(ctx, p.machines, func(_ context.Context, m *machine) error {
-		if m.action == plan.Remove || m.dead != nil {
-			return nil
-		}
-		errs, warnings := plan.Preflight(m.Machine, m.facts, p.State)
-		mu.Lock()
-		for _, w := range warnings {
-			found[w] = append(found[w], m.Address)
-		}
-		mu.Unlock()
-		if len(errs) > 0 {
-			return errors.New(strings.Join(errs, "; "))
-		}
-		return nil
-	})
-	p.Plan.Warnings = plan.Warnings(found)
-	return err
+	return errors.Join(err, p.preflight())
 }
 
 // recognize learns the store's id from a machine that has a member of it.
 func (p *Prepared) recognize() {
 	for _, m := range p.machines {
-		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined && m.facts.EtcdCluster != "" {
+		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined && m.facts.EtcdCluster != "" && !slices.Contains(p.State.FormerStores, m.facts.EtcdCluster) {
 			p.State.EtcdCluster = m.facts.EtcdCluster
 			return
 		}
@@ -255,7 +302,14 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	if m.facts, err = a.Facts(ctx); err != nil {
+	before := p.engine.now()
+	m.facts, err = a.Facts(ctx)
+	if after := p.engine.now(); m.facts.Clock.Before(before) { // it was read somewhere between: what the way took is not its fault
+		m.asked = before
+	} else if m.asked = m.facts.Clock; m.asked.After(after) {
+		m.asked = after
+	}
+	if err != nil {
 		_ = a.Close()
 		return err
 	}
@@ -293,11 +347,13 @@ func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	writing.Lock()
 	defer writing.Unlock()
-	revoked, err := p.State.RevocationLists(p.engine.now())
+	revoked, err := p.revocations()
 	if err != nil {
 		return nil, err
 	}
-	return role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Revoked: revoked})
+	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Revoked: revoked})
+	p.renew(m, steps)
+	return steps, err
 }
 
 // summarize turns what the checks found into the plan.
@@ -331,6 +387,9 @@ func (p *Prepared) summarize() {
 			}
 		case m.action == plan.Change:
 			entry.Note = p.restarts(m, entry.Changes)
+			if first := p.mendedFirst(m); first != "" {
+				entry.Note = first + "; then " + entry.Note
+			}
 		}
 		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -351,6 +410,7 @@ func (p *Prepared) summarize() {
 		})
 		p.Plan.Etcd = plan.EtcdLine(p.engine.Config, p.State, len(unreached))
 		p.Plan.Certificates = plan.CertificateLine(next, p.engine.now())
+		p.Plan.Snapshot = riskLine(p.risks())
 	}
 }
 

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"clusterctl/provision/plan"
@@ -15,7 +14,7 @@ import (
 // refresh holds the state against the world: it plans to forget the machines on which nothing of the
 // cluster is any more, and the objects that are not there. A machine that does not answer is not forgotten.
 func (p *Prepared) refresh(ctx context.Context) error {
-	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
+	for _, address := range sortedMachines(p.State) {
 		if m := p.State.Machines[address]; p.engine.selected(address) {
 			p.machines = append(p.machines, &machine{Machine: m.Machine, action: plan.Change})
 		}

@@ -13,10 +13,13 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Refused are the objects that the API would not take.
-type Refused []Refusal
+// Refused are the objects that the API does not take.
+type Refused struct {
+	List    []Refusal
+	Waiting int // objects that depend on them, and were not begun
+}
 
-// Refusal is one object that the API would not take.
+// Refusal is one object that the API does not take.
 type Refusal struct {
 	Address string
 	Source  config.Source
@@ -28,20 +31,33 @@ type Refusal struct {
 
 // Error lists them all.
 func (r Refused) Error() string {
-	lines := []string{"the API would refuse what is declared; nothing was changed:"}
-	for _, one := range r {
+	lines := []string{fmt.Sprintf("the API refuses %s; apply goes on with the others:", plan.Number(len(r.List), "object"))}
+	for _, one := range r.List {
 		where := one.Address
 		if one.Source.File != "" {
 			where = fmt.Sprintf("%s (%s:%d)", one.Address, one.Source.File, one.Source.Line)
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s %s: %v", where, one.Kind, one.Name, one.Err))
 	}
+	if r.Waiting > 0 {
+		lines = append(lines, plan.Number(r.Waiting, "object")+" that come after them by depends_on are not begun")
+	}
 	return strings.Join(lines, "\n")
+}
+
+// take adds the refusals that an error is, and returns it when it is another.
+func (r *Refused) take(err error) error {
+	var more Refused
+	if !errors.As(err, &more) {
+		return err
+	}
+	r.List, r.Waiting = append(r.List, more.List...), r.Waiting+more.Waiting
+	return nil
 }
 
 // unknown reports whether all of them are of kinds that the API does not know.
 func (r Refused) unknown() bool {
-	return !slices.ContainsFunc(r, func(one Refusal) bool { return !one.Unknown })
+	return !slices.ContainsFunc(r.List, func(one Refusal) bool { return !one.Unknown })
 }
 
 // upgrading reports whether the plan brings another API server, which may know more kinds

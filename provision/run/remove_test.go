@@ -3,6 +3,8 @@ package run_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,24 +58,38 @@ func TestCleaningGoesOnWithoutDrainingOnceTheKubeletIsGone(t *testing.T) {
 	}
 }
 
-// P05: nothing is changed on any machine when the API refuses an object.
-func TestNothingIsChangedWhenTheAPIRefusesAnObject(t *testing.T) {
-	w := newWorld(t, control)
+// P05: what the API refuses is a finding of the plan, which fails for it, and of apply, which goes on with machines and with the other objects,
+// and removes what is to be removed.
+func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
+	w := newWorld(t, control, nodeB)
 	w.mustApply()
-	before := len(w.hosts["machine.control"].Log)
-	w.live.refused = run.Refused{
+	refused := run.Refused{List: []run.Refusal{
 		{Address: "object.v1.ConfigMap.a", Source: config.Source{File: "app.hcl", Line: 3}, Kind: "ConfigMap", Name: "default/a", Err: errors.New("too big")},
 		{Address: "object.v1.Widget.b", Source: config.Source{File: "app.hcl", Line: 9}, Kind: "Widget", Name: "default/b", Err: errors.New("there is no such kind in v1")},
-	}
+	}}
+	w.live.refused, w.live.refuses = refused, refused
 	w.declare(control, nodeA)
-	_, err := w.apply()
-	for _, want := range []string{"app.hcl:3", "too big", "app.hcl:9", "no such kind"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+	w.engine.Look = true
+	p, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.engine.Look = false
+	says := func(err error) {
+		t.Helper()
+		for _, want := range []string{"refuses 2 objects", "app.hcl:3", "too big", "app.hcl:9", "no such kind"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v does not say %q", err, want)
+			}
 		}
 	}
-	if len(w.hosts["machine.control"].Log) != before || len(w.hosts["machine.a"].Log) > 0 {
-		t.Error("a machine was changed")
+	says(p.Unreached())
+	p.Close()
+	_, err = w.apply()
+	says(err)
+	s, err := w.engine.Store.Read()
+	if err != nil || !s.Machines["machine.a"].Joined || len(s.Machines) != 2 {
+		t.Errorf("the machines are %v, %v", slices.Collect(maps.Keys(s.Machines)), err)
 	}
 }
 
@@ -115,8 +131,13 @@ func TestAnInterruptedRunSaysSoOnce(t *testing.T) {
 func TestAKindOfTheNextReleaseIsNotRefusedWhileTheAPIServerIsReplaced(t *testing.T) {
 	w := newWorld(t, control)
 	w.mustApply()
-	w.live.refused = run.Refused{{Address: "object.v2.Widget.b", Kind: "Widget", Unknown: true, Err: errors.New("there is no such kind in v2")}}
-	if _, err := w.engine.Prepare(t.Context()); err == nil {
+	w.live.refused = run.Refused{List: []run.Refusal{{Address: "object.v2.Widget.b", Kind: "Widget", Unknown: true, Err: errors.New("there is no such kind in v2")}}}
+	now, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	if now.Unreached() == nil {
 		t.Error("an unknown kind is taken although the API server stays")
 	}
 	if err := w.hosts["machine.control"].Symlink("/usr/local/lib/clusterctl/former/clusterctl", "/usr/local/bin/kube-apiserver"); err != nil {

@@ -46,6 +46,7 @@ func (p *Prepared) replace(ctx context.Context, m *machine) error {
 			return fmt.Errorf("it is not replaced: %w", err)
 		}
 	}
+	p.begin(m, "replacing")
 	m.action, m.steps = plan.Remove, role.Clean()
 	var err error
 	if m.changes, err = m.agent.Check(ctx, m.steps); err != nil {
@@ -63,18 +64,29 @@ func (p *Prepared) replace(ctx context.Context, m *machine) error {
 	if err := p.again(ctx, m, 0); err != nil {
 		return err
 	}
+	roll := p.roll
 	if m.Has(config.RoleControlPlane) {
-		return p.guardedRoll(ctx, m)
+		roll = p.guardedRoll
 	}
-	return p.roll(ctx, m)
+	if err := roll(ctx, m); err != nil {
+		return fmt.Errorf("it was taken away, and is not made anew yet (apply goes on with that): %w", err)
+	}
+	p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "replaced: cleaned, and made anew"})
+	return nil
 }
 
-// replacedObjects are those that were applied and are to be made anew.
+// replacedObjects are those that were applied and are to be made anew. What the API would not take again is not taken away.
 func (p *Prepared) replacedObjects() (list []state.Object) {
 	for _, o := range p.State.Objects {
-		if p.engine.replaced(o.Address) && p.engine.selected(o.Address) {
+		refused := slices.ContainsFunc(p.refused.List, func(r Refusal) bool { return r.Kind == o.Kind && r.Name == o.FullName() })
+		if p.engine.replaced(o.Address) && p.engine.selected(o.Address) && !refused {
 			list = append(list, o)
 		}
 	}
 	return list
+}
+
+// wasReplaced reports whether an object was taken away by this run to be made anew.
+func (p *Prepared) wasReplaced(o plan.Object) bool {
+	return slices.ContainsFunc(p.anew, func(r state.Object) bool { return r.Kind == o.Kind && r.FullName() == o.Name })
 }

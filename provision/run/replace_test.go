@@ -9,6 +9,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
 	"clusterctl/provision/state"
 )
 
@@ -22,7 +23,17 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 	}
 	w.live.ready = map[string]string{"a": "True", "b": "True"}
 	w.engine.Replaces = []string{"machine.b"}
+	var said []string
+	w.engine.Say = func(e run.Event) {
+		if e.Kind != run.EventStep && e.Kind != run.EventSend && e.Kind != run.EventConnect {
+			said = append(said, e.Kind+" "+e.Message)
+		}
+	}
 	p := w.mustApply()
+	if want := []string{"begin replacing", "begin removing", "begin draining", "note cleaned, to be made anew", "begin creating", "done ", "done replaced: cleaned, and made anew"}; !slices.Equal(said, want) {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+	w.engine.Say = nil
 	if n, _ := p.Count(plan.Replace); n != 1 || !strings.Contains(p.Summary(), "1 to replace") {
 		t.Errorf("plan: %s", p.Summary())
 	}
@@ -115,5 +126,29 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	}
 	if len(w.hosts["machine.a"].Files()) > 0 || len(w.hosts["machine.control"].Log) != logged {
 		t.Error("a machine was changed")
+	}
+}
+
+// P02: the events and the plan of objects that are replaced say that they were.
+func TestReplacedObjectsAreSaidToBeReplaced(t *testing.T) {
+	w := newWorld(t, control)
+	o := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "y", Address: "object.v1.ConfigMap.y"}
+	w.live.objects = []state.Object{o}
+	w.mustApply()
+	w.live.planned = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName()}}
+	w.live.events = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Create}}
+	w.engine.Replaces = []string{o.Address}
+	var said []string
+	w.engine.Say = func(e run.Event) {
+		if e.Kind == run.EventObject {
+			said = append(said, e.Object.Name+" "+e.Object.Action)
+		}
+	}
+	p := w.mustApply()
+	if !strings.Contains(p.Summary(), "objects: 0 to create, 0 to change, 0 to remove, 1 to replace") && !strings.Contains(p.Summary(), "objects: 1 to replace") {
+		t.Errorf("the plan says %q", p.Summary())
+	}
+	if !slices.Equal(said, []string{"x/y remove", "x/y replace"}) {
+		t.Errorf("it says %q", said)
 	}
 }

@@ -1,10 +1,13 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"clusterctl/certs"
 	"clusterctl/provision/plan"
@@ -54,10 +57,38 @@ func (p *Prepared) revoked(m state.Machine) (list []certs.Revoked) {
 	return list
 }
 
+// revocationLists are what authorities have signed of what is revoked: the same for all machines, until something is revoked or an authority
+// is another.
+type revocationLists struct {
+	revoked []certs.Revoked
+	cas     map[string][]byte
+	at      time.Time
+	lists   map[string][]byte
+}
+
+// current is how long lists are good: certificates that end leave them.
+const current = time.Minute
+
+// revocations returns the lists as they are now. The state is locked.
+func (p *Prepared) revocations() (map[string][]byte, error) {
+	now, r := p.engine.now(), &p.lists
+	if r.lists != nil && now.Sub(r.at) < current && slices.Equal(r.revoked, p.State.Revoked) && maps.EqualFunc(r.cas, p.State.CAs, bytes.Equal) {
+		return r.lists, nil
+	}
+	lists, err := p.State.RevocationLists(now)
+	if err != nil {
+		return nil, err
+	}
+	*r = revocationLists{revoked: slices.Clone(p.State.Revoked), cas: maps.Clone(p.State.CAs), at: now, lists: lists}
+	return lists, nil
+}
+
 // ship has all machines refuse what was revoked in this run. One that is not reached
 // gets the list with its next apply.
 func (p *Prepared) ship(ctx context.Context) error {
-	lists, err := p.State.RevocationLists(p.engine.now())
+	writing.Lock()
+	lists, err := p.revocations()
+	writing.Unlock()
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,11 @@ func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	if _, there := ready[m.Name]; !there {
+	switch is, there := ready[m.Name]; {
+	case !there:
+		return nil
+	case is == "Unknown": // nobody is there to end its pods, and they are not looked after until it is mended
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained, but mended first: nothing has been heard of its kubelet"})
 		return nil
 	}
 	if !plan.Elsewhere(m.Name, ready) {
@@ -105,20 +109,49 @@ func (p *Prepared) drain(ctx context.Context, m *machine) error {
 	p.begin(m, "draining")
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	cordoned, err := p.live.Cordoned(ctx, m.Name)
-	if err != nil {
+	if err := p.cordoning(ctx, m); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	if !cordoned { // who has cordoned it by hand means it
-		if err := p.note(m, func(s *state.Machine) { s.Cordoned = true }); err != nil {
-			return err
-		}
-	}
-	err = p.live.Drain(ctx, m.Name, func(what string) {
+	err := p.live.Drain(ctx, m.Name, func(what string) {
 		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "draining: " + what})
 	})
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
+	}
+	return nil
+}
+
+// cordoning writes down that a node is cordoned by this run, unless it is already: who has cordoned it by hand means it.
+func (p *Prepared) cordoning(ctx context.Context, m *machine) error {
+	cordoned, err := p.live.Cordoned(ctx, m.Name)
+	if err != nil || cordoned {
+		return err
+	}
+	return p.note(m, func(s *state.Machine) { s.Cordoned = true })
+}
+
+// emptied has no pods come to the nodes that this run removes: the Node of one that is dead goes at once, so that what ran there is made anew
+// elsewhere and no budget waits for it, and one that is there takes no new pods. What cannot be done yet is done when its turn comes.
+func (p *Prepared) emptied(ctx context.Context, removed []*machine) error {
+	for _, m := range removed {
+		if !m.Has(config.RoleNode) || p.fresh {
+			continue
+		}
+		var err error
+		if m.dead != nil {
+			err = p.live.Forget(ctx, m.Name)
+		} else if m.tended() {
+			if err = p.cordoning(ctx, m); err == nil {
+				err = p.live.Cordon(ctx, m.Name)
+			}
+		}
+		if err != nil && interrupted(ctx) {
+			return ErrInterrupted
+		}
+		if err != nil { // the API is not there, and would not be for the others
+			p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "pods of nodes that go are seen to later: " + err.Error()})
+			return nil
+		}
 	}
 	return nil
 }
@@ -159,12 +192,11 @@ func (p *Prepared) known(m *machine) state.Machine {
 
 // note changes what the state says of a machine, and writes it.
 func (p *Prepared) note(m *machine, change func(*state.Machine)) error {
-	writing.Lock()
-	defer writing.Unlock()
-	s := p.State.Machines[m.Address]
-	change(&s)
-	p.State.Machines[m.Address] = s
-	return p.engine.Store.Write(p.State)
+	return p.write(func() {
+		s := p.State.Machines[m.Address]
+		change(&s)
+		p.State.Machines[m.Address] = s
+	})
 }
 
 // drained says whether an earlier run has drained a machine and was cut off before it took it back.

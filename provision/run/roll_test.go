@@ -189,7 +189,56 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	if !slices.Equal(order, []string{"machine.control", "machine.third"}) {
 		t.Errorf("order %v", order)
 	}
-	if waited != "waiting for third, which may be just back" {
+	if !strings.HasPrefix(waited, "waiting for third, which may be just back") {
 		t.Errorf("notes %q", waited)
+	}
+}
+
+// P02: a dead node that is removed is forgotten before its neighbours are drained, and one that is there and goes takes no pods meanwhile.
+func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
+	nodeC := machine("c", "10.0.0.4", config.RoleNode)
+	w := newWorld(t, control, nodeA, nodeB, nodeC)
+	w.mustApply()
+	w.live.ready = map[string]string{"a": "True", "b": "Unknown", "c": "True"}
+	w.down["machine.b"] = errors.New("no route to host")
+	w.edit("machine.a", runtimeFile)
+	w.declare(control, nodeA)
+	w.mustApply()
+	if want := []string{"forget b", "cordon c", "drain a", "drain c", "forget c"}; !slices.Equal(w.live.order, want) {
+		t.Errorf("did %v, want %v", w.live.order, want)
+	}
+}
+
+// P02: a node of whose kubelet nothing has been heard is mended, and not drained before: nobody would end its pods.
+func TestANodeThatIsSilentIsMendedAndNotDrainedBefore(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.live.ready = map[string]string{"a": "Unknown", "b": "True"}
+	w.edit("machine.a", runtimeFile)
+	w.mustApply()
+	if len(w.live.drained) > 0 {
+		t.Errorf("drained %v", w.live.drained)
+	}
+}
+
+// P02: a program that was deleted is put back, and nothing is drained or starts anew for that.
+func TestALostProgramIsPutBackWithoutARestart(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	h := w.hosts["machine.a"]
+	if err := h.RemoveAll("/usr/local/bin/runc"); err != nil {
+		t.Fatal(err)
+	}
+	h.Log = nil
+	p := w.mustApply()
+	if changes := p.Machines[1].Changes; len(changes) != 1 || changes[0].Name != "runc" || p.Machines[1].Note != "no restart" {
+		t.Errorf("the plan says %q: %+v", p.Machines[1].Note, changes)
+	}
+	if !slices.Equal(h.Log, []string{"link /usr/local/bin/runc"}) || len(w.live.drained) > 0 {
+		t.Errorf("did %v, drained %v", h.Log, w.live.drained)
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 }

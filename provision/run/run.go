@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 	"clusterctl/provision/support"
@@ -26,7 +28,13 @@ type Agent interface {
 	Check(ctx context.Context, steps []step.Step) ([]step.Change, error)
 	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
 	Collect(ctx context.Context) ([]support.File, error)
+	Look(ctx context.Context) (role.Remains, error)
 	Send(ctx context.Context, digest, name string, compressed io.Reader) error
+	SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error
+	// Read writes a file of the machine to w.
+	Read(ctx context.Context, path string, w io.Writer) error
+	// Store has the program etcd of that digest, which has been sent, do something with the store.
+	Store(ctx context.Context, digest string, q store.Request) (store.Answer, error)
 	Close() error
 }
 
@@ -34,12 +42,15 @@ type Agent interface {
 type Cluster interface {
 	// Plan compares what is declared with what is there. prune are objects applied before.
 	Plan(ctx context.Context, c *config.Cluster, before []state.Object) (entries []plan.Object, ended []state.Object, err error)
-	// Apply brings it in, prunes, and waits until it works. It returns what is now applied.
+	// Apply brings it in and prunes. It returns what is now applied.
 	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
+	// Wait waits until what was applied works.
+	Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error
 	// Nodes says for every node whether it is ready: True, False or Unknown.
 	Nodes(ctx context.Context) (map[string]string, error)
-	// Cordoned reports whether a node takes no new pods; Uncordon has it take them again.
+	// Cordoned reports whether a node takes no new pods; Cordon has it take none, Uncordon has it take them again.
 	Cordoned(ctx context.Context, node string) (bool, error)
+	Cordon(ctx context.Context, node string) error
 	Uncordon(ctx context.Context, node string) error
 	// Drain cordons a node and moves its pods away; say is told how that goes on.
 	Drain(ctx context.Context, node string, say func(string)) error
@@ -48,6 +59,10 @@ type Cluster interface {
 	// Gone returns the objects that are not there, and Delete removes objects and waits until they are gone.
 	Gone(ctx context.Context, list []state.Object) ([]state.Object, error)
 	Delete(ctx context.Context, list []state.Object) error
+	// Applied finds the objects that were applied from here, for a state that was lost.
+	Applied(ctx context.Context, c *config.Cluster) (list []state.Object, problems []string, err error)
+	// Revision is where the store is, as the API says.
+	Revision(ctx context.Context) (int64, error)
 	// Forget removes a node's object.
 	Forget(ctx context.Context, node string) error
 }
@@ -66,7 +81,11 @@ type Engine struct {
 	Targets     []string         // only these machines and workloads, when any
 	Excludes    []string         // not these
 	Replaces    []string         // machines, workloads and objects to be taken away and made anew
+	Losses      []string         // addresses of what may go although data goes with it
+	Renews      []string         // certificates to be renewed before their time, by the names that CertificateName gives; "all"
+	RenewOn     []string         // machines, by address or name, whose certificates are renewed; all when none
 	Refresh     bool             // only hold the state against the world, and forget what is gone
+	NoSnapshot  bool             // take none of the store before a risky change
 	Now         func() time.Time // nil means time.Now
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
@@ -306,4 +307,67 @@ func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 	if p := w.mustApply(); !strings.Contains(p.Summary(), "No changes in what is selected") {
 		t.Errorf("a plan of a part says %q", p.Summary())
 	}
+}
+
+// P02: what systemctl edit or set-property has done to a unit is drift: shown with its content, and removed; so is a file that goes before
+// the unit's own.
+func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	h := w.hosts["machine.a"]
+	for _, path := range []string{
+		"/etc/systemd/system/kubelet.service.d/override.conf", "/run/systemd/system/kubelet.service.d/10-x.conf",
+		"/etc/systemd/system.control/kubelet.service.d/50-MemoryMax.conf", "/run/systemd/system.control/kubelet.service",
+	} {
+		if err := h.WriteFile(path, strings.NewReader("[Service]\nMemoryMax=10M\n"), 0o644, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := len(h.Files())
+	h.Log = nil
+	p := w.mustApply()
+	changes := p.Machines[1].Changes
+	if len(changes) != 2 || changes[0].Kind != "drop-in" || !strings.Contains(changes[0].Name, "override.conf") || !slices.Contains(changes[0].Diff, "- MemoryMax=10M") || changes[1].Name != "kubelet.service" {
+		t.Errorf("the plan says %+v", changes)
+	}
+	if n := files - len(h.Files()); n != 4 {
+		t.Errorf("%d files are gone, want the 4 that changed the unit: %v", n, h.Log)
+	}
+	if !slices.Contains(h.Log, "daemon-reload") || !slices.Contains(h.Log, "restart kubelet.service") {
+		t.Errorf("did %v", h.Log)
+	}
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+// P05: everything that is in the way, of all machines, is said at once, in a table for each; nothing is changed.
+func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.hosts["machine.control"].Machine.Listening = []host.Listener{{Port: 6443, Network: "tcp", Process: "nginx, process 812"}}
+	w.hosts["machine.control"].Machine.Sync = time.Second
+	w.hosts["machine.a"].Machine.OS = "alpine 3.20"
+	w.hosts["machine.a"].Machine.Clock = time.Now().Add(time.Hour)
+	w.hosts["machine.a"].Machine.Swap = 1 << 30
+	w.down["machine.b"] = errors.New("unreachable: no route to host")
+	_, err := w.apply()
+	for _, want := range []string{
+		"machine.control (cluster.hcl:7): it cannot be what it is declared to be:\n  error    port 6443/tcp", "\n  warning  its disk takes more than 10ms",
+		"machine.a (cluster.hcl:7): it cannot be what it is declared to be:\n  error    runs alpine", "\n  error    its clock is 1h0m0s ahead", "\n  warning  has 1.0 GiB of swap",
+		"machine.b (cluster.hcl:7): unreachable: no route to host",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	w.unchanged(nil)
+	delete(w.down, "machine.b")
+	for _, h := range w.hosts {
+		h.Machine.Survey = host.Survey{Free: map[string]int64{host.Library: 1 << 20}}
+		h.Machine.OS = "debian 12"
+	}
+	if _, err := w.apply(); err == nil || strings.Count(err.Error(), "has 1 MiB free") != 3 {
+		t.Errorf("what is sent has no room: %v", err)
+	}
+	w.unchanged(nil)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
@@ -16,12 +15,18 @@ import (
 func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, err error) {
 	e := p.engine
 	if len(e.Targets) == 0 && len(e.Excludes) == 0 {
-		return e.Config, p.State.Objects, nil, nil
+		for _, o := range p.State.Objects {
+			if !e.left(o.Address) {
+				before = append(before, o)
+			}
+		}
+		return e.Config, before, nil, nil
 	}
-	copied := *e.Config
+	// A machine that was left out before it ever joined has no node to label.
+	copied := with(e.Config, func(m config.Machine) bool { return e.selected(m.Address) || p.joinedNow(m) })
 	copied.Workloads, copied.Objects = nil, nil
 	for _, w := range e.Config.Workloads {
-		if e.selected("workload." + w.Name) {
+		if e.selected(w.Address) {
 			copied.Workloads = append(copied.Workloads, w)
 		}
 	}
@@ -38,12 +43,14 @@ func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, 
 	for _, o := range p.State.Objects {
 		elsewhere := slices.ContainsFunc(declared, func(d state.Object) bool { return d.Same(o) && !e.selected(d.Address) })
 		if e.selected(o.Address) && !elsewhere {
-			before = append(before, o)
+			if !e.left(o.Address) {
+				before = append(before, o)
+			}
 		} else {
 			rest = append(rest, o)
 		}
 	}
-	return &copied, before, rest, nil
+	return copied, before, rest, nil
 }
 
 // choose lists the machines: those declared, and those that once were.
@@ -62,24 +69,21 @@ func (p *Prepared) choose() {
 			p.machines = append(p.machines, &machine{Machine: m, action: action})
 		}
 	}
-	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
-		if !declared[address] && e.selected(address) {
+	for _, address := range sortedMachines(p.State) {
+		if !declared[address] && e.selected(address) && !e.left(address) {
 			p.machines = append(p.machines, &machine{Machine: p.State.Machines[address].Machine, action: plan.Remove})
 		}
 	}
 }
 
+func sortedMachines(s *state.State) []string { return slices.Sorted(maps.Keys(s.Machines)) }
+
 // selected applies -target and -exclude.
 func (e *Engine) selected(address string) bool {
 	match := func(list []string) bool {
-		return slices.ContainsFunc(list, func(t string) bool { return covers(t, address) })
+		return slices.ContainsFunc(list, func(t string) bool { return config.Covers(t, address) })
 	}
 	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
-}
-
-// covers says whether a selection names an address: machine.node names all of its instances.
-func covers(selection, address string) bool {
-	return address == selection || strings.HasPrefix(address, selection+"[")
 }
 
 // selectable refuses selections that name nothing, which would spare nothing, or change nothing, unnoticed.
@@ -90,7 +94,7 @@ func (p *Prepared) selectable() error {
 		addresses = append(addresses, m.Address)
 	}
 	for _, w := range e.Config.Workloads {
-		addresses = append(addresses, "workload."+w.Name)
+		addresses = append(addresses, w.Address)
 	}
 	for _, o := range e.Config.Objects {
 		addresses = append(addresses, o.Address)
@@ -103,7 +107,7 @@ func (p *Prepared) selectable() error {
 		list []string
 	}{{"-target", e.Targets}, {"-exclude", e.Excludes}} {
 		for _, t := range chosen.list {
-			if !slices.ContainsFunc(addresses, func(a string) bool { return covers(t, a) }) {
+			if !slices.ContainsFunc(addresses, func(a string) bool { return config.Covers(t, a) }) {
 				return fmt.Errorf("%s %s: there is no such machine, workload or object, neither declared nor applied before. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", chosen.flag, t)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ import (
 
 // world is machines in memory, reached by agents that speak the real protocol.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	hosts  map[string]*hostfake.Host // by address of the block
 	at     map[netip.Addr]*hostfake.Host
 	down   map[string]error
@@ -37,7 +38,10 @@ type fakeLive struct {
 	drained []string
 	gone    []string
 	ended   []state.Object
-	refused error // what Plan answers
+	planned []plan.Object // what Plan finds
+	events  []plan.Object // what Apply says
+	refused error         // what Plan answers
+	refuses error         // what Apply answers
 
 	objects []state.Object   // what is declared
 	before  [][]state.Object // what each Apply was told of that was applied before
@@ -45,18 +49,51 @@ type fakeLive struct {
 	ready    map[string]string // nodes
 	cordoned map[string]bool
 	stuck    error // what draining gives
+
+	order    []string // what was done to nodes
+	labelled []string // nodes that an Apply was about
+
+	applied chan struct{} // closed when something is applied, if a test wants to know
 }
 
 func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, []state.Object, error) {
-	return nil, l.ended, l.refused
+	return l.planned, l.ended, l.refused
 }
 
-func (l *fakeLive) Apply(_ context.Context, _ *config.Cluster, before []state.Object, _ func(plan.Object)) ([]state.Object, error) {
+func (l *fakeLive) Apply(_ context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.events {
+		say(o)
+	}
+	for _, m := range c.Machines {
+		l.labelled = append(l.labelled, m.Name)
+	}
 	l.before = append(l.before, before)
-	return append([]state.Object{}, l.objects...), nil
+	if l.applied != nil {
+		close(l.applied)
+		l.applied = nil
+	}
+	refuses := l.refuses
+	l.refuses = nil // of the objects alone, and not of the nodes' labels that come after
+	return append([]state.Object{}, l.objects...), refuses
 }
+
+func (l *fakeLive) machines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.labelled)
+}
+
+func (l *fakeLive) Wait(context.Context, *config.Cluster, func(plan.Object)) error { return nil }
 
 func (l *fakeLive) References(*config.Cluster) ([]state.Object, error) { return l.objects, nil }
+
+func (l *fakeLive) Applied(context.Context, *config.Cluster) ([]state.Object, []string, error) {
+	return l.objects, nil, l.refused
+}
+
+func (l *fakeLive) Revision(context.Context) (int64, error) { return 42, l.refused }
 
 func (l *fakeLive) Gone(_ context.Context, list []state.Object) ([]state.Object, error) {
 	return list, nil
@@ -76,6 +113,17 @@ func (l *fakeLive) Cordoned(_ context.Context, node string) (bool, error) {
 	return l.cordoned[node], nil
 }
 
+func (l *fakeLive) Cordon(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cordoned == nil {
+		l.cordoned = map[string]bool{}
+	}
+	l.cordoned[node] = true
+	l.order = append(l.order, "cordon "+node)
+	return nil
+}
+
 func (l *fakeLive) Uncordon(_ context.Context, node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,17 +139,21 @@ func (l *fakeLive) Drain(_ context.Context, node string, _ func(string)) error {
 	}
 	l.cordoned[node] = true
 	l.drained = append(l.drained, node)
+	l.order = append(l.order, "drain "+node)
 	return l.stuck
 }
 
 func (l *fakeLive) Forget(_ context.Context, node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gone = append(l.gone, node)
+	if !slices.Contains(l.gone, node) {
+		l.gone = append(l.gone, node)
+		l.order = append(l.order, "forget "+node)
+	}
 	return nil
 }
 
-func newWorld(t *testing.T, machines ...config.Machine) *world {
+func newWorld(t testing.TB, machines ...config.Machine) *world {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {

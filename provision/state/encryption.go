@@ -2,6 +2,7 @@ package state
 
 import (
 	"crypto/rand"
+	"maps"
 	"slices"
 
 	"clusterctl/hcl/config"
@@ -107,6 +108,27 @@ func (e *Encryption) Drop() {
 		}
 	}
 	e.Keys, e.Leaving = keys, nil
+}
+
+// Need has servers read values that keys of former times have written, for which resources each: those of a copy of the store that is
+// brought back. As nothing is to be written so any more, the next rotation ends with them. It names the keys that there are not.
+func (e *Encryption) Need(written map[string][]string) (missing []string) {
+	for _, id := range slices.Sorted(maps.Keys(written)) {
+		if i := e.find(e.Former, id); i >= 0 && e.find(e.Keys, id) < 0 {
+			e.Keys = append(slices.Clone(e.Keys), e.Former[i])
+			e.Former = slices.Delete(slices.Clone(e.Former), i, i+1)
+		}
+		if e.find(e.Keys, id) < 0 {
+			missing = append(missing, id)
+		}
+		for _, r := range written[id] {
+			// How resources are called in the store does not always say which group they are of: then it is read for all of them.
+			if all := "*.*"; !slices.Contains(e.Resources, r) && !slices.Contains(e.Resources, all) && !slices.Contains(e.Leaving, all) {
+				e.Leaving = append(slices.Clone(e.Leaving), all)
+			}
+		}
+	}
+	return missing
 }
 
 func (e *Encryption) find(list []EncryptionKey, id string) int {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,11 @@ func DefaultKeyFile() (string, error) {
 		return "", fmt.Errorf("find your configuration folder: %w", err)
 	}
 	return filepath.Join(dir, "clusterctl", "age.key"), nil
+}
+
+// of is a digest of what is sealed, and with what.
+func (s Sealer) of(plain []byte) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", s.Passphrase, s.KeyFile, plain))
 }
 
 // Seal encrypts.

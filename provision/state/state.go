@@ -6,6 +6,7 @@ package state
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -37,9 +38,17 @@ type State struct {
 	Etcd     map[string]Member  `json:"etcd"` // by machine name
 	// EtcdCluster is the id that etcd has given the store: by it the data of a former
 	// member is known from another cluster's.
-	EtcdCluster string            `json:"etcdCluster,omitempty"`
-	Objects     []Object          `json:"objects"` // applied, so to be pruned when no longer declared
-	CAs         map[string][]byte `json:"cas"`     // certificates, PEM
+	EtcdCluster string `json:"etcdCluster,omitempty"`
+	// FormerStores are the ids that the store had before it was restored: data of theirs is of the past.
+	FormerStores []string `json:"formerStores,omitempty"`
+	// Revision is where the revisions of the store began when it was last restored: those of the next time begin above what it had since.
+	Revision int64 `json:"revision,omitempty"`
+	// Restore is a restore of the store that has begun and not come to its end.
+	Restore *Restore          `json:"restore,omitempty"`
+	Objects []Object          `json:"objects"` // applied, so to be pruned when no longer declared
+	CAs     map[string][]byte `json:"cas"`     // certificates, PEM
+	// Rotations are the authorities, and the key of service accounts, that are being replaced.
+	Rotations map[string]Rotation `json:"rotations,omitempty"`
 	// Fixed is what the cluster was made with and cannot change.
 	Fixed Fixed `json:"fixed,omitzero"`
 	// Revoked certificates are refused everywhere until they end by themselves.
@@ -47,6 +56,8 @@ type State struct {
 	Sealed  []byte          `json:"sealed"` // keys, encrypted with age
 
 	Keys Keys `json:"-"` // what Sealed holds
+
+	sealedOf [sha256.Size]byte // what Sealed was made of
 }
 
 // Fixed is what running pods, services and certificates go by, and what no machine can change by itself.
@@ -81,6 +92,15 @@ type Member struct {
 	Existing       bool   `json:"existing"`
 }
 
+// Restore is a restore of the store.
+type Restore struct {
+	Snapshot string    `json:"snapshot"` // what the store is made of, as people call it
+	Machine  string    `json:"machine"`  // name of the one whose member is made first
+	Began    time.Time `json:"began"`
+	// Laid is that the first member has its data: what is left to do, apply does as well.
+	Laid bool `json:"laid,omitempty"`
+}
+
 // Object is an API object that was applied.
 type Object struct {
 	APIVersion string `json:"apiVersion"`
@@ -88,6 +108,8 @@ type Object struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
 	Address    string `json:"address"`
+	// Protected is that it may not be removed, whatever is declared, until it has been applied without.
+	Protected bool `json:"protected,omitempty"`
 }
 
 // FullName is namespace/name, or the name alone.
@@ -117,17 +139,14 @@ type Keys struct {
 	ServiceAccount []byte            `json:"serviceAccount"`
 	ServicePublic  []byte            `json:"servicePublic"`
 	Encryption     Encryption        `json:"encryption,omitzero"` // of values in the store
+	Next           map[string][]byte `json:"next,omitempty"`      // private keys of those that will sign, by the name of their rotation
 	// Secrets are the sensitive values that may be in what was applied: a change that takes one away
 	// must not show it.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// CA returns an authority.
-func (s *State) CA(name string) certs.Pair {
-	return certs.Pair{Cert: s.CAs[name], Key: s.Keys.CAs[name]}
-}
-
-// RevocationLists returns what is revoked, for each authority with clients: DER.
+// RevocationLists returns what is revoked, for each authority with clients: DER, signed by whoever signs now, which everybody
+// trusts by then. It has what a former authority has signed, too: serial numbers are random, so that none is taken for another's.
 func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 	lists := map[string][]byte{}
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
@@ -159,11 +178,9 @@ func (s *State) Revoke(list ...certs.Revoked) {
 func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*State, error) {
 	s := &State{Version: formatVersion, Cluster: cluster, Machines: map[string]Machine{}, Etcd: map[string]Member{}, CAs: map[string][]byte{}}
 	s.Keys.CAs = map[string][]byte{}
-	token := make([]byte, 8)
-	if _, err := rand.Read(token); err != nil {
+	if err := s.NewToken(); err != nil {
 		return nil, err
 	}
-	s.Token = hex.EncodeToString(token)
 	pairs, err := authorities()
 	if err != nil {
 		return nil, err
@@ -173,6 +190,16 @@ func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*St
 	}
 	s.Keys.ServiceAccount, s.Keys.ServicePublic, err = certs.NewKey()
 	return s, err
+}
+
+// NewToken has members that are made from now on be of a store of their own.
+func (s *State) NewToken() error {
+	token := make([]byte, 8)
+	if _, err := rand.Read(token); err != nil {
+		return err
+	}
+	s.Token = hex.EncodeToString(token)
+	return nil
 }
 
 // Store keeps the state in a folder.
@@ -201,14 +228,14 @@ func (s Store) Read() (*State, error) {
 	}
 	var state State
 	if err := json.Unmarshal(text, &state); err != nil {
-		return nil, fmt.Errorf("read the state %s: %w", s.path(), err)
+		return nil, fmt.Errorf("read the state %s: %w. The last ten are in %s; with none, clusterctl state rebuild makes it anew", s.path(), err, filepath.Join(s.Dir, versionsFolder))
 	}
 	if state.Version != formatVersion {
 		return nil, fmt.Errorf("the state %s has format %d, this clusterctl knows format %d", s.path(), state.Version, formatVersion)
 	}
 	plain, err := s.Sealer.Open(state.Sealed)
 	if err != nil {
-		return nil, fmt.Errorf("open the keys in %s: %w", s.path(), err)
+		return nil, fmt.Errorf("open the keys in %s: %w. Bring that key here; if it is lost, clusterctl state rebuild makes the state anew", s.path(), err)
 	}
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)
@@ -225,11 +252,14 @@ func (s Store) Write(state *State) error {
 	if err != nil {
 		return err
 	}
-	if state.Sealed, err = s.Sealer.Seal(plain); err != nil {
-		return fmt.Errorf("seal the keys: %w", err)
+	if as := s.Sealer.of(plain); as != state.sealedOf { // keys change less often than what is done to machines
+		if state.Sealed, err = s.Sealer.Seal(plain); err != nil {
+			return fmt.Errorf("seal the keys: %w", err)
+		}
+		state.sealedOf = as
 	}
 	state.Serial++
-	text, err := json.MarshalIndent(state, "", "  ")
+	text, err := json.Marshal(state)
 	if err != nil {
 		return err
 	}
@@ -261,6 +291,9 @@ func (s Store) Write(state *State) error {
 func (s Store) Remove() error {
 	if err := s.Held(); err != nil {
 		return err
+	}
+	if err := os.Remove(filepath.Join(s.Dir, handedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // its authority is no more
 	}
 	return os.Remove(s.path())
 }

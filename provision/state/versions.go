@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -52,4 +53,20 @@ func (s Store) Keep() error {
 		}
 	}
 	return nil
+}
+
+// SetAside puts a state that cannot be read beside those that were kept, and returns where it is then.
+func (s Store) SetAside(now time.Time) (path string, err error) {
+	if err := s.Held(); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(s.Dir, versionsFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("set the state aside: %w", err)
+	}
+	path = filepath.Join(dir, "unreadable-"+now.UTC().Format("20060102T150405Z")+".json")
+	if err := os.Rename(s.path(), path); err != nil {
+		return "", fmt.Errorf("set the state aside: %w", err)
+	}
+	return path, nil
 }

@@ -20,10 +20,12 @@ import (
 // applies, sent, and kept nowhere else.
 type Certificate struct {
 	Path    string        `json:"path"`
-	CA      string        `json:"ca"`     // name of the authority
-	CACert  []byte        `json:"caCert"` // its certificate
+	CA      string        `json:"ca"`              // name of the authority
+	CACert  []byte        `json:"caCert"`          // its certificate, and after it others that are trusted
+	Chain   []byte        `json:"chain,omitempty"` // comes with the leaf
 	Request certs.Request `json:"request"`
 	Revoked []string      `json:"revoked,omitempty"` // serials, in hex: nobody takes these any more
+	Since   time.Time     `json:"since,omitzero"`    // one that was issued before is to be renewed
 	Pair    *certs.Pair   `json:"pair,omitempty"`    // given before it is applied
 }
 
@@ -41,7 +43,7 @@ func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	c := Change{Kind: "file", Name: s.Path + ".crt"}
 	cert, err := h.ReadFile(s.Path + ".crt")
 	if errors.Is(err, fs.ErrNotExist) {
-		c.Action = Create
+		c.Action, c.Broken = Create, true
 		w.Touch(c.Name)
 		return c, nil
 	}
@@ -52,9 +54,10 @@ func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Change{}, err
 	}
-	if reason := due(certs.Pair{Cert: cert, Key: key}, s.CACert, s.Request, s.Revoked); reason != "" {
+	pair := certs.Pair{Cert: cert, Key: key}
+	if reason := due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since); reason != "" {
 		w.Touch(c.Name)
-		c.Action, c.Note = Update, reason
+		c.Action, c.Note, c.Broken = Update, reason, useless(pair, s.CACert, s.Revoked)
 		return c, nil
 	}
 	info, err := h.Stat(s.Path + ".key")
@@ -87,8 +90,10 @@ type Kubeconfig struct {
 	Server  string        `json:"server"`
 	CA      string        `json:"ca"`
 	CACert  []byte        `json:"caCert"`
+	Chain   []byte        `json:"chain,omitempty"`
 	Request certs.Request `json:"request"`
 	Revoked []string      `json:"revoked,omitempty"`
+	Since   time.Time     `json:"since,omitzero"`
 	Pair    *certs.Pair   `json:"pair,omitempty"`
 }
 
@@ -106,7 +111,7 @@ func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, err
 	c := Change{Kind: "file", Name: s.Path}
 	text, err := h.ReadFile(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		c.Action = Create
+		c.Action, c.Broken = Create, true
 		w.Touch(s.Path)
 		return c, nil
 	}
@@ -114,7 +119,7 @@ func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, err
 		return Change{}, err
 	}
 	if c.Note = s.differs(text); c.Note != "" {
-		c.Action = Update
+		c.Action, c.Broken = Update, s.useless(text)
 		w.Touch(s.Path)
 		return c, nil
 	}
@@ -147,16 +152,47 @@ func (s *Kubeconfig) differs(text []byte) string {
 	case !bytes.Equal(bytes.TrimSpace(cluster.CertificateAuthorityData), bytes.TrimSpace(s.CACert)):
 		return "another CA"
 	}
-	return due(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Request, s.Revoked)
+	return due(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Chain, s.Request, s.Revoked, s.Since)
+}
+
+// useless reports whether nobody takes the certificate in it.
+func (s *Kubeconfig) useless(text []byte) bool {
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		return true
+	}
+	current, ok := config.Contexts[config.CurrentContext]
+	if !ok || config.AuthInfos[current.AuthInfo] == nil {
+		return true
+	}
+	user := config.AuthInfos[current.AuthInfo]
+	return useless(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Revoked)
+}
+
+// useless reports whether nobody takes a certificate: it cannot be used at all, has ended or was revoked.
+func useless(p certs.Pair, ca []byte, revoked []string) bool {
+	if certs.Usable(p, ca, time.Now()) != nil {
+		return true
+	}
+	cert, err := certs.ParseCert(p.Cert)
+	return err != nil || slices.Contains(revoked, cert.SerialNumber.Text(16))
 }
 
 // due says why a certificate is to be issued anew, empty if it is not.
-func due(p certs.Pair, ca []byte, r certs.Request, revoked []string) string {
+func due(p certs.Pair, ca, chain []byte, r certs.Request, revoked []string, since time.Time) string {
 	if reason := certs.Due(p, ca, r, time.Now()); reason != "" {
 		return reason
 	}
-	if cert, err := certs.ParseCert(p.Cert); err == nil && slices.Contains(revoked, cert.SerialNumber.Text(16)) {
-		return "was revoked"
+	if cert, err := certs.ParseCert(p.Cert); err == nil {
+		switch {
+		case slices.Contains(revoked, cert.SerialNumber.Text(16)):
+			return "was revoked"
+		case certs.IssuedBefore(cert, since):
+			return "its renewal is asked for"
+		}
+	}
+	if !bytes.Equal(certs.ChainOf(p.Cert), chain) {
+		return "comes with another chain"
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,17 @@ func (s Store) with(ctx context.Context, h host.Host, f func(context.Context, ho
 		return err
 	}
 	return f(ctx, etcd, members)
+}
+
+// Members returns who is in the store.
+func (s Store) Members(ctx context.Context, h host.Host, limit time.Duration) (list []host.Member, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = s.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
+		list = members
+		return nil
+	})
+	return list, err
 }
 
 // settled repeats a change of the membership while the store waits for members that have
@@ -66,6 +78,9 @@ type EtcdFormer struct {
 	// Manifest is of the static pod, where the member is one.
 	Manifest string `json:"manifest,omitempty"`
 	DataDir  string `json:"dataDir"`
+	// Former are ids that the store had before it was restored. Data of theirs is moved aside, whoever runs on it: it may have what the
+	// store has lost.
+	Former []string `json:"former,omitempty"`
 }
 
 // Label names the directory.
@@ -77,6 +92,10 @@ func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 	data, err := host.ReadEtcdData(h, s.DataDir)
 	if err != nil { // none, or none that can be read, which etcd itself will say
 		return Change{}, nil
+	}
+	if slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
+		w.Touch(s.DataDir)
+		return Change{Action: Delete, Kind: "directory", Name: s.DataDir, Note: "of the store before it was restored; moved to " + s.aside(data)}, nil
 	}
 	if u, err := h.Unit(ctx, s.Unit); err != nil || u.Active == "active" {
 		return Change{}, err
@@ -109,7 +128,17 @@ func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 			return err
 		}
 	}
+	if data, err := host.ReadEtcdData(h, s.DataDir); err == nil && slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
+		if err := h.RemoveAll(s.aside(data)); err != nil { // of the same member, from an earlier time
+			return err
+		}
+		return h.Rename(s.DataDir+"/member", s.aside(data))
+	}
 	return h.RemoveAll(s.DataDir + "/member")
+}
+
+func (s *EtcdFormer) aside(data host.EtcdData) string {
+	return fmt.Sprintf("%s/former-%x-%x", s.DataDir, data.Cluster, data.Member)
 }
 
 // EtcdJoin adds this machine to the store as a learner, before its member first starts, and writes down which members the store has

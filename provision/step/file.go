@@ -143,6 +143,7 @@ func (s *Symlink) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.Action = Create
+		w.Restore(s.Path, s.Target)
 	case err != nil:
 		return Change{}, err
 	case info.Target != s.Target:

@@ -9,8 +9,7 @@ import (
 
 // NoNetwork is that nothing of the pod network and of services is left in the kernel.
 type NoNetwork struct {
-	Tables []string `json:"tables"` // of nftables
-	Links  []string `json:"links"`
+	host.Network
 }
 
 // Label says so.
@@ -18,7 +17,7 @@ func (s *NoNetwork) Label() string { return "no pod network" }
 
 // Check looks for them.
 func (s *NoNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
-	found, err := h.Network(ctx, s.Tables, s.Links)
+	found, err := h.Network(ctx, s.Network)
 	if err != nil || len(found) == 0 {
 		return Change{}, err
 	}
@@ -27,7 +26,7 @@ func (s *NoNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, er
 
 // Apply removes them.
 func (s *NoNetwork) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	return h.ClearNetwork(ctx, s.Tables, s.Links)
+	return h.ClearNetwork(ctx, s.Network)
 }
 
 // Sweep removes the files of former releases from the library, whenever a new one comes.

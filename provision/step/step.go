@@ -32,6 +32,9 @@ type Change struct {
 	Diff   []string `json:"diff,omitempty"`
 	Needs  string   `json:"needs,omitempty"` // digest of a file to be sent first
 	Bytes  int64    `json:"bytes,omitempty"` // of that file
+	// Broken is that what is there does not work, so that nothing is lost by changing it: a certificate that nobody takes, a
+	// unit that is dead.
+	Broken bool `json:"broken,omitempty"`
 }
 
 // Actions of changes.
@@ -43,7 +46,16 @@ const (
 
 // Walk is what the steps of one walk tell each other.
 type Walk struct {
-	changed map[string]bool // paths that differ (or differed, when applying)
+	changed map[string]bool   // paths that differ (or differed, when applying)
+	links   map[string]string // targets of links that were missing
+}
+
+// Restore records that a link that was missing is made again.
+func (w *Walk) Restore(path, target string) {
+	if w.links == nil {
+		w.links = map[string]string{}
+	}
+	w.links[path] = target
 }
 
 // Touch records that a path's content changes in this walk.
@@ -74,11 +86,18 @@ var Kinds = map[string]func() Step{
 	"binary":      func() Step { return &Binary{} },
 	"certificate": func() Step { return &Certificate{} },
 	"kubeconfig":  func() Step { return &Kubeconfig{} },
+	"lifetime":    func() Step { return &Lifetime{} },
 	"unit":        func() Step { return &Unit{} },
 	"no-unit":     func() Step { return &NoUnit{} },
+	"drop-ins":    func() Step { return &DropIns{} },
 	"static-pod":  func() Step { return &StaticPod{} },
 	"no-static":   func() Step { return &NoStaticPod{} },
 	"sysctl":      func() Step { return &Sysctl{} },
+	"sysctl-was":  func() Step { return &NotedSysctl{} },
+	"sysctls":     func() Step { return &FormerSysctls{} },
+	"no-cgroups":  func() Step { return &NoCgroups{} },
+	"no-files":    func() Step { return &NoFiles{} },
+	"unused":      func() Step { return &Unused{} },
 	"image":       func() Step { return &Image{} },
 	"package":     func() Step { return &Package{} },
 	"no-network":  func() Step { return &NoNetwork{} },
@@ -93,6 +112,9 @@ var Kinds = map[string]func() Step{
 	"api-health":  func() Step { return &ServerHealth{} },
 	"rotation":    func() Step { return &Rotation{} },
 	"answer":      func() Step { return &Answer{} },
+	"present":     func() Step { return &Present{} },
+	"stopped":     func() Step { return &Stopped{} },
+	"aside":       func() Step { return &Aside{} },
 	"reread":      func() Step { return &Reread{} },
 }
 

@@ -39,9 +39,16 @@ func (s *Sysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 	return Change{Action: Update, Kind: "sysctl", Name: s.Name, Diff: []string{"- " + now, "+ " + s.Value}}, nil
 }
 
-// Apply sets it.
+// Apply sets it, and writes down what it was before the first time.
 func (s *Sysctl) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	_, err := h.Run(ctx, "sysctl", "-q", "-w", s.Name+"="+s.Value)
+	if err := noteSysctl(h, s.Name); err != nil {
+		return err
+	}
+	return setSysctl(ctx, h, s.Name, s.Value)
+}
+
+func setSysctl(ctx context.Context, h host.Host, name, value string) error {
+	_, err := h.Run(ctx, "sysctl", "-q", "-w", name+"="+value)
 	return err
 }
 

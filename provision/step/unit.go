@@ -37,6 +37,12 @@ func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) 
 		return Change{}, err
 	}
 	c := Change{Kind: "unit", Name: s.Name}
+	if u.Active != "active" {
+		_, err := h.Stat(s.marker())
+		if c.Broken = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) { // it has run before
+			return Change{}, err
+		}
+	}
 	switch {
 	case u.Fragment == "":
 		c.Action, c.Note = Create, "start"
@@ -47,11 +53,11 @@ func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) 
 	case !u.Enabled:
 		c.Action, c.Note = Update, "enable"
 	}
-	if touched := w.Touched(s.Files); len(touched) > 0 {
+	if touched := w.Touched(s.Files); len(touched) > 0 && !s.restored(h, w) {
 		c.Action, c.Note = Update, "restart, for "+names(touched)
 		return c, nil
 	}
-	digest, err := s.digest(h)
+	digest, err := s.digest(h, w)
 	if err != nil {
 		return Change{}, err
 	}
@@ -107,10 +113,31 @@ func names(paths []string) string {
 	return strings.Join(list, ", ")
 }
 
-// digest is of everything that the unit reads when it starts.
-func (s *Unit) digest(h host.Host) (string, error) {
+// restored reports whether all that changes is that links which were lost come back as they were when the unit was started: a
+// program that was deleted, say. That is no reason to start it anew.
+func (s *Unit) restored(h host.Host, w *Walk) bool {
+	for _, p := range w.Touched(s.Files) {
+		if _, link := w.links[p]; !link {
+			return false
+		}
+	}
+	digest, err := s.digest(h, w)
+	if err != nil {
+		return false
+	}
+	marked, err := h.ReadFile(s.marker())
+	return err == nil && strings.TrimSpace(string(marked)) == digest
+}
+
+// digest is of everything that the unit reads when it starts, with the links that this walk makes again.
+func (s *Unit) digest(h host.Host, w *Walk) (string, error) {
 	sum := sha256.New()
 	for _, p := range s.Files {
+		if target, link := w.links[p]; link {
+			fmt.Fprintf(sum, "%s %d\n", p, len(target))
+			_, _ = sum.Write([]byte(target))
+			continue
+		}
 		info, err := h.Stat(p)
 		if errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(sum, "%s absent\n", p)
@@ -140,7 +167,7 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	digest, err := s.digest(h)
+	digest, err := s.digest(h, w)
 	if err != nil {
 		return err
 	}
@@ -160,11 +187,11 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	switch current := strings.TrimSpace(string(marked)) == digest && len(w.Touched(s.Files)) == 0 && !u.NeedsReload; {
+	switch current := strings.TrimSpace(string(marked)) == digest && (len(w.Touched(s.Files)) == 0 || s.restored(h, w)) && !u.NeedsReload; {
+	case !current && u.Active != "inactive" && u.Active != "failed" && u.Active != "":
+		err = h.Restart(ctx, s.Name) // also one that is starting, with what was there before
 	case u.Active != "active":
 		err = h.Start(ctx, s.Name)
-	case !current:
-		err = h.Restart(ctx, s.Name)
 	default:
 		return nil
 	}
@@ -201,7 +228,7 @@ func (s *NoUnit) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 }
 
 // Apply stops the unit and removes its file.
-func (s *NoUnit) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+func (s *NoUnit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if err := h.Stop(ctx, s.Name); err != nil {
@@ -214,6 +241,9 @@ func (s *NoUnit) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		return err
 	}
 	if err := h.RemoveAll(s.Path); err != nil {
+		return err
+	}
+	if err := (&DropIns{Unit: s.Name}).Apply(ctx, h, w); err != nil { // of a unit that is not there any more
 		return err
 	}
 	return h.Reload(ctx)

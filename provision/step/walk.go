@@ -62,7 +62,7 @@ func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, 
 			if c.Action == "" {
 				continue
 			}
-			if c.Kind == "file" && strings.HasPrefix(c.Name, UnitDir) {
+			if c.Kind == "file" && strings.HasPrefix(c.Name, UnitDir) || c.Kind == "drop-in" {
 				reload = true
 			}
 			g.Go(func() error {

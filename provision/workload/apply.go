@@ -18,6 +18,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
 	"clusterctl/provision/state"
 )
 
@@ -25,7 +26,7 @@ import (
 const parallel = 16
 
 // Plan compares all objects with the live ones by what a dry run of applying them gives. What
-// the API would refuse is a run.Refused with all of it. ended are the objects that were applied, are not declared any more,
+// the API refuses is among the entries, and is a run.Refused with all of it besides. ended are the objects that were applied, are not declared any more,
 // and are not there any more either.
 func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Object) (entries []plan.Object, ended []state.Object, err error) {
 	desired, err := Objects(c)
@@ -46,12 +47,12 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 			return err
 		})
 	}
-	err = g.Wait()
-	if refused := refusals(desired, entries, failed); len(refused) > 0 {
-		return nil, nil, refused
-	}
-	if err != nil {
+	if err = g.Wait(); err != nil {
 		return nil, nil, err
+	}
+	refused := refusals(desired, entries, failed)
+	for _, r := range refused {
+		entries[r.at].Action, entries[r.at].Note, entries[r.at].Diff = plan.Refused, r.Err.Error(), nil
 	}
 	for _, o := range obsolete(desired, before) {
 		live, err := l.get(ctx, o)
@@ -60,9 +61,22 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 		}
 		if live == nil {
 			ended = append(ended, o)
-		} else {
-			entries = append(entries, plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "no longer declared"})
+			continue
 		}
+		entry := plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "no longer declared"}
+		if live.GetDeletionTimestamp() != nil {
+			entry.Action, entry.Note = plan.None, "no longer declared, and going already"
+			if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
+				entry.Note += ": it waits for " + strings.Join(finalizers, ", ")
+			}
+		} else if owner := others(live); owner != "" {
+			entry.Action, entry.Note = plan.None, "no longer declared, and stays: it was made anew by "+owner
+			ended = append(ended, o)
+		}
+		entries = append(entries, entry)
+	}
+	if len(refused) > 0 {
+		return entries, ended, said(refused)
 	}
 	return entries, ended, nil
 }
@@ -162,13 +176,15 @@ func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
 // startup is how long a cluster that has just started may refuse what it will soon accept.
 const startup = 30 * time.Second
 
-// Apply brings everything in, in order, prunes, and waits.
+// Apply brings everything in, in order, and prunes. What the API refuses is left out, and is a run.Refused with all of it. Nothing
+// begins that depends on it.
 func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
 	desired, err := Objects(c)
 	if err != nil {
 		return nil, err
 	}
 	var applied []state.Object
+	var refused run.Refused
 	kept := func() []state.Object { // what is there whatever happens: done so far, and what was before
 		list := slices.Clone(applied)
 		for _, o := range before {
@@ -178,13 +194,28 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 		}
 		return list
 	}
-	for _, d := range desired {
-		o, err := l.applyOne(ctx, d)
-		if err != nil {
-			return kept(), err
+	deadline := time.Now().Add(startup)
+	for i, d := range desired {
+		if i > 0 && d.Wave > desired[i-1].Wave { // depends_on: what it names works before this begins
+			if len(refused.List) > 0 {
+				refused.Waiting = len(desired) - i
+				return kept(), refused
+			}
+			if err := l.wait(ctx, desired[:i], say); err != nil {
+				return kept(), err
+			}
+		}
+		o, err := l.applyOne(ctx, d, deadline)
+		switch {
+		case refuses(err):
+			r := refusal(d, err)
+			refused.List = append(refused.List, r)
+			o.Action, o.Note, o.Diff = plan.Refused, r.Err.Error(), nil
+		case err != nil:
+			return kept(), fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
 		}
 		if !d.Keep {
-			applied = append(applied, d.reference())
+			applied = append(applied, d.reference()) // one that is refused may be there from before
 		}
 		if o.Action != plan.None {
 			say(o)
@@ -199,7 +230,10 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 			say(plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "removed"})
 		}
 	}
-	return applied, l.wait(ctx, desired, say)
+	if len(refused.List) > 0 {
+		return applied, refused
+	}
+	return applied, nil
 }
 
 // References are the objects that Apply remembers as its own.
@@ -218,23 +252,22 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 }
 
 // applyOne applies an object unless a dry run says that nothing would change, so
-// that a run with nothing to do writes nothing.
-func (l *Live) applyOne(ctx context.Context, d Desired) (plan.Object, error) {
-	deadline := time.Now().Add(startup)
+// that a run with nothing to do writes nothing. Until the deadline it tries again what may pass by itself.
+func (l *Live) applyOne(ctx context.Context, d Desired, deadline time.Time) (plan.Object, error) {
 	pause := 100 * time.Millisecond
 	for {
 		o, err := l.compare(ctx, d)
 		if err == nil && o.Action != plan.None {
 			var client dynamic.ResourceInterface
 			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
-				_, err = client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true})
+				_, err = l.write(ctx, client, d)
 			}
 		}
 		if err == nil {
 			return o, nil
 		}
 		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
-			return o, fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
+			return o, err
 		}
 		l.mapper.Reset() // a kind may have been defined a moment ago
 		select {
@@ -260,7 +293,7 @@ func soon(err error) bool {
 // prune deletes an object that is still ours.
 func (l *Live) prune(ctx context.Context, o state.Object) (bool, error) {
 	live, err := l.get(ctx, o)
-	if err != nil || live == nil || live.GetLabels()[ManagedByLabel] != Manager || live.GetDeletionTimestamp() != nil {
+	if err != nil || live == nil || others(live) != "" || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}
 	client, err := l.client(live.GroupVersionKind(), o.Namespace)
@@ -273,4 +306,25 @@ func (l *Live) prune(ctx context.Context, o state.Object) (bool, error) {
 		return false, fmt.Errorf("%s: remove %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
 	}
 	return true, nil
+}
+
+// others says whose an object is that was applied from here once, and has been made anew by somebody else since: then none of its
+// fields is of this manager. It is empty for what is ours, whatever its labels say: a chart writes its own.
+func others(live *unstructured.Unstructured) string {
+	var managers []string
+	for _, f := range live.GetManagedFields() {
+		if f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply {
+			return ""
+		}
+		if f.Subresource == "" && !slices.Contains(managers, f.Manager) {
+			managers = append(managers, f.Manager)
+		}
+	}
+	switch {
+	case live.GetLabels()[ManagedByLabel] == Manager:
+		return ""
+	case len(managers) == 0:
+		return "somebody else"
+	}
+	return strings.Join(managers, ", ")
 }

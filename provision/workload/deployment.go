@@ -16,14 +16,13 @@ import (
 
 // ofWorkload turns the short form into the objects that it stands for.
 func ofWorkload(w config.Workload) ([]Desired, error) {
-	address := "workload." + w.Name
 	own := map[string]string{NameLabel: w.Name}
 	labels := maps.Clone(own)
 	maps.Copy(labels, w.Labels)
 	meta := metav1.ObjectMeta{Name: w.Name, Namespace: w.Namespace, Labels: labels}
 	var list []Desired
 	add := func(typed any) error {
-		d, err := toObject(address, typed)
+		d, err := toObject(w.Address, typed)
 		list = append(list, d)
 		return err
 	}

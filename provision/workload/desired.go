@@ -25,13 +25,18 @@ const (
 // Desired is an object as declared.
 type Desired struct {
 	Address string
+	Block   string // address of its block as depends_on names it
 	Object  *unstructured.Unstructured
 	Source  config.Source // of its block, zero for what the cluster itself needs
 	Keep    bool          // never pruned: others may depend on it
+	After   []string      // addresses of what must work before: depends_on
+	Wave    int           // what is in a later one is applied when all before works
+
+	Protected bool // not to be removed, whatever is declared later
 }
 
 func (d Desired) reference() state.Object {
-	return state.Object{APIVersion: d.Object.GetAPIVersion(), Kind: d.Object.GetKind(), Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Address: d.Address}
+	return state.Object{APIVersion: d.Object.GetAPIVersion(), Kind: d.Object.GetKind(), Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Address: d.Address, Protected: d.Protected}
 }
 
 // Objects returns everything that is to be there, in the order in which it is applied.
@@ -43,7 +48,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
-		d := Desired{Address: o.Address, Source: o.Source, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
+		d := Desired{Address: o.Address, Source: o.Source, Protected: o.PreventDestroy, Block: o.Block, After: o.DependsOn, Object: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(jsonNumbers(o.Content).(map[string]any))}}
 		if d.Object.GetKind() == "Namespace" && d.Object.GetAPIVersion() == "v1" {
 			namespaces[d.Object.GetName()] = true
 		}
@@ -52,10 +57,10 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	for _, w := range c.Workloads {
 		objects, err := ofWorkload(w)
 		if err != nil {
-			return nil, fmt.Errorf("workload.%s: %w", w.Name, err)
+			return nil, fmt.Errorf("%s: %w", w.Address, err)
 		}
 		for i := range objects {
-			objects[i].Source = w.Source
+			objects[i].Source, objects[i].Block, objects[i].After, objects[i].Protected = w.Source, w.Address, w.DependsOn, w.PreventDestroy
 		}
 		declared = append(declared, objects...)
 	}
@@ -77,7 +82,10 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 			d.Object.SetLabels(labels)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Desired) int { return cmp.Compare(rank(a.Object.GetKind()), rank(b.Object.GetKind())) })
+	waves(list)
+	slices.SortStableFunc(list, func(a, b Desired) int {
+		return cmp.Or(cmp.Compare(a.Wave, b.Wave), cmp.Compare(rank(a.Object.GetKind()), rank(b.Object.GetKind())))
+	})
 	return list, nil
 }
 

@@ -39,6 +39,18 @@ func (l *Live) Cordoned(ctx context.Context, node string) (bool, error) {
 	return cordoned, nil
 }
 
+// Cordon has a node take no new pods.
+func (l *Live) Cordon(ctx context.Context, node string) error {
+	err := l.schedulable(ctx, node, "true")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cordon %s: %w", node, err)
+	}
+	return nil
+}
+
 // Uncordon has a node take pods again.
 func (l *Live) Uncordon(ctx context.Context, node string) error {
 	err := l.schedulable(ctx, node, "null")
@@ -69,50 +81,71 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 	var since time.Time // no pod runs any more
 	said := ""
 	for {
-		running, ended, reason, err := l.evict(ctx, node)
+		left, err := l.evict(ctx, node)
 		if err != nil {
 			return err
 		}
 		switch {
-		case running+ended == 0:
+		case left.running+left.ended == 0:
 			return nil
-		case running > 0:
+		case left.running > left.ending:
 			since = time.Time{}
+		case left.running > 0:
+			since = time.Time{}
+			if gone, err := l.silent(ctx, node); err == nil && gone {
+				say("its kubelet is gone, and nobody is there to end " + plan.Number(left.running, "pod"))
+				return nil
+			}
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) > unmounting:
 			return nil // what is still mounted is unmounted when the machine is cleaned
 		}
-		if text := plan.Number(running+ended, "pod") + " to go: " + reason; text != said {
+		if text := plan.Number(left.running+left.ended, "pod") + " to go: " + left.reason; text != said {
 			said = text
 			say(text)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s still on %s: %s", plan.Number(running+ended, "pod"), node, reason)
+			return fmt.Errorf("%s still on %s: %s", plan.Number(left.running+left.ended, "pod"), node, left.reason)
 		}
 	}
 }
 
-// evict asks every pod that can go to go, and returns how many still run, and how many have
-// ended and are still being cleaned up.
-func (l *Live) evict(ctx context.Context, node string) (running, ended int, reason string, err error) {
+// silent reports whether a node is not there any more, or has not been heard of for as long as the controllers wait.
+func (l *Live) silent(ctx context.Context, node string) (bool, error) {
+	ready, err := l.Nodes(ctx)
+	is, there := ready[node]
+	return !there || is == string(corev1.ConditionUnknown), err
+}
+
+// left are a node's pods that do not stay.
+type left struct {
+	running int
+	ending  int // of those, how many have been told to go
+	ended   int // and are still being cleaned up
+	reason  string
+}
+
+// evict asks every pod that can go to go, and returns what is left.
+func (l *Live) evict(ctx context.Context, node string) (left, error) {
 	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
-		return 0, 0, "", fmt.Errorf("list the pods of %s: %w", node, err)
+		return left{}, fmt.Errorf("list the pods of %s: %w", node, err)
 	}
-	reason = "they are ending"
+	now := left{reason: "they are ending"}
 	for _, item := range list.Items {
 		if stays(&item) {
 			continue
 		}
 		if finished(&item) {
-			ended++
+			now.ended++
 			continue
 		}
-		running++
+		now.running++
 		if item.GetDeletionTimestamp() != nil {
+			now.ending++
 			continue
 		}
 		eviction, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policyv1.Eviction{
@@ -121,17 +154,17 @@ func (l *Live) evict(ctx context.Context, node string) (running, ended int, reas
 			DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace(&item)},
 		})
 		if err != nil {
-			return running, ended, "", err
+			return now, err
 		}
 		_, err = l.dynamic.Resource(pods).Namespace(item.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: eviction}, metav1.CreateOptions{}, "eviction")
 		switch {
 		case apierrors.IsTooManyRequests(err):
-			reason = err.Error() // a budget says: not now
+			now.reason = err.Error() // a budget says: not now
 		case err != nil && !apierrors.IsNotFound(err):
-			return running, ended, "", fmt.Errorf("evict %s: %w", fullName(item.GetNamespace(), item.GetName()), err)
+			return now, fmt.Errorf("evict %s: %w", fullName(item.GetNamespace(), item.GetName()), err)
 		}
 	}
-	return running, ended, reason, nil
+	return now, nil
 }
 
 // longestGrace is how long a pod's end may take while its node is drained.

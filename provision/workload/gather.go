@@ -29,6 +29,26 @@ const (
 // and config maps there are the names of their fields alone, and known values are hidden. A kind
 // that cannot be listed says so in its file, and problems name it, together with those that have the same reason.
 func (l *Live) Gather(ctx context.Context, known *support.Known) (files []support.File, problems []string, err error) {
+	listed, problems, err := l.listed()
+	if err != nil {
+		return nil, nil, err
+	}
+	var kinds []schema.GroupVersionResource
+	for _, k := range listed {
+		kinds = append(kinds, k.resource)
+	}
+	files, refused := l.gatherAll(ctx, kinds, known)
+	return files, append(problems, refused...), nil
+}
+
+// listedKind is a kind that can be listed.
+type listedKind struct {
+	resource schema.GroupVersionResource
+	kind     string
+}
+
+// listed are all of them; events are the core group's alone.
+func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(l.REST())
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare to list the API's objects: %w", err)
@@ -40,20 +60,18 @@ func (l *Live) Gather(ctx context.Context, known *support.Known) (files []suppor
 	if err != nil {
 		problems = append(problems, fmt.Sprintf("kinds are missing from the API's objects: %v", err))
 	}
-	var kinds []schema.GroupVersionResource
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			continue
 		}
 		for _, r := range list.APIResources {
-			if slices.Contains(r.Verbs, "list") && !(gv.Group == "events.k8s.io") { // the core group has them
-				kinds = append(kinds, gv.WithResource(r.Name))
+			if slices.Contains(r.Verbs, "list") && gv.Group != "events.k8s.io" {
+				kinds = append(kinds, listedKind{gv.WithResource(r.Name), r.Kind})
 			}
 		}
 	}
-	files, refused := l.gatherAll(ctx, kinds, known)
-	return files, append(problems, refused...), nil
+	return kinds, problems, nil
 }
 
 // gatherAll lists kinds, a few at a time.

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +21,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/state"
 )
 
 type mapper struct{ *meta.DefaultRESTMapper }
@@ -82,7 +85,7 @@ func TestDrainWaitsUntilTheObjectsOfEndedPodsAreGone(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	for phase, fails := range map[string]bool{"Failed": false, "Succeeded": false, "Running": true} {
 		synctest.Test(t, func(t *testing.T) {
-			l, _ := fakeLive(item("v1", "Node", "", "n", nil), ending(phase))
+			l, _ := fakeLive(readyNode("True"), ending(phase))
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			if err := l.Drain(ctx, "n", func(string) {}); (err != nil) != fails {
@@ -90,6 +93,10 @@ func TestDrainIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+func readyNode(status string) *unstructured.Unstructured {
+	return item("v1", "Node", "", "n", map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": status}}}})
 }
 
 func declared(address string, line int, o *unstructured.Unstructured) config.Object {
@@ -132,10 +139,15 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	c.Objects = append(c.Objects,
 		declared("object.bad", 5, item("v1", "ConfigMap", "default", "bad", nil)),
 		declared("object.widget", 6, item("x.io/v1", "Widget", "default", "w", nil)))
-	_, _, err = l.Plan(t.Context(), c, nil)
+	entries, _, err = l.Plan(t.Context(), c, nil)
 	var refused run.Refused
-	if !errors.As(err, &refused) || len(refused) != 2 {
+	if !errors.As(err, &refused) || len(refused.List) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
+	}
+	for _, e := range entries {
+		if want := e.Address == "object.bad" || e.Address == "object.widget"; want != (e.Action == plan.Refused) {
+			t.Errorf("in the plan there is %+v", e)
+		}
 	}
 	for _, want := range []string{"object.bad (app.hcl:5)", "data: must be text", "object.widget (app.hcl:6)", "no such kind in x.io/v1"} {
 		if !strings.Contains(err.Error(), want) {
@@ -149,5 +161,127 @@ func TestAnAPIThatIsNotWellRefusesNothing(t *testing.T) {
 		if refuses(err) {
 			t.Errorf("%v is taken for a refusal", err)
 		}
+	}
+	if err := (writeError{apierrors.NewInternalError(errors.New("failed calling webhook"))}); !refuses(err) || !apierrors.IsInternalError(err) {
+		t.Error("a write that fails for its object alone is not taken for a refusal")
+	}
+}
+
+// hooked is an API on which a webhook that is dead is asked about one object.
+func hooked(t *testing.T) (*Live, *[]string) {
+	l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
+	var written []string
+	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.PatchActionImpl)
+		if p.Name == "hooked" {
+			return true, nil, apierrors.NewInternalError(errors.New(`failed calling webhook "x.io": connection refused`))
+		}
+		if len(p.PatchOptions.DryRun) == 0 {
+			written = append(written, p.Name)
+		}
+		return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
+	})
+	return l, &written
+}
+
+func ours(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := item(apiVersion, kind, namespace, name, nil)
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: Manager, Operation: metav1.ManagedFieldsOperationApply}})
+	return o
+}
+
+// P05: an object that a dead webhook keeps from being written is named, and the others are applied all the same.
+func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, written := hooked(t)
+		c := &config.Cluster{Name: "home", Objects: []config.Object{
+			declared("object.first", 1, item("v1", "ConfigMap", "default", "first", nil)),
+			declared("object.hooked", 2, item("v1", "ConfigMap", "default", "hooked", nil)),
+			declared("object.last", 3, item("v1", "ConfigMap", "default", "last", nil)),
+		}}
+		before := []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"}}
+		entries, _, err := l.Plan(t.Context(), c, before)
+		var refused run.Refused
+		if !errors.As(err, &refused) || len(refused.List) != 1 || !strings.Contains(err.Error(), "object.hooked (app.hcl:2)") || !strings.Contains(err.Error(), "failed calling webhook") {
+			t.Fatalf("planning: %v", err)
+		}
+		p := &plan.Plan{Objects: entries}
+		if text := p.Summary(); !strings.Contains(text, "1 refused by the API") || strings.Contains(text, "No changes") {
+			t.Errorf("the plan says %q", text)
+		}
+		var events []string
+		applied, err := l.Apply(t.Context(), c, before, func(o plan.Object) { events = append(events, o.Name+" "+o.Action) })
+		if !errors.As(err, &refused) || len(refused.List) != 1 {
+			t.Errorf("applying: %v", err)
+		}
+		slices.Sort(*written)
+		if !slices.Contains(*written, "first") || !slices.Contains(*written, "last") {
+			t.Errorf("written are %v", *written)
+		}
+		if !slices.Contains(events, "default/hooked refused") || !slices.Contains(events, "default/old remove") {
+			t.Errorf("said was %v", events)
+		}
+		if len(applied) != 4 { // with the DNS service; the state names also what was refused, which may be there from before
+			t.Errorf("applied are %v", applied)
+		}
+	})
+}
+
+// P05: what was applied and is no longer declared goes whoever wrote its labels; what somebody else has made anew stays, and the plan says so.
+func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
+	charts := ours("v1", "ConfigMap", "default", "charts")
+	charts.SetLabels(map[string]string{ManagedByLabel: "Helm"})
+	theirs := item("v1", "ConfigMap", "default", "theirs", nil)
+	theirs.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate}})
+	going := ours("v1", "ConfigMap", "default", "going")
+	_ = unstructured.SetNestedField(going.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
+	going.SetFinalizers([]string{"x.io/wait"})
+	l, client := fakeLive(charts, theirs, going)
+	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, item("v1", "ConfigMap", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
+	})
+	var before []state.Object
+	for _, name := range []string{"charts", "theirs", "going"} {
+		before = append(before, state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: "object." + name})
+	}
+	c := &config.Cluster{Name: "home"}
+	entries, ended, err := l.Plan(t.Context(), c, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plan.Plan{Objects: entries}
+	if _, n := p.Count(plan.Remove); n != 1 || len(ended) != 1 || ended[0].Name != "theirs" {
+		t.Errorf("the plan removes %d and forgets %v: %+v", n, ended, entries)
+	}
+	var out strings.Builder
+	if err := p.Print(&out, plan.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ConfigMap default/theirs no longer declared, and stays: it was made anew by kubectl-create", "ConfigMap default/going no longer declared, and going already: it waits for x.io/wait"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+	var removed []string
+	if _, err := l.Apply(t.Context(), c, before, func(o plan.Object) {
+		if o.Action == plan.Remove {
+			removed = append(removed, o.Name)
+		}
+	}); err != nil || !slices.Equal(removed, []string{"default/charts"}) {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+}
+
+// P07: a drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has been heard.
+func TestDrainDoesNotWaitForPodsOfANodeThatIsGone(t *testing.T) {
+	for status, waits := range map[string]bool{"Unknown": false, "False": true, "True": true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, _ := fakeLive(readyNode(status), ending("Running"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := l.Drain(ctx, "n", func(string) {}); (err != nil) != waits {
+				t.Errorf("of a node that is ready: %s, %v", status, err)
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
@@ -21,8 +22,22 @@ func (l *Live) dryRun(ctx context.Context, d Desired) (*unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	return client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	return l.write(ctx, client, d, metav1.DryRunAll)
 }
+
+// write applies an object. Its errors are marked as those of a write.
+func (l *Live) write(ctx context.Context, client dynamic.ResourceInterface, d Desired, dryRun ...string) (*unstructured.Unstructured, error) {
+	result, err := client.Apply(ctx, d.Object.GetName(), d.Object, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: dryRun})
+	if err != nil {
+		return nil, writeError{err}
+	}
+	return result, nil
+}
+
+// writeError is an error of a write, and says no more than it.
+type writeError struct{ error }
+
+func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
 // try compares an object, and has one that is not there made in a dry run.
 func (l *Live) try(ctx context.Context, d Desired) (plan.Object, error) {
@@ -33,8 +48,11 @@ func (l *Live) try(ctx context.Context, d Desired) (plan.Object, error) {
 	return o, err
 }
 
-// refuses reports whether an error is the API's word on an object, rather than on how the
-// API itself is.
+// errWrite marks what the API said to a write, in a dry run or not, rather than to a read.
+var errWrite = errors.New("write")
+
+// refuses reports whether an error is the API's word on an object, rather than on how the API itself is. That a write fails with 5xx
+// where the object could be read just before is the object's own trouble: a webhook that is asked about it does not answer.
 func refuses(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true
@@ -47,12 +65,18 @@ func refuses(err error) bool {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return false
 	default:
-		return code >= 400 && code < 500
+		return code >= 400 && code < 500 || code >= 500 && errors.Is(err, errWrite)
 	}
 }
 
+// found is a refusal, and which of the declared objects it is about.
+type found struct {
+	run.Refusal
+	at int
+}
+
 // refusals are the errors that the plan itself does not settle.
-func refusals(desired []Desired, entries []plan.Object, failed []error) (list run.Refused) {
+func refusals(desired []Desired, entries []plan.Object, failed []error) (list []found) {
 	changing := map[key]bool{} // what the same plan makes or changes
 	kinds := map[schema.GroupKind]bool{}
 	for i, d := range desired {
@@ -71,13 +95,24 @@ func refusals(desired []Desired, entries []plan.Object, failed []error) (list ru
 		if err == nil || kinds[d.Object.GroupVersionKind().GroupKind()] || awaits(d, err, changing) {
 			continue
 		}
-		unknown := meta.IsNoMatchError(err)
-		if unknown {
-			err = errors.New("there is no such kind in " + d.Object.GetAPIVersion())
-		}
-		list = append(list, run.Refusal{Address: d.Address, Source: d.Source, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName()), Unknown: unknown, Err: err})
+		list = append(list, found{refusal(d, err), i})
 	}
 	return list
+}
+
+func refusal(d Desired, err error) run.Refusal {
+	unknown := meta.IsNoMatchError(err)
+	if unknown {
+		err = errors.New("there is no such kind in " + d.Object.GetAPIVersion())
+	}
+	return run.Refusal{Address: d.Address, Source: d.Source, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName()), Unknown: unknown, Err: err}
+}
+
+func said(list []found) (r run.Refused) {
+	for _, f := range list {
+		r.List = append(r.List, f.Refusal)
+	}
+	return r
 }
 
 type key struct{ kind, namespace, name string }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 )
 
@@ -20,7 +21,15 @@ const (
 	patience = 2 * time.Second
 )
 
-// wait returns when everything that has replicas has them.
+// Wait returns when everything that has replicas has them.
+func (l *Live) Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error {
+	desired, err := Objects(c)
+	if err != nil {
+		return err
+	}
+	return l.wait(ctx, desired, say)
+}
+
 func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object)) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 )
 
 var web = config.Workload{
-	Name: "web", Namespace: "shop", Replicas: 3, Config: map[string]string{"index.html": "hi"},
+	Address: "workload.web",
+	Name:    "web", Namespace: "shop", Replicas: 3, Config: map[string]string{"index.html": "hi"},
 	Containers: []config.Container{{
 		Name: "web", Image: "clusterctl.local/web:1", Ports: map[string]int{"http": 8080}, Requests: map[string]string{"cpu": "100m"},
 		Env: map[string]string{"B": "2", "A": "1"}, Mounts: map[string]string{"/www": "config"}, Readiness: &config.Probe{HTTP: "/", Port: "http"},

@@ -6,11 +6,15 @@ import (
 	"strings"
 	"sync"
 
+	"clusterctl/daemons/config/store"
 	"clusterctl/provision/host"
 )
 
 // ClusterID is the id of every fake store.
 const ClusterID = 0xc1
+
+// RestoredID is the id of every fake store that was restored.
+const RestoredID = 0xc2
 
 const walPath = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
@@ -34,6 +38,7 @@ func (h *Host) etcd() error {
 	}
 	data := host.EtcdData{Cluster: ClusterID}
 	if h.Store != nil {
+		data.Cluster = h.Store.id()
 		data.Member = h.Store.started(flag("initial-advertise-peer-urls"), flag("name"))
 	}
 	if _, ok := h.files[walPath]; !ok {
@@ -42,11 +47,40 @@ func (h *Host) etcd() error {
 	return nil
 }
 
+// restored is the data of a member that a snapshot was made into: the only one of a store with an id of its own. h.mu is held.
+func (h *Host) restored(q store.Request) error {
+	if _, ok := h.files[walPath]; ok {
+		return fmt.Errorf("make a member in %s: there is one's data already", q.Data)
+	}
+	data := host.EtcdData{Cluster: RestoredID}
+	if h.Store != nil {
+		h.Store.mu.Lock()
+		h.Store.next++
+		h.Store.cluster = RestoredID
+		h.Store.list = []host.Member{{ID: h.Store.next, Name: q.Member, PeerURL: q.PeerURL}}
+		data.Member = h.Store.next
+		h.Store.mu.Unlock()
+	}
+	h.files[walPath] = file{host.Info{Mode: 0o600}, host.AppendEtcdData(nil, data)}
+	return nil
+}
+
 // Etcd is a membership in memory.
 type Etcd struct {
 	mu   sync.Mutex
 	list []host.Member
 	next uint64
+
+	cluster uint64 // its id; zero: ClusterID
+}
+
+func (e *Etcd) id() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cluster == 0 {
+		return ClusterID
+	}
+	return e.cluster
 }
 
 // NewEtcd returns the membership of a store that these members began.

@@ -5,10 +5,12 @@ package hostfake
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -17,17 +19,25 @@ import (
 	"sync"
 	"syscall"
 
+	"clusterctl/daemons/config/store"
 	"clusterctl/provision/host"
 )
 
 // Host is a fake machine. The zero value is a fresh one.
 type Host struct {
 	Machine host.Facts
-	Store   *Etcd            // shared by the machines of one cluster
-	Fail    map[string]error // by unit: what starting it gives
-	Sick    map[string]error // by URL: what asking a daemon gives
-	Asked   func(url string) // called when a daemon of this machine is asked
-	Log     []string         // what was done: "start etcd.service", "write /etc/x"…
+	Store   *Etcd                  // shared by the machines of one cluster
+	Fail    map[string]error       // by unit: what starting it gives
+	Sick    map[string]error       // by URL: what asking a daemon gives
+	Ill     func(url string) error // what asking another machine's daemon gives, where Sick says nothing
+	Starts  func(unit string)      // called before a unit starts
+	Asked   func(url string)       // called when a daemon of this machine is asked
+	Log     []string               // what was done: "start etcd.service", "write /etc/x"…
+	// Before is called with each of those that writes a file or makes a unit something else; its error is what comes of it.
+	Before func(what string) error
+
+	Stored    func(store.Request) (store.Answer, error) // what the program etcd answers; nil: that no store does
+	StoreFail error                                     // what making a member of a snapshot gives
 
 	mu     sync.Mutex
 	files  map[string]file
@@ -49,6 +59,13 @@ func (h *Host) lock() func() {
 		h.files, h.units, h.images = map[string]file{}, map[string]host.Unit{}, map[string]bool{}
 	}
 	return h.mu.Unlock
+}
+
+func (h *Host) before(format string, args ...any) error {
+	if h.Before == nil {
+		return nil
+	}
+	return h.Before(fmt.Sprintf(format, args...))
 }
 
 func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprintf(format, args...)) }
@@ -101,6 +118,9 @@ func (h *Host) Open(p string) (io.ReadCloser, error) {
 // WriteFile replaces a file.
 func (h *Host) WriteFile(p string, content io.Reader, mode fs.FileMode, uid, gid int) error {
 	text, err := io.ReadAll(content)
+	if err == nil {
+		err = h.before("write %s", p)
+	}
 	if err != nil {
 		return err
 	}
@@ -142,12 +162,17 @@ func (h *Host) Symlink(target, p string) error {
 // Rename moves a file.
 func (h *Host) Rename(from, to string) error {
 	defer h.lock()()
-	f, ok := h.files[from]
-	if !ok {
+	found := false
+	for name, f := range maps.Clone(h.files) {
+		if rest, of := strings.CutPrefix(name, from); of && (rest == "" || rest[0] == '/') {
+			delete(h.files, name)
+			h.files[to+rest] = f
+			found = true
+		}
+	}
+	if !found {
 		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
 	}
-	delete(h.files, from)
-	h.files[to] = f
 	return nil
 }
 
@@ -252,6 +277,12 @@ func (h *Host) Restart(_ context.Context, name string) error {
 func (h *Host) Stop(_ context.Context, name string) error { return h.become(name, "stop", "inactive") }
 
 func (h *Host) become(name, verb, active string) error {
+	if h.Starts != nil && verb != "stop" {
+		h.Starts(name)
+	}
+	if err := h.before("%s %s", verb, name); err != nil {
+		return err
+	}
 	defer h.lock()()
 	h.did("%s %s", verb, name)
 	if err := h.Fail[name]; err != nil && verb != "stop" {
@@ -279,6 +310,33 @@ func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, erro
 		h.files[p] = file{host.Info{Mode: 0o644}, []byte(value + "\n")}
 	}
 	return nil, nil
+}
+
+// RunStore has the test answer.
+func (h *Host) RunStore(_ context.Context, _, request string) ([]byte, error) {
+	var q store.Request
+	if err := json.Unmarshal([]byte(request), &q); err != nil {
+		return nil, err
+	}
+	unlock := h.lock()
+	h.did("store %s", q.Op)
+	unlock()
+	if q.Op == store.Restore && h.StoreFail != nil {
+		return nil, h.StoreFail
+	}
+	if q.Op == store.Restore {
+		unlock := h.lock()
+		defer unlock()
+		return []byte("{}"), h.restored(q)
+	}
+	if h.Stored == nil {
+		return nil, errors.New("no etcd answers")
+	}
+	a, err := h.Stored(q)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(a)
 }
 
 // ImportImage notes the image's name.
@@ -315,8 +373,7 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 		h.Asked(address)
 	}
 	if at.Hostname() != "127.0.0.1" {
-		defer h.lock()()
-		return h.Sick[address]
+		return h.ill(address)
 	}
 	names, err := h.List("/etc/kubernetes/manifests")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -328,6 +385,29 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 		}
 	}
 	return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
+}
+
+// ill says how a daemon of another machine is.
+func (h *Host) ill(address string) error {
+	err := func() error {
+		defer h.lock()()
+		return h.Sick[address]
+	}()
+	if err == nil && h.Ill != nil {
+		err = h.Ill(address)
+	}
+	return err
+}
+
+// Die has a unit end, and not come up by itself.
+func (h *Host) Die(unit string) { h.Become(unit, "failed") }
+
+// Become has a unit get into a state by itself.
+func (h *Host) Become(unit, active string) {
+	defer h.lock()()
+	u := h.units[unit]
+	u.Active = active
+	h.units[unit] = u
 }
 
 // Containers is none.
@@ -364,17 +444,15 @@ func (h *Host) Unmount(prefixes ...string) error {
 	return nil
 }
 
-// Network has none of them.
-func (h *Host) Network(context.Context, []string, []string) ([]string, error) { return nil, nil }
+// Network has none of it.
+func (h *Host) Network(context.Context, host.Network) ([]string, error) { return nil, nil }
 
 // ClearNetwork has nothing to remove.
-func (h *Host) ClearNetwork(context.Context, []string, []string) error { return nil }
+func (h *Host) ClearNetwork(context.Context, host.Network) error { return nil }
 
 // Etcd is the store that the machines share, when a test has made one.
 func (h *Host) Etcd(_ context.Context, endpoints []string, _, _, _ string) (host.Etcd, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.Sick[endpoints[0]]; err != nil {
+	if err := h.ill(endpoints[0]); err != nil {
 		return nil, err
 	}
 	if h.Store == nil {

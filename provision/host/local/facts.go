@@ -24,6 +24,7 @@ const capSysResource = 24
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := host.Facts{Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0, OS: release(), Sysctl: map[string]string{}}
 	f.Hostname, _ = os.Hostname()
+	f.Survey = survey()
 	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		f.Kernel = strings.TrimSpace(string(text))
 	}
@@ -34,6 +35,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
 	f.Identity, f.ClusterCA = identity(), host.ClusterCA(h)
 	f.CertExpiry = expiry("/etc/kubernetes/pki")
+	f.Snapshot = lastSnapshot()
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		f.Missing = append(f.Missing, "systemd")
 	}
@@ -79,19 +81,27 @@ func identity() string {
 }
 
 func release() string {
-	values := map[string]string{}
-	f, err := os.Open("/etc/os-release")
-	if err != nil {
+	values := osRelease()
+	if values == nil {
 		return runtime.GOOS
 	}
+	return strings.TrimSpace(values["ID"] + " " + values["VERSION_ID"])
+}
+
+func osRelease() map[string]string {
+	f, err := os.Open("/etc/os-release")
+	if err != nil {
+		return nil
+	}
 	defer func() { _ = f.Close() }()
+	values := map[string]string{}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if k, v, ok := strings.Cut(lines.Text(), "="); ok {
 			values[k] = strings.Trim(v, `"`)
 		}
 	}
-	return strings.TrimSpace(values["ID"] + " " + values["VERSION_ID"])
+	return values
 }
 
 func memory() int64 {

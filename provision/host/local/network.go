@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+
+	"clusterctl/provision/host"
 )
 
-// Network returns which of the nftables tables and links are there.
-func (h *Host) Network(_ context.Context, tables, links []string) ([]string, error) {
+// Network returns which of the tables, links and routes are there.
+func (h *Host) Network(_ context.Context, parts host.Network) ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return nil, fmt.Errorf("reach nftables: %w", err)
@@ -22,11 +25,11 @@ func (h *Host) Network(_ context.Context, tables, links []string) ([]string, err
 	}
 	var found []string
 	for _, t := range list {
-		if slices.Contains(tables, t.Name) {
+		if slices.Contains(parts.Tables, t.Name) {
 			found = append(found, "table "+t.Name)
 		}
 	}
-	for _, name := range links {
+	for _, name := range parts.Links {
 		_, err := netlink.LinkByName(name)
 		var missing netlink.LinkNotFoundError
 		if errors.As(err, &missing) {
@@ -37,11 +40,30 @@ func (h *Host) Network(_ context.Context, tables, links []string) ([]string, err
 		}
 		found = append(found, "link "+name)
 	}
+	marked, err := routes(parts.Protocol)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(marked); n > 0 {
+		found = append(found, fmt.Sprintf("%d routes to pods", n))
+	}
 	return found, nil
 }
 
+// routes returns those that a protocol marks.
+func routes(protocol int) ([]netlink.Route, error) {
+	if protocol == 0 {
+		return nil, nil
+	}
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: netlink.RouteProtocol(protocol)}, netlink.RT_FILTER_PROTOCOL)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return list, nil
+}
+
 // ClearNetwork removes them.
-func (h *Host) ClearNetwork(_ context.Context, tables, links []string) error {
+func (h *Host) ClearNetwork(_ context.Context, parts host.Network) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("reach nftables: %w", err)
@@ -51,20 +73,29 @@ func (h *Host) ClearNetwork(_ context.Context, tables, links []string) error {
 		return fmt.Errorf("list nftables' tables: %w", err)
 	}
 	for _, t := range list {
-		if slices.Contains(tables, t.Name) {
+		if slices.Contains(parts.Tables, t.Name) {
 			conn.DelTable(t)
 		}
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("remove nftables' tables: %w", err)
 	}
-	for _, name := range links {
+	for _, name := range parts.Links {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
 			continue // it is not there
 		}
 		if err := netlink.LinkDel(link); err != nil {
 			return fmt.Errorf("remove link %s: %w", name, err)
+		}
+	}
+	marked, err := routes(parts.Protocol)
+	if err != nil {
+		return err
+	}
+	for _, r := range marked {
+		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, syscall.ESRCH) { // one that went with its link
+			return fmt.Errorf("remove the route to %s: %w", r.Dst, err)
 		}
 	}
 	return nil

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+func newStateCommand() *cobra.Command {
+	c := &cobra.Command{Use: "state", Short: "Look at what clusterctl remembers of the cluster, correct it, or make it anew"}
+	c.AddCommand(newStateList(), newStateShow(), newStateMove(), newStateRemove(), newStateRebuild())
+	return c
+}
+
+// stateFlags are those of commands that take addresses.
+type stateFlags struct {
+	runFlags
+	folder string
+}
+
+func (f *stateFlags) add(c *cobra.Command, writes bool) {
+	f.configFlags.add(c)
+	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
+	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
+	if writes {
+		c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
+	}
+}
+
+func newStateList() *cobra.Command {
+	var flags stateFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list [ADDRESS…]",
+		Short: "List the machines and objects that were applied",
+		RunE: func(c *cobra.Command, args []string) error {
+			_, s, err := flags.applied(c, []string{flags.folder})
+			if err != nil {
+				return err
+			}
+			return listState(c, s, args, asJSON)
+		},
+	}
+	flags.add(c, false)
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return c
+}
+
+// entry is a line of the list.
+type entry struct {
+	Address string `json:"address"`
+	Is      string `json:"is"` // a machine, or the kind of an object
+	Name    string `json:"name"`
+	Note    string `json:"note,omitempty"`
+}
+
+func entries(s *state.State, of []string) (list []entry, err error) {
+	chosen := func(address string) bool {
+		return len(of) == 0 || slices.ContainsFunc(of, func(a string) bool { return config.Covers(a, address) })
+	}
+	for _, address := range slices.Sorted(maps.Keys(s.Machines)) {
+		m := s.Machines[address]
+		var notes []string
+		if _, member := s.Etcd[m.Machine.Name]; member {
+			notes = append(notes, "member of the store")
+		}
+		if !m.Joined {
+			notes = append(notes, "not applied to its end")
+		}
+		if m.Cordoned {
+			notes = append(notes, "cordoned by a run that was cut off")
+		}
+		if m.Machine.PreventDestroy {
+			notes = append(notes, "prevent_destroy")
+		}
+		if chosen(address) {
+			list = append(list, entry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")})
+		}
+	}
+	for _, o := range s.Objects {
+		if chosen(o.Address) {
+			e := entry{o.Address, o.Kind, o.FullName(), ""}
+			if o.Protected {
+				e.Note = "prevent_destroy"
+			}
+			list = append(list, e)
+		}
+	}
+	for _, a := range of {
+		if !slices.ContainsFunc(list, func(e entry) bool { return config.Covers(a, e.Address) }) {
+			return nil, unknownAddress(a)
+		}
+	}
+	return list, nil
+}
+
+func unknownAddress(a string) error {
+	return fmt.Errorf("%s: nothing was applied under this address; clusterctl state list shows what was. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", a)
+}
+
+func listState(c *cobra.Command, s *state.State, of []string, asJSON bool) error {
+	list, err := entries(s, of)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(c, list)
+	}
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+	for _, e := range list {
+		fmt.Fprintln(w, strings.TrimRight(strings.Join([]string{e.Address, e.Is, e.Name, e.Note}, "\t"), "\t"))
+	}
+	return w.Flush()
+}
+
+func printJSON(c *cobra.Command, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
+	return err
+}
+
+func newStateShow() *cobra.Command {
+	var flags stateFlags
+	c := &cobra.Command{
+		Use:   "show ADDRESS",
+		Short: "Print all that is remembered of a machine, or of the objects of a block, as JSON; keys are never shown",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			_, s, err := flags.applied(c, []string{flags.folder})
+			if err != nil {
+				return err
+			}
+			if _, err := entries(s, args); err != nil {
+				return err
+			}
+			found := map[string]any{}
+			for address, m := range s.Machines {
+				if config.Covers(args[0], address) {
+					found[address] = m
+				}
+			}
+			objects := map[string][]state.Object{}
+			for _, o := range s.Objects {
+				if config.Covers(args[0], o.Address) {
+					objects[o.Address] = append(objects[o.Address], o)
+				}
+			}
+			for address, list := range objects {
+				found[address] = list
+			}
+			return printJSON(c, found)
+		},
+	}
+	flags.add(c, false)
+	return c
+}
+
+func newStateMove() *cobra.Command {
+	var flags stateFlags
+	c := &cobra.Command{
+		Use:   "mv FROM TO",
+		Short: "Give what was applied under an address another address; nothing changes in the cluster",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return flags.change(c, func(s *state.State) error {
+				n, err := run.Rename(s, args[0], args[1])
+				if err == nil && n == 0 {
+					err = unknownAddress(args[0])
+				}
+				if err == nil {
+					fmt.Fprintf(c.OutOrStdout(), "%s is %s now (%d in all).\n", args[0], args[1], n)
+				}
+				return err
+			})
+		},
+	}
+	flags.add(c, true)
+	return c
+}
+
+func newStateRemove() *cobra.Command {
+	var flags stateFlags
+	var force bool
+	c := &cobra.Command{
+		Use:   "rm ADDRESS…",
+		Short: "Forget machines or objects, which stay as they are",
+		Long: `Forget machines or objects, which stay as they are: clusterctl no longer looks after them, and takes them for new ones when they are
+declared. To take a machine out of the cluster, or to delete an object, remove its block and apply.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return flags.change(c, func(s *state.State) error {
+				list, err := entries(s, args)
+				if err != nil {
+					return err
+				}
+				for _, e := range list {
+					if m, ok := s.Machines[e.Address]; ok {
+						if _, member := s.Etcd[m.Machine.Name]; member && !force {
+							return fmt.Errorf("%s has a member of the store, which the others count: remove its block and apply, and it leaves in good order. With -force it is forgotten all the same", e.Address)
+						}
+						delete(s.Machines, e.Address)
+						delete(s.Etcd, m.Machine.Name)
+					}
+					s.Objects = slices.DeleteFunc(s.Objects, func(o state.Object) bool { return o.Address == e.Address && o.FullName() == e.Name && o.Kind == e.Is })
+					fmt.Fprintf(c.OutOrStdout(), "forgotten: %s (%s %s)\n", e.Address, e.Is, e.Name)
+				}
+				return nil
+			})
+		},
+	}
+	flags.add(c, true)
+	c.Flags().BoolVar(&force, "force", false, "also members of the store")
+	return c
+}
+
+// change changes the state under its lock, and keeps the one from before.
+func (f *stateFlags) change(c *cobra.Command, do func(*state.State) error) error {
+	configuration, err := f.load(c, []string{f.folder})
+	if err != nil {
+		return err
+	}
+	store, err := f.store(configuration)
+	if err != nil {
+		return err
+	}
+	lock, err := f.lock(c.Context(), store)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }()
+	store.Lock = lock
+	s, err := store.Read()
+	if err == nil && s == nil {
+		err = errors.New("there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew")
+	}
+	if err != nil {
+		return err
+	}
+	if err := do(s); err != nil {
+		return err
+	}
+	if err := store.Keep(); err != nil {
+		return err
+	}
+	return store.Write(s)
+}

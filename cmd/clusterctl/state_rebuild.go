@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+)
+
+func newStateRebuild() *cobra.Command {
+	var flags runFlags
+	var force bool
+	c := &cobra.Command{
+		Use:   "rebuild [FOLDER|FILE]",
+		Short: "Make a state that was lost anew of what the declared machines and the API say",
+		Long: `Make a state that was lost, or cannot be read, anew of what the declared machines and the API say: authorities, keys and credentials from
+/etc/kubernetes on the machines of the control plane, members of the store, and the objects that were applied from here. Nothing changes on the machines or in
+the cluster; look at clusterctl plan afterwards. A state that cannot be read is set aside in .clusterctl/versions.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			configuration, err := flags.load(c, args)
+			if err != nil {
+				return err
+			}
+			store, err := flags.store(configuration)
+			if err != nil {
+				return err
+			}
+			lock, err := flags.lock(c.Context(), store)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = lock.Release() }()
+			flags.held, store.Lock = lock, lock
+			was, unreadable := store.Read()
+			if was != nil && !force {
+				return fmt.Errorf("there is a state, of %s and %s: clusterctl plan says whether it fits. With -force it is kept in .clusterctl/versions, and made anew",
+					plan.Number(len(was.Machines), "machine"), plan.Number(len(was.Objects), "object"))
+			}
+			ctx, cancel := holding(c.Context(), lock)
+			defer cancel(nil)
+			progress := newProgress(c.OutOrStdout(), flags.json, configuration.Cluster.Secrets)
+			engine, err := flags.engine(configuration, func(e run.Event) { progress.say(e) })
+			if err != nil {
+				return err
+			}
+			s, notes, err := engine.Rebuild(ctx)
+			if err != nil {
+				return lockLost(ctx, err)
+			}
+			if unreadable != nil {
+				aside, err := store.SetAside(time.Now())
+				if err != nil {
+					return err
+				}
+				notes = append(notes, fmt.Sprintf("the state that could not be read (%v) is now %s", unreadable, aside))
+			} else if err := store.Keep(); err != nil {
+				return err
+			}
+			if was != nil {
+				s.Serial = was.Serial // plans that were saved before do not fit
+				s.Keys.Encryption.Former, s.Keys.Secrets = was.Keys.Encryption.Former, was.Keys.Secrets
+			}
+			if err := store.Write(s); err != nil {
+				return err
+			}
+			if flags.json {
+				return printJSON(c, map[string]any{"machines": len(s.Machines), "objects": len(s.Objects), "members": len(s.Etcd), "notes": notes})
+			}
+			for _, n := range notes {
+				fmt.Fprintln(c.OutOrStdout(), "Note:", n+".")
+			}
+			fmt.Fprintf(c.OutOrStdout(), "\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how that differs from what is declared.\n",
+				plan.Number(len(s.Machines), "machine"), len(s.Etcd), plan.Number(len(s.Objects), "object"))
+			return nil
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&force, "force", false, "also when there is a state that can be read")
+	return c
+}

@@ -1,0 +1,64 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/nftables"
+)
+
+// lacking returns what nodes need of the kernel and it does not have, neither built in nor as a module. What cannot be found out is there.
+func lacking() (list []string) {
+	filesystems, err := readAll("/proc/filesystems")
+	if err == nil && !strings.Contains(filesystems, "\toverlay\n") && absent("overlay") {
+		list = append(list, "overlay")
+	}
+	if !tables() && absent("nf_tables") {
+		list = append(list, "nf_tables")
+	}
+	for _, name := range []string{"veth", "bridge"} {
+		if _, err := os.Stat("/sys/module/" + name); err != nil && absent(name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// tables reports whether nftables answers.
+func tables() bool {
+	conn, err := nftables.New()
+	if err != nil {
+		return false
+	}
+	_, err = conn.ListTables()
+	return err == nil
+}
+
+// absent reports whether the kernel that runs has no module of a name, going by its lists.
+func absent(name string) bool {
+	release, err := readAll("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return false
+	}
+	return absentFrom(filepath.Join("/lib/modules", strings.TrimSpace(release)), name)
+}
+
+func absentFrom(dir, name string) bool {
+	known := false
+	for _, list := range []string{"modules.dep", "modules.builtin"} {
+		text, err := readAll(filepath.Join(dir, list))
+		if err != nil {
+			continue
+		}
+		known = true
+		for line := range strings.Lines(text) {
+			module, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+			base, _, _ := strings.Cut(filepath.Base(module), ".ko")
+			if strings.ReplaceAll(base, "-", "_") == name {
+				return false
+			}
+		}
+	}
+	return known
+}

@@ -1,0 +1,204 @@
+package local
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// survey looks at what may be in the way of a cluster. What cannot be found out is left out: it is no finding.
+func survey() host.Survey {
+	s := host.Survey{MTU: map[string]int{}, Free: map[string]int64{}, OSLike: osRelease()["ID_LIKE"], Controllers: controllers(), Swap: swap(), Lacking: lacking()}
+	if id, err := os.ReadFile("/etc/machine-id"); err == nil && len(strings.TrimSpace(string(id))) > 0 {
+		sum := sha256.Sum256(id)
+		s.MachineID = hex.EncodeToString(sum[:])
+	}
+	if links, err := net.Interfaces(); err == nil {
+		for _, l := range links {
+			addresses, err := l.Addrs()
+			if err != nil {
+				continue
+			}
+			for _, a := range addresses {
+				if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() {
+					s.MTU[n.IP.String()] = l.MTU
+				}
+			}
+		}
+	}
+	for _, path := range host.Surveyed {
+		var stat syscall.Statfs_t
+		if syscall.Statfs(existing(path), &stat) == nil {
+			s.Free[path] = int64(stat.Bavail) * stat.Bsize
+		}
+	}
+	for _, path := range []string{"/usr/local", "/etc", "/var/lib"} {
+		if err := syscall.Access(existing(path), 2); errors.Is(err, syscall.EROFS) { // W_OK
+			s.ReadOnly = append(s.ReadOnly, path)
+		}
+	}
+	if _, err := os.Stat("/var/lib/clusterctl/units"); errors.Is(err, fs.ErrNotExist) { // nothing of a cluster from here has started yet
+		s.Sync, s.Listening = syncing("/var/lib"), listening()
+	}
+	s.Clock = time.Now()
+	return s
+}
+
+// existing is a path, or the nearest one above it that is there.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == "/" {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// swap returns how much memory there is on disks.
+func swap() (bytes int64) {
+	text, err := os.ReadFile("/proc/swaps")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 2 {
+			kib, _ := strconv.ParseInt(fields[2], 10, 64) // the header's is no number
+			bytes += kib << 10
+		}
+	}
+	return bytes
+}
+
+// controllers are those of control groups, of the unified hierarchy or of the former ones.
+func controllers() (list []string) {
+	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		return strings.Fields(string(text))
+	}
+	text, err := os.ReadFile("/proc/cgroups")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[3] == "1" {
+			list = append(list, fields[0])
+		}
+	}
+	return list
+}
+
+// syncing measures a few writes of a few KB, each until it is on the disk, and returns how long most of them took at most.
+func syncing(dir string) time.Duration {
+	f, err := os.CreateTemp(dir, ".clusterctl-*")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = f.Close() }()
+	block, took := make([]byte, 2300), []time.Duration{} // as etcd's log writes
+	for range 10 {
+		begun := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return 0
+		}
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+			return 0
+		}
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	return took[len(took)-2]
+}
+
+const tcpListen = "0A" // the state, in /proc/net/tcp
+
+// listening finds who has a port that a cluster needs. Daemons of a cluster are not among them.
+func listening() (list []host.Listener) {
+	sockets := map[string]host.Listener{} // by inode
+	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		text, err := os.ReadFile("/proc/net/" + file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) < 10 || strings.HasPrefix(file, "tcp") && fields[3] != tcpListen {
+				continue
+			}
+			address, hexPort, _ := strings.Cut(fields[1], ":")
+			port, err := strconv.ParseInt(hexPort, 16, 32)
+			if _, needed := host.Ports[int(port)]; err != nil || !needed || elsewhere(int(port), address) {
+				continue
+			}
+			sockets[fields[9]] = host.Listener{Port: int(port), Network: file[:3]}
+		}
+	}
+	if len(sockets) == 0 {
+		return nil
+	}
+	owners := owners(sockets)
+	seen := map[host.Listener]bool{}
+	for inode, l := range sockets {
+		pid := owners[inode]
+		if pid != "" && clusters(pid) {
+			continue
+		}
+		if name, err := os.ReadFile("/proc/" + pid + "/comm"); pid != "" && err == nil {
+			l.Process = fmt.Sprintf("%s, process %s", strings.TrimSpace(string(name)), pid)
+		}
+		if !seen[l] {
+			seen[l] = true
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b host.Listener) int { return a.Port - b.Port })
+	return list
+}
+
+// elsewhere reports whether a listener is in nobody's way: kube-dns takes the machine's own address, not its loopback, where resolvers are.
+func elsewhere(port int, address string) bool {
+	loopback := len(address) == 8 && strings.HasSuffix(address, "7F") || address == "00000000000000000000000001000000"
+	return port == 53 && loopback
+}
+
+// owners finds the processes that have sockets.
+func owners(sockets map[string]host.Listener) map[string]string {
+	found := map[string]string{}
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return nil
+	}
+	for _, link := range links {
+		to, err := os.Readlink(link)
+		if err != nil {
+			continue
+		}
+		inode, ok := strings.CutPrefix(to, "socket:[")
+		if inode = strings.TrimSuffix(inode, "]"); ok {
+			if _, wanted := sockets[inode]; wanted {
+				found[inode] = strings.Split(link, "/")[2]
+			}
+		}
+	}
+	return found
+}
+
+// clusters reports whether a process is a daemon of a cluster from here, as a unit or in a static pod.
+func clusters(pid string) bool {
+	if program, err := os.Readlink("/proc/" + pid + "/exe"); err == nil && strings.HasPrefix(program, host.Library+"/") {
+		return true
+	}
+	groups, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	return err == nil && strings.Contains(string(groups), "/kubepods")
+}

@@ -1,0 +1,59 @@
+package local
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/provision/host"
+)
+
+// P05: a port that a cluster needs is found in use, with the process that has it.
+func TestWhoHasAPortIsFound(t *testing.T) {
+	for _, port := range slices.Sorted(maps.Keys(host.Ports)) {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil || port == 53 { // it has somebody already, or is looked at by address
+			continue
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		i := slices.IndexFunc(listening(), func(l host.Listener) bool { return l.Port == port })
+		if i < 0 || !strings.HasSuffix(listening()[i].Process, fmt.Sprintf("process %d", os.Getpid())) {
+			t.Errorf("port %d: %+v", port, listening())
+		}
+		return
+	}
+	t.Fatal("all ports of a cluster are in use here")
+}
+
+func TestASurveyKnowsThisMachine(t *testing.T) {
+	s := survey()
+	if s.Clock.IsZero() || s.Free[host.Library] == 0 || s.Free["/var/lib/etcd"] == 0 {
+		t.Errorf("%+v", s)
+	}
+	if syncing(t.TempDir()) <= 0 {
+		t.Error("the disk takes no time")
+	}
+}
+
+// What a kernel can load is in its lists; without them nothing is known to be missing.
+func TestAModuleIsMissingOnlyWhenTheListsSayNothingOfIt(t *testing.T) {
+	dir := t.TempDir()
+	if absentFrom(dir, "overlay") {
+		t.Error("missing, though nothing is known")
+	}
+	for name, text := range map[string]string{"modules.dep": "kernel/net/netfilter/nf_tables.ko.xz: kernel/lib/x.ko.xz\nkernel/net/br-x.ko:\n", "modules.builtin": "kernel/fs/overlayfs/overlay.ko\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, missing := range map[string]bool{"overlay": false, "nf_tables": false, "br_x": false, "veth": true, "x": true} {
+		if absentFrom(dir, name) != missing {
+			t.Errorf("%s is missing: %t", name, !missing)
+		}
+	}
+}

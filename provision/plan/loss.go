@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
+)
+
+// LossOf says what data goes for good when an object is deleted, "" when what goes can be made again from what is declared.
+func LossOf(o state.Object) string {
+	group, _, grouped := strings.Cut(o.APIVersion, "/")
+	switch {
+	case o.Kind == "Namespace" && !grouped:
+		return "everything in the namespace is deleted with it"
+	case o.Kind == "CustomResourceDefinition" && group == "apiextensions.k8s.io":
+		return "all objects of its kind are deleted with it"
+	case o.Kind == "PersistentVolumeClaim" && !grouped:
+		return "the data of its volume is deleted with it, unless the volume is retained"
+	}
+	return ""
+}
+
+// Protected refuses to take away machines that prevent_destroy keeps: by their blocks, or by the state where the block is gone.
+func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
+	var errs []error
+	for _, m := range p.Machines {
+		if m.Action != Remove && m.Action != Replace {
+			continue
+		}
+		declared, ok := c.Machine(m.Address)
+		switch {
+		case ok && declared.PreventDestroy:
+			errs = append(errs, fmt.Errorf("%s (%s:%d): it says prevent_destroy, and would be %s", m.Address, declared.Source.File, declared.Source.Line, takenAway[m.Action]))
+		case !ok && s.Machines[m.Address].Machine.PreventDestroy:
+			errs = append(errs, fmt.Errorf("%s: it would be %s, and was applied with prevent_destroy. Bring its block back and apply it once without", m.Address, takenAway[m.Action]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var takenAway = map[string]string{Remove: "removed", Replace: "replaced"}

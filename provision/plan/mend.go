@@ -1,0 +1,128 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"clusterctl/provision/step"
+)
+
+// Mending chooses, of a machine's steps, those that mend what does not work there: doing them costs nothing that works, so
+// that they are done on all machines at once, before anything that works is restarted and before the control plane's health is judged.
+// These are
+//   - certificates that nobody takes any more: expired, revoked, missing, of another authority. Servers read theirs with
+//     each connection and go on working meanwhile;
+//   - units that are dead, with the files that they start with. One whose program is exchanged is left to its turn in the update;
+//   - units that run and whose credentials towards the API have ended, which are read only at the start.
+//
+// A member of the store that has yet to join, or to leave, is left to its turn.
+func Mending(steps []step.Step, changes []step.Change) (which []int) {
+	ended, laid := map[string]bool{}, map[string]int{} // credentials that have ended; steps that lay files, by path
+	dropIns := map[string]int{}
+	moving := false
+	for i, s := range steps {
+		if changes[i].Action == "" {
+			continue
+		}
+		switch s := s.(type) {
+		case *step.Certificate:
+			if changes[i].Broken {
+				which = append(which, i)
+			} else {
+				laid[s.Path+".crt"] = i
+			}
+		case *step.Kubeconfig:
+			if changes[i].Broken {
+				which, ended[s.Path] = append(which, i), true
+			} else {
+				laid[s.Path] = i
+			}
+		case *step.File:
+			laid[s.Path] = i
+		case *step.Symlink:
+			laid[s.Path] = i
+		case *step.Binary:
+			laid[s.Link] = i
+		case *step.DropIns:
+			dropIns[s.Unit] = i
+		case *step.EtcdFormer, *step.EtcdJoin, *step.EtcdLeave:
+			moving = true
+		}
+	}
+	for i, s := range steps {
+		u, ok := s.(*step.Unit)
+		if !ok || changes[i].Action == "" || moving && u.Name == "etcd.service" {
+			continue
+		}
+		dead := changes[i].Broken
+		if !dead && !slices.ContainsFunc(u.Files, func(f string) bool { return ended[f] }) {
+			continue
+		}
+		files, exchanged := lays(u, changes, laid)
+		if i, ok := dropIns[u.Name]; ok {
+			files = append(files, i)
+		}
+		if exchanged || !dead && len(files) > 0 {
+			continue
+		}
+		which = append(append(which, files...), i)
+		if dead {
+			which = append(which, missing(steps, changes)...)
+		}
+	}
+	slices.Sort(which)
+	return slices.Compact(which)
+}
+
+// lays are the steps that change what a unit starts with, and whether its program is exchanged for another.
+func lays(u *step.Unit, changes []step.Change, laid map[string]int) (files []int, exchanged bool) {
+	for _, f := range u.Files {
+		i, ok := laid[f]
+		if !ok {
+			continue
+		}
+		program := changes[i].Kind == "link" || changes[i].Kind == "binary"
+		exchanged = exchanged || program && changes[i].Action == step.Update
+		files = append(files, i)
+	}
+	return files, exchanged
+}
+
+// missing are the steps for files and directories that are not there at all: a dead unit may lack any of them.
+func missing(steps []step.Step, changes []step.Change) (list []int) {
+	for i, s := range steps {
+		if changes[i].Action != step.Create {
+			continue
+		}
+		switch s.(type) {
+		case *step.File, *step.Directory, *step.Symlink, *step.Binary, *step.Certificate, *step.Kubeconfig:
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// MendLine says what is mended first on a machine, "" when nothing is.
+func MendLine(which []int, steps []step.Step, changes []step.Change) string {
+	certificates := 0
+	var units []string
+	for _, i := range which {
+		switch s := steps[i].(type) {
+		case *step.Certificate, *step.Kubeconfig:
+			certificates++
+		case *step.Unit:
+			units = append(units, strings.TrimSuffix(s.Name, ".service"))
+		}
+	}
+	var parts []string
+	if certificates > 0 {
+		parts = append(parts, Number(certificates, "certificate")+" that nobody takes any more")
+	}
+	if len(units) > 0 {
+		parts = append(parts, strings.Join(units, ", "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "mended first, with all other machines: " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,297 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/state"
+)
+
+// Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a
+// run before anything is changed; warnings are said. operator is the clock of who runs it, at the moment when the machine's was read.
+func Preflight(c *config.Cluster, m config.Machine, f host.Facts, s *state.State, operator time.Time) (errs, warnings []string) {
+	found := findings{}
+	found.machine(m, f)
+	found.system(c, m, f)
+	found.clock(f, operator)
+	found.store(m, f, s)
+	if !s.Machines[m.Address].Joined {
+		found.fresh(m, f)
+	}
+	if m.Has(config.RoleNode) {
+		found.node(f)
+	}
+	return found.errs, found.warnings
+}
+
+type findings struct{ errs, warnings []string }
+
+func (l *findings) fail(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Sprintf(format, args...))
+}
+func (l *findings) warn(format string, args ...any) {
+	l.warnings = append(l.warnings, fmt.Sprintf(format, args...))
+}
+
+// machine is whether it is the one that is meant, and can be worked on.
+func (l *findings) machine(m config.Machine, f host.Facts) {
+	if len(f.Missing) > 0 {
+		l.fail("lacks %s, which clusterctl builds upon", strings.Join(f.Missing, ", "))
+	}
+	if !f.Root {
+		l.fail("the agent does not run as root")
+	}
+	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
+		l.fail("does not have the address %s that is declared for it; it has %s. If you log in at another address, put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", "))
+	}
+	if len(f.ReadOnly) > 0 {
+		l.fail("%s cannot be written to: programs and settings go there", strings.Join(f.ReadOnly, ", "))
+	}
+}
+
+// Distributions that are tried, and those that cannot work, each with the reason. Others are warned of.
+var (
+	tried    = []string{"debian", "ubuntu"}
+	related  = []string{"debian", "ubuntu", "rhel", "fedora", "centos", "suse", "opensuse", "arch"}
+	unusable = map[string]string{
+		"alpine": "it has no systemd", "void": "it has no systemd", "gentoo": "it has no systemd by default", "nixos": "it makes /etc anew from its own configuration",
+		"talos": "it has no login", "bottlerocket": "programs cannot be put on it", "openwrt": "it has no systemd",
+	}
+)
+
+// oldestKernel is what nftables and control groups are used of.
+const oldestKernel, triedKernel = 418, 510 // 4.18, 5.10
+
+// system is whether what the machine runs is known to do.
+func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
+	name, _, _ := strings.Cut(f.OS, " ")
+	family := append(strings.Fields(f.OSLike), name)
+	is := func(list []string) bool {
+		return slices.ContainsFunc(family, func(n string) bool { return slices.Contains(list, n) })
+	}
+	debian := is(tried)
+	switch why, bad := unusable[name]; {
+	case name == "":
+	case bad:
+		l.fail("runs %s, which is not supported: %s", f.OS, why)
+	case !is(related):
+		l.warn("runs %s, which nobody has tried; tried are %s, and their relatives and those of Fedora and SUSE are expected to work", f.OS, strings.Join(tried, " and "))
+	}
+	if c.Runtime.Source == config.RuntimeDistribution && m.Has(config.RoleNode) && name != "" && !debian {
+		l.fail("runs %s, whose packages are not known here: runtime { source = \"bundle\" } needs none", f.OS)
+	}
+	switch v := kernel(f.Kernel); {
+	case v == 0:
+	case v < oldestKernel:
+		l.fail("has Linux %s; 4.18 is the oldest that has what is needed of nftables and control groups", f.Kernel)
+	case v < triedKernel:
+		l.warn("has Linux %s, and nothing older than 5.10 was tried", f.Kernel)
+	}
+}
+
+// kernel is a version as a number: 5.10.0-21-amd64 is 510. It is 0 for what is no version.
+func kernel(version string) int {
+	major, rest, _ := strings.Cut(version, ".")
+	minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	a, errA := strconv.Atoi(major)
+	b, errB := strconv.Atoi(minor)
+	if errA != nil || errB != nil || b > 99 {
+		return 0
+	}
+	return a*100 + b
+}
+
+// Differences of clocks. Certificates are dated back by less than the first; leases are for some seconds.
+const (
+	clockFails = 2 * time.Minute
+	clockWarns = 2 * time.Second
+)
+
+// clock compares the machine's with the operator's.
+func (l *findings) clock(f host.Facts, operator time.Time) {
+	if f.Clock.IsZero() || operator.IsZero() {
+		return
+	}
+	ahead := f.Clock.Sub(operator)
+	word := "ahead of"
+	if ahead < 0 {
+		ahead, word = -ahead, "behind"
+	}
+	text := fmt.Sprintf("its clock is %s %s this computer's (%s there): certificates and leases are judged by it. Set whichever is wrong, for instance with timedatectl set-ntp true",
+		ahead.Round(time.Second), word, f.Clock.UTC().Format(time.DateTime))
+	switch {
+	case ahead > clockFails:
+		l.fail("%s", text)
+	case ahead > clockWarns:
+		l.warn("%s", text)
+	}
+}
+
+// store is whether what is in the member's directory is what is expected there.
+func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
+	_, ours := s.Etcd[m.Name]
+	if former := f.EtcdCluster != "" && (f.EtcdCluster == s.EtcdCluster || slices.Contains(s.FormerStores, f.EtcdCluster)); f.EtcdData && !ours && !former {
+		l.fail("has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or, if it is this one and its state is lost, make that anew with clusterctl state rebuild; or move /var/lib/etcd away")
+	}
+	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].Joined && !f.EtcdData {
+		l.fail("held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot with clusterctl etcd snapshot restore, or destroy the cluster and apply again")
+	}
+}
+
+const (
+	slowSync  = 10 * time.Millisecond // what etcd advises for most of its writes
+	roomFails = 256 << 20
+	roomWarns = 2 << 30
+)
+
+// fresh is about a machine that is to get what others of the cluster have already.
+func (l *findings) fresh(m config.Machine, f host.Facts) {
+	for _, p := range f.Listening {
+		if !needs(m, p.Port) {
+			continue
+		}
+		by := p.Process
+		if by == "" {
+			by = "a process that is not known"
+		}
+		l.fail("port %d/%s, which %s needs, is in use by %s", p.Port, p.Network, host.Ports[p.Port], by)
+	}
+	if !m.Has(config.RoleControlPlane) {
+		return
+	}
+	if free, known := f.Free["/var/lib/etcd"]; known && free < roomFails {
+		l.fail("has %s free for /var/lib/etcd; etcd wants %s at least", room(free), room(roomFails))
+	} else if known && free < roomWarns {
+		l.warn("has %s free for /var/lib/etcd, which grows to %s and more", room(free), room(roomWarns))
+	}
+	if f.Sync > slowSync {
+		l.warn("its disk takes more than %s to keep a small write, for which etcd waits: expect elections under load", slowSync)
+	}
+}
+
+// needs reports whether a machine's daemons listen on a port.
+func needs(m config.Machine, port int) bool {
+	switch host.Ports[port] {
+	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler":
+		return m.Has(config.RoleControlPlane)
+	case "kubelet", "kube-proxy":
+		return m.Has(config.RoleNode)
+	case "kube-dns":
+		return m.Has(config.RoleControlPlane) // others have it only while there are few of these
+	}
+	return true
+}
+
+// needed are the controllers of control groups that pods' limits are made of.
+var needed = []string{"cpu", "memory", "pids"}
+
+// node is about a machine that is to run pods.
+func (l *findings) node(f host.Facts) {
+	if len(f.Lacking) > 0 {
+		l.fail("its kernel has no %s, neither built in nor as a module: install the distribution's whole kernel", strings.Join(f.Lacking, ", "))
+	}
+	if len(f.Controllers) > 0 {
+		var missing []string
+		for _, c := range needed {
+			if !slices.Contains(f.Controllers, c) {
+				missing = append(missing, c)
+			}
+		}
+		if len(missing) > 0 {
+			l.fail("its kernel has the control group controllers %s off, by which pods are limited: see its command line, cgroup_enable=…", strings.Join(missing, ", "))
+		}
+	}
+	if f.Swap > 0 {
+		l.warn("has %s of swap on: pods that take too much memory slow everything down before they end. swapoff -a, and its line in /etc/fstab, turn it off", room(f.Swap))
+	}
+	var stay []string
+	for _, name := range slices.Sorted(slices.Values(f.SysctlFrozen)) {
+		if f.Sysctl[name] != host.Sysctls[name] {
+			stay = append(stay, fmt.Sprintf("%s is %s, not %s", name, or(f.Sysctl[name], "absent"), host.Sysctls[name]))
+		}
+	}
+	if len(stay) > 0 {
+		l.warn("kernel settings that cannot be written there stay: %s", strings.Join(stay, ", "))
+	}
+}
+
+// margin is what a disk has left when everything has been sent, at least.
+const margin = 64 << 20
+
+// Room says why what is to be sent to a machine does not fit, "" when it does.
+func Room(f host.Facts, bytes int64) string {
+	free, known := f.Free[host.Library]
+	if !known || bytes == 0 || free >= bytes+margin {
+		return ""
+	}
+	return fmt.Sprintf("has %s free for %s, and %s are to be sent", room(free), host.Library, room(bytes))
+}
+
+func room(bytes int64) string {
+	if bytes >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}
+
+// Known is a machine as others see it.
+type Known struct {
+	Address string
+	IP      string
+	Facts   host.Facts
+}
+
+// Together finds what is wrong with machines only in each other's company, by address.
+func Together(list []Known) (errs, warnings map[string][]string) {
+	errs, warnings = map[string][]string{}, map[string][]string{}
+	alike := func(key func(Known) string, say func(k Known, first string)) {
+		first := map[string]string{}
+		for _, k := range list {
+			switch of := key(k); {
+			case of == "":
+			case first[of] == "":
+				first[of] = k.Address
+			default:
+				say(k, first[of])
+			}
+		}
+	}
+	alike(func(k Known) string {
+		if k.Facts.Identity == "" || len(k.Facts.Addresses) == 0 {
+			return ""
+		}
+		return k.Facts.Identity + strings.Join(k.Facts.Addresses, " ")
+	}, func(k Known, first string) {
+		errs[k.Address] = append(errs[k.Address], "is the same machine as "+first+", by its machine-id, its host keys and its addresses: one block is for one machine")
+	})
+	alike(func(k Known) string { return k.Facts.MachineID }, func(k Known, first string) {
+		warnings[k.Address] = append(warnings[k.Address], "has the same machine-id as "+first+", as copies of a disk have: rm /etc/machine-id && systemd-machine-id-setup, and start it anew")
+	})
+	alike(func(k Known) string { return k.Facts.Hostname }, func(k Known, first string) {
+		warnings[k.Address] = append(warnings[k.Address], "has the same host name as "+first+", "+k.Facts.Hostname+": logs do not tell them apart")
+	})
+	smallest, least := 0, ""
+	for _, k := range list {
+		if mtu := k.Facts.MTU[k.IP]; mtu > 0 && (smallest == 0 || mtu < smallest) {
+			smallest, least = mtu, k.Address
+		}
+	}
+	for _, k := range list {
+		if mtu := k.Facts.MTU[k.IP]; mtu > smallest {
+			warnings[k.Address] = append(warnings[k.Address], fmt.Sprintf("its network takes packets of %d bytes, and that of %s of %d: large packets of pods between them are lost. Give both the same MTU", mtu, least, smallest))
+		}
+	}
+	return errs, warnings
+}
+
+func or(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}

@@ -1,0 +1,244 @@
+package rehearse
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+	"clusterctl/provision/workload"
+)
+
+// cluster is an API in memory: it has the objects that were applied, and a ready node for every machine.
+type cluster struct {
+	mu       sync.Mutex
+	objects  []stored
+	nodes    map[string]string
+	cordoned map[string]bool
+}
+
+type stored struct {
+	state.Object
+	content string
+}
+
+func (l *cluster) declare(c *config.Cluster) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes, l.cordoned = map[string]string{}, map[string]bool{}
+	for _, m := range c.Machines {
+		l.nodes[m.Name] = "True"
+	}
+}
+
+// wanted are the objects of a configuration.
+func wanted(c *config.Cluster) (list []stored, keep map[string]bool, err error) {
+	desired, err := workload.Objects(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	keep = map[string]bool{}
+	for _, d := range desired {
+		text, err := json.Marshal(d.Object)
+		if err != nil {
+			return nil, nil, err
+		}
+		o := state.Object{APIVersion: d.Object.GetAPIVersion(), Kind: d.Object.GetKind(), Namespace: d.Object.GetNamespace(), Name: d.Object.GetName(), Address: d.Address}
+		if d.Keep {
+			keep[d.Address] = true
+		}
+		list = append(list, stored{o, string(text)})
+	}
+	return list, keep, nil
+}
+
+func entry(o state.Object, action string) plan.Object {
+	name := o.Name
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + o.Name
+	}
+	return plan.Object{Address: o.Address, Kind: o.Kind, Name: name, Action: action}
+}
+
+// compare says what becomes of each object, and what is declared no more.
+func (l *cluster) compare(c *config.Cluster, before []state.Object) (entries []plan.Object, list []stored, ended []state.Object, err error) {
+	list, _, err = wanted(c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, o := range list {
+		action := plan.Create
+		for _, there := range l.objects {
+			if there.Same(o.Object) {
+				if action = plan.Change; there.content == o.content {
+					action = plan.None
+				}
+			}
+		}
+		entries = append(entries, entry(o.Object, action))
+	}
+	for _, o := range before {
+		declared := false
+		for _, d := range list {
+			declared = declared || d.Same(o)
+		}
+		there := false
+		for _, t := range l.objects {
+			there = there || t.Same(o)
+		}
+		switch {
+		case declared:
+		case there:
+			entries = append(entries, entry(o, plan.Remove))
+		default:
+			ended = append(ended, o)
+		}
+	}
+	return entries, list, ended, nil
+}
+
+func (l *cluster) Plan(_ context.Context, c *config.Cluster, before []state.Object) ([]plan.Object, []state.Object, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entries, _, ended, err := l.compare(c, before)
+	return entries, ended, err
+}
+
+func (l *cluster) Apply(_ context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entries, list, _, err := l.compare(c, before)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Action != plan.None {
+			say(e)
+		}
+	}
+	gone := func(o stored) bool {
+		for _, b := range before {
+			if b.Same(o.Object) {
+				return true
+			}
+		}
+		for _, d := range list {
+			if d.Same(o.Object) {
+				return true
+			}
+		}
+		return false
+	}
+	var kept []stored
+	for _, o := range l.objects {
+		if !gone(o) {
+			kept = append(kept, o)
+		}
+	}
+	l.objects = append(kept, list...)
+	return references(c)
+}
+
+func references(c *config.Cluster) (list []state.Object, err error) {
+	objects, keep, err := wanted(c)
+	for _, o := range objects {
+		if !keep[o.Address] {
+			list = append(list, o.Object)
+		}
+	}
+	return list, err
+}
+
+func (l *cluster) References(c *config.Cluster) ([]state.Object, error) { return references(c) }
+
+func (l *cluster) Wait(context.Context, *config.Cluster, func(plan.Object)) error { return nil }
+
+func (l *cluster) Nodes(context.Context) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	nodes := map[string]string{}
+	for name, ready := range l.nodes {
+		nodes[name] = ready
+	}
+	return nodes, nil
+}
+
+func (l *cluster) Cordoned(_ context.Context, node string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cordoned[node], nil
+}
+
+func (l *cluster) Cordon(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cordoned[node] = true
+	return nil
+}
+
+func (l *cluster) Uncordon(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.cordoned, node)
+	return nil
+}
+
+func (l *cluster) Drain(_ context.Context, node string, _ func(string)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cordoned[node] = true
+	return nil
+}
+
+func (l *cluster) Gone(_ context.Context, list []state.Object) (gone []state.Object, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range list {
+		there := false
+		for _, t := range l.objects {
+			there = there || t.Same(o)
+		}
+		if !there {
+			gone = append(gone, o)
+		}
+	}
+	return gone, nil
+}
+
+func (l *cluster) Delete(_ context.Context, list []state.Object) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var kept []stored
+	for _, t := range l.objects {
+		deleted := false
+		for _, o := range list {
+			deleted = deleted || t.Same(o)
+		}
+		if !deleted {
+			kept = append(kept, t)
+		}
+	}
+	l.objects = kept
+	return nil
+}
+
+func (l *cluster) Forget(_ context.Context, node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, node)
+	return nil
+}
+
+// Revision is nobody's here: there is no store.
+func (l *cluster) Revision(context.Context) (int64, error) { return 1, nil }
+
+func (l *cluster) Applied(context.Context, *config.Cluster) (list []state.Object, problems []string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.objects {
+		list = append(list, o.Object)
+	}
+	return list, nil, nil
+}

@@ -1,0 +1,94 @@
+// Package rehearse plans and applies configurations on machines and a cluster that are in memory: the engine, its steps
+// and the protocol of agents are the real ones, the hosts behave and hold nothing. It is for tests of configurations;
+// that pods run and names resolve is what a real cluster shows.
+package rehearse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// Stage is where configurations are applied one after the other.
+type Stage struct {
+	dir     string
+	files   *bundle.Bundle
+	cluster *cluster
+	agents  sync.WaitGroup
+
+	mu    sync.Mutex
+	hosts map[netip.Addr]*hostfake.Host
+}
+
+// New makes a stage whose files are in a folder of its own. The bundle is of programs that are never run.
+func New(dir string) (*Stage, error) {
+	for _, name := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("stands for "+name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	files, err := bundle.Open(filepath.Join(dir, "clusterctl"), filepath.Join(dir, "cache"))
+	if err != nil {
+		return nil, err
+	}
+	return &Stage{dir: dir, files: files, cluster: &cluster{}, hosts: map[netip.Addr]*hostfake.Host{}}, nil
+}
+
+// Run plans a configuration and, with apply, carries that out.
+func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.Plan, error) {
+	defer s.agents.Wait()
+	s.cluster.declare(c)
+	engine := &run.Engine{
+		Config: c, Bundle: s.files, Dial: s.dial, Look: !apply,
+		Store: state.Store{Dir: filepath.Join(s.dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")}},
+		Live:  func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
+	}
+	prepared, err := engine.Prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer prepared.Close()
+	if !apply {
+		return prepared.Plan, prepared.Unreached()
+	}
+	return prepared.Plan, prepared.Apply(ctx)
+}
+
+// dial reaches a machine's agent; a machine is there as soon as somebody asks for it.
+func (s *Stage) dial(ctx context.Context, m config.Machine) (run.Agent, error) {
+	if !m.IP.IsValid() {
+		return nil, errors.New("it has no address")
+	}
+	s.mu.Lock()
+	h := s.hosts[m.IP]
+	if h == nil {
+		h = &hostfake.Host{Machine: host.Facts{
+			Root: true, OOMAdjust: true, OS: "debian 12", CPUs: 2, Memory: 4 << 30,
+			Addresses: []string{m.IP.String()}, Identity: fmt.Sprintf("of %s", m.IP),
+		}}
+		s.hosts[m.IP] = h
+	}
+	s.mu.Unlock()
+	near, far := net.Pipe()
+	s.agents.Add(1)
+	go func() {
+		defer s.agents.Done()
+		_ = agent.Serve(ctx, h, far, far)
+		_ = far.Close()
+	}()
+	return agent.NewClient(near), nil
+}

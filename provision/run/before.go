@@ -1,0 +1,109 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// risks are what this run does that a snapshot of the store is taken before: what takes a member away or starts one anew, and what
+// has everything written anew.
+func (p *Prepared) risks() (list []string) {
+	if p.fresh || p.engine.Destroy || p.engine.Refresh || len(p.State.Etcd) == 0 || p.State.Restore != nil { // of what has just been restored there is one
+		return nil
+	}
+	for _, m := range p.machines {
+		_, member := p.State.Etcd[m.Name]
+		if !member || !m.Has(config.RoleControlPlane) {
+			continue
+		}
+		switch {
+		case m.action == plan.Remove:
+			list = append(list, "the removal of "+m.Name+"'s member")
+		case m.action == plan.Replace:
+			list = append(list, "the replacement of "+m.Name+"'s member")
+		case m.action == plan.Change && slices.Contains(plan.Restarted(m.changes), "etcd"):
+			list = append(list, "the restart of "+m.Name+"'s member")
+		}
+	}
+	for _, name := range p.rotating() {
+		if r := p.State.Rotations[name]; r.Move == state.Trust || r.Over(p.engine.now()) {
+			list = append(list, "the replacement of "+name)
+		}
+	}
+	if !p.State.Keys.Encryption.Settled(p.engine.Config.Encryption) {
+		list = append(list, "the change of the encryption key")
+	}
+	return list
+}
+
+// riskLine says it in the plan; empty when no snapshot is taken.
+func riskLine(risks []string) string {
+	if len(risks) == 0 {
+		return ""
+	}
+	return "A snapshot of the store is taken before " + summed(risks) + "."
+}
+
+func summed(list []string) string {
+	const most = 3
+	if len(list) <= most {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+}
+
+// beforehand takes the snapshot. A store that does not answer has none to give, and is what the run may be there to mend; one that
+// answers and gives none stops the run before anything is changed.
+func (p *Prepared) beforehand(ctx context.Context) error {
+	risks := p.risks()
+	if len(risks) == 0 {
+		return nil
+	}
+	if p.engine.NoSnapshot {
+		p.engine.say(Event{Kind: EventNote, Message: "no snapshot of the store is taken, as -no-snapshot says"})
+		return nil
+	}
+	a := &Access{p: &Prepared{engine: p.engine, State: p.State, Plan: &plan.Plan{}}}
+	for _, m := range p.machines {
+		if m.agent != nil && m.dead == nil && m.Has(config.RoleControlPlane) {
+			a.p.machines = append(a.p.machines, m)
+		}
+	}
+	members, err := a.Status(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil || !Majority(members) {
+		p.engine.say(Event{Kind: EventNote, Message: "no snapshot of the store is taken: it does not answer"})
+		return nil
+	}
+	var errs []error
+	for _, name := range DefragOrder(members) { // the leader, which has the most to do, last
+		i := slices.IndexFunc(a.p.machines, func(m *machine) bool { return m.Name == name })
+		if i < 0 || !answers(members, name) {
+			continue
+		}
+		s, notes, err := a.save(ctx, a.p.machines[i], "before "+summed(risks))
+		if err == nil {
+			for _, n := range notes {
+				p.engine.say(Event{Kind: EventNote, Machine: a.p.machines[i].Address, Message: n})
+			}
+			p.engine.say(Event{Kind: EventNote, Machine: a.p.machines[i].Address, Message: fmt.Sprintf("snapshot of the store: %s, revision %d, %d keys", a.Path(s.Name), s.Revision, s.Keys)})
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("nothing is changed: a snapshot of the store has to be taken before %s, and cannot be: %w. Mend that, or go on without one: -no-snapshot", summed(risks), errors.Join(errs...))
+}
+
+func answers(members []store.Member, name string) bool {
+	return slices.ContainsFunc(members, func(m store.Member) bool { return m.Name == name && m.Error == "" && !m.Learner })
+}

@@ -1,0 +1,78 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/run"
+)
+
+// BenchmarkMachines is what a run over a thousand machines costs both sides, the agents among them: CPU seconds, and the largest heap that was seen.
+func BenchmarkMachines(b *testing.B) {
+	const machines = 1000
+	declared := []config.Machine{control}
+	for i := range machines - 1 {
+		declared = append(declared, machine(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
+	}
+	for range b.N {
+		b.StopTimer()
+		w := newWorld(b, declared...)
+		b.StartTimer()
+		w.costs(b, "first-apply", func(ctx context.Context, p *run.Prepared) error { return p.Apply(ctx) })
+		w.costs(b, "plan", func(context.Context, *run.Prepared) error { return nil })
+		w.costs(b, "no-op", func(ctx context.Context, p *run.Prepared) error { return p.Apply(ctx) })
+		w.wait.Wait()
+	}
+}
+
+// costs reports what a run costs.
+func (w *world) costs(b *testing.B, name string, do func(context.Context, *run.Prepared) error) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
+	defer cancel()
+	runtime.GC()
+	stop, heap := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				most = max(most, m.HeapAlloc)
+			case <-stop:
+				heap <- most
+				return
+			}
+		}
+	}()
+	before := cpu(b)
+	p, err := w.engine.Prepare(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := do(ctx, p); err != nil {
+		b.Fatal(err)
+	}
+	p.Close()
+	close(stop)
+	b.ReportMetric(cpu(b)-before, name+"-cpu-s")
+	b.ReportMetric(float64(<-heap)/(1<<20), name+"-heap-MiB")
+}
+
+// cpu is what this process has used, in seconds.
+func cpu(b *testing.B) float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}

@@ -1,0 +1,104 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// protected refuses what prevent_destroy keeps.
+func (p *Prepared) protected() error {
+	errs := []error{p.Plan.Protected(p.engine.Config, p.State)}
+	going, err := p.going()
+	if err != nil {
+		return err
+	}
+	for _, o := range going {
+		if o.Protected {
+			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and was applied with prevent_destroy. Apply its block once without", o.Address, o.Kind, o.FullName()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// protection has the state say what is declared of prevent_destroy, also where nothing else changes.
+func (p *Prepared) protection() error {
+	if p.engine.Destroy || p.engine.Refresh {
+		return nil
+	}
+	declared, err := p.live.References(p.engine.Config)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for _, m := range p.engine.Config.Machines {
+		if known, ok := p.State.Machines[m.Address]; ok && p.engine.selected(m.Address) && known.Machine.PreventDestroy != m.PreventDestroy {
+			known.Machine.PreventDestroy, changed = m.PreventDestroy, true
+			p.State.Machines[m.Address] = known
+		}
+	}
+	objects := slices.Clone(p.State.Objects)
+	for i, o := range objects {
+		if at := slices.IndexFunc(declared, o.Same); at >= 0 && p.engine.selected(o.Address) && declared[at].Protected != o.Protected {
+			objects[i].Protected, changed = declared[at].Protected, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	p.State.Objects = objects
+	return p.engine.Store.Write(p.State)
+}
+
+// mayLose refuses to delete objects with which data goes, unless they are named.
+func (p *Prepared) mayLose() error {
+	if p.engine.Destroy {
+		return nil // that is what it says
+	}
+	going, err := p.going()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, o := range going {
+		loss := plan.LossOf(o)
+		if loss == "" || slices.Contains(p.ended, o) || slices.ContainsFunc(p.engine.Losses, func(named string) bool { return config.Covers(named, o.Address) }) {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and %s. If that is meant, say so: -allow-data-loss '%s'", o.Address, o.Kind, o.FullName(), loss, o.Address))
+	}
+	return errors.Join(errs...)
+}
+
+// lossOf finds the object of an entry.
+func (p *Prepared) lossOf(entry plan.Object) string {
+	for _, o := range p.State.Objects {
+		if o.Kind == entry.Kind && o.FullName() == entry.Name && o.Address == entry.Address {
+			return plan.LossOf(o)
+		}
+	}
+	return ""
+}
+
+// going are the objects that the plan deletes, whether or not the API has been asked yet.
+func (p *Prepared) going() ([]state.Object, error) {
+	if p.engine.Destroy {
+		return p.State.Objects, nil
+	}
+	declared, err := p.live.References(p.engine.Config)
+	if err != nil {
+		return nil, err
+	}
+	var list []state.Object
+	for _, o := range p.State.Objects {
+		stays := slices.ContainsFunc(declared, o.Same)
+		if p.engine.selected(o.Address) && !p.engine.left(o.Address) && (!stays || p.engine.replaced(o.Address)) {
+			list = append(list, o)
+		}
+	}
+	return list, nil
+}

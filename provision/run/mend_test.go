@@ -1,0 +1,245 @@
+package run_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// expire has all certificates of a machine end yesterday, those in kubeconfigs too.
+func (w *world) expire(address string) {
+	w.t.Helper()
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h := w.hosts[address]
+	for _, path := range h.Files() {
+		text, err := h.ReadFile(path)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		switch {
+		case strings.HasPrefix(path, "/etc/kubernetes/pki/") && strings.HasSuffix(path, ".crt"):
+			if leaf, err := certs.ParseCert(text); err == nil && !leaf.IsCA {
+				pair := w.ended(s, text)
+				w.put(h, path, pair.Cert)
+				w.put(h, strings.TrimSuffix(path, ".crt")+".key", pair.Key)
+			}
+		case strings.HasPrefix(path, "/etc/kubernetes/") && strings.HasSuffix(path, ".conf"):
+			c, err := clientcmd.Load(text)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			for _, user := range c.AuthInfos {
+				pair := w.ended(s, user.ClientCertificateData)
+				user.ClientCertificateData, user.ClientKeyData = pair.Cert, pair.Key
+			}
+			if text, err = clientcmd.Write(*c); err != nil {
+				w.t.Fatal(err)
+			}
+			w.put(h, path, text)
+		}
+	}
+}
+
+func (w *world) put(h *hostfake.Host, path string, text []byte) {
+	w.t.Helper()
+	if err := h.WriteFile(path, bytes.NewReader(text), 0o600, 0, 0); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ended is a certificate for the same as another, which has ended yesterday.
+func (w *world) ended(s *state.State, like []byte) certs.Pair {
+	w.t.Helper()
+	leaf, err := certs.ParseCert(like)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	hosts := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	for name := range certs.CommonNames {
+		ca, err := certs.ParseCert(s.CAs[name])
+		if err != nil || leaf.CheckSignatureFrom(ca) != nil {
+			continue
+		}
+		pair, err := certs.Issue(s.CA(name), certs.Request{CommonName: leaf.Subject.CommonName, Organizations: leaf.Subject.Organization,
+			Hosts: hosts, Usages: leaf.ExtKeyUsage, Lifetime: time.Hour}, time.Now().AddDate(0, 0, -1))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return pair
+	}
+	w.t.Fatalf("no authority has signed the certificate of %s", leaf.Subject.CommonName)
+	return certs.Pair{}
+}
+
+// certified has daemons answer that have a certificate that is still good, as they do: they read it with each connection.
+func (w *world) certified() {
+	good := func(h *hostfake.Host, path string) error {
+		text, err := h.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		leaf, err := certs.ParseCert(text)
+		if err == nil && time.Now().After(leaf.NotAfter) {
+			err = errors.New("x509: certificate has expired")
+		}
+		return err
+	}
+	ill := func(address string) error {
+		at, err := url.Parse(address)
+		if err != nil {
+			return err
+		}
+		for ip, h := range w.at {
+			if ip.String() != at.Hostname() {
+				continue
+			}
+			if at.Port() == "2379" {
+				return good(h, "/etc/kubernetes/pki/etcd/server.crt")
+			}
+			return good(h, "/etc/kubernetes/pki/apiserver.crt")
+		}
+		return fmt.Errorf("nobody has the address %s", at.Hostname())
+	}
+	for _, h := range w.hosts {
+		h.Ill = ill
+	}
+}
+
+// P05: three control planes whose certificates have all ended come back by one apply: all of them are mended before any is judged by
+// how the others are.
+func TestCertificatesThatHaveEndedAreReplacedEverywhereBeforeAnythingIsJudged(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane, config.RoleNode), machine("third", "10.0.0.6", config.RoleControlPlane, config.RoleNode)
+	w := newWorld(t, control, second, third, nodeA)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	for address, h := range w.hosts {
+		h.Store = store
+		w.expire(address)
+	}
+	w.certified()
+	w.live.refused = errors.New("greet 10.0.0.1:6443: x509: certificate has expired")
+	var mu sync.Mutex
+	var begun []string
+	w.engine.Say = func(e run.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Kind == run.EventBegin {
+			begun = append(begun, e.Machine+" "+e.Message)
+		}
+	}
+	p, err := w.apply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range p.Machines {
+		if !strings.Contains(m.Note, "mended first") {
+			t.Errorf("the plan does not say that %s is mended first: %q", m.Address, m.Note)
+		}
+	}
+	mended := begun[:min(4, len(begun))]
+	slices.Sort(mended)
+	if !slices.Equal(mended, []string{"machine.a mending", "machine.control mending", "machine.second mending", "machine.third mending"}) {
+		t.Errorf("begun %v: all are mended before one is changed", begun)
+	}
+	w.live.refused, w.engine.Say = nil, nil
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+// P05: the only machine of the control plane comes back in the same way.
+func TestTheOnlyControlPlaneComesBackWhenItsCertificatesHaveEnded(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	w.expire("machine.control")
+	w.expire("machine.a")
+	w.certified()
+	w.live.refused = errors.New("x509: certificate has expired")
+	w.mustApply()
+	w.live.refused = nil
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+// P05: units that are dead on two of three machines are started on both before the third is asked whether it may be changed.
+func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	up := func(address string) error {
+		at, err := url.Parse(address)
+		if err != nil {
+			return err
+		}
+		unit := map[string]string{"2379": "etcd.service", "6443": "kube-apiserver.service"}[at.Port()]
+		for ip, h := range w.at {
+			if ip.String() == at.Hostname() {
+				if u, err := h.Unit(t.Context(), unit); err != nil || u.Active != "active" {
+					return errors.New("connection refused")
+				}
+			}
+		}
+		return nil
+	}
+	for _, h := range w.hosts {
+		h.Store, h.Ill = store, up
+	}
+	for _, address := range []string{"machine.second", "machine.third"} {
+		w.hosts[address].Die("etcd.service")
+		w.hosts[address].Die("kube-apiserver.service")
+	}
+	w.edit("machine.control", etcdFile)
+	w.mustApply()
+	if again := w.mustApply(); !again.Empty() {
+		t.Errorf("not empty afterwards: %+v", again.Machines)
+	}
+}
+
+// A machine that could not be mended is said, and keeps no other from being mended; nothing says to take it out.
+func TestAMachineThatCannotBeMendedSendsNobodyTheWrongWay(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	w := newWorld(t, control, second, third)
+	w.mustApply()
+	store := hostfake.NewEtcd("control", "second", "third")
+	for _, h := range w.hosts {
+		h.Store = store
+		h.Ill = func(url string) error {
+			if strings.Contains(url, "10.0.0.6") {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+	}
+	w.hosts["machine.third"].Die("etcd.service")
+	w.hosts["machine.third"].Fail = map[string]error{"etcd.service": errors.New("exit 1: no space left on device")}
+	w.edit("machine.control", etcdFile)
+	_, err := w.apply()
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 members would be left") {
+		t.Fatalf("error %v", err)
+	}
+	if strings.Contains(err.Error(), "take it out") || !strings.Contains(err.Error(), "no space left on device") {
+		t.Errorf("the error sends people the wrong way: %v", err)
+	}
+}

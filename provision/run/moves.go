@@ -1,0 +1,98 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// move has the state call things by the addresses that moved blocks give them.
+func (p *Prepared) move() error {
+	var errs []error
+	for _, m := range p.engine.Config.Moved {
+		renamed, err := Rename(p.State, m.From, m.To)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", m.Source.File, m.Source.Line, err))
+		}
+		p.renamed = p.renamed || renamed > 0
+	}
+	return errors.Join(errs...)
+}
+
+// Rename gives everything in a state whose address is from, or begins with it as that of an instance does, the address to, and
+// returns how many that were. What the state does not know is not an error: it has been renamed, or never was.
+func Rename(s *state.State, from, to string) (n int, err error) {
+	renamed := func(address string) (string, bool) {
+		if !config.Covers(from, address) && !strings.HasPrefix(address, from+".") {
+			return address, false
+		}
+		n++
+		return to + strings.TrimPrefix(address, from), true
+	}
+	machines := map[string]state.Machine{}
+	for _, was := range sortedMachines(s) {
+		m := s.Machines[was]
+		address, ok := renamed(was)
+		if other, taken := s.Machines[address]; ok && taken {
+			return 0, fmt.Errorf("%s cannot be called %s: that is another machine, at %s", was, address, other.Machine.IP)
+		}
+		m.Machine.Address = address
+		machines[address] = m
+	}
+	objects := slices.Clone(s.Objects)
+	for i := range objects {
+		objects[i].Address, _ = renamed(objects[i].Address)
+	}
+	s.Machines, s.Objects = machines, objects
+	return n, nil
+}
+
+// left reports whether a removed block says that what was applied under an address stays as it is.
+func (e *Engine) left(address string) bool {
+	return !e.Destroy && slices.ContainsFunc(e.Config.Removed, func(r config.Removed) bool { return !r.Destroy && config.Covers(r.From, address) })
+}
+
+// forgettable plans to forget what removed blocks leave as it is.
+func (p *Prepared) forgettable() error {
+	var errs []error
+	for _, r := range p.engine.Config.Removed {
+		if r.Destroy || p.engine.Destroy {
+			continue
+		}
+		for _, address := range sortedMachines(p.State) {
+			if !config.Covers(r.From, address) || !p.engine.selected(address) {
+				continue
+			}
+			if known := p.State.Machines[address].Machine; known.Has(config.RoleControlPlane) {
+				errs = append(errs, fmt.Errorf("%s:%d: %s is of the control plane: the others count on it, so that it cannot be left alone. Take the removed block out; without its own block the machine leaves in good order", r.Source.File, r.Source.Line, address))
+			}
+			p.Plan.Machines = append(p.Plan.Machines, plan.Machine{Address: address, Action: plan.Forget, Note: "stays as it is, and is not looked after any more"})
+		}
+		for _, o := range p.State.Objects {
+			if config.Covers(r.From, o.Address) && p.engine.selected(o.Address) {
+				p.Plan.Objects = append(p.Plan.Objects, plan.Object{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Forget, Note: "stays as it is, and is not looked after any more"})
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forgetLeft takes out of the state what is left as it is.
+func (p *Prepared) forgetLeft() error {
+	before := len(p.State.Machines) + len(p.State.Objects)
+	for _, address := range sortedMachines(p.State) {
+		if p.engine.left(address) && p.engine.selected(address) {
+			delete(p.State.Machines, address)
+		}
+	}
+	p.State.Objects = slices.DeleteFunc(slices.Clone(p.State.Objects), func(o state.Object) bool { return p.engine.left(o.Address) && p.engine.selected(o.Address) })
+	if len(p.State.Machines)+len(p.State.Objects) == before {
+		return nil
+	}
+	return p.engine.Store.Write(p.State)
+}

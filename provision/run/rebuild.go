@@ -1,0 +1,181 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+)
+
+// Rebuild makes a state that was lost anew of what the declared machines and the API say. Nothing is changed on any of them, and
+// nothing is written. notes are what it could not learn.
+func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, err error) {
+	p := &Prepared{engine: e, State: &state.State{}}
+	defer p.Close()
+	for _, m := range e.Config.Machines {
+		p.machines = append(p.machines, &machine{Machine: m})
+	}
+	var mu sync.Mutex
+	found := map[string]role.Remains{} // by address
+	err = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if err := p.reach(ctx, m); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+		defer cancel()
+		remains, err := m.agent.Look(ctx)
+		mu.Lock()
+		found[m.Address] = remains
+		mu.Unlock()
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("every declared machine is asked, so that none is taken for a new one; take out of the configuration what is gone for good:\n%w", err)
+	}
+	if s, notes, err = e.gathered(p.machines, found); err != nil {
+		return nil, nil, err
+	}
+	live, err := e.Live(s, e.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, problems, err := live.Applied(ctx, e.Config)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("the API was not asked which objects were applied, so that what is declared no more will not be removed by itself; bring it back (apply does) and rebuild again: %v", err))
+	}
+	s.Objects = objects
+	if now, err := live.Revision(ctx); err == nil {
+		s.Revision = now // above where it began when the store was last restored, which is what matters
+	}
+	nodes, err := live.Nodes(ctx)
+	if err == nil {
+		for _, name := range slices.Sorted(maps.Keys(nodes)) {
+			if !slices.ContainsFunc(e.Config.Machines, func(m config.Machine) bool { return m.Name == name }) {
+				notes = append(notes, fmt.Sprintf("node %s is in the cluster, and no block declares it: write one for it and rebuild again, and clusterctl looks after it", name))
+			}
+		}
+	}
+	return s, append(notes, problems...), nil
+}
+
+// gathered makes a state of what machines have said.
+func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*state.State, []string, error) {
+	first, err := agreed(machines, found)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := state.New(e.Config.Name, func() (map[string]certs.Pair, error) { return nil, nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	s.CAs, s.Keys, s.Fixed = first.CAs, first.Keys, first.Fixed
+	if s.Keys.Encryption, err = role.ReadEncryption(first.Encryption); err != nil {
+		return nil, nil, err
+	}
+	var errs []error
+	var notes []string
+	replaced := map[string][]byte{state.ServiceAccount: first.FormerService}
+	for name := range certs.CommonNames {
+		replaced[name] = first.Others(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(replaced)) {
+		if other := replaced[name]; len(other) > 0 {
+			if s.Rotations == nil {
+				s.Rotations = map[string]state.Rotation{}
+			}
+			s.Rotations[name] = state.Rotation{Move: state.Issue, Other: other, Cross: first.Cross(name), Since: e.now(), Keep: state.UntilFinished}
+			notes = append(notes, fmt.Sprintf("%s was being replaced: the former one and the next one are trusted until clusterctl certs rotate -finish", name))
+		}
+	}
+	members := map[string]bool{} // of the store, as it says itself
+	for _, m := range machines {
+		r := found[m.Address]
+		if r.Name == "" {
+			notes = append(notes, m.Address+": nothing of a cluster is on it; the next apply makes it part of this one")
+			continue
+		}
+		if r.Name != m.Name {
+			errs = append(errs, at(m, fmt.Errorf("it is %q in the cluster, and is declared with the name %q: write name = %q in this block", r.Name, m.Name, r.Name)))
+			continue
+		}
+		known := m.Machine
+		known.Roles = r.Roles
+		s.Machines[m.Address] = state.Machine{Machine: known, Joined: true, Identity: m.facts.Identity, Issued: r.Issued}
+		s.Revoke(r.Revoked...)
+		if r.Token != "" {
+			s.Token = r.Token
+		}
+		if m.facts.EtcdCluster != "" {
+			if s.EtcdCluster != "" && s.EtcdCluster != m.facts.EtcdCluster {
+				errs = append(errs, at(m, fmt.Errorf("its store is %s, and others' is %s: it was restored or began alone. Take it out of the configuration, rebuild, and bring it in again", m.facts.EtcdCluster, s.EtcdCluster)))
+			}
+			s.EtcdCluster = m.facts.EtcdCluster
+		}
+		if r.Member != nil {
+			s.Etcd[m.Name] = *r.Member
+		}
+		for _, member := range r.Members {
+			members[member.Name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if _, ok := s.Etcd[name]; !ok && name != "" {
+			notes = append(notes, fmt.Sprintf("%s is a member of the store, and no block declares it: write one for it and rebuild again, so that it can leave in good order", name))
+		}
+	}
+	notes = append(notes, "keys that encrypted the store before the present ones were in the state alone: copies of the store from their time cannot be read")
+	return s, notes, errors.Join(errs...)
+}
+
+// agreed returns what a machine of the control plane says, when all say the same of what they share.
+func agreed(machines []*machine, found map[string]role.Remains) (first role.Remains, err error) {
+	var from *machine
+	for _, m := range machines {
+		if r := found[m.Address]; slices.Contains(r.Roles, config.RoleControlPlane) && len(r.Keys.CAs) == len(certs.CommonNames) && from == nil {
+			from, first = m, r
+		}
+	}
+	if from == nil {
+		return first, errors.New("none of the declared machines has the keys of a cluster: a state is made anew of what is in /etc/kubernetes/pki on a machine of the control plane. Without any, a new cluster is made by apply")
+	}
+	var errs []error
+	for _, m := range machines {
+		r := found[m.Address]
+		if r.Name == "" {
+			continue
+		}
+		if !slices.ContainsFunc(certs.Split(r.Trusted[certs.ClusterCA]), func(ca []byte) bool { return bytes.Contains(first.Trusted[certs.ClusterCA], ca) }) {
+			errs = append(errs, at(m, fmt.Errorf("it serves another cluster than %s, or that one's authorities were changed meanwhile", from.Address)))
+			continue
+		}
+		if !slices.Contains(r.Roles, config.RoleControlPlane) {
+			continue
+		}
+		var differ []string
+		for what, same := range map[string]bool{
+			"the authorities' keys":       maps.EqualFunc(r.Keys.CAs, first.Keys.CAs, bytes.Equal),
+			"the authorities":             maps.EqualFunc(r.Trusted, first.Trusted, bytes.Equal),
+			"the service accounts' key":   bytes.Equal(r.Keys.ServiceAccount, first.Keys.ServiceAccount),
+			"the keys of what is stored":  bytes.Equal(r.Encryption, first.Encryption),
+			"the networks and the domain": fmt.Sprint(r.Fixed) == fmt.Sprint(first.Fixed),
+		} {
+			if !same {
+				differ = append(differ, what)
+			}
+		}
+		if len(differ) > 0 {
+			slices.Sort(differ)
+			errs = append(errs, at(m, fmt.Errorf("%s are not those of %s: a change of them was under way. Take the machine that is behind out of the configuration, rebuild, and bring it in again", strings.Join(differ, ", "), from.Address)))
+		}
+	}
+	return first, errors.Join(errs...)
+}

@@ -1,0 +1,213 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/state"
+)
+
+// rebuilt makes the state anew of what is on the machines.
+func (w *world) rebuilt() (*state.State, []string, error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	return w.engine.Rebuild(ctx)
+}
+
+// servingPlane is a control plane of three, of which one joined later, two nodes, a key that was changed, and a machine that was removed.
+func servingPlane(t *testing.T, form string) *world {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane, config.RoleNode)
+	w := newWorld(t, control)
+	declare := func(list ...config.Machine) {
+		w.declare(list...)
+		w.engine.Config.ControlPlaneForm = form
+		w.engine.Config.Encryption = config.Encryption{Provider: "aesgcm", Key: "one", Resources: []string{"configmaps", "secrets"}}
+	}
+	declare(control)
+	w.mustApply()
+	if form == config.FormStaticPods {
+		return w
+	}
+	store := hostfake.NewEtcd("control")
+	w.hosts["machine.control"].Store = store
+	declare(control, second, third, nodeA, nodeB)
+	for _, h := range w.hosts {
+		h.Store = store
+	}
+	w.mustApply()
+	w.live.ready = map[string]string{"a": "True", "b": "True", "third": "True"}
+	declare(control, second, third, nodeA)
+	w.mustApply()
+	return w
+}
+
+// P02, S10: a state that was lost is made anew of what is on the machines, and the next plan has nothing to do.
+func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
+	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
+		t.Run(form, func(t *testing.T) {
+			w := servingPlane(t, form)
+			w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd"}}
+			was := w.known()
+			was.Objects = w.live.objects
+			before := w.logged()
+			is, notes, err := w.rebuilt()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.unchanged(before)
+			for _, n := range notes {
+				if !strings.HasPrefix(n, "keys that encrypted") && !strings.HasPrefix(n, "node b is in the cluster") {
+					t.Errorf("note: %s", n)
+				}
+			}
+			if is.Revision != 42 {
+				t.Errorf("a restore would begin its revisions above %d", is.Revision)
+			}
+			for _, s := range []*state.State{was, is} { // what cannot be the same
+				s.Serial, s.Sealed, s.Keys.Encryption.Former, s.Keys.Secrets = 0, nil, nil, nil
+				for address, m := range s.Machines {
+					m.Machine.Source = config.Source{}
+					if m.Issued == nil {
+						m.Issued = map[string]certs.Revoked{}
+					}
+					s.Machines[address] = m
+				}
+				for i := range s.Revoked {
+					s.Revoked[i] = certs.Revoked{CA: s.Revoked[i].CA, Serial: s.Revoked[i].Serial}
+				}
+			}
+			for name, pair := range map[string][2]any{
+				"authorities": {was.CAs, is.CAs}, "keys": {was.Keys, is.Keys}, "members": {was.Etcd, is.Etcd}, "store": {was.EtcdCluster + was.Token, is.EtcdCluster + is.Token},
+				"fixed": {was.Fixed, is.Fixed}, "objects": {was.Objects, is.Objects}, "machines": {was.Machines, is.Machines}, "revoked": {len(was.Revoked), len(is.Revoked)},
+			} {
+				if a, b := text(t, pair[0]), text(t, pair[1]); a != b {
+					t.Errorf("%s were\n%s\nand are\n%s", name, a, b)
+				}
+			}
+			if form == config.FormStaticPods {
+				return // their store is not part of this world
+			}
+			if len(was.Revoked) == 0 {
+				t.Error("nothing was revoked, so that nothing was tried")
+			}
+			if is, _, err = w.rebuilt(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.engine.Store.Write(is); err != nil {
+				t.Fatal(err)
+			}
+			if p := w.mustApply(); !p.Empty() {
+				t.Errorf("the next plan: %s\n%s", p.Summary(), text(t, p.Machines))
+			}
+		})
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	out, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// Machines that do not agree make no state: a wrong one would have the right machines taken for strangers.
+func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
+	const key = "/etc/kubernetes/pki/sa.key"
+	for name, c := range map[string]struct {
+		spoil func(w *world)
+		want  string
+	}{
+		"one is behind in a rotation": {func(w *world) {
+			if err := w.hosts["machine.second"].WriteFile(key, strings.NewReader("another"), 0o600, 0, 0); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "the service accounts' key are not those of machine.control"},
+		"one serves another cluster": {func(w *world) {
+			other, err := certs.NewCA("kubernetes", 0, time.Now())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if err := w.hosts["machine.a"].RemoveAll("/etc/kubernetes/pki/ca.crl"); err != nil {
+				w.t.Fatal(err)
+			}
+			if err := w.hosts["machine.a"].WriteFile(host.ClusterCAPath, strings.NewReader(string(other.Cert)), 0o644, 0, 0); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "machine.a (cluster.hcl:7): it serves another cluster than machine.control"},
+		"one has another name": {func(w *world) {
+			w.engine.Config.Machines[1].Name = "2"
+		}, `it is "second" in the cluster, and is declared with the name "2": write name = "second"`},
+		"one does not answer": {func(w *world) { w.down["machine.a"] = context.DeadlineExceeded }, "every declared machine is asked"},
+		"none has keys":       {func(w *world) { w.engine.Config.Machines = w.engine.Config.Machines[3:] }, "none of the declared machines has the keys of a cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := servingPlane(t, config.FormSystemd)
+			c.spoil(w)
+			if _, _, err := w.rebuilt(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// P05: also while authorities are being replaced: what is trusted stays trusted, and the replacement ends as it would have.
+func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
+	w := servingPlane(t, config.FormSystemd)
+	s := w.known()
+	for name, own := range map[string]string{certs.ClusterCA: "kubernetes", certs.EtcdCA: "etcd-ca"} {
+		next, err := certs.NewCA(own, 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rotate(name, next, state.UntilFinished, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, public, err := certs.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rotate(state.ServiceAccount, certs.Pair{Cert: public, Key: key}, state.UntilFinished, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	was := w.known()
+	is, notes, err := w.rebuilt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(strings.Join(notes, "\n"), "was being replaced"); n != 3 {
+		t.Errorf("notes %v", notes)
+	}
+	for name, r := range was.Rotations {
+		if got := is.Rotations[name]; got.Move != r.Move || string(got.Other) != string(r.Other) || string(got.Cross) != string(r.Cross) {
+			t.Errorf("%s was\n%s\nand is\n%s", name, text(t, r), text(t, got))
+		}
+	}
+	if a, b := text(t, []any{was.CAs, was.Keys.CAs, was.Keys.ServiceAccount, was.Keys.ServicePublic}), text(t, []any{is.CAs, is.Keys.CAs, is.Keys.ServiceAccount, is.Keys.ServicePublic}); a != b {
+		t.Errorf("what signs was\n%s\nand is\n%s", a, b)
+	}
+	for name, r := range is.Rotations {
+		r.Finish = true
+		is.Rotations[name] = r
+	}
+	if err := w.engine.Store.Write(is); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	if left := w.known().Rotations; len(left) > 0 {
+		t.Errorf("not at its end: %s", text(t, left))
+	}
+}

@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// beside works on machines, and brings the objects in as soon as an API server answers: a machine that hangs or fails keeps nothing
+// from being applied. control changes a control plane that is there, which comes before the objects whether it ends well or not: a new
+// release may know kinds that the former does not. rest is all other work on machines, and goes on meanwhile. What the API refuses of
+// the objects is refused: it is no reason to leave anything else undone.
+func (p *Prepared) beside(ctx context.Context, control, rest func(context.Context) error) (refused, failed error) {
+	failed = control(ctx)
+	through := make(chan struct{})
+	go func() {
+		defer close(through)
+		if failed == nil {
+			failed = rest(ctx)
+		}
+	}()
+	brought, err := p.answers(ctx, through), error(nil)
+	if brought {
+		err = p.reconcile(ctx)
+	}
+	<-through
+	if !brought && failed == nil && !interrupted(ctx) {
+		brought, err = true, p.reconcile(ctx) // which says why the API does not answer
+	}
+	var list Refused
+	err = list.take(err)
+	if brought && !interrupted(ctx) {
+		err = errors.Join(err, list.take(p.label(ctx)))
+	}
+	if len(list.List) > 0 {
+		refused = list
+	}
+	if failed = errors.Join(failed, err); failed == nil && refused == nil {
+		failed = p.healthy(ctx)
+	}
+	return refused, failed
+}
+
+// answers waits until an API server does, and gives up when the machines are through without one.
+func (p *Prepared) answers(ctx context.Context, through <-chan struct{}) bool {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for last := false; ; {
+		if _, err := p.live.Nodes(ctx); err == nil {
+			return true
+		}
+		if last {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-through:
+			last = true
+		case <-tick.C:
+		}
+	}
+}
+
+const reconcileTimeout = 10 * time.Minute
+
+// reconcile brings the objects in and remembers them. Nodes that this run makes have their labels later, by label.
+func (p *Prepared) reconcile(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	if err := p.engine.Store.Held(); err != nil {
+		return err
+	}
+	if list := p.replacedObjects(); len(list) > 0 {
+		if err := p.live.Delete(ctx, list); err != nil {
+			return err
+		}
+		p.anew = list
+		for _, o := range list {
+			p.engine.say(Event{Kind: EventObject, Object: &plan.Object{Address: o.Address, Kind: o.Kind, Name: o.FullName(), Action: plan.Remove, Note: "to be made anew"}})
+		}
+	}
+	declared, before, rest, err := p.selection()
+	if err != nil {
+		return err
+	}
+	// What is going to be there is known before it is: were this run cut off and the block then taken
+	// out of the configuration, nobody else would know of it.
+	references, err := p.live.References(declared)
+	if err != nil {
+		return err
+	}
+	if added := slices.DeleteFunc(references, func(o state.Object) bool { return slices.Contains(p.State.Objects, o) }); len(added) > 0 {
+		if err := p.writeObjects(append(slices.Clone(p.State.Objects), added...)); err != nil {
+			return err
+		}
+	}
+	applied, err := p.live.Apply(ctx, with(declared, func(m config.Machine) bool { return !p.made(m) }), before, p.sayObject)
+	for _, o := range rest {
+		if applied != nil && !slices.Contains(applied, o) {
+			applied = append(applied, o)
+		}
+	}
+	if applied != nil && !slices.Equal(applied, p.State.Objects) {
+		if writeErr := p.writeObjects(applied); writeErr != nil {
+			return writeErr
+		}
+	}
+	return err
+}
+
+// writeObjects writes down what was applied, while machines are written down as well.
+func (p *Prepared) writeObjects(list []state.Object) error {
+	return p.write(func() { p.State.Objects = list })
+}
+
+func (p *Prepared) sayObject(o plan.Object) {
+	if o.Action == plan.Create && p.wasReplaced(o) {
+		o.Action, o.Note = plan.Replace, "deleted, and made anew"
+	}
+	p.engine.say(Event{Kind: EventObject, Object: &o, Message: o.Note})
+	if p.Plan.Pending && o.Action != plan.None {
+		p.Plan.Objects = append(p.Plan.Objects, o)
+	}
+}
+
+// label gives nodes that were made in this run the labels that they may not give themselves.
+func (p *Prepared) label(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	nodes := with(p.engine.Config, func(m config.Machine) bool { return p.made(m) && p.joinedNow(m) })
+	if len(nodes.Machines) == 0 {
+		return nil
+	}
+	nodes.Workloads, nodes.Objects = nil, nil
+	_, err := p.live.Apply(ctx, nodes, nil, p.sayObject)
+	return err
+}
+
+// healthy waits until what was applied works.
+func (p *Prepared) healthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	declared, _, _, err := p.selection()
+	if err != nil {
+		return err
+	}
+	return p.live.Wait(ctx, declared, p.sayObject)
+}
+
+// made reports whether a machine's node comes with this run: to label it before its kubelet has registered would make another of it.
+func (p *Prepared) made(m config.Machine) bool {
+	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.makes })
+}
+
+func (p *Prepared) joinedNow(m config.Machine) bool {
+	writing.Lock()
+	defer writing.Unlock()
+	return p.State.Machines[m.Address].Joined
+}
+
+// with is a configuration with some of its machines.
+func with(c *config.Cluster, which func(config.Machine) bool) *config.Cluster {
+	copied := *c
+	copied.Machines = nil
+	for _, m := range c.Machines {
+		if which(m) {
+			copied.Machines = append(copied.Machines, m)
+		}
+	}
+	return &copied
+}

@@ -1,0 +1,128 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// leave takes removed machines' members out of the store, asked through a machine of the control
+// plane that stays. Members of dead machines leave before new ones join, so that
+// the majority is of those that are there.
+func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) error {
+	for _, m := range removed {
+		if !m.Has(config.RoleControlPlane) || (m.dead != nil) != dead {
+			continue
+		}
+		through := p.survivor()
+		if through == nil {
+			return fmt.Errorf("%s: no machine of the control plane is left to ask", m.Address)
+		}
+		if err := through.agent.Apply(ctx, []step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstarted()...), Name: m.Name}}, nil); err != nil {
+			return fmt.Errorf("%s: %w", m.Address, err)
+		}
+		if err := p.left(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left writes down at once that a member is gone: were it to start again as what it
+// was, it would begin a store of its own.
+func (p *Prepared) left(m *machine) error {
+	return p.write(func() {
+		delete(p.State.Etcd, m.Name)
+		known := p.State.Machines[m.Address]
+		p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Identity: known.Identity, Cordoned: known.Cordoned, Issued: known.Issued}
+	})
+}
+
+// survivor returns a machine of the control plane that was there and stays.
+func (p *Prepared) survivor() *machine {
+	for _, m := range p.machines {
+		if m.agent != nil && m.Has(config.RoleControlPlane) && (m.action == plan.None || m.action == plan.Change || p.State.Machines[m.Address].Joined && m.action != plan.Remove) {
+			return m
+		}
+	}
+	return nil
+}
+
+// unstarted names the members that are not there yet.
+func (p *Prepared) unstarted() (names []string) {
+	for _, m := range p.machines {
+		if m.action == plan.Create && !p.State.Machines[m.Address].Joined {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// remove takes one machine out: its pods move, its member leaves, it is cleaned.
+func (p *Prepared) remove(ctx context.Context, m *machine) error {
+	p.begin(m, doing[m.action])
+	switch {
+	case !m.Has(config.RoleNode):
+	case m.dead != nil:
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not drained and not cleaned: " + m.dead.Error()})
+	case m.tended():
+		if err := p.drain(ctx, m); err != nil {
+			return err
+		}
+	}
+	if err := p.leave(ctx, []*machine{m}, false); err != nil {
+		return err
+	}
+	if m.dead == nil {
+		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
+			c := done.Change
+			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+		}); err != nil {
+			return fmt.Errorf("clean: %w", err)
+		}
+	}
+	if err := p.live.Forget(ctx, m.Name); err != nil {
+		return fmt.Errorf("forget the machine: %w", err)
+	}
+	said := Event{Kind: EventDone, Machine: m.Address, Message: "removed"}
+	if m.makes { // replaced
+		said.Kind, said.Message = EventNote, "cleaned, to be made anew"
+	}
+	p.engine.say(said)
+	return p.forget(m)
+}
+
+// tended reports whether the machine's kubelet is still there. When an earlier run has
+// taken it away, after the pods had gone, what they left ends with the node's object.
+func (m *machine) tended() bool {
+	return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" })
+}
+
+// destroy cleans all machines at once and forgets the cluster.
+func (p *Prepared) destroy(ctx context.Context) error {
+	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		if m.dead != nil {
+			return fmt.Errorf("it is not cleaned: %w", m.dead)
+		}
+		p.begin(m, doing[plan.Remove])
+		if err := m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
+			c := done.Change
+			p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+		}); err != nil {
+			return err
+		}
+		p.engine.say(Event{Kind: EventDone, Machine: m.Address, Message: "removed"})
+		return p.forget(m)
+	})
+	if err != nil || len(p.State.Machines) > 0 {
+		return err
+	}
+	return p.engine.Store.Remove()
+}

@@ -1,0 +1,139 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"clusterctl/provision/role"
+	"clusterctl/provision/step"
+)
+
+// CertificateName is what people call a certificate, as kubeadm does: apiserver, etcd-server, admin.conf.
+func CertificateName(file string) string {
+	file = strings.TrimPrefix(strings.TrimPrefix(file, role.Kubernetes+"/"), path.Base(role.PKI)+"/")
+	return strings.ReplaceAll(strings.TrimSuffix(file, ".crt"), "/", "-")
+}
+
+// certificateFile is the file of a step that has a certificate, empty for others.
+func certificateFile(s step.Step) string {
+	switch s := s.(type) {
+	case *step.Certificate:
+		return s.Path + ".crt"
+	case *step.Kubeconfig:
+		return s.Path
+	}
+	return ""
+}
+
+// renew has a machine's steps issue anew what this run is asked to renew. Others may prepare theirs only afterwards.
+func (p *Prepared) renew(m *machine, steps []step.Step) {
+	if len(p.engine.Renews) == 0 {
+		return
+	}
+	if p.renewed == nil {
+		p.renewed = map[string]bool{}
+	}
+	on := len(p.engine.RenewOn) == 0 || slices.Contains(p.engine.RenewOn, m.Address) || slices.Contains(p.engine.RenewOn, m.Name)
+	for _, s := range steps {
+		file := certificateFile(s)
+		if file == "" {
+			continue
+		}
+		name := CertificateName(file)
+		chosen := on && (slices.Contains(p.engine.Renews, name) || slices.Contains(p.engine.Renews, "all"))
+		if p.renewed[name] = p.renewed[name] || chosen; !chosen {
+			continue
+		}
+		switch s := s.(type) {
+		case *step.Certificate:
+			s.Since = p.began
+		case *step.Kubeconfig:
+			s.Since = p.began
+		}
+	}
+}
+
+// renewable is an error when something is to be renewed that no machine has.
+func (p *Prepared) renewable() error {
+	for _, on := range p.engine.RenewOn {
+		if !slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Address == on || m.Name == on }) {
+			return fmt.Errorf("renew certificates on %s: there is no such machine", on)
+		}
+	}
+	for _, name := range p.engine.Renews {
+		if name != "all" && !p.renewed[name] {
+			return fmt.Errorf("renew %s: none of the machines has it; there are %s, or all", name, strings.Join(slices.Sorted(maps.Keys(p.renewed)), ", "))
+		}
+	}
+	return nil
+}
+
+// Expiration is when a certificate on a machine ends.
+type Expiration struct {
+	Machine string    `json:"machine"` // name
+	Name    string    `json:"name"`
+	CA      string    `json:"ca"`
+	Until   time.Time `json:"until,omitzero"`
+	Problem string    `json:"problem,omitempty"` // why that is not known
+}
+
+// Expirations asks every machine about its certificates. One that does not answer is no reason to stop.
+func (e *Engine) Expirations(ctx context.Context) ([]Expiration, error) {
+	s, err := e.Store.Read()
+	if err != nil || s == nil {
+		return nil, err
+	}
+	for _, i := range e.Config.Images {
+		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
+			return nil, err
+		}
+	}
+	p := &Prepared{engine: e, began: e.now(), State: s}
+	defer p.Close()
+	p.choose()
+	lists := make([][]Expiration, len(p.machines))
+	_ = p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
+		i := slices.Index(p.machines, m)
+		var err error
+		if lists[i], err = p.expirations(ctx, m); err != nil {
+			lists[i] = []Expiration{{Machine: m.Name, Problem: err.Error()}}
+		}
+		return nil
+	})
+	return slices.Concat(lists...), ctx.Err()
+}
+
+func (p *Prepared) expirations(ctx context.Context, m *machine) (list []Expiration, err error) {
+	if err := p.reach(ctx, m); err != nil {
+		return nil, err
+	}
+	all, err := p.stepsOf(m)
+	if err != nil {
+		return nil, err
+	}
+	var look []step.Step
+	for _, s := range all {
+		if issuer, ok := s.(step.Issuer); ok {
+			ca, _ := issuer.Wants()
+			list = append(list, Expiration{Machine: m.Name, Name: CertificateName(certificateFile(s)), CA: strings.ReplaceAll(ca, "/", "-")})
+			look = append(look, &step.Lifetime{Path: certificateFile(s)})
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	changes, err := m.agent.Check(ctx, look)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range changes {
+		if list[i].Until, err = time.Parse(time.RFC3339, c.Note); err != nil {
+			list[i].Problem = c.Note
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,427 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// Restore says what the store is made anew of.
+type Restore struct {
+	Name      string // of a snapshot on a machine or in the bucket; empty means the newest good one
+	File      string // instead: a snapshot on this computer
+	Digest    string // of File, SHA-256
+	Member    string // instead: the machine whose member's own data it is
+	AllowLoss bool   // what else there is of the store is thrown away
+	// Approve is shown what would be done, before anything is.
+	Approve func(text string) error
+}
+
+// revisionBump is how far above the snapshot's the revisions of a restored store begin, and above where they began when it was last restored, since the
+// snapshot may be from before that: above all that clients can have seen since, at more than a thousand writes a second for a week.
+const revisionBump = 1_000_000_000
+
+func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - snapshot + revisionBump) }
+
+// errStoreWorks is that a restore would throw a working store away.
+var errStoreWorks = errors.New("nothing is restored")
+
+// Restore makes the store anew: the API servers and the members stop everywhere, what data there is moves aside, one machine's member is made
+// of the snapshot, and the others join it as new ones do. What has begun is written down, so that a restore that is cut off is done again
+// until the first member has its data; from there on it is an apply like any other.
+func (e *Engine) Restore(ctx context.Context, r Restore) error {
+	if err := e.Store.Keep(); err != nil {
+		return err
+	}
+	kept := *e
+	kept.Config = e.without()
+	a, err := kept.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if s := a.p.State.Restore; s != nil && s.Laid {
+		e.say(Event{Kind: EventNote, Message: "going on with the restore from " + s.Snapshot + ", whose first member is on " + s.Machine})
+		return e.rejoin(ctx, s.Machine)
+	}
+	if err := a.restorable(ctx, r); err != nil {
+		return err
+	}
+	at, snapshot, err := a.source(ctx, r)
+	if err != nil {
+		return err
+	}
+	if missing := a.p.State.Keys.Encryption.Need(snapshot.Encryption); len(missing) > 0 {
+		return fmt.Errorf("%s has values that are encrypted with %s, which the state does not have: bring back the state that has it (.clusterctl/versions), or choose another snapshot", snapshot.Name, strings.Join(missing, ", "))
+	}
+	moved := fmt.Sprintf("%s/former-%s", role.EtcdData, e.now().UTC().Format("20060102T150405Z"))
+	if r.Approve != nil {
+		if err := r.Approve(a.describe(at, snapshot, r, moved)); err != nil {
+			return err
+		}
+	}
+	if err := a.stop(ctx); err != nil {
+		return err
+	}
+	file := a.file(at, snapshot, r)
+	if r.Member != "" {
+		e.say(Event{Kind: EventNote, Machine: at.Address, Message: "making a snapshot of its own data"})
+		answer, err := a.ask(ctx, at, saveTimeout, store.Request{Op: store.FromData, Data: role.EtcdData, File: file})
+		if err != nil {
+			return fmt.Errorf("%s: %w. Nothing was changed: clusterctl apply starts everything again", at.Address, err)
+		}
+		snapshot = answer.Snapshots[0]
+		if missing := a.p.State.Keys.Encryption.Need(snapshot.Encryption); len(missing) > 0 {
+			return fmt.Errorf("%s has values that are encrypted with %s, which the state does not have. Nothing was changed: bring back the state that has it (.clusterctl/versions)", at.Name, strings.Join(missing, ", "))
+		}
+	}
+	if err := a.lay(ctx, at, snapshot, file, called(snapshot, r), moved); err != nil {
+		return err
+	}
+	if r.Member != "" || r.File != "" {
+		if err := at.agent.Apply(ctx, []step.Step{&step.Absent{Path: path.Dir(file)}}, nil); err != nil {
+			return fmt.Errorf("%s: clean up: %w", at.Address, err)
+		}
+	}
+	a.Close()
+	return e.rejoin(ctx, at.Name)
+}
+
+// without is the configuration without the machines that -exclude names: they are known to be off.
+func (e *Engine) without() *config.Cluster {
+	c := *e.Config
+	c.Machines = slices.DeleteFunc(slices.Clone(c.Machines), func(m config.Machine) bool {
+		return slices.ContainsFunc(e.Excludes, func(t string) bool { return config.Covers(t, m.Address) })
+	})
+	return &c
+}
+
+// called is what people know the source by.
+func called(s store.Snapshot, r Restore) string {
+	if r.Member != "" {
+		return "the data of " + r.Member
+	}
+	if r.File != "" {
+		return r.File
+	}
+	return s.Name
+}
+
+// restorable says why the store must not be thrown away.
+func (a *Access) restorable(ctx context.Context, r Restore) error {
+	if unreached := a.Unreached(); len(unreached) > 0 {
+		var list []string
+		for name, err := range unreached {
+			list = append(list, name+": "+err)
+		}
+		slices.Sort(list)
+		return fmt.Errorf("%w: machines of the control plane are not reached, and may still serve the former store (%s). Bring them back; or, when it is certain that they are off, name each with -exclude machine.NAME", errStoreWorks, strings.Join(list, "; "))
+	}
+	if r.AllowLoss {
+		return nil
+	}
+	if list, err := a.Status(ctx); err == nil && Majority(list) {
+		return fmt.Errorf("%w: the store works, %d of %d members answer, and what was written since the snapshot would be lost. When that is what you want, name it: -allow-data-loss etcd", errStoreWorks, Answering(list), len(list))
+	}
+	var left []string
+	for _, m := range a.reached() {
+		if m.facts.EtcdData && (a.p.State.EtcdCluster == "" || m.facts.EtcdCluster == a.p.State.EtcdCluster) && m.Name != r.Member {
+			left = append(left, m.Name)
+		}
+	}
+	switch members := len(a.p.State.Etcd); {
+	case len(left) == 0 || a.p.State.Restore != nil:
+		return nil
+	case len(left) > members/2:
+		return fmt.Errorf("%w: %s still have the store's data, which is a majority of its %d members: clusterctl apply starts what does not run. When their data is damaged, name what is thrown away: -allow-data-loss etcd", errStoreWorks, strings.Join(left, ", "), members)
+	case r.Member == "":
+		return fmt.Errorf("%w: %s still has the store's data, which is newer than any snapshot: use -from-member %s. When that data is damaged, name what is thrown away: -allow-data-loss etcd", errStoreWorks, strings.Join(left, ", "), left[0])
+	}
+	return nil
+}
+
+// source finds the machine that the store begins on, and looks at what it is made of.
+func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapshot, error) {
+	switch {
+	case r.Member != "":
+		m, err := a.through(ctx, r.Member)
+		if err == nil && !m.facts.EtcdData {
+			err = fmt.Errorf("%s has no data of the store in %s", m.Name, role.EtcdData)
+		}
+		return m, store.Snapshot{}, err
+	case r.File != "":
+		m := a.first()
+		if m == nil {
+			return nil, store.Snapshot{}, errors.New("no machine that is declared to hold a member is reached")
+		}
+		if err := a.sendSnapshot(ctx, m, r); err != nil {
+			return nil, store.Snapshot{}, fmt.Errorf("%s: send %s: %w", m.Address, r.File, err)
+		}
+		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.file(m, store.Snapshot{}, r)})
+		if err != nil {
+			return nil, store.Snapshot{}, err
+		}
+		return m, answer.Snapshots[0], nil
+	}
+	return a.kept1(ctx, r.Name)
+}
+
+// first is the first machine that holds a member as declared and is reached.
+func (a *Access) first() *machine {
+	for _, e := range role.EtcdMachines(a.p.engine.Config, a.p.State) {
+		for _, m := range a.reached() {
+			if m.Name == e.Name {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// kept1 is a snapshot that machines or the bucket have, by its name or the newest that is good.
+func (a *Access) kept1(ctx context.Context, name string) (*machine, store.Snapshot, error) {
+	if declared := a.p.engine.Config.Etcd.Snapshot; declared != nil && declared.S3 != nil { // a new machine does not know of the bucket yet
+		for _, m := range a.reached() {
+			files, err := role.SnapshotFiles(a.p.engine.Config, m.Name)
+			if err != nil {
+				return nil, store.Snapshot{}, err
+			}
+			var steps []step.Step
+			for _, f := range files {
+				steps = append(steps, f)
+			}
+			if err := m.agent.Apply(ctx, steps, nil); err != nil {
+				return nil, store.Snapshot{}, fmt.Errorf("%s: %w", m.Address, err)
+			}
+		}
+	}
+	all, notes, err := a.Snapshots(ctx)
+	if err != nil {
+		return nil, store.Snapshot{}, err
+	}
+	for _, n := range notes {
+		a.p.engine.say(Event{Kind: EventNote, Message: n})
+	}
+	tried := 0
+	for _, s := range all {
+		if name != "" && s.Name != name || name == "" && !a.ours(s) {
+			continue
+		}
+		tried++
+		m, err := a.fetched(ctx, s)
+		if err == nil {
+			return m, s, nil
+		}
+		if name != "" {
+			return nil, s, err
+		}
+		a.p.engine.say(Event{Kind: EventNote, Message: s.Name + " is passed over: " + err.Error()})
+	}
+	switch {
+	case name != "":
+		return nil, store.Snapshot{}, fmt.Errorf("there is no snapshot %q on the machines that are reached, nor in a bucket; clusterctl etcd snapshot ls lists them. A file on this computer is written with its path, ./%s", name, name)
+	case tried > 0:
+		return nil, store.Snapshot{}, errors.New("no snapshot is good")
+	}
+	return nil, store.Snapshot{}, errors.New("there is no snapshot of this store on the machines that are reached, nor in a bucket: write the path of a file on this computer")
+}
+
+// ours reports whether a snapshot is of this store, or of what it was before a restore.
+func (a *Access) ours(s store.Snapshot) bool {
+	return s.Cluster == "" || a.p.State.EtcdCluster == "" || s.Cluster == a.p.State.EtcdCluster || slices.Contains(a.p.State.FormerStores, s.Cluster)
+}
+
+// fetched finds a machine that has a snapshot, and is to hold a member; from the bucket it is brought to one. It is read through.
+func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error) {
+	check := func(m *machine) error {
+		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
+		if err == nil && answer.Snapshots[0].SHA256 != s.SHA256 {
+			err = fmt.Errorf("its digest is %s, and was %s", answer.Snapshots[0].SHA256, s.SHA256)
+		}
+		return err
+	}
+	var errs []error
+	for _, m := range a.reached() {
+		holds := slices.ContainsFunc(role.EtcdMachines(a.p.engine.Config, a.p.State), func(e config.Machine) bool { return e.Name == m.Name })
+		if !slices.Contains(s.In, m.Name) || !holds {
+			continue
+		}
+		err := check(m)
+		if err == nil {
+			return m, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+	}
+	if m := a.first(); m != nil && slices.Contains(s.In, "s3") {
+		q := a.kept(m)
+		q.Op, q.Name, q.File = store.Fetch, s.Name, a.Path(s.Name)
+		if _, err := a.ask(ctx, m, saveTimeout, q); err != nil {
+			return nil, errors.Join(append(errs, err)...)
+		}
+		return m, check(m)
+	}
+	if len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("it is on %s, which hold no member: bring it here with clusterctl ssh, and write its path", strings.Join(s.In, ", ")))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// file is where the machine has what the store is made of.
+func (a *Access) file(m *machine, s store.Snapshot, r Restore) string {
+	switch {
+	case r.Member != "":
+		return path.Join(a.directory(), ".restore", "member.db")
+	case r.File != "":
+		return path.Join(host.Library, r.Digest, "snapshot.db")
+	}
+	return a.Path(s.Name)
+}
+
+// sendSnapshot brings a file of this computer to a machine.
+func (a *Access) sendSnapshot(ctx context.Context, m *machine, r Restore) error {
+	f, err := os.Open(r.File)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	in, out := io.Pipe()
+	go func() { // it ends when the pipe is read to its end, or closed
+		z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest))
+		if err == nil {
+			_, err = io.Copy(z, f)
+			err = errors.Join(err, z.Close())
+		}
+		_ = out.CloseWithError(err)
+	}()
+	defer func() { _ = in.Close() }()
+	return m.agent.SendPrivate(ctx, r.Digest, "snapshot.db", in)
+}
+
+// describe says what would be done.
+func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string) string {
+	var text strings.Builder
+	if r.Member != "" {
+		fmt.Fprintf(&text, "The store is made anew of the data that %s has: everything that its member knew of stays.\n", at.Name)
+	} else {
+		fmt.Fprintf(&text, "The store is made anew on %s from %s, taken %s (%s ago): revision %d, %d keys.\n", at.Name, called(s, r), s.Taken.UTC().Format(time.RFC3339), Age(a.p.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
+		text.WriteString("What was written since is lost.\n")
+	}
+	fmt.Fprintf(&text, "The API servers stop on %s. What data there is moves to %s on each.\n", strings.Join(a.Machines(), ", "), moved)
+	text.WriteString("Pods go on running meanwhile. Revisions go on far above those that were seen, so that everybody who watches lists again.\n")
+	return text.String()
+}
+
+// stop has all API servers rest, and then all members.
+func (a *Access) stop(ctx context.Context) error {
+	for _, part := range []struct {
+		what  string
+		steps []step.Step
+	}{{"stopping the API server", role.StopServers()}, {"stopping the member of the store", role.StopMembers()}} {
+		if err := a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+			a.p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: part.what})
+			return m.agent.Apply(ctx, part.steps, nil)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lay moves what data there is aside and makes the first member. The state says that it has begun before anything moves, and what the
+// store is once it is made.
+func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, file, from, moved string) error {
+	s := a.p.State
+	former := []string{s.EtcdCluster, snapshot.Cluster}
+	for _, m := range a.reached() {
+		if _, member := s.Etcd[m.Name]; member {
+			former = append(former, m.facts.EtcdCluster)
+		}
+	}
+	s.Restore = &state.Restore{Snapshot: from, Machine: at.Name, Began: a.p.engine.now()}
+	if err := a.p.engine.Store.Write(s); err != nil {
+		return err
+	}
+	if err := a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+		return m.agent.Apply(ctx, []step.Step{&step.Aside{From: role.EtcdData + "/member", To: moved}}, nil)
+	}); err != nil {
+		return err
+	}
+	if err := s.NewToken(); err != nil {
+		return err
+	}
+	first := at.Name + "=" + role.PeerURL(at.Machine)
+	a.p.engine.say(Event{Kind: EventNote, Machine: at.Address, Message: "making the store anew of " + from})
+	if _, err := a.ask(ctx, at, saveTimeout, store.Request{Op: store.Restore, File: file, Data: role.EtcdData, Member: at.Name, PeerURL: role.PeerURL(at.Machine),
+		InitialCluster: first, Token: s.Token, RevisionBump: bump(snapshot.Revision, s.Revision)}); err != nil {
+		return fmt.Errorf("%s: %w. The former data is in %s on each machine; mend what is said, and run this again", at.Address, err, moved)
+	}
+	facts, err := at.agent.Facts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range former {
+		if id != "" && id != facts.EtcdCluster && !slices.Contains(s.FormerStores, id) {
+			s.FormerStores = append(s.FormerStores, id)
+		}
+	}
+	s.Revision = snapshot.Revision + int64(bump(snapshot.Revision, s.Revision))
+	s.EtcdCluster = facts.EtcdCluster
+	s.Etcd = map[string]state.Member{at.Name: {InitialCluster: first}}
+	s.Restore.Laid = true
+	return a.p.engine.Store.Write(s)
+}
+
+// rejoin starts the first machine, and has the others join it, as apply does with new members.
+func (e *Engine) rejoin(ctx context.Context, first string) error {
+	var all []string
+	begin := ""
+	for _, m := range e.without().ControlPlane() {
+		all = append(all, m.Address)
+		if m.Name == first {
+			begin = m.Address
+		}
+	}
+	for _, targets := range [][]string{{begin}, all} {
+		part := *e
+		part.Targets, part.Excludes = targets, nil
+		p, err := part.Prepare(ctx)
+		if err != nil {
+			return err
+		}
+		err = p.Apply(ctx)
+		p.Close()
+		if err != nil {
+			return err
+		}
+	}
+	s, err := e.Store.Read()
+	if err != nil || s == nil || s.Restore == nil {
+		return err
+	}
+	s.Restore = nil
+	return e.Store.Write(s)
+}
+
+// restored notes that a restore has come to its end, when all machines are as declared after it.
+func (p *Prepared) restored() error {
+	if p.State.Restore == nil || p.Plan.Partly {
+		return nil
+	}
+	p.State.Restore = nil
+	return p.engine.Store.Write(p.State)
+}

@@ -1,0 +1,266 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// three brings up three machines of the control plane, whose agents answer about the store.
+func three(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, machine("a", "10.0.0.1", config.RoleControlPlane), machine("b", "10.0.0.2", config.RoleControlPlane), machine("c", "10.0.0.3", config.RoleControlPlane))
+	members := hostfake.NewEtcd()
+	for _, h := range w.hosts {
+		h.Store = members
+	}
+	w.mustApply()
+	for address, h := range w.hosts {
+		h.Stored = w.stored(address)
+	}
+	return w
+}
+
+const taken = "etcd-20260101T000000Z-b"
+
+// stored is the program etcd of a machine: members answer where their unit runs, and b has a snapshot.
+func (w *world) stored(address string) func(store.Request) (store.Answer, error) {
+	return func(q store.Request) (a store.Answer, err error) {
+		snapshot := store.Snapshot{Name: taken, Taken: time.Unix(1, 0), SHA256: "digest", Revision: 7, Keys: 3, Cluster: "c1", In: []string{"local"}, Encryption: map[string][]string{"secretbox:v1:old": {"secrets"}}}
+		switch q.Op {
+		case store.Status:
+			for _, name := range []string{"a", "b", "c"} {
+				m := store.Member{Name: name}
+				if u, _ := w.hosts["machine."+name].Unit(context.Background(), "etcd.service"); u.Active != "active" {
+					m.Error = "nothing listens"
+				}
+				a.Members = append(a.Members, m)
+			}
+		case store.List:
+			if address == "machine.b" {
+				a.Snapshots = []store.Snapshot{snapshot}
+			}
+		case store.Check, store.FromData:
+			a.Snapshots = []store.Snapshot{snapshot}
+		case store.Save:
+			snapshot.Name, snapshot.Reason = "saved", q.Reason // of what it was taken before
+			a.Snapshots = []store.Snapshot{snapshot}
+		default:
+			err = errors.New("not known here")
+		}
+		return a, err
+	}
+}
+
+// lose has machines come back with a new disk under the store.
+func (w *world) lose(names ...string) {
+	w.t.Helper()
+	for _, n := range names {
+		h := w.hosts["machine."+n]
+		if err := errors.Join(h.Stop(context.Background(), "etcd.service"), h.RemoveAll("/var/lib/etcd/member")); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) restore(r run.Restore) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return w.engine.Restore(ctx, r)
+}
+
+func (w *world) state() *state.State {
+	w.t.Helper()
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// former has the state know the key that the snapshot was written with as a former one.
+func (w *world) former() {
+	w.t.Helper()
+	s := w.state()
+	s.Keys.Encryption.Former = []state.EncryptionKey{{Provider: "secretbox", Name: "old", Secret: make([]byte, 32)}}
+	if err := w.engine.Store.Write(s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func refusedWith(t *testing.T, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("it is not refused with %q: %v", says, err)
+	}
+}
+
+// S10: neither apply nor a restore throws away what there is of the store without being told so.
+func TestTheStoreIsNotThrownAwayWithoutBeingNamed(t *testing.T) {
+	w := three(t)
+	w.former()
+	refusedWith(t, w.restore(run.Restore{}), "the store works, 3 of 3 members answer")
+	refusedWith(t, w.restore(run.Restore{Name: taken}), "-allow-data-loss etcd")
+	w.lose("a", "b")
+	if err := w.hosts["machine.c"].Stop(t.Context(), "etcd.service"); err != nil {
+		t.Fatal(err)
+	}
+	refusedWith(t, w.restore(run.Restore{}), "use -from-member c")
+	_, err := w.apply()
+	refusedWith(t, err, "clusterctl etcd snapshot restore -from-member c")
+	w.down["machine.c"] = errors.New("no route")
+	refusedWith(t, w.restore(run.Restore{}), "may still serve the former store")
+	delete(w.down, "machine.c")
+	for name, h := range w.hosts {
+		if slices.ContainsFunc(h.Log, func(l string) bool { return l == "store restore" }) {
+			t.Errorf("%s was restored", name)
+		}
+	}
+	w.lose("c")
+	_, err = w.apply()
+	refusedWith(t, err, "clusterctl etcd snapshot restore brings it back from a snapshot")
+}
+
+func TestAllDisksGoneAndTheStoreComesBackFromTheLastSnapshot(t *testing.T) {
+	w := three(t)
+	w.lose("a", "b", "c")
+	refusedWith(t, w.restore(run.Restore{}), "encrypted with secretbox:v1:old, which the state does not have")
+	w.former()
+	before := w.state()
+	if err := w.restore(run.Restore{}); err != nil {
+		t.Fatal(err)
+	}
+	w.served("b")
+	after := w.state()
+	if after.Token == before.Token || after.EtcdCluster != "c2" || !slices.Equal(after.FormerStores, []string{"c1"}) || after.Restore != nil {
+		t.Errorf("the store was %s and is %s, its token %s and %s; restoring: %+v", after.FormerStores, after.EtcdCluster, before.Token, after.Token, after.Restore)
+	}
+	order := w.hosts["machine.b"].Log
+	stop, laid := slices.Index(order, "stop kube-apiserver.service"), slices.Index(order, "store restore")
+	if stop < 0 || laid < stop {
+		t.Errorf("the store is made anew while API servers run: %d, %d", stop, laid)
+	}
+}
+
+// served holds all members to be up, the first one that began anew among them.
+func (w *world) served(first string) {
+	w.t.Helper()
+	s := w.state()
+	if len(s.Etcd) != 3 || s.Etcd[first].Existing || s.Etcd[first].InitialCluster == "" {
+		w.t.Errorf("members are %+v", s.Etcd)
+	}
+	for address, h := range w.hosts {
+		for _, unit := range []string{"etcd.service", "kube-apiserver.service"} {
+			if u, err := h.Unit(context.Background(), unit); err != nil || u.Active != "active" {
+				w.t.Errorf("%s: %s is %s, %v", address, unit, u.Active, err)
+			}
+		}
+	}
+	if p := w.mustApply(); !p.Empty() {
+		w.t.Errorf("not as declared afterwards: %+v", p)
+	}
+}
+
+func TestTheStoreIsMadeOfTheDataOfTheOnlyMemberLeft(t *testing.T) {
+	w := three(t)
+	w.former()
+	w.lose("a", "b")
+	if err := w.restore(run.Restore{Member: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	w.served("c")
+	kept := slices.ContainsFunc(w.hosts["machine.c"].Files(), func(f string) bool { return strings.HasPrefix(f, "/var/lib/etcd/former-") })
+	if !kept {
+		t.Error("the former data is not there any more")
+	}
+}
+
+// A snapshot from before the last restore has revisions that the store has left far behind.
+func TestEachRestoreBeginsAboveTheLast(t *testing.T) {
+	w := three(t)
+	w.former()
+	last := int64(0)
+	for range 3 {
+		if err := w.restore(run.Restore{AllowLoss: true}); err != nil {
+			t.Fatal(err)
+		}
+		s := w.state()
+		if s.Revision < last+1_000_000_000 {
+			t.Errorf("revisions begin at %d, and began at %d before", s.Revision, last)
+		}
+		last = s.Revision
+	}
+}
+
+// A restore that is cut off at any point is run again, and comes to the same end.
+func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
+	for _, cut := range []string{"restore", "etcd.service"} {
+		t.Run(cut, func(t *testing.T) {
+			w := three(t)
+			w.former()
+			w.lose("a", "b", "c")
+			b := w.hosts["machine.b"]
+			if cut == "restore" {
+				b.StoreFail = errors.New("cut off")
+			} else {
+				b.Fail = map[string]error{cut: errors.New("cut off")}
+			}
+			if err := w.restore(run.Restore{}); err == nil {
+				t.Fatal("it was not cut off")
+			}
+			if cut == "restore" {
+				_, err := w.apply()
+				refusedWith(t, err, "run clusterctl etcd snapshot restore again")
+			}
+			b.StoreFail, b.Fail = nil, nil
+			if err := w.restore(run.Restore{}); err != nil {
+				t.Fatal(err)
+			}
+			w.served("b")
+		})
+	}
+}
+
+func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
+	w := three(t)
+	w.engine.Config.Etcd.Quota = 1 << 30
+	p := w.mustApply()
+	if !strings.Contains(p.Snapshot, "A snapshot of the store is taken before the restart of a's member") {
+		t.Errorf("the plan says %q", p.Snapshot)
+	}
+	saves, first := 0, ""
+	for address, h := range w.hosts {
+		for _, l := range h.Log {
+			if l == "store save" {
+				saves, first = saves+1, address
+			}
+		}
+	}
+	if saves != 1 {
+		t.Errorf("%d snapshots, the last on %s", saves, first)
+	}
+	// A disk that is full stops the run before anything is changed, unless it is said to go on.
+	w.engine.Config.Etcd.Quota = 2 << 30
+	for address, h := range w.hosts {
+		answer := w.stored(address)
+		h.Stored = func(q store.Request) (store.Answer, error) {
+			if q.Op == store.Save {
+				return store.Answer{}, errors.New("there is no room for a snapshot")
+			}
+			return answer(q)
+		}
+	}
+	_, err := w.apply()
+	refusedWith(t, err, "nothing is changed: a snapshot of the store has to be taken before")
+	w.engine.NoSnapshot = true
+	w.mustApply()
+}

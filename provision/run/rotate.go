@@ -1,0 +1,169 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"clusterctl/certs"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// rotate carries on what is being replaced of authorities and keys. The machines of this run have been brought to the move that
+// is written down; each further one is written down first and brought to all of them, so that a run that is cut off is gone on
+// with by another. While a machine of the cluster is not reached, no move is made.
+func (p *Prepared) rotate(ctx context.Context) error {
+	if len(p.State.Rotations) == 0 {
+		return nil
+	}
+	machines, missing := p.wholeCluster()
+	if len(missing) > 0 {
+		p.engine.say(Event{Kind: EventNote, Message: fmt.Sprintf("the replacement of %s goes on with the next apply that reaches %s, too", strings.Join(p.rotating(), " and "), strings.Join(missing, ", "))})
+		return nil
+	}
+	for {
+		moved := p.advance()
+		if err := p.engine.Store.Write(p.State); err != nil {
+			return err
+		}
+		if len(moved) == 0 {
+			return nil
+		}
+		for _, what := range moved {
+			p.engine.say(Event{Kind: EventNote, Message: what})
+		}
+		if err := p.pass(ctx, machines); err != nil {
+			return err
+		}
+	}
+}
+
+// advance makes the next move of each rotation in the state, and says which. All machines have had the last one.
+func (p *Prepared) advance() (moved []string) {
+	now := p.engine.now()
+	for _, name := range p.rotating() {
+		r := p.State.Rotations[name]
+		switch {
+		case r.Move == state.Trust:
+			p.State.Issue(name, now)
+			moved = append(moved, name+": all machines trust the next one, which signs from now on")
+			continue
+		case r.Issued.IsZero():
+			p.State.IssuedEverywhere(name, now)
+		}
+		if p.State.Rotations[name].Over(now) {
+			p.State.Drop(name)
+			moved = append(moved, name+": the former one is not trusted any more")
+		}
+	}
+	return moved
+}
+
+func (p *Prepared) rotating() []string { return slices.Sorted(maps.Keys(p.State.Rotations)) }
+
+// wholeCluster is all machines that stay in the cluster, and which of them this run does not reach.
+func (p *Prepared) wholeCluster() (list []*machine, missing []string) {
+	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
+		i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.Address == address })
+		switch {
+		case i >= 0 && p.machines[i].action == plan.Remove:
+		case i < 0 || p.machines[i].agent == nil || p.machines[i].dead != nil:
+			missing = append(missing, address)
+		default:
+			list = append(list, p.machines[i])
+		}
+	}
+	return list, missing
+}
+
+// pass brings machines to what the state says now: the control plane one by one, nodes within the budget.
+func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
+	if err := p.each(ctx, machines, func(ctx context.Context, m *machine) error {
+		m.action = plan.Change
+		if err := p.checkOne(ctx, m); err != nil {
+			return err
+		}
+		if len(plan.Differing(m.changes)) == 0 {
+			m.action = plan.None
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	// What the tool itself has was issued before the move.
+	live, err := p.engine.Live(p.State, p.engine.Config)
+	if err != nil {
+		return err
+	}
+	p.live = live
+	active := slices.DeleteFunc(slices.Clone(machines), func(m *machine) bool { return m.action == plan.None })
+	control := p.control(active)
+	if err := p.oneByOne(ctx, control); err != nil {
+		return err
+	}
+	return p.nodes(ctx, slices.DeleteFunc(active, func(m *machine) bool { return slices.Contains(control, m) }))
+}
+
+// showRotations says in the plan what is done about authorities and keys that are being replaced, and what it waits for.
+func (p *Prepared) showRotations() {
+	if p.engine.Destroy {
+		return
+	}
+	_, missing := p.wholeCluster()
+	now := p.engine.now()
+	for _, name := range p.rotating() {
+		r := p.State.Rotations[name]
+		entry := plan.Rotation{Name: name, Action: plan.Change}
+		switch {
+		case len(missing) > 0:
+			entry.Action, entry.Note = plan.None, "waits until an apply reaches all machines; this one does not reach "+strings.Join(missing, ", ")
+		case r.Move == state.Trust:
+			entry.Note = "trust both everywhere, then issue everything by the next one; " + p.after(r)
+		case r.Issued.IsZero():
+			entry.Note = "issue everything by the next one; " + p.after(r)
+		case r.Over(now):
+			entry.Note = "the former one is trusted no longer"
+		default:
+			entry.Action, entry.Note = plan.None, "everything is issued by the next one; "+p.after(r)
+			if name == certs.ClusterCA {
+				entry.Note += p.formers()
+			}
+		}
+		p.Plan.Rotations = append(p.Plan.Rotations, entry)
+	}
+}
+
+// formers names who has a kubeconfig that stops working with the former cluster CA. What cannot be read keeps no plan from being made.
+func (p *Prepared) formers() string {
+	handed, err := state.HandedOut(p.engine.Store.Dir)
+	if err != nil {
+		return "; " + err.Error()
+	}
+	var names []string
+	for _, h := range p.State.Formers(handed, p.engine.now()) {
+		if !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; kubeconfigs that need it were handed out to " + strings.Join(names, ", ")
+}
+
+// after says until when the former one is trusted.
+func (p *Prepared) after(r state.Rotation) string {
+	switch {
+	case r.Finish || r.Keep == 0:
+		return "then drop the former one"
+	case r.Keep > 0 && !r.Issued.IsZero():
+		return "the former one is trusted until " + r.Issued.Add(r.Keep).UTC().Format("2006-01-02 15:04 UTC")
+	case r.Keep > 0:
+		return "the former one is trusted for " + r.Keep.String() + " more"
+	}
+	return "the former one is trusted until clusterctl certs rotate -finish"
+}

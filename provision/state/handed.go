@@ -1,0 +1,123 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"clusterctl/certs"
+)
+
+// Handed is a kubeconfig that was handed out.
+type Handed struct {
+	Name      string    `json:"name"`
+	Groups    []string  `json:"groups,omitempty"`
+	Serial    string    `json:"serial"` // hexadecimal
+	At        time.Time `json:"at"`
+	Until     time.Time `json:"until"`
+	Authority string    `json:"authority"` // which has signed it, by certs.KeyID
+}
+
+// handedFile has a JSON object a line. It is no part of the state's file: somebody is given a kubeconfig while a run holds the lock,
+// and a saved plan stays good.
+const handedFile = "kubeconfigs.jsonl"
+
+// HandOut writes down, in the state's folder, that a kubeconfig is about to be handed out.
+func HandOut(dir string, h Handed) error {
+	line, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, handedFile), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("write down who gets a kubeconfig: %w", err)
+	}
+	err = appendLine(f, line)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("write down who gets a kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// appendLine adds a line in one write. What an earlier one has left of a line when it was cut off ends before it.
+func appendLine(f *os.File, line []byte) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	last := []byte{'\n'}
+	if size > 0 {
+		if _, err := f.ReadAt(last, size-1); err != nil {
+			return err
+		}
+	}
+	line = append(line, '\n')
+	if last[0] != '\n' {
+		line = append([]byte{'\n'}, line...)
+	}
+	if _, err := f.Write(line); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// HandedOut returns what was handed out, the oldest first.
+func HandedOut(dir string) (list []Handed, err error) {
+	path := filepath.Join(dir, handedFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read who was given kubeconfigs: %w", err)
+	}
+	for _, line := range bytes.Split(text, []byte{'\n'}) {
+		var h Handed
+		if len(line) == 0 {
+			continue
+		}
+		if json.Unmarshal(line, &h) != nil {
+			continue // cut off while it was written: that kubeconfig was not handed out
+		}
+		list = append(list, h)
+	}
+	return list, nil
+}
+
+// Revokes reports whether a kubeconfig's certificate was revoked.
+func (s *State) Revokes(h Handed) bool {
+	for _, r := range s.Revoked {
+		if r.CA == certs.ClusterCA && r.Serial == h.Serial {
+			return true
+		}
+	}
+	return false
+}
+
+// Formers are the kubeconfigs that stop working when the former cluster CA is dropped.
+func (s *State) Formers(list []Handed, now time.Time) (formers []Handed) {
+	former := certs.KeyID(s.Rotations[certs.ClusterCA].Other)
+	if s.Rotations[certs.ClusterCA].Move != Issue || former == "" {
+		return nil
+	}
+	for _, h := range list {
+		if h.Authority == former && now.Before(h.Until) && !s.Revokes(h) {
+			formers = append(formers, h)
+		}
+	}
+	return formers
+}
+
+// Signed reports whether an authority has signed a kubeconfig's certificate that the cluster trusts.
+func (s *State) Signed(h Handed) bool {
+	return s.Ours(certs.ClusterCA, func(pem []byte) bool { return certs.KeyID(pem) == h.Authority })
+}

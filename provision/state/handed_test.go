@@ -1,0 +1,44 @@
+package state_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"clusterctl/provision/state"
+)
+
+// P04: what is handed out at the same time, and after a write that was cut off, is all known.
+func TestWhoWasGivenAKubeconfigIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	if list, err := state.HandedOut(dir); err != nil || len(list) != 0 {
+		t.Errorf("before anything: %v, %v", list, err)
+	}
+	done := make(chan error)
+	for range 8 {
+		go func() { done <- state.HandOut(dir, state.Handed{Name: "alice", Serial: "a", At: time.Now()}) }()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "kubeconfigs.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(`{"name":"nobody","ser`)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := state.HandOut(dir, state.Handed{Name: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := state.HandedOut(dir)
+	if err != nil || len(list) != 9 || list[8].Name != "bob" {
+		t.Errorf("%v, %v", list, err)
+	}
+}

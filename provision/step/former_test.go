@@ -1,0 +1,60 @@
+package step_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/step"
+)
+
+// P07: a kernel setting gets back what it was before it was changed from here, also after several changes; one that somebody has set since stays.
+func TestKernelSettingsArePutBack(t *testing.T) {
+	h := &hostfake.Host{}
+	put := func(name, value string) {
+		t.Helper()
+		if err := h.WriteFile("/proc/sys/"+strings.ReplaceAll(name, ".", "/"), strings.NewReader(value+"\n"), 0o644, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(name string) string {
+		text, err := h.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	given := map[string]string{"net.ipv4.ip_forward": "1", "kernel.panic": "10", "vm.overcommit_memory": "1"}
+	put("net.ipv4.ip_forward", "0")
+	put("kernel.panic", "0")
+	put("vm.overcommit_memory", "1") // as it is wanted: nothing is changed, nothing put back
+	set := func() {
+		t.Helper()
+		for name, value := range given {
+			s := &step.Sysctl{Name: name, Value: value}
+			if c, err := s.Check(t.Context(), h, &step.Walk{}); err != nil {
+				t.Fatal(err)
+			} else if c.Action != "" {
+				if err := s.Apply(t.Context(), h, &step.Walk{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	set()
+	put("net.ipv4.ip_forward", "5") // by hand, and put right by the next apply
+	set()
+	put("kernel.panic", "7") // by hand
+	back := &step.FormerSysctls{Given: given}
+	c, err := back.Check(t.Context(), h, &step.Walk{})
+	if err != nil || c.Action != step.Update || !slices.Equal(c.Diff, []string{"- net.ipv4.ip_forward = 1", "+ net.ipv4.ip_forward = 0"}) {
+		t.Errorf("the plan says %+v, %v", c, err)
+	}
+	if err := back.Apply(t.Context(), h, &step.Walk{}); err != nil {
+		t.Fatal(err)
+	}
+	if is := get("net.ipv4.ip_forward") + get("kernel.panic") + get("vm.overcommit_memory"); is != "071" {
+		t.Errorf("the settings are %s", is)
+	}
+}

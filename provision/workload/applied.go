@@ -1,0 +1,101 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
+)
+
+// Applied finds the objects that were once applied from here, by their managers, for a state that was lost. Those that are declared have their
+// blocks' addresses. Of namespaces only those that are declared are meant: others were made for what is in them, and would go with it.
+// problems say what could not be listed.
+func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Object, problems []string, err error) {
+	declared, err := Objects(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	kinds, problems, err := l.listed()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := metadata.NewForConfig(l.REST())
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepare to list the API's objects: %w", err)
+	}
+	found, failed := make([][]state.Object, len(kinds)), make([]error, len(kinds))
+	var g errgroup.Group
+	g.SetLimit(gatherAtOnce)
+	for i, k := range kinds {
+		g.Go(func() error {
+			found[i], failed[i] = applied(ctx, client, k)
+			return nil
+		})
+	}
+	_ = g.Wait() // none returns an error: what cannot be listed does not stop the others
+	for _, o := range slices.Concat(found...) {
+		at := slices.IndexFunc(declared, func(d Desired) bool {
+			own := d.reference()
+			own.Namespace = cmp.Or(own.Namespace, o.Namespace) // declared without one, an object is in the default one
+			return own.Same(o) && (d.Object.GetNamespace() != "" || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault)
+		})
+		switch {
+		case at >= 0 && declared[at].Keep, at < 0 && o.Kind == "Namespace", o.Kind == "Node":
+		case at >= 0:
+			list = append(list, declared[at].reference())
+		default:
+			o.Address = fmt.Sprintf("object.%s.%s.%s", o.APIVersion, o.Kind, o.FullName())
+			list = append(list, o)
+		}
+	}
+	names := make([]schema.GroupVersionResource, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.resource
+	}
+	return list, append(problems, unlisted(names, failed)...), nil
+}
+
+// applied lists the objects of a kind that have fields which were applied from here.
+func applied(ctx context.Context, client metadata.Interface, k listedKind) (list []state.Object, err error) {
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
+	defer cancel()
+	options := metav1.ListOptions{Limit: gatherPage}
+	for {
+		page, err := client.Resource(k.resource).List(ctx, options)
+		if err != nil {
+			return list, err
+		}
+		for _, o := range page.Items {
+			if slices.ContainsFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+				return f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
+			}) {
+				list = append(list, state.Object{APIVersion: k.resource.GroupVersion().String(), Kind: k.kind, Namespace: o.Namespace, Name: o.Name})
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return list, nil
+		}
+	}
+}
+
+// Revision is where the store is.
+func (l *Live) Revision(ctx context.Context) (int64, error) {
+	client, err := metadata.NewForConfig(l.REST())
+	if err != nil {
+		return 0, fmt.Errorf("prepare to ask the API for its revision: %w", err)
+	}
+	list, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, fmt.Errorf("ask the API for its revision: %w", err)
+	}
+	return strconv.ParseInt(list.ResourceVersion, 10, 64)
+}
