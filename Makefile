@@ -66,7 +66,7 @@ KUBECTL_VERSION := $(shell awk '$$1 == "k8s.io/kubectl" {print $$2}' go.mod)
 KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%)
 
 .PHONY: test-tools
-test-tools: demo-tools $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm $(BIN)/h2spec
+test-tools: demo-tools $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm $(BIN)/h2spec $(BIN)/gofakes3
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
 
@@ -89,6 +89,9 @@ $(BIN)/etcdctl: tests/tools/go.mod
 $(BIN)/helm: tests/tools/go.mod
 	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
+$(BIN)/gofakes3: tests/tools/go.mod
+	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/johannesboyne/gofakes3/cmd/gofakes3
+
 $(BIN)/h2spec: tests/tools/go.mod
 	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/summerwind/h2spec/cmd/h2spec
 
@@ -100,12 +103,12 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e|form|interrupt|roll
+HEAVY := dev|node|e2e|form|interrupt|roll|disaster
 
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
 	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY))$$')
-	go test $(MODFLAGS) -race -p 1 -timeout 15m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
+	go test $(MODFLAGS) -race -p 1 -timeout 25m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) $(BIN)/chaos run -seed 1 -minutes 3
 
 STORE ?= etcd
@@ -123,6 +126,12 @@ fuzz: ## Feed everything that reads bytes from outside for TIME each; FUZZ choos
 		echo "== $$name of $$dir for $(TIME)"; \
 		go test $(MODFLAGS) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(TIME) ./$$dir || exit 1; \
 	done
+
+ONLY ?=
+
+.PHONY: disasters
+disasters: build test-tools ## Make real machines go wrong in every way that docs/operations/ has a page for, and do what it says; ONLY chooses by name
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 180m ./tests/disaster -args $(if $(ONLY),-only $(ONLY),-all)
 
 POINTS ?= 40
 

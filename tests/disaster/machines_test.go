@@ -1,0 +1,255 @@
+package disaster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+// declaration is a control plane of machines cN at 10.99.0.1N and nodes nN at 10.99.0.2N.
+func declaration(control, nodes []string) string {
+	text := "cluster \"home\" {}\n"
+	for _, m := range append(slices.Clone(control), nodes...) {
+		address, role := "10.99.0.1"+m[1:], "control-plane"
+		if m[0] == 'n' {
+			address, role = "10.99.0.2"+m[1:], "node"
+		}
+		text += fmt.Sprintf("\nmachine %q {\n  name    = %q\n  address = %q\n  roles   = [%q]\n  ssh { user = \"root\" }\n}\n", m, m, address, role)
+	}
+	return text
+}
+
+func machinesOf(names ...string) (list []string) {
+	for _, m := range names {
+		address := "10.99.0.1" + m[1:]
+		if m[0] == 'n' {
+			address = "10.99.0.2" + m[1:]
+		}
+		list = append(list, m+"="+address)
+	}
+	return list
+}
+
+func sleeper(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) {
+	t.Helper()
+	kube(ctx, t, c, "run", name, "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent")
+	kube(ctx, t, c, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+}
+
+func kube(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string) string {
+	t.Helper()
+	out, err := c.Kube(ctx, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// runtimeLost is a node on which somebody has deleted runc and the network's plugins.
+func runtimeLost(ctx context.Context, t *testing.T) {
+	c := up(ctx, t, "runc", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
+	if err := c.Apply(ctx, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	sleeper(ctx, t, c, "before")
+	n1 := c.Lab.Machine("n1")
+	runs := func() string {
+		text, err := n1.Run(ctx, "systemctl show -p InvocationID --value containerd kubelet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	began := runs()
+	if _, err := n1.Run(ctx, `rm -f "$(readlink -f /usr/local/bin/runc)" /usr/local/bin/runc /opt/cni/bin/*`); err != nil {
+		t.Fatal(err)
+	}
+	if said := ctl(ctx, t, c, "apply", "-auto-approve"); strings.Contains(said, "draining") {
+		t.Errorf("the node was drained for that:\n%s", said)
+	}
+	if now := runs(); now != began {
+		t.Errorf("units began anew: %q, then %q", began, now)
+	}
+	sleeper(ctx, t, c, "after")
+	if phase := kube(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); phase != "Running 0" {
+		t.Errorf("the pod from before is %s", phase)
+	}
+	asDeclared(ctx, t, c)
+}
+
+// revokedReturns is a machine of the control plane that died, was removed, so that its certificates were revoked, and comes back with everything
+// that it had.
+func revokedReturns(ctx context.Context, t *testing.T) {
+	c := up(ctx, t, "returns", machinesOf("c1", "c2", "c3", "n1"), declaration([]string{"c1", "c2", "c3"}, []string{"n1"}))
+	if err := c.Apply(ctx, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"c3", "n1"} {
+		if err := c.Lab.Machine(name).PowerCut(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Write("cluster.hcl", declaration([]string{"c1", "c2"}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	ctl(ctx, t, c, "apply", "-auto-approve")
+	if nodes := kube(ctx, t, c, "get", "nodes", "-o", "name"); strings.Contains(nodes, "n1") {
+		t.Errorf("the dead node is still there: %s", nodes)
+	}
+	for _, name := range []string{"c3", "n1"} {
+		if err := c.Lab.Machine(name).Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Write("cluster.hcl", declaration([]string{"c1", "c2", "c3"}, []string{"n1"})); err != nil {
+		t.Fatal(err)
+	}
+	ctl(ctx, t, c, "apply", "-auto-approve")
+	asDeclared(ctx, t, c)
+	sleeper(ctx, t, c, "after")
+	members(ctx, t, c, 3)
+}
+
+// members holds the store's members, none of them a learner, against how many there should be.
+func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"--endpoints", "https://10.99.0.11:2379", "member", "list", "-w", "simple"}
+	for flag, file := range map[string]string{"--cacert": "etcd/ca.crt", "--cert": "apiserver-etcd-client.crt", "--key": "apiserver-etcd-client.key"} {
+		text, err := c.Lab.Machine("c1").Run(ctx, "cat /etc/kubernetes/pki/"+file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, flag, path)
+	}
+	text, err := cluster.Output(c.Lab.Command(ctx, filepath.Join(c.Bundle, "etcdctl"), args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(text, "started"); got != want || strings.Contains(text, "unstarted") || strings.Contains(text, ", true") {
+		t.Errorf("the store has %d members, want %d:\n%s", got, want, text)
+	}
+}
+
+// diskFull is a machine of the control plane whose disk is full.
+func diskFull(ctx context.Context, t *testing.T) {
+	c := up(ctx, t, "full", machinesOf("c1", "c2", "c3"), declaration([]string{"c1", "c2", "c3"}, nil))
+	if err := c.Apply(ctx, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	full := c.Lab.Machine("c3")
+	if err := full.Fill(); err != nil {
+		t.Fatal(err)
+	}
+	died := false
+	for i := range 200 { // its member cannot keep these
+		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error { // a leader that ends takes seconds to be followed
+			out, err := c.Kube(ctx, "create", "configmap", fmt.Sprintf("fill-%d", i), "--from-literal=a="+strings.Repeat("x", 100_000)).CombinedOutput()
+			if err != nil && !strings.Contains(string(out), "already exists") { // it was kept, and not acknowledged
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		}); err != nil {
+			t.Fatalf("the others do not serve: %v", err)
+		}
+		if text, err := full.Run(ctx, "systemctl show -p NRestarts --value etcd"); err == nil && strings.TrimSpace(text) != "0" {
+			died = true
+			break
+		}
+	}
+	t.Logf("its member has ended for want of room: %t", died)
+	if err := full.Free(); err != nil {
+		t.Fatal(err)
+	}
+	ctl(ctx, t, c, "apply", "-auto-approve")
+	asDeclared(ctx, t, c)
+	members(ctx, t, c, 3)
+	if _, err := full.Run(ctx, "curl -ksf https://127.0.0.1:6443/readyz"); err != nil {
+		t.Errorf("its own API server: %v", err)
+	}
+}
+
+// resized is a control plane that goes from one machine to five and back, while clients write: nothing that was acknowledged is lost. c1 stays.
+func resized(ctx context.Context, t *testing.T) {
+	for name, order := range map[string][]string{"ascending": {"c2", "c3", "c4", "c5"}, "mixed": {"c5", "c3", "c2", "c4"}} {
+		t.Run(name, func(t *testing.T) {
+			c := up(ctx, t, "resized-"+name, machinesOf("c1", "c2", "c3", "c4", "c5"), declaration([]string{"c1"}, nil))
+			if err := c.Apply(ctx, t.Output()); err != nil {
+				t.Fatal(err)
+			}
+			l := &load{c: c, kept: map[string]bool{}}
+			stop := l.begin(ctx)
+			for _, size := range []int{2, 3, 4, 5, 3, 1} {
+				control := append([]string{"c1"}, order[:size-1]...)
+				slices.Sort(control)
+				if err := c.Write("cluster.hcl", declaration(control, nil)); err != nil {
+					t.Fatal(err)
+				}
+				ctl(ctx, t, c, "apply", "-auto-approve")
+				l.during(t, size)
+			}
+			stop()
+			asDeclared(ctx, t, c)
+			members(ctx, t, c, 1)
+			there := strings.Fields(kube(ctx, t, c, "get", "configmaps", "-o", "name"))
+			for _, name := range slices.Sorted(maps.Keys(l.kept)) {
+				if !slices.Contains(there, "configmap/"+name) {
+					t.Errorf("%s was acknowledged, and is lost", name)
+				}
+			}
+			t.Logf("%d writes were acknowledged, %d were not", len(l.kept), l.failed)
+		})
+	}
+}
+
+// load is a client that writes, one object after the other, to the machine that stays.
+type load struct {
+	c      *cluster.Cluster
+	mu     sync.Mutex
+	kept   map[string]bool // what was acknowledged
+	failed int
+	last   int
+}
+
+func (l *load) begin(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			name := fmt.Sprintf("load-%d", i)
+			err := l.c.Kube(ctx, "create", "configmap", name, "--request-timeout=5s").Run()
+			l.mu.Lock()
+			if err == nil {
+				l.kept[name] = true
+			} else {
+				l.failed++
+			}
+			l.mu.Unlock()
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+// during is that something was acknowledged since it was last asked.
+func (l *load) during(t *testing.T, size int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.kept) == l.last {
+		t.Errorf("on the way to %d machines nothing could be written", size)
+	}
+	l.last = len(l.kept)
+}

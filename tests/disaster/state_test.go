@@ -1,0 +1,111 @@
+package disaster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stateLost is a workstation whose folder .clusterctl is gone, cut short, or older than the cluster.
+func stateLost(ctx context.Context, t *testing.T) {
+	const declared = `cluster "kept" {
+  encryption { key = "first" }
+}
+
+machine "control" {
+  for_each = { c1 = "10.99.0.11", c2 = "10.99.0.12", c3 = "10.99.0.13" }
+  name     = each.key
+  address  = each.value
+  roles    = ["control-plane"]
+  ssh { user = "root" }
+}
+
+machine "node" {
+  name    = "n1"
+  address = "10.99.0.21"
+  roles   = ["node"]
+  ssh { user = "root" }
+}
+
+object "v1" "ConfigMap" "motd" {
+  data = { text = "hello" }
+}
+`
+	const temporary = `
+object "v1" "ConfigMap" "temporary" {
+  data = { text = "soon gone" }
+}
+`
+	c := up(ctx, t, "state-lost", []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"}, declared)
+	if err := c.Apply(ctx, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(c.Folder, ".clusterctl", "state.json")
+	old, err := os.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write("cluster.hcl", declared+temporary); err != nil {
+		t.Fatal(err)
+	}
+	ctl(ctx, t, c, "apply", "-auto-approve")
+	was := ctl(ctx, t, c, "state", "list")
+	kubeconfig, err := os.ReadFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Gone. A plan of a new cluster is refused: the machines serve one.
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	refused(ctx, t, c, "clusterctl state rebuild", "apply", "-auto-approve")
+	said := ctl(ctx, t, c, "state", "rebuild")
+	if !strings.Contains(said, "The state knows 4 machines, of which 3 have a member of the store, and ") || strings.Contains(said, "missing") {
+		t.Errorf("it says:\n%s", said)
+	}
+	asDeclared(ctx, t, c)
+	if now := ctl(ctx, t, c, "state", "list"); sorted(now) != sorted(was) || !strings.Contains(now, "object.v1.ConfigMap.temporary") {
+		t.Errorf("the state knew\n%s\nand knows\n%s", was, now)
+	}
+	refused(ctx, t, c, "there is a state", "state", "rebuild")
+
+	// What is declared no more goes, as it would have.
+	if err := c.Write("cluster.hcl", declared); err != nil {
+		t.Fatal(err)
+	}
+	ctl(ctx, t, c, "apply", "-auto-approve")
+	if out, err := c.Kube(ctx, "get", "configmap", "temporary").CombinedOutput(); err == nil || !strings.Contains(string(out), "NotFound") {
+		t.Errorf("the object is still there: %v\n%s", err, out)
+	}
+
+	// Cut short.
+	if err := os.WriteFile(at, old[:len(old)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(ctx, t, c, "clusterctl state rebuild", "plan")
+	if said := ctl(ctx, t, c, "state", "rebuild"); !strings.Contains(said, "is now .clusterctl/versions/unreadable-") {
+		t.Errorf("it says:\n%s", said)
+	}
+	asDeclared(ctx, t, c)
+
+	// Older than the cluster: what it does not know is found done, or found again.
+	if err := os.WriteFile(at, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctl(ctx, t, c, "apply", "-auto-approve")
+	asDeclared(ctx, t, c)
+
+	// Nobody's credentials have changed meanwhile.
+	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asDeclared(ctx, t, c)
+}
+
+func sorted(lines string) string {
+	return strings.Join(slices.Sorted(strings.Lines(lines)), "")
+}

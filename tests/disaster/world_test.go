@@ -1,0 +1,54 @@
+package disaster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"clusterctl/tests/cluster"
+)
+
+// up boots machines, each NAME=ADDRESS, and applies nothing yet.
+func up(ctx context.Context, t *testing.T, name string, machines []string, declared string) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Log: os.Stderr, Machines: machines, Files: map[string]string{"cluster.hcl": declared}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Lab.Down(context.Background()); err != nil {
+			t.Errorf("take the lab down: %v", err)
+		}
+	})
+	return c
+}
+
+// ctl runs clusterctl, which is to succeed, and returns what it said.
+func ctl(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string) string {
+	t.Helper()
+	out, err := c.Ctl(ctx, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("clusterctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// refused runs clusterctl, which is to fail and to say something.
+func refused(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
+	t.Helper()
+	out, err := c.Ctl(ctx, args...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), says) {
+		t.Fatalf("clusterctl %s is not refused with %q: %v\n%s", strings.Join(args, " "), says, err, out)
+	}
+}
+
+// asDeclared holds a cluster to its plan: nothing is left to do, and its API is served.
+func asDeclared(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	ctl(ctx, t, c, "plan", "-detailed-exitcode")
+	if out, err := c.Kube(ctx, "get", "--raw", "/readyz").CombinedOutput(); err != nil {
+		t.Fatalf("the API is not served: %v\n%s", err, out)
+	}
+}
