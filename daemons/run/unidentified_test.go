@@ -19,7 +19,7 @@ func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unidentified := run.Unidentified{Limit: 10}
+	unidentified := run.Unidentified{Limit: 10, Grace: 1}
 	accepted := make(chan struct{}, 100)
 	server := run.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -80,4 +80,84 @@ func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 	if err := ask(known, ""); err != nil {
 		t.Errorf("the client that was identified: %v", err)
 	}
+}
+
+// Clients that all come at the same moment, as after a restart, are all served, in turn: none is closed before it has had time to show who it is.
+func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unidentified := run.Unidentified{Limit: 10, Grace: time.Hour}
+	server := run.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { run.VisitorOf(r.Context()).Identify() }), nil, slog.New(slog.DiscardHandler))
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(unidentified.Listen(ln)) }()
+	defer func() {
+		_ = server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	conns := make([]net.Conn, 30) // as many as are served and wait
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", ln.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conns[i].Close() }()
+		if err := conns[i].SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, conn := range conns { // the oldest ones first: places are free only when they are identified
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 200 OK"))); err != nil {
+			t.Errorf("connection %d of 30 is not served: %v", i, err)
+		}
+	}
+}
+
+// Connections that show nothing hold their places only for a time, and then those that wait get them.
+func TestWhoWaitsGetsThePlaceOfWhoShowsNothing(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unidentified := run.Unidentified{Limit: 1, Grace: 50 * time.Millisecond}
+	counted := unidentified.Listen(ln)
+	var served []net.Conn
+	for range 2 {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		one, err := counted.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		served = append(served, one)
+	}
+	if _, err := served[0].Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the first one is still open: %v", err)
+	}
+	waits, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = waits.Close() }()
+	if err := counted.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the third may have been accepted before
+		if one, err := counted.Accept(); err == nil {
+			_ = one.Close()
+		} else if !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		} else {
+			return
+		}
+	}
+	t.Error("a listener that was closed accepts")
 }
