@@ -29,8 +29,8 @@ const (
 	Remote = "s3"
 )
 
-// list returns the snapshots of a folder, the newest first. A database without a record, or a record without a database, is
-// what an interrupted write or removal has left, and no snapshot.
+// list returns the snapshots of a folder, the newest first. The record is written first and goes last: one without a database is
+// what an interrupted write or removal has left, and a database without a record is somebody else's file.
 func list(dir string) ([]store.Snapshot, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+recordEnd))
 	if err != nil {
@@ -100,9 +100,9 @@ func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time
 	return gone
 }
 
-// remove takes a snapshot away, its record first: without it the rest is no snapshot.
+// remove takes a snapshot away, its record last: a database that has none would be taken for somebody else's, and stay.
 func remove(dir, name string) error {
-	for _, end := range []string{recordEnd, databaseEnd} {
+	for _, end := range []string{databaseEnd, recordEnd} {
 		if err := os.Remove(filepath.Join(dir, name+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the snapshot %s: %w", name, err)
 		}
@@ -116,12 +116,12 @@ func leftovers(dir string) error {
 	if err != nil {
 		return err
 	}
-	databases, err := filepath.Glob(filepath.Join(dir, "etcd-*"+databaseEnd))
+	records, err := filepath.Glob(filepath.Join(dir, "etcd-*"+recordEnd))
 	if err != nil {
 		return err
 	}
-	for _, name := range databases {
-		if _, err := os.Stat(strings.TrimSuffix(name, databaseEnd) + recordEnd); errors.Is(err, fs.ErrNotExist) {
+	for _, name := range records {
+		if _, err := os.Stat(strings.TrimSuffix(name, recordEnd) + databaseEnd); errors.Is(err, fs.ErrNotExist) {
 			names = append(names, name)
 		}
 	}

@@ -156,7 +156,7 @@ func TestWhatACutOffWriteLeavesIsTakenAwayByTheNext(t *testing.T) {
 	if err := os.MkdirAll(k.Settings.Directory, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{".etcd-1.partial", "etcd-without-record.db", "mine.txt"} {
+	for _, name := range []string{".etcd-1.partial", "etcd-without-database.json", "etcd-brought-here.db", "mine.txt"} {
 		if err := os.WriteFile(filepath.Join(k.Settings.Directory, name), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestWhatACutOffWriteLeavesIsTakenAwayByTheNext(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if want := []string{".lock", s.Name + ".db", s.Name + ".json", "mine.txt"}; !slices.Equal(names, want) {
+	if want := []string{".lock", s.Name + ".db", s.Name + ".json", "etcd-brought-here.db", "mine.txt"}; !slices.Equal(names, want) {
 		t.Errorf("there is %q, want %q", names, want)
 	}
 }

@@ -114,7 +114,8 @@ func (k *Keeper) write(ctx context.Context, client *clientv3.Client, status *cli
 	dir, taken := k.Settings.Directory, k.now().UTC().Truncate(time.Second)
 	name := "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member
 	for i := 2; ; i++ {
-		if _, err := os.Lstat(filepath.Join(dir, name+recordEnd)); err != nil {
+		_, recorded := os.Lstat(filepath.Join(dir, name+recordEnd))
+		if _, err := os.Lstat(filepath.Join(dir, name+databaseEnd)); err != nil && recorded != nil {
 			break
 		}
 		name = "etcd-" + taken.Format("20060102T150405Z") + "-" + k.Settings.Member + "-" + strconv.Itoa(i)
@@ -129,15 +130,18 @@ func (k *Keeper) write(ctx context.Context, client *clientv3.Client, status *cli
 		return s, err
 	}
 	s.Name, s.Taken, s.Reason, s.Member, s.Cluster = name, taken, reason, k.Settings.Member, strconv.FormatUint(status.Header.ClusterId, 16)
-	if err := os.Rename(partial, filepath.Join(dir, name+databaseEnd)); err != nil {
-		return s, err
-	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return s, err
 	}
 	s.In = []string{Local}
-	return s, synced(filepath.Join(dir, name+recordEnd), append(text, '\n'))
+	if err := synced(filepath.Join(dir, name+recordEnd), append(text, '\n')); err != nil {
+		return s, err
+	}
+	if err := os.Rename(partial, filepath.Join(dir, name+databaseEnd)); err != nil {
+		return s, err
+	}
+	return s, syncDir(dir)
 }
 
 // stream writes the store's own stream of itself, which has a hash at its end, to the disk. The store grows meanwhile at most to
