@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os/exec"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -207,12 +206,4 @@ func failure(conn *dbus.Conn, name string, cause error) error {
 		return fmt.Errorf("%w: %w", host.ErrUnit, cause)
 	}
 	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
-}
-
-func journal(ctx context.Context, match ...string) string {
-	out, err := exec.CommandContext(ctx, "journalctl", append([]string{"--no-pager", "-q", "-o", "cat", "-n", "8"}, match...)...).Output()
-	if err != nil {
-		return ""
-	}
-	return tail(string(out), 8)
 }

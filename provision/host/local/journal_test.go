@@ -1,0 +1,28 @@
+package local
+
+import (
+	"strings"
+	"testing"
+)
+
+// The error of a unit that crashes has the reason, which stands above the stacks that end its journal.
+func TestACrashsReasonIsShownAndNotItsStack(t *testing.T) {
+	stack := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 20)
+	for name, c := range map[string]struct{ said, want string }{
+		"no crash":       {"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", "3\n4\n5\n6\n7\n8\n9\n10"},
+		"short":          {"address in use\n", "address in use"},
+		"panic":          {"listening\npanic: no room" + stack, "listening\npanic: no room"},
+		"of the runtime": {"GOMEMLIMIT=plenty\nfatal error: malformed GOMEMLIMIT\n\nruntime stack:\nruntime.throw()\n", "GOMEMLIMIT=plenty\nfatal error: malformed GOMEMLIMIT"},
+		"the last of two": {"panic: first" + stack + "started again\npanic: second [recovered]\n\tpanic: third" + stack,
+			"started again\npanic: second [recovered]\n\tpanic: third"},
+		"ends with it": {"panic: cut", "panic: cut"},
+	} {
+		got := lastWords(c.said)
+		if !strings.HasSuffix(got, c.want) || strings.Contains(got, "+0x") && name != "the last of two" {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if n := strings.Count(got, "\n") + 1; n > shownOfJournal {
+			t.Errorf("%s: %d lines", name, n)
+		}
+	}
+}
