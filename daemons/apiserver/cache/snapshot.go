@@ -1,0 +1,150 @@
+package cache
+
+import (
+	"strings"
+
+	"github.com/google/btree"
+)
+
+// Snapshot is everything there was of a kind at a revision. It does not change.
+type Snapshot struct {
+	Revision int64 // of the last change before; the state holds until the next one
+
+	resource *Resource
+	tree     *btree.BTreeG[*Entry]
+	index    []*btree.BTreeG[*Entry]
+	spaces   *btree.BTreeG[space]
+	log      *eventLog
+}
+
+// Snapshot returns the newest one.
+func (r *Resource) Snapshot() *Snapshot {
+	if s := r.snapshot.Load(); s != nil {
+		return s
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.snapshot.Load(); s != nil {
+		return s
+	}
+	s := &Snapshot{resource: r, Revision: r.revision.Load(), tree: r.tree.Clone(), spaces: r.spaces.Clone(), log: r.log}
+	for _, index := range r.index {
+		s.index = append(s.index, index.Clone())
+	}
+	r.snapshot.Store(s)
+	return s
+}
+
+// space is how many objects a namespace has.
+type space struct {
+	namespace string
+	objects   int
+}
+
+func byNamespace(a, b space) bool { return a.namespace < b.namespace }
+
+func tally(spaces *btree.BTreeG[space], namespace string, by int) {
+	s, _ := spaces.Get(space{namespace: namespace})
+	if s.objects += by; s.objects <= 0 {
+		spaces.Delete(space{namespace: namespace})
+		return
+	}
+	spaces.ReplaceOrInsert(space{namespace, s.objects})
+}
+
+// Count says how many objects there are in a namespace; in all of them, if none is named.
+func (s *Snapshot) Count(namespace string) int {
+	if namespace == "" {
+		return s.tree.Len()
+	}
+	n, _ := s.spaces.Get(space{namespace: namespace})
+	return n.objects
+}
+
+// Ascend calls f for the entries whose key starts with prefix and comes after the
+// key after, in order, until f returns false.
+func (s *Snapshot) Ascend(prefix, after string, f func(*Entry) bool) {
+	if namespace, ok := strings.CutSuffix(prefix, "/"); ok && after == "" {
+		s.ascendNamespace(namespace, prefix, f)
+		return
+	}
+	s.tree.AscendGreaterOrEqual(&Entry{Key: max(prefix, after)}, func(e *Entry) bool {
+		if !strings.HasPrefix(e.Key, prefix) {
+			return false
+		}
+		return e.Key == after || f(e)
+	})
+}
+
+// ascendNamespace is Ascend over a whole namespace. How many there are is known: to look at every key for where it ends
+// is half of what a search that finds little costs.
+func (s *Snapshot) ascendNamespace(namespace, prefix string, f func(*Entry) bool) {
+	left := s.Count(namespace)
+	s.tree.AscendGreaterOrEqual(&Entry{Key: prefix}, func(e *Entry) bool {
+		if left == 0 {
+			return false
+		}
+		left--
+		return f(e)
+	})
+}
+
+// AscendField is Ascend over the entries whose indexed field has the value; false if
+// the field is not indexed.
+func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry) bool) bool {
+	for i, indexed := range s.resource.Kind.IndexedFields {
+		if indexed != name || i >= len(s.index) {
+			continue
+		}
+		s.index[i].AscendGreaterOrEqual(&Entry{Key: max(prefix, after), values: []string{name, value}}, func(e *Entry) bool {
+			if v, _ := e.Field(name); v != value || !strings.HasPrefix(e.Key, prefix) {
+				return false
+			}
+			return e.Key == after || f(e)
+		})
+		return true
+	}
+	return false
+}
+
+// Built is a part of a state that the store has told of: the entries alone that somebody asked for.
+func (r *Resource) Built(entries []*Entry, revision int64) *Snapshot {
+	s := &Snapshot{resource: r, Revision: revision, tree: btree.NewG(32, byKey), spaces: btree.NewG(32, byNamespace)}
+	for _, e := range entries {
+		s.tree.ReplaceOrInsert(e)
+		tally(s.spaces, e.Namespace, 1)
+	}
+	return s
+}
+
+// At returns the state at an exact revision, by undoing what the log has since. The
+// revision must have been reached.
+func (r *Resource) At(revision int64) (*Snapshot, error) {
+	now := r.Snapshot()
+	if now.Revision <= revision {
+		return now, nil
+	}
+	events, _, err := now.log.after(revision)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock() // two clones of one tree must not be made at once
+	tree, spaces := now.tree.Clone(), now.spaces.Clone()
+	r.mu.Unlock()
+	for i := len(events) - 1; i >= 0; i-- {
+		switch e := events[i]; {
+		case e.Revision > now.Revision:
+		case e.Found:
+			return nil, ErrExpired // before, it could not be read
+		case e.Err != nil: // before, it was what the tree has
+		case e.Prev != nil:
+			if _, replaced := tree.ReplaceOrInsert(e.Prev); !replaced {
+				tally(spaces, e.Prev.Namespace, 1)
+			}
+		default:
+			tree.Delete(e.Entry)
+			tally(spaces, e.Entry.Namespace, -1)
+		}
+	}
+	return &Snapshot{resource: r, Revision: revision, tree: tree, spaces: spaces, log: now.log}, nil
+}
