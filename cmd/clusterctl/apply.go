@@ -62,17 +62,12 @@ func applyCommand(destroy bool) *cobra.Command {
 
 // apply plans, asks, and does it, under the lock.
 func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, destroy, approve bool, saved *plan.Saved) error {
-	store, err := f.store(configuration)
+	store, err := f.locked(c.Context(), configuration)
 	if err != nil {
 		return err
 	}
-	lock, err := f.lock(c.Context(), store)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Release() }()
-	f.held = lock
-	ctx, cancel := holding(c.Context(), lock)
+	defer f.unlock()
+	ctx, cancel := holding(c.Context(), f.held)
 	defer cancel(nil)
 	out := c.OutOrStdout()
 	start := time.Now()
@@ -82,8 +77,8 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 		journal.say(e)
 		progress.say(e)
 	}
-	if lock.Took != "" {
-		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: "the lock of " + lock.Took + " was taken over: that process is dead"})
+	if f.held.Took != "" {
+		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: "the lock of " + f.held.Took + " was taken over: that process is dead"})
 	}
 	prepared, err := f.prepare(ctx, configuration, destroy, false, say)
 	if err != nil {

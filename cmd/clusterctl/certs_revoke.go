@@ -18,7 +18,7 @@ import (
 )
 
 func newRevoke() *cobra.Command {
-	var wish wishFlags
+	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "revoke [-C FOLDER] KUBECONFIG|CERTIFICATE|NAME|SERIAL…",
 		Short: "Have the cluster refuse client certificates before they end, from the next apply on",
@@ -27,7 +27,7 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var said []string
-			err := wish.change(c, func(s *state.State, dir string) error {
+			err := flags.change(c, func(s *state.State, dir string) error {
 				handed, err := state.HandedOut(dir)
 				if err != nil {
 					return err
@@ -52,7 +52,7 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 			return nil
 		},
 	}
-	wish.add(c)
+	flags.add(c, true)
 	return c
 }
 

@@ -32,7 +32,7 @@ var rotations = map[string]struct {
 const encryptionKey = "encryption"
 
 func newRotate() *cobra.Command {
-	var wish wishFlags
+	var flags folderFlags
 	var keep time.Duration
 	var finish bool
 	var given givenAuthority
@@ -65,7 +65,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 				return err
 			}
 			var said []string
-			err = wish.change(c, func(s *state.State, dir string) error {
+			err = flags.change(c, func(s *state.State, dir string) error {
 				for _, arg := range args {
 					what, err := rotate(s, arg, next, keep, c.Flags().Changed("keep"), finish, time.Now())
 					if err != nil {
@@ -91,7 +91,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 			return nil
 		},
 	}
-	wish.add(c)
+	flags.add(c, true)
 	c.Flags().DurationVar(&keep, "keep", 0, "how long the former one is trusted after everything has been issued by the next one; for the cluster CA and service accounts until -finish, otherwise not at all")
 	c.Flags().StringVar(&given.certificate, "certificate", "", "`file` of the next authority, an intermediate say, rather than one that is made; with -key")
 	c.Flags().StringVar(&given.key, "key", "", "`file` of its key")

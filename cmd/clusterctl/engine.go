@@ -192,6 +192,24 @@ func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, er
 	return state.Acquire(ctx, store.Dir, who)
 }
 
+// errNoCluster is that a command needs what apply makes.
+var errNoCluster = errors.New("there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew")
+
+// locked is where a configuration's state is, with its lock: what is written from here on is written under it, until unlock.
+func (f *runFlags) locked(ctx context.Context, c *load.Configuration) (state.Store, error) {
+	store, err := f.store(c)
+	if err != nil {
+		return store, err
+	}
+	if f.held, err = f.lock(ctx, store); err != nil {
+		return store, err
+	}
+	store.Lock = f.held
+	return store, nil
+}
+
+func (f *runFlags) unlock() { _ = f.held.Release() }
+
 // applied reads the configuration, and the state of the cluster that was made of it.
 func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration, *state.State, error) {
 	configuration, err := f.load(c, args)
@@ -204,7 +222,7 @@ func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration
 	}
 	s, err := store.Read()
 	if err == nil && s == nil {
-		err = errors.New("there is no cluster yet: apply first")
+		err = errNoCluster
 	}
 	return configuration, s, err
 }

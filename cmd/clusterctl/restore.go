@@ -82,17 +82,12 @@ func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string,
 	if err != nil {
 		return err
 	}
-	store, err := f.store(configuration)
+	_, err = f.locked(c.Context(), configuration)
 	if err != nil {
 		return err
 	}
-	lock, err := f.lock(c.Context(), store)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Release() }()
-	f.held = lock
-	held, release := holding(c.Context(), lock)
+	defer f.unlock()
+	held, release := holding(c.Context(), f.held)
 	defer release(nil)
 	ctx, cancel := context.WithTimeout(held, f.timeout)
 	defer cancel()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,23 +21,8 @@ func newStateCommand() *cobra.Command {
 	return c
 }
 
-// stateFlags are those of commands that take addresses.
-type stateFlags struct {
-	runFlags
-	folder string
-}
-
-func (f *stateFlags) add(c *cobra.Command, writes bool) {
-	f.configFlags.add(c)
-	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
-	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
-	if writes {
-		c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
-	}
-}
-
 func newStateList() *cobra.Command {
-	var flags stateFlags
+	var flags folderFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list [ADDRESS…]",
@@ -133,7 +117,7 @@ func printJSON(c *cobra.Command, v any) error {
 }
 
 func newStateShow() *cobra.Command {
-	var flags stateFlags
+	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "show ADDRESS",
 		Short: "Print all that is remembered of a machine, or of the objects of a block, as JSON; keys are never shown",
@@ -169,13 +153,13 @@ func newStateShow() *cobra.Command {
 }
 
 func newStateMove() *cobra.Command {
-	var flags stateFlags
+	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "mv FROM TO",
 		Short: "Give what was applied under an address another address; nothing changes in the cluster",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return flags.change(c, func(s *state.State) error {
+			return flags.change(c, func(s *state.State, _ string) error {
 				n, err := run.Rename(s, args[0], args[1])
 				if err == nil && n == 0 {
 					err = unknownAddress(args[0])
@@ -192,7 +176,7 @@ func newStateMove() *cobra.Command {
 }
 
 func newStateRemove() *cobra.Command {
-	var flags stateFlags
+	var flags folderFlags
 	var force bool
 	c := &cobra.Command{
 		Use:   "rm ADDRESS…",
@@ -201,7 +185,7 @@ func newStateRemove() *cobra.Command {
 declared. To take a machine out of the cluster, or to delete an object, remove its block and apply.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return flags.change(c, func(s *state.State) error {
+			return flags.change(c, func(s *state.State, _ string) error {
 				list, err := entries(s, args)
 				if err != nil {
 					return err
@@ -224,36 +208,4 @@ declared. To take a machine out of the cluster, or to delete an object, remove i
 	flags.add(c, true)
 	c.Flags().BoolVar(&force, "force", false, "also members of the store")
 	return c
-}
-
-// change changes the state under its lock, and keeps the one from before.
-func (f *stateFlags) change(c *cobra.Command, do func(*state.State) error) error {
-	configuration, err := f.load(c, []string{f.folder})
-	if err != nil {
-		return err
-	}
-	store, err := f.store(configuration)
-	if err != nil {
-		return err
-	}
-	lock, err := f.lock(c.Context(), store)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Release() }()
-	store.Lock = lock
-	s, err := store.Read()
-	if err == nil && s == nil {
-		err = errors.New("there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew")
-	}
-	if err != nil {
-		return err
-	}
-	if err := do(s); err != nil {
-		return err
-	}
-	if err := store.Keep(); err != nil {
-		return err
-	}
-	return store.Write(s)
 }

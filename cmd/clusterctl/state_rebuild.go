@@ -25,22 +25,17 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			if err != nil {
 				return err
 			}
-			store, err := flags.store(configuration)
+			store, err := flags.locked(c.Context(), configuration)
 			if err != nil {
 				return err
 			}
-			lock, err := flags.lock(c.Context(), store)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = lock.Release() }()
-			flags.held, store.Lock = lock, lock
+			defer flags.unlock()
 			was, unreadable := store.Read()
 			if was != nil && !force {
 				return fmt.Errorf("there is a state, of %s and %s: clusterctl plan says whether it fits. With -force it is kept in .clusterctl/versions, and made anew",
 					plan.Number(len(was.Machines), "machine"), plan.Number(len(was.Objects), "object"))
 			}
-			ctx, cancel := holding(c.Context(), lock)
+			ctx, cancel := holding(c.Context(), flags.held)
 			defer cancel(nil)
 			progress := newProgress(c.OutOrStdout(), flags.json, configuration.Cluster.Secrets)
 			engine, err := flags.engine(configuration, func(e run.Event) { progress.say(e) })

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,7 +46,7 @@ func newStatus() *cobra.Command {
 				return err
 			}
 			if s == nil {
-				return errors.New("there is no cluster yet: apply first")
+				return errNoCluster
 			}
 			status := clusterStatus{Machines: machines, Trouble: map[string]string{}}
 			for _, m := range machines {

@@ -27,19 +27,8 @@ func newToken() *cobra.Command {
 	return c
 }
 
-// tokenFlags are those of commands about tokens.
-type tokenFlags struct {
-	runFlags
-	folder string
-}
-
-func (f *tokenFlags) add(c *cobra.Command) {
-	f.configFlags.add(c)
-	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
-	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state")
-}
-
-func (f *tokenFlags) live(c *cobra.Command) (*workload.Live, *load.Configuration, *state.State, error) {
+// live connects to the API server.
+func (f *folderFlags) live(c *cobra.Command) (*workload.Live, *load.Configuration, *state.State, error) {
 	configuration, s, err := f.applied(c, []string{f.folder})
 	if err != nil {
 		return nil, nil, nil, err
@@ -49,7 +38,7 @@ func (f *tokenFlags) live(c *cobra.Command) (*workload.Live, *load.Configuration
 }
 
 func newTokenCreate() *cobra.Command {
-	var flags tokenFlags
+	var flags folderFlags
 	var ttl time.Duration
 	var description string
 	var groups []string
@@ -99,7 +88,7 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 			return err
 		},
 	}
-	flags.add(c)
+	flags.add(c, false)
 	c.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long it is good for; 0: for ever")
 	c.Flags().StringVar(&description, "description", "", "what it is for")
 	c.Flags().StringArrayVar(&groups, "group", []string{workload.NodeTokens}, "`group` of who has it, besides system:bootstrappers; can be repeated")
@@ -145,7 +134,7 @@ func bootstrapKubeconfig(cluster, server string, ca []byte, t workload.Token) ([
 }
 
 func newTokenList() *cobra.Command {
-	var flags tokenFlags
+	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "list [-C FOLDER]",
 		Short: "Say which bootstrap tokens there are; their secret halves are not shown",
@@ -181,13 +170,13 @@ func newTokenList() *cobra.Command {
 			return w.Flush()
 		},
 	}
-	flags.add(c)
+	flags.add(c, false)
 	c.Flags().BoolVar(&flags.json, "json", false, "a JSON object a line")
 	return c
 }
 
 func newTokenDelete() *cobra.Command {
-	var flags tokenFlags
+	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "delete [-C FOLDER] ID|TOKEN…",
 		Short: "Have nobody join with a token any more",
@@ -214,6 +203,6 @@ func newTokenDelete() *cobra.Command {
 			return nil
 		},
 	}
-	flags.add(c)
+	flags.add(c, false)
 	return c
 }

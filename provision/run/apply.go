@@ -27,27 +27,33 @@ func (p *Prepared) Apply(ctx context.Context) error {
 		return err
 	}
 	if p.Plan.Empty() && !p.Plan.Pending {
-		if len(p.ended) == 0 && !p.renamed {
-			return p.remember(p.engine.Config.Secrets)
-		}
-		p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool { return slices.Contains(p.ended, o) })
-		if err := p.engine.Store.Write(p.State); err != nil {
-			return err
-		}
-		return p.remember(p.engine.Config.Secrets)
+		return p.settle()
 	}
 	p.State.Keys.Secrets = p.Secrets // written with whatever is changed first
 	err := p.walk(ctx)
 	if err == nil && !p.engine.Destroy {
-		err = p.restored()
-	}
-	if err == nil && !p.engine.Destroy {
-		err = p.remember(p.engine.Config.Secrets)
+		err = errors.Join(p.restored(), p.remember(p.engine.Config.Secrets))
 	}
 	if err != nil && interrupted(ctx) && !errors.Is(err, ErrInterrupted) {
 		return ErrInterrupted
 	}
 	return err
+}
+
+// settle writes down what a plan without changes found out: objects that ended, other names, a restore that has come to its end.
+func (p *Prepared) settle() error {
+	if len(p.ended) > 0 || p.renamed {
+		p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool { return slices.Contains(p.ended, o) })
+		if err := p.engine.Store.Write(p.State); err != nil {
+			return err
+		}
+	}
+	if !p.engine.Destroy {
+		if err := p.restored(); err != nil {
+			return err
+		}
+	}
+	return p.remember(p.engine.Config.Secrets)
 }
 
 func (p *Prepared) walk(ctx context.Context) error {

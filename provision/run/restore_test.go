@@ -230,6 +230,28 @@ func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 	}
 }
 
+// A restore that was cut off when all was done has come to its end by an apply that finds nothing to do, so that the next loss is noticed.
+func TestARestoreThatWasCutOffAtItsVeryEndHasEnded(t *testing.T) {
+	w := three(t)
+	w.former()
+	w.lose("a", "b", "c")
+	if err := w.restore(run.Restore{}); err != nil {
+		t.Fatal(err)
+	}
+	s := w.state()
+	s.Restore = &state.Restore{Snapshot: "etcd.db", Machine: "b", Laid: true}
+	if err := w.engine.Store.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	if r := w.state().Restore; r != nil {
+		t.Errorf("the state still has %+v", r)
+	}
+	w.lose("b", "c")
+	_, err := w.apply()
+	refusedWith(t, err, "2 of 3 members of the store have lost their data")
+}
+
 func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
 	w := three(t)
 	w.engine.Config.Etcd.Quota = 1 << 30

@@ -1,0 +1,133 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/provision/role"
+)
+
+// Compact has the store forget what was before a revision, or all but the last keep, and returns the revision.
+func (a *Access) Compact(ctx context.Context, revision, keep int64) (int64, error) {
+	m, err := a.through(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Compact, Client: role.StoreClient(), Endpoint: role.MemberURL, Revision: revision, Keep: keep})
+	return answer.Revision, err
+}
+
+// Disarm takes all alarms back.
+func (a *Access) Disarm(ctx context.Context) error {
+	m, err := a.through(ctx, "")
+	if err != nil {
+		return err
+	}
+	_, err = a.ask(ctx, m, lookTimeout, store.Request{Op: store.Disarm, Client: role.StoreClient(), Endpoint: role.MemberURL})
+	return err
+}
+
+// Defrag has one member after the other give back what it does not use, the leader last. A member answers nobody meanwhile, so that the others must
+// be a majority before each; a store that has one or two members stands still for as long as it takes. done is told of each.
+func (a *Access) Defrag(ctx context.Context, done func(before, after store.Member)) error {
+	list, err := a.Status(ctx)
+	if err != nil {
+		return err
+	}
+	order := DefragOrder(list)
+	for _, name := range order {
+		before, err := a.spared(ctx, name)
+		if err != nil {
+			return err
+		}
+		var asked *machine
+		for _, m := range a.reached() {
+			if asked == nil || m.Name == name {
+				asked = m
+			}
+		}
+		if _, err := a.ask(ctx, asked, bigTimeout, store.Request{Op: store.Defrag, Client: role.StoreClient(), Endpoint: before.Endpoint}); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		after, err := a.back(ctx, name)
+		if err != nil {
+			return err
+		}
+		done(before, after)
+	}
+	return nil
+}
+
+// DefragOrder names the members in the order in which they may rest: the leader last, so that it changes once at most.
+func DefragOrder(list []store.Member) (names []string) {
+	leader := ""
+	for _, m := range list {
+		switch {
+		case m.Unstarted:
+		case m.Leader:
+			leader = m.Name
+		default:
+			names = append(names, m.Name)
+		}
+	}
+	if leader != "" {
+		names = append(names, leader)
+	}
+	return names
+}
+
+// spared is a member that the others can do without for a while.
+func (a *Access) spared(ctx context.Context, name string) (m store.Member, err error) {
+	list, err := a.Status(ctx)
+	if err != nil {
+		return m, err
+	}
+	if i := slices.IndexFunc(list, func(m store.Member) bool { return m.Name == name }); i >= 0 {
+		m = list[i]
+	}
+	return m, maySpare(name, list)
+}
+
+// maySpare says why a member may not rest, nil when it may.
+func maySpare(name string, list []store.Member) error {
+	others, voters := 0, 0
+	for _, m := range list {
+		switch {
+		case m.Name == name && m.Error != "":
+			return fmt.Errorf("%s does not answer, so that it cannot be defragmented: %s", name, m.Error)
+		case m.Name != name && m.Error == "" && !m.Learner:
+			others++
+		}
+		if !m.Learner {
+			voters++
+		}
+	}
+	// With every member well, one or two stand still in any case.
+	if others <= voters/2 && (others+1 < voters || voters > 2) {
+		return fmt.Errorf("%s is not defragmented: the others that answer would be %d of %d, and are no majority (%s). Bring them back first", name, others, voters, why(list))
+	}
+	return nil
+}
+
+// back waits until a member has what the others have.
+func (a *Access) back(ctx context.Context, name string) (store.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list, err := a.Status(ctx)
+		i := slices.IndexFunc(list, func(m store.Member) bool { return m.Name == name })
+		if err == nil && i >= 0 && list[i].Error == "" && Majority(list) {
+			return list[i], nil
+		}
+		select {
+		case <-ctx.Done():
+			return store.Member{}, fmt.Errorf("%s is not back a minute after it was defragmented, so that the others are left as they are: %s", name, why(list))
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/role"
+	"clusterctl/provision/step"
+)
+
+// source finds the machine that the store begins on, and looks at what it is made of.
+func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapshot, error) {
+	switch {
+	case r.Member != "":
+		m, err := a.through(ctx, r.Member)
+		if err == nil && !m.facts.EtcdData {
+			err = fmt.Errorf("%s has no data of the store in %s", m.Name, role.EtcdData)
+		}
+		return m, store.Snapshot{}, err
+	case r.File != "":
+		m := a.first()
+		if m == nil {
+			return nil, store.Snapshot{}, errors.New("no machine that is declared to hold a member is reached")
+		}
+		if err := a.sendSnapshot(ctx, m, r); err != nil {
+			return nil, store.Snapshot{}, fmt.Errorf("%s: send %s: %w", m.Address, r.File, err)
+		}
+		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.file(m, store.Snapshot{}, r)})
+		if err != nil {
+			return nil, store.Snapshot{}, err
+		}
+		return m, answer.Snapshots[0], nil
+	}
+	return a.fromSnapshots(ctx, r.Name)
+}
+
+// first is the first machine that holds a member as declared and is reached.
+func (a *Access) first() *machine {
+	for _, e := range role.EtcdMachines(a.p.engine.Config, a.p.State) {
+		for _, m := range a.reached() {
+			if m.Name == e.Name {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// fromSnapshots is a snapshot that machines or the bucket have, by its name or the newest that is good.
+func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, store.Snapshot, error) {
+	if declared := a.p.engine.Config.Etcd.Snapshot; declared != nil && declared.S3 != nil { // a new machine does not know of the bucket yet
+		for _, m := range a.reached() {
+			files, err := role.SnapshotFiles(a.p.engine.Config, m.Name)
+			if err != nil {
+				return nil, store.Snapshot{}, err
+			}
+			var steps []step.Step
+			for _, f := range files {
+				steps = append(steps, f)
+			}
+			if err := m.agent.Apply(ctx, steps, nil); err != nil {
+				return nil, store.Snapshot{}, fmt.Errorf("%s: %w", m.Address, err)
+			}
+		}
+	}
+	all, notes, err := a.Snapshots(ctx)
+	if err != nil {
+		return nil, store.Snapshot{}, err
+	}
+	for _, n := range notes {
+		a.p.engine.say(Event{Kind: EventNote, Message: n})
+	}
+	tried := 0
+	for _, s := range all {
+		if name != "" && s.Name != name || name == "" && !a.ours(s) {
+			continue
+		}
+		tried++
+		m, err := a.fetched(ctx, s)
+		if err == nil {
+			return m, s, nil
+		}
+		if name != "" {
+			return nil, s, err
+		}
+		a.p.engine.say(Event{Kind: EventNote, Message: s.Name + " is passed over: " + err.Error()})
+	}
+	switch {
+	case name != "":
+		return nil, store.Snapshot{}, fmt.Errorf("there is no snapshot %q on the machines that are reached, nor in a bucket; clusterctl etcd snapshot ls lists them. A file on this computer is written with its path, ./%s", name, name)
+	case tried > 0:
+		return nil, store.Snapshot{}, errors.New("no snapshot is good")
+	}
+	return nil, store.Snapshot{}, errors.New("there is no snapshot of this store on the machines that are reached, nor in a bucket: write the path of a file on this computer")
+}
+
+// ours reports whether a snapshot is of this store, or of what it was before a restore.
+func (a *Access) ours(s store.Snapshot) bool {
+	return s.Cluster == "" || a.p.State.EtcdCluster == "" || s.Cluster == a.p.State.EtcdCluster || slices.Contains(a.p.State.FormerStores, s.Cluster)
+}
+
+// fetched finds a machine that has a snapshot, and is to hold a member; from the bucket it is brought to one. It is read through.
+func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error) {
+	check := func(m *machine) error {
+		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
+		if err == nil && answer.Snapshots[0].SHA256 != s.SHA256 {
+			err = fmt.Errorf("its digest is %s, and was %s", answer.Snapshots[0].SHA256, s.SHA256)
+		}
+		return err
+	}
+	var errs []error
+	for _, m := range a.reached() {
+		holds := slices.ContainsFunc(role.EtcdMachines(a.p.engine.Config, a.p.State), func(e config.Machine) bool { return e.Name == m.Name })
+		if !slices.Contains(s.In, m.Name) || !holds {
+			continue
+		}
+		err := check(m)
+		if err == nil {
+			return m, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+	}
+	if m := a.first(); m != nil && slices.Contains(s.In, "s3") {
+		q := a.kept(m)
+		q.Op, q.Name, q.File = store.Fetch, s.Name, a.Path(s.Name)
+		if _, err := a.ask(ctx, m, saveTimeout, q); err != nil {
+			return nil, errors.Join(append(errs, err)...)
+		}
+		return m, check(m)
+	}
+	if len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("it is on %s, which hold no member: bring it here with clusterctl ssh, and write its path", strings.Join(s.In, ", ")))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// file is where the machine has what the store is made of.
+func (a *Access) file(m *machine, s store.Snapshot, r Restore) string {
+	switch {
+	case r.Member != "":
+		return path.Join(a.directory(), ".restore", "member.db")
+	case r.File != "":
+		return path.Join(host.Library, r.Digest, "snapshot.db")
+	}
+	return a.Path(s.Name)
+}
+
+// sendSnapshot brings a file of this computer to a machine.
+func (a *Access) sendSnapshot(ctx context.Context, m *machine, r Restore) error {
+	f, err := os.Open(r.File)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	in, out := io.Pipe()
+	go func() { // it ends when the pipe is read to its end, or closed
+		z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest))
+		if err == nil {
+			_, err = io.Copy(z, f)
+			err = errors.Join(err, z.Close())
+		}
+		_ = out.CloseWithError(err)
+	}()
+	defer func() { _ = in.Close() }()
+	return m.agent.SendPrivate(ctx, r.Digest, "snapshot.db", in)
+}

@@ -1,0 +1,158 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/role"
+)
+
+// Save has a machine take a snapshot of its member, the leader's when none is named.
+func (a *Access) Save(ctx context.Context, name, reason string) (s store.Snapshot, notes []string, err error) {
+	m, err := a.through(ctx, name)
+	if err != nil {
+		return s, nil, err
+	}
+	return a.save(ctx, m, reason)
+}
+
+func (a *Access) save(ctx context.Context, m *machine, reason string) (s store.Snapshot, notes []string, err error) {
+	q := a.kept(m)
+	q.Op, q.Reason = store.Save, reason
+	answer, err := a.ask(ctx, m, saveTimeout, q)
+	if err != nil {
+		return s, nil, fmt.Errorf("%s: take a snapshot: %w", m.Address, err)
+	}
+	if len(answer.Snapshots) != 1 {
+		return s, nil, fmt.Errorf("%s: it says nothing of the snapshot that it took", m.Address)
+	}
+	return located(answer.Snapshots, m.Name)[0], answer.Notes, nil
+}
+
+// kept is a request about the snapshots that a machine keeps.
+func (a *Access) kept(m *machine) store.Request {
+	return store.Request{Settings: role.SnapshotSettings, Directory: a.directory(), Member: m.Name, Endpoint: role.MemberURL, Client: role.StoreClient()}
+}
+
+func (a *Access) directory() string {
+	if s := a.p.engine.Config.Etcd.Snapshot; s != nil {
+		return s.Directory
+	}
+	return store.Directory
+}
+
+// Path is where a machine has a snapshot.
+func (a *Access) Path(name string) string { return a.directory() + "/" + name + ".db" }
+
+// located has snapshots say which machine has them.
+func located(list []store.Snapshot, machine string) []store.Snapshot {
+	for i := range list {
+		for j, in := range list[i].In {
+			if in == "local" {
+				list[i].In[j] = machine
+			}
+		}
+	}
+	return list
+}
+
+// Snapshots lists those of all machines and of the bucket, the newest first.
+func (a *Access) Snapshots(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
+	return a.everywhere(ctx, func(q *store.Request) { q.Op = store.List })
+}
+
+// Prune takes snapshots away: those beyond keep, or what is declared when that is zero; or the one that is named.
+func (a *Access) Prune(ctx context.Context, keep int, name string) (gone []store.Snapshot, notes []string, err error) {
+	return a.everywhere(ctx, func(q *store.Request) { q.Op, q.Keep, q.Name = store.Prune, int64(keep), name })
+}
+
+func (a *Access) everywhere(ctx context.Context, ask func(*store.Request)) (all []store.Snapshot, notes []string, err error) {
+	var mu sync.Mutex
+	found := map[string]store.Snapshot{}
+	err = a.p.each(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+		q := a.kept(m)
+		ask(&q)
+		answer, err := a.ask(ctx, m, bigTimeout, q)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, n := range answer.Notes {
+			notes = append(notes, m.Name+": "+n)
+		}
+		for _, s := range located(answer.Snapshots, m.Name) {
+			if had, ok := found[s.Name]; ok {
+				s.In = append(s.In, had.In...)
+			}
+			slices.Sort(s.In)
+			s.In = slices.Compact(s.In)
+			found[s.Name] = s
+		}
+		return nil
+	})
+	all = slices.SortedFunc(maps.Values(found), func(a, b store.Snapshot) int {
+		if c := b.Taken.Compare(a.Taken); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	slices.Sort(notes)
+	return all, notes, err
+}
+
+// Read writes a machine's snapshot to w.
+func (a *Access) Read(ctx context.Context, machine, name string, w io.Writer) error {
+	m, err := a.through(ctx, machine)
+	if err != nil {
+		return err
+	}
+	return m.agent.Read(ctx, a.Path(name), w)
+}
+
+// LastSnapshots says how the last snapshots went, by the names of the machines with a member that are reached.
+func (a *Access) LastSnapshots() map[string]*store.Outcome {
+	list := map[string]*store.Outcome{}
+	for _, e := range a.members() {
+		for _, m := range a.reached() {
+			if m.Name == e.Name {
+				list[m.Name] = m.facts.Snapshot
+			}
+		}
+	}
+	return list
+}
+
+// SnapshotTrouble says what is wrong with a machine's snapshots, "" when nothing is.
+func SnapshotTrouble(declared *config.Snapshot, o *store.Outcome, now time.Time) string {
+	switch {
+	case o == nil:
+		return ""
+	case o.Error != "":
+		return fmt.Sprintf("the snapshot of %s failed: %s", o.Tried.UTC().Format(time.RFC3339), o.Error)
+	case declared != nil && o.Good != nil && declared.Schedule.Overdue(o.Good.Taken, now):
+		return "the last good snapshot is " + Age(now.Sub(o.Good.Taken)) + " old, and two since were due: see journalctl -u etcd-snapshot there"
+	}
+	return ""
+}
+
+// Age says a duration in one unit that fits.
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
