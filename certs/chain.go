@@ -53,6 +53,9 @@ func SignedBy(cert *x509.Certificate, authorities []byte) bool {
 
 // ChainOf returns what follows the first certificate of a PEM text: that and nothing else, PEM.
 func ChainOf(text []byte) []byte {
+	if bytes.Count(text, []byte("-----BEGIN ")) < 2 {
+		return nil
+	}
 	list, err := parseAll(text)
 	if err != nil {
 		return nil

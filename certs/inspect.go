@@ -17,11 +17,21 @@ const RenewBefore = 30 * 24 * time.Hour
 // Due says why a leaf must be issued anew, or "" when it is what r asks for, signed
 // by ca, and good for a while.
 func Due(p Pair, ca []byte, r Request, now time.Time) string {
+	_, reason := Inspect(p, ca, r, now)
+	return reason
+}
+
+// Inspect is Due, and returns the certificate as well.
+func Inspect(p Pair, ca []byte, r Request, now time.Time) (cert *x509.Certificate, reason string) {
 	cert, err := ParseCert(p.Cert)
 	if err != nil {
-		return "cannot be read"
+		return nil, "cannot be read"
 	}
-	key, err := ParseKey(p.Key)
+	return cert, due(cert, p.Key, ca, r, now)
+}
+
+func due(cert *x509.Certificate, keyText, ca []byte, r Request, now time.Time) string {
+	key, err := ParseKey(keyText)
 	if err != nil {
 		return "its key cannot be read"
 	}

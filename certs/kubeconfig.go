@@ -1,6 +1,8 @@
 package certs
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,4 +23,34 @@ func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, err
 		return nil, fmt.Errorf("write the kubeconfig of %s: %w", user, err)
 	}
 	return text, nil
+}
+
+// OfKubeconfig returns what Kubeconfig was given, when a text is to the letter what it writes for these. Of any other, one that
+// says the same in other words among them, it says nothing: that one is to be read.
+func OfKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, bool) {
+	const certLine, keyLine = "\n    client-certificate-data: ", "\n    client-key-data: "
+	_, rest, _ := bytes.Cut(text, []byte(certLine))
+	cert, _, _ := bytes.Cut(rest, []byte("\n"))
+	_, rest, _ = bytes.Cut(rest, []byte(keyLine))
+	key, _, ended := bytes.Cut(rest, []byte("\n"))
+	if !ended {
+		return Pair{}, false
+	}
+	written := "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: " + base64.StdEncoding.EncodeToString(ca) +
+		"\n    server: " + server + "\n  name: " + cluster +
+		"\ncontexts:\n- context:\n    cluster: " + cluster + "\n    user: " + user + "\n  name: " + user + "@" + cluster +
+		"\ncurrent-context: " + user + "@" + cluster + "\nkind: Config\nusers:\n- name: " + user + "\n  user:" +
+		certLine + string(cert) + keyLine + string(key) + "\n"
+	if string(text) != written {
+		return Pair{}, false
+	}
+	var p Pair
+	var err error
+	if p.Cert, err = base64.StdEncoding.AppendDecode(nil, cert); err != nil {
+		return Pair{}, false
+	}
+	if p.Key, err = base64.StdEncoding.AppendDecode(nil, key); err != nil {
+		return Pair{}, false
+	}
+	return p, true
 }

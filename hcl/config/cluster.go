@@ -190,9 +190,9 @@ func (c *Cluster) ServiceIP(n int) netip.Addr {
 // ControlPlane returns the machines that run the control plane, in the order of declaration.
 func (c *Cluster) ControlPlane() []Machine {
 	var machines []Machine
-	for _, m := range c.Machines {
-		if m.Has(RoleControlPlane) {
-			machines = append(machines, m)
+	for i := range c.Machines { // asked once per machine, of large values
+		if m := &c.Machines[i]; m.Has(RoleControlPlane) {
+			machines = append(machines, *m)
 		}
 	}
 	return machines

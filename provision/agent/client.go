@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"clusterctl/provision/host"
 	"clusterctl/provision/role"
@@ -23,7 +24,7 @@ type Client struct {
 
 // NewClient speaks over a connection.
 func NewClient(conn io.ReadWriteCloser) *Client {
-	return &Client{conn: conn, in: bufio.NewReaderSize(conn, 16<<10)}
+	return &Client{conn: conn, in: bufio.NewReaderSize(conn, readAhead)}
 }
 
 // Close ends the conversation.
@@ -64,11 +65,7 @@ func (c *Client) Look(ctx context.Context) (role.Remains, error) {
 
 // Check has all steps checked.
 func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, error) {
-	packed, err := step.Pack(steps)
-	if err != nil {
-		return nil, err
-	}
-	a, err := c.ask(ctx, request{Op: opCheck, Steps: packed}, nil)
+	a, err := c.askOf(ctx, request{Op: opCheck}, steps, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +77,7 @@ func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, e
 
 // Apply has all steps applied that differ; progress is told of each.
 func (c *Client) Apply(ctx context.Context, steps []step.Step, progress func(Progress)) error {
-	packed, err := step.Pack(steps)
-	if err != nil {
-		return err
-	}
-	_, err = c.ask(ctx, request{Op: opApply, Steps: packed}, progress)
+	_, err := c.askOf(ctx, request{Op: opApply}, steps, progress)
 	return err
 }
 
@@ -98,6 +91,9 @@ func (c *Client) SendPrivate(ctx context.Context, digest, name string, compresse
 	return c.send(ctx, request{Op: opSend, Digest: digest, Name: name, Private: true}, compressed)
 }
 
+// frames are for pieces of files, which go to many machines at the same time.
+var frames = sync.Pool{New: func() any { return new([headLength + 256<<10]byte) }}
+
 func (c *Client) send(ctx context.Context, q request, compressed io.Reader) error {
 	name := q.Name
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
@@ -105,11 +101,12 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 	if err := writeJSON(c.conn, frameRequest, q); err != nil {
 		return fmt.Errorf("send %s: %w", name, err)
 	}
-	piece := make([]byte, 256<<10)
+	piece := frames.Get().(*[headLength + 256<<10]byte)
+	defer frames.Put(piece)
 	for {
-		n, err := io.ReadFull(compressed, piece)
+		n, err := io.ReadFull(compressed, piece[headLength:])
 		if n > 0 {
-			if err := writeFrame(c.conn, frameData, piece[:n]); err != nil {
+			if err := writeWhole(c.conn, frameData, piece[:headLength+n]); err != nil {
 				return fmt.Errorf("send %s: %w", name, err)
 			}
 		}
@@ -130,9 +127,17 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 }
 
 func (c *Client) ask(ctx context.Context, q request, progress func(Progress)) (answer, error) {
+	return c.askOf(ctx, q, nil, progress)
+}
+
+func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progress func(Progress)) (answer, error) {
+	frame, err := framed(q, steps)
+	if err != nil {
+		return answer{}, err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	if err := writeJSON(c.conn, frameRequest, q); err != nil {
+	if err := writeWhole(c.conn, frameRequest, frame); err != nil {
 		return answer{}, lost(ctx, err)
 	}
 	a, err := c.wait(progress)

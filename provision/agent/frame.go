@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -19,13 +20,16 @@ import (
 
 // Kinds of frames: one byte, four bytes of length, the payload.
 const (
-	frameRequest  = 'Q' // a request, JSON
+	frameRequest  = 'Q' // a request, JSON, and behind it the steps that it is about
 	frameAnswer   = 'A' // its answer, JSON
 	frameProgress = 'P' // a step was applied, JSON
 	frameData     = 'D' // a piece of a file, zstd; an empty one ends it
 )
 
 const maxFrame = 64 << 20
+
+// readAhead is how much is read before it is wanted. What is larger goes straight to where it is wanted.
+const readAhead = 4 << 10
 
 // Operations of requests.
 const (
@@ -40,10 +44,9 @@ const (
 )
 
 type request struct {
-	Op     string          `json:"op"`
-	Steps  []step.Envelope `json:"steps,omitempty"`
-	Digest string          `json:"digest,omitempty"`
-	Name   string          `json:"name,omitempty"`
+	Op     string `json:"op"`
+	Digest string `json:"digest,omitempty"`
+	Name   string `json:"name,omitempty"`
 	// Private is that what is sent is nobody's but root's to read.
 	Private bool           `json:"private,omitempty"`
 	Store   *store.Request `json:"store,omitempty"`
@@ -66,20 +69,41 @@ type Progress struct {
 	Change step.Change `json:"change"`
 }
 
+// headLength is how much of a frame comes before its payload.
+const headLength = 5
+
 func writeFrame(w io.Writer, kind byte, payload []byte) error {
-	head := make([]byte, 5, 5+len(payload))
-	head[0] = kind
-	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
-	_, err := w.Write(append(head, payload...))
+	return writeWhole(w, kind, append(make([]byte, headLength, headLength+len(payload)), payload...))
+}
+
+// writeWhole writes a frame whose payload lies behind room for its head, in one piece: pieces become packets of SSH.
+func writeWhole(w io.Writer, kind byte, frame []byte) error {
+	frame[0] = kind
+	binary.BigEndian.PutUint32(frame[1:], uint32(len(frame)-headLength))
+	_, err := w.Write(frame)
 	return err
 }
 
 func writeJSON(w io.Writer, kind byte, v any) error {
-	text, err := json.Marshal(v)
+	frame, err := framed(v, nil)
 	if err != nil {
 		return err
 	}
-	return writeFrame(w, kind, text)
+	return writeWhole(w, kind, frame)
+}
+
+// framed is what writeWhole writes.
+func framed(v any, steps []step.Step) ([]byte, error) {
+	var frame bytes.Buffer
+	frame.Write(make([]byte, headLength))
+	to := json.NewEncoder(&frame)
+	if err := to.Encode(v); err != nil {
+		return nil, err
+	}
+	if err := step.Pack(to, steps); err != nil {
+		return nil, err
+	}
+	return frame.Bytes(), nil
 }
 
 func readFrame(r io.Reader) (byte, []byte, error) {

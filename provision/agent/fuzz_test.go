@@ -19,7 +19,7 @@ func FuzzServe(f *testing.F) {
 		return b.Bytes()
 	}
 	f.Add(begin(frameRequest, `{"op":"facts"}`))
-	f.Add(begin(frameRequest, `{"op":"check","steps":[{"kind":"file","step":{"path":"/a","mode":420}}]}`))
+	f.Add(begin(frameRequest, `{"op":"check"}"file"{"path":"/a","mode":420}`))
 	f.Add(append(begin(frameRequest, `{"op":"send","name":"/x","digest":"00"}`), begin(frameData, "x")...))
 	f.Add([]byte{frameRequest, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,7 +25,7 @@ import (
 
 // Serve answers requests until the other side closes the connection: the agent's whole life.
 func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
-	in := bufio.NewReaderSize(r, 64<<10)
+	in := bufio.NewReaderSize(r, readAhead)
 	out := &lockedWriter{w: w}
 	for {
 		kind, payload, err := readFrame(in)
@@ -38,10 +39,11 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 		if kind != frameRequest {
 			return fmt.Errorf("frame of kind %q where a request was due", kind)
 		}
-		if err := json.Unmarshal(payload, &q); err != nil {
+		asked := json.NewDecoder(bytes.NewReader(payload))
+		if err := asked.Decode(&q); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
-		a, err := handle(ctx, h, q, in, out)
+		a, err := handle(ctx, h, q, asked, in, out)
 		if err != nil {
 			a.Error = err.Error()
 		}
@@ -51,7 +53,7 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 	}
 }
 
-func handle(ctx context.Context, h host.Host, q request, in io.Reader, out io.Writer) (answer, error) {
+func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in io.Reader, out io.Writer) (answer, error) {
 	switch q.Op {
 	case opFacts:
 		f, err := h.Facts(ctx)
@@ -69,7 +71,7 @@ func handle(ctx context.Context, h host.Host, q request, in io.Reader, out io.Wr
 	case opRead:
 		return answer{}, read(h, q.Path, out)
 	case opCheck, opApply:
-		steps, err := step.Unpack(q.Steps)
+		steps, err := step.Unpack(asked)
 		if err != nil {
 			return answer{}, err
 		}

@@ -3,7 +3,9 @@ package role
 import (
 	"fmt"
 	"net"
+	"reflect"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 
@@ -63,11 +65,7 @@ func kubelet(b *builder) {
 	for _, t := range m.Taints {
 		file.RegisterWithTaints = append(file.RegisterWithTaints, config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
-	text, err := yaml.Marshal(file)
-	if err != nil && b.err == nil {
-		b.err = fmt.Errorf("write the kubelet's configuration: %w", err)
-	}
-	b.private(kubeletConfig, string(text))
+	b.private(kubeletConfig, b.kubeletFile(file))
 	b.add(directory(file.StaticPodPath, 0o755), directory(cfg.RootDir, 0o750))
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true,
@@ -76,6 +74,28 @@ func kubelet(b *builder) {
 		reads:   []string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile},
 		options: []string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},
 	})
+}
+
+// kubeletFiles has the text that was written last: most machines have the same.
+var kubeletFiles struct {
+	mu   sync.Mutex
+	of   config.KubeletFile
+	text string
+}
+
+func (b *builder) kubeletFile(file config.KubeletFile) string {
+	f := &kubeletFiles
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.text != "" && reflect.DeepEqual(f.of, file) {
+		return f.text
+	}
+	text, err := yaml.Marshal(file)
+	if err != nil && b.err == nil {
+		b.err = fmt.Errorf("write the kubelet's configuration: %w", err)
+	}
+	f.of, f.text = file, string(text)
+	return f.text
 }
 
 // ownLabels leaves out the labels that a node may not give itself; they are applied

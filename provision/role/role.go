@@ -170,12 +170,14 @@ func always(Input) bool             { return true }
 func (in Input) controlPlane() bool { return in.Machine.Has(config.RoleControlPlane) }
 func (in Input) node() bool         { return in.Machine.Has(config.RoleNode) }
 func (in Input) plainNode() bool    { return in.node() && !in.staticPods() }
-func (in Input) etcd() bool         { return slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is) }
-func (in Input) formerEtcd() bool   { return !in.etcd() }
-func (in Input) snapshots() bool    { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
-func (in Input) noSnapshots() bool  { return !in.snapshots() && (in.controlPlane() || in.wasControl()) }
-func (in Input) dns() bool          { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
-func (in Input) address() bool      { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
+func (in Input) etcd() bool { // only the control plane has members, and asking for them looks at every machine
+	return in.controlPlane() && slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is)
+}
+func (in Input) formerEtcd() bool  { return !in.etcd() }
+func (in Input) snapshots() bool   { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
+func (in Input) noSnapshots() bool { return !in.snapshots() && (in.controlPlane() || in.wasControl()) }
+func (in Input) dns() bool         { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
+func (in Input) address() bool     { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
 func (in Input) wasControl() bool {
 	return in.State.Machines[in.Machine.Address].Machine.Has(config.RoleControlPlane)
 }
@@ -216,7 +218,10 @@ const enoughDNS = 2
 func DNSMachines(c *config.Cluster) []config.Machine {
 	list := c.ControlPlane()
 	for _, m := range c.Machines {
-		if len(list) < enoughDNS && !m.Has(config.RoleControlPlane) {
+		if len(list) >= enoughDNS {
+			break
+		}
+		if !m.Has(config.RoleControlPlane) {
 			list = append(list, m)
 		}
 	}
@@ -230,6 +235,7 @@ type builder struct {
 	files  []step.Step
 	late   []step.Step
 	chains map[string][]byte // by authority
+	apis   []string          // what apiServers returns
 	err    error
 }
 
@@ -279,6 +285,9 @@ func (b *builder) daemon(name string) string {
 
 // apiServers is host:port of every API server, this machine's own first.
 func (b *builder) apiServers() []string {
+	if b.apis != nil {
+		return slices.Clone(b.apis)
+	}
 	var list []string
 	for _, m := range b.Cluster.ControlPlane() {
 		address := net.JoinHostPort(m.IP.String(), "6443")
@@ -288,7 +297,8 @@ func (b *builder) apiServers() []string {
 			list = append(list, address)
 		}
 	}
-	return list
+	b.apis = list
+	return slices.Clone(list)
 }
 
 // server is the URL in the kubeconfigs of this machine's daemons.

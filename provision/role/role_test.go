@@ -1,6 +1,7 @@
 package role_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -133,11 +134,11 @@ func TestEveryStepCanTravel(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps = append(steps, role.Clean()...)
-	packed, err := step.Pack(steps)
-	if err != nil {
+	var way bytes.Buffer
+	if err := step.Pack(json.NewEncoder(&way), steps); err != nil {
 		t.Fatal(err)
 	}
-	back, err := step.Unpack(packed)
+	back, err := step.Unpack(json.NewDecoder(&way))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,13 +60,19 @@ func (b *builder) unit(s service) {
 	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside})
 }
 
+// What systemd reads in arguments, and in quotes.
+var (
+	signs  = strings.NewReplacer(`%`, `%%`, `$`, `$$`)
+	quotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+)
+
 // escape keeps systemd from reading its own signs into arguments.
 func escape(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		s = strings.NewReplacer(`%`, `%%`, `$`, `$$`).Replace(s)
+		s = signs.Replace(s)
 		if strings.ContainsAny(s, " \t\"'\\") {
-			s = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+			s = `"` + quotes.Replace(s) + `"`
 		}
 		out[i] = s
 	}

@@ -200,7 +200,10 @@ const attempts = 3
 func (p *Prepared) converge(ctx context.Context, m *machine) error {
 	p.begin(m, doing[m.action])
 	for attempt := 1; ; attempt++ {
-		err := p.issue(m)
+		var err error
+		if !m.issued {
+			err = p.issue(m)
+		}
 		if err == nil {
 			err = m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
 				c := done.Change
@@ -252,7 +255,26 @@ func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
 
 // issue gives steps the certificates that they will need.
 func (p *Prepared) issue(m *machine) error {
-	some := false
+	some, err := p.give(m)
+	if err != nil || !some {
+		return err
+	}
+	return p.write(func() {}) // before the machine has them
+}
+
+// issueAll is issue for machines that change at the same time, with one write for all.
+func (p *Prepared) issueAll(ctx context.Context, list []*machine) error {
+	err := p.each(ctx, list, func(_ context.Context, m *machine) error {
+		_, err := p.give(m)
+		return err
+	})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return p.write(func() {})
+}
+
+func (p *Prepared) give(m *machine) (some bool, err error) {
 	for i, s := range m.steps {
 		issuer, ok := s.(step.Issuer)
 		if !ok || m.changes[i].Action == "" {
@@ -261,25 +283,27 @@ func (p *Prepared) issue(m *machine) error {
 		name, request := issuer.Wants()
 		pair, err := certs.Issue(p.State.CA(name), request, p.engine.now())
 		if err != nil {
-			return err
+			return false, err
 		}
 		issuer.Give(pair)
 		writing.Lock()
 		err = p.noteIssued(m, s.Label(), name, pair)
 		writing.Unlock()
 		if err != nil {
-			return err
+			return false, err
 		}
 		some = true
 	}
-	if !some {
-		return nil
-	}
-	return p.write(func() {}) // before the machine has them
+	m.issued = true
+	return some, nil
 }
 
+// joined writes down that a machine is as declared. What a control plane's members go by is on the disk before the next one changes.
 func (p *Prepared) joined(m *machine) error {
-	return p.write(func() { p.join(m) })
+	if m.Has(config.RoleControlPlane) {
+		return p.write(func() { p.join(m) })
+	}
+	return p.owe(func() { p.join(m) })
 }
 
 func (p *Prepared) join(m *machine) {

@@ -29,6 +29,7 @@ type Prepared struct {
 
 	engine   *Engine
 	saves    saves
+	owed     int // changes of the state that are to be written
 	lists    revocationLists
 	began    time.Time
 	renewed  map[string]bool // names of certificates, whether they are to be renewed
@@ -53,6 +54,8 @@ type machine struct {
 	action  string
 	dead    error // not reached, and removed or only looked for
 	makes   bool  // its node comes with this run
+
+	issued bool // the steps have their certificates
 
 	unmended error // why what does not work on it could not be mended
 }
@@ -299,6 +302,7 @@ func (p *Prepared) check(ctx context.Context) error {
 
 func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 	var err error
+	m.issued = false
 	if m.action == plan.Remove {
 		m.steps = role.Clean()
 	} else if m.steps, err = p.stepsOf(m); err != nil {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -23,7 +24,10 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 			together = append(together, m)
 		}
 	}
-	if err := p.each(ctx, together, p.roll); err != nil {
+	if err := p.issueAll(ctx, together); err != nil {
+		return err
+	}
+	if err := errors.Join(p.each(ctx, together, p.roll), p.writeOwed()); err != nil {
 		return err
 	}
 	if len(rolled) == 0 {
@@ -31,7 +35,7 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 	}
 	budget := plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
 	var failed atomic.Bool
-	return p.most(ctx, budget, rolled, func(ctx context.Context, m *machine) error {
+	err := p.most(ctx, budget, rolled, func(ctx context.Context, m *machine) error {
 		if failed.Load() {
 			return nil
 		}
@@ -41,6 +45,7 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 		}
 		return err
 	})
+	return errors.Join(err, p.writeOwed())
 }
 
 func (p *Prepared) count(role string) (n int) {

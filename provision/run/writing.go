@@ -26,8 +26,37 @@ func (p *Prepared) write(change func()) error {
 	return p.saves.join(func() error {
 		writing.Lock()
 		defer writing.Unlock()
+		p.owed = 0
 		return p.engine.Store.Write(p.State)
 	})
+}
+
+// shares is into how many writes a run divides what may wait: what writing costs in all grows with the machines, not with their square.
+const shares = 16
+
+// owe changes the state by what a run that is cut off finds out again. It is written with what comes next, at the latest when
+// a share of the machines is owed, or by writeOwed. With few machines it is written at once.
+func (p *Prepared) owe(change func()) error {
+	writing.Lock()
+	change()
+	p.owed++
+	due := p.owed > len(p.State.Machines)/shares
+	writing.Unlock()
+	if !due {
+		return nil
+	}
+	return p.write(func() {})
+}
+
+// writeOwed writes what is owed.
+func (p *Prepared) writeOwed() error {
+	writing.Lock()
+	owed := p.owed
+	writing.Unlock()
+	if owed == 0 {
+		return nil
+	}
+	return p.write(func() {})
 }
 
 // join returns when a write has ended that began after the call.

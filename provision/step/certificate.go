@@ -135,6 +135,9 @@ func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, err
 }
 
 func (s *Kubeconfig) differs(text []byte) string {
+	if pair, ours := certs.OfKubeconfig(text, s.Cluster, s.Server, s.Request.CommonName, s.CACert); ours {
+		return due(pair, s.CACert, s.Chain, s.Request, s.Revoked, s.Since)
+	}
 	config, err := clientcmd.Load(text)
 	if err != nil {
 		return "cannot be read"
@@ -180,16 +183,14 @@ func useless(p certs.Pair, ca []byte, revoked []string) bool {
 
 // due says why a certificate is to be issued anew, empty if it is not.
 func due(p certs.Pair, ca, chain []byte, r certs.Request, revoked []string, since time.Time) string {
-	if reason := certs.Due(p, ca, r, time.Now()); reason != "" {
+	cert, reason := certs.Inspect(p, ca, r, time.Now())
+	switch {
+	case reason != "":
 		return reason
-	}
-	if cert, err := certs.ParseCert(p.Cert); err == nil {
-		switch {
-		case slices.Contains(revoked, cert.SerialNumber.Text(16)):
-			return "was revoked"
-		case certs.IssuedBefore(cert, since):
-			return "its renewal is asked for"
-		}
+	case slices.Contains(revoked, cert.SerialNumber.Text(16)):
+		return "was revoked"
+	case certs.IssuedBefore(cert, since):
+		return "its renewal is asked for"
 	}
 	if !bytes.Equal(certs.ChainOf(p.Cert), chain) {
 		return "comes with another chain"

@@ -7,7 +7,10 @@ package step
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"reflect"
 
 	"clusterctl/certs"
 	"clusterctl/provision/host"
@@ -118,49 +121,52 @@ var Kinds = map[string]func() Step{
 	"reread":      func() Step { return &Reread{} },
 }
 
-// Envelope is a step on its way.
-type Envelope struct {
-	Kind string          `json:"kind"`
-	Step json.RawMessage `json:"step"`
-}
-
-// Pack prepares steps for the way.
-func Pack(steps []Step) ([]Envelope, error) {
-	list := make([]Envelope, 0, len(steps))
-	for _, s := range steps {
-		kind := ""
-		for k, make := range Kinds {
-			if fmt.Sprintf("%T", make()) == fmt.Sprintf("%T", s) {
-				kind = k
-			}
-		}
-		if kind == "" {
-			return nil, fmt.Errorf("step %s is of a kind that cannot travel", s.Label())
-		}
-		text, err := json.Marshal(s)
-		if err != nil {
-			return nil, fmt.Errorf("pack step %s: %w", s.Label(), err)
-		}
-		list = append(list, Envelope{kind, text})
+// kindOf is the inverse of Kinds, by the steps' types.
+var kindOf = func() map[reflect.Type]string {
+	all := map[reflect.Type]string{}
+	for name, make := range Kinds {
+		all[reflect.TypeOf(make())] = name
 	}
-	return list, nil
+	return all
+}()
+
+// Pack writes steps for the way, one after the other: the name of the kind, and the step. A stream is read once; values
+// within values would be read again on each level.
+func Pack(to *json.Encoder, steps []Step) error {
+	for _, s := range steps {
+		kind, ok := kindOf[reflect.TypeOf(s)]
+		if !ok {
+			return fmt.Errorf("step %s is of a kind that cannot travel", s.Label())
+		}
+		if err := to.Encode(kind); err != nil {
+			return err
+		}
+		if err := to.Encode(s); err != nil {
+			return fmt.Errorf("pack step %s: %w", s.Label(), err)
+		}
+	}
+	return nil
 }
 
-// Unpack is Pack's inverse.
-func Unpack(list []Envelope) ([]Step, error) {
-	steps := make([]Step, 0, len(list))
-	for _, e := range list {
-		make, ok := Kinds[e.Kind]
+// Unpack is Pack's inverse. It reads to the end.
+func Unpack(from *json.Decoder) (steps []Step, err error) {
+	for {
+		var kind string
+		if err := from.Decode(&kind); errors.Is(err, io.EOF) {
+			return steps, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("unpack the kind of a step: %w", err)
+		}
+		make, ok := Kinds[kind]
 		if !ok {
-			return nil, fmt.Errorf("unknown kind of step %q", e.Kind)
+			return nil, fmt.Errorf("unknown kind of step %q", kind)
 		}
 		s := make()
-		if err := json.Unmarshal(e.Step, s); err != nil {
-			return nil, fmt.Errorf("unpack a step of kind %s: %w", e.Kind, err)
+		if err := from.Decode(s); err != nil {
+			return nil, fmt.Errorf("unpack a step of kind %s: %w", kind, err)
 		}
 		steps = append(steps, s)
 	}
-	return steps, nil
 }
 
 // Issuer is a step that needs a certificate before it can be applied.

@@ -81,16 +81,16 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 // Stat describes a file.
 func (h *Host) Stat(p string) (host.Info, error) {
 	defer h.lock()()
-	f, ok := h.files[p]
+	if f, ok := h.files[p]; ok {
+		return f.info, nil
+	}
+	below := p + "/"
 	for name := range h.files {
-		if !ok && strings.HasPrefix(name, p+"/") { // a parent made along the way
+		if strings.HasPrefix(name, below) { // a parent made along the way
 			return host.Info{Mode: fs.ModeDir | 0o755}, nil
 		}
 	}
-	if !ok {
-		return host.Info{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
-	}
-	return f.info, nil
+	return host.Info{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
 }
 
 // ReadFile returns a file's content, links followed.
@@ -197,8 +197,9 @@ func (h *Host) RemoveAll(p string) error {
 func (h *Host) List(dir string) ([]string, error) {
 	defer h.lock()()
 	var names []string
+	below := dir + "/"
 	for name := range h.files {
-		if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
+		if rest, ok := strings.CutPrefix(name, below); ok {
 			first, _, _ := strings.Cut(rest, "/")
 			if !slices.Contains(names, first) {
 				names = append(names, first)

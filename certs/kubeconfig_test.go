@@ -1,0 +1,37 @@
+package certs_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"clusterctl/certs"
+)
+
+// What is written is known again without reading YAML, which checks of many machines would spend their time on; whatever is
+// not to the letter the same is left to a reader.
+func TestAKubeconfigIsKnownAgainToTheLetter(t *testing.T) {
+	ca, pair := []byte("an authority\n"), certs.Pair{Cert: []byte("a certificate\n"), Key: []byte("a key\n")}
+	text, err := certs.Kubeconfig("home", "https://10.0.0.1:6443", "system:node:a", ca, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ours := certs.OfKubeconfig(text, "home", "https://10.0.0.1:6443", "system:node:a", ca)
+	if !ours || !bytes.Equal(got.Cert, pair.Cert) || !bytes.Equal(got.Key, pair.Key) {
+		t.Errorf("%v %q of what was written:\n%s", ours, got, text)
+	}
+	for name, other := range map[string]string{
+		"another server":   strings.Replace(string(text), "10.0.0.1", "10.0.0.2", 1),
+		"another context":  strings.Replace(string(text), "current-context: system:node:a@home", "current-context: other", 1),
+		"something behind": string(text) + "x: y\n",
+		"a broken key":     strings.Replace(string(text), "client-key-data: ", "client-key-data: !", 1),
+		"nothing":          "",
+	} {
+		if _, ours := certs.OfKubeconfig([]byte(other), "home", "https://10.0.0.1:6443", "system:node:a", ca); ours {
+			t.Errorf("%s: taken for what was written", name)
+		}
+	}
+	if _, ours := certs.OfKubeconfig(text, "home", "https://10.0.0.1:6443", "system:node:a", []byte("another")); ours {
+		t.Error("another authority: taken for what was written")
+	}
+}

@@ -1,0 +1,54 @@
+package run_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"clusterctl/hcl/config"
+)
+
+// A write of the state takes as long as there are machines in it, so that many machines are written down together: were it
+// each alone, or each time as many as are worked on, writing would grow with the square of the machines.
+func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
+	const machines, most = 400, 30
+	declared := []config.Machine{control}
+	for i := range machines {
+		declared = append(declared, machine(fmt.Sprintf("n%d", i), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
+	}
+	w := newWorld(t, declared...)
+	w.mustApply()
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Serial > most {
+		t.Errorf("the state was written %d times for %d machines, at most %d are due", s.Serial, machines, most)
+	}
+	for address, m := range s.Machines {
+		if !m.Joined || len(m.Issued) == 0 {
+			t.Errorf("%s is not written down as joined, with its certificates", address)
+		}
+	}
+}
+
+// With few machines each is written down as soon as it is done.
+func TestAMachineThatIsDoneIsWrittenDownWhenAnotherFails(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.hosts[nodeB.Address].Before = func(op string) error {
+		if op == "write /var/lib/kubelet/config.yaml" {
+			return fmt.Errorf("no space left on device")
+		}
+		return nil
+	}
+	if _, err := w.apply(); err == nil {
+		t.Fatal("an apply with a machine that fails succeeds")
+	}
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := s.Machines[nodeA.Address], s.Machines[nodeB.Address]; !a.Joined || b.Joined {
+		t.Errorf("a joined: %v, b joined: %v", a.Joined, b.Joined)
+	}
+}
