@@ -62,6 +62,7 @@ type KubeletFile struct {
 	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty"` // nil pulls several at once
 	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty"`
 	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // the kubelet asks for its next client certificate itself
+	ServerTLSBootstrap             bool              `json:"serverTLSBootstrap,omitempty"` // and its serving certificate, of which somebody has to approve
 	ReadOnlyPort                   int               `json:"readOnlyPort"`                 // refused unless 0
 }
 

@@ -50,29 +50,17 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
-	config, err := k.tlsConfig(gate)
+	certificate, err := k.serving(ctx)
 	if err != nil {
 		return err
 	}
-	g.Go(func() error { return run.Serve(ctx, ln, gate.guard(k.routes()), config, 2*time.Second, k.env.Log) })
-	return g.Wait()
-}
-
-// tlsConfig reads the serving certificate anew when its file changes.
-func (k *Kubelet) tlsConfig(g *gate) (*tls.Config, error) {
-	certs := &keyPair{cert: k.file.TLSCertFile, key: k.file.TLSPrivateKeyFile}
-	if certs.cert == "" {
-		if err := certs.selfSigned(k.name, k.ips); err != nil {
-			return nil, err
-		}
-	} else if _, err := certs.get(nil); err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certs.get,
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
 		// Streams are tunnelled raw, which HTTP/2 does not do.
 		NextProtos: []string{"http/1.1"},
-	}, nil
+	}
+	g.Go(func() error { return run.Serve(ctx, ln, gate.guard(k.routes()), config, 2*time.Second, k.env.Log) })
+	return g.Wait()
 }
 
 // routes are the kubelet's paths, all of them upstream's.

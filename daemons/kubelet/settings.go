@@ -21,6 +21,7 @@ func checkSettings(f config.KubeletFile) error {
 	}
 	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration",
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
+	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
 	refuse(f.PodCIDR != "", "podCIDR is not supported: the controller manager gives nodes their networks")
 	refuse(f.ShutdownGracePeriod.Duration != 0, "shutdownGracePeriod is not supported: drain the node before its machine is shut down")
 	refuse(f.ReadOnlyPort != 0, "readOnlyPort is not supported: everything is served at port, to who may ask")

@@ -24,6 +24,7 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 		"cgroupDriver":        func(f *config.KubeletFile) { f.CgroupDriver = "other" },
 		"authorization.mode":  func(f *config.KubeletFile) { f.Authorization.Mode = "other" },
 		"kind":                func(f *config.KubeletFile) { f.Kind = "KubeProxyConfiguration" },
+		"serverTLSBootstrap":  func(f *config.KubeletFile) { f.ServerTLSBootstrap, f.TLSCertFile = true, "kubelet.crt" },
 	} {
 		f := config.DefaultKubeletFile()
 		change(&f)

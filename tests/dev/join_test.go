@@ -1,6 +1,8 @@
 package dev
 
 import (
+	"context"
+	"crypto/x509"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -100,7 +102,54 @@ func TestAKubeletJoinsByATokenS21(t *testing.T) {
 			}
 		}
 	}
+	serves(t, node, filepath.Join(dir, "pki"))
 	if approved != 2 {
 		t.Errorf("%d requests were approved by themselves, want 2", approved)
+	}
+}
+
+// serves has the kubelet of a node ask for a serving certificate, which it gets when somebody approves of it, keeps, and asks for anew when its
+// addresses are others.
+func serves(t *testing.T, node kubernetes.Interface, dir string) {
+	t.Helper()
+	// current waits until the certificate has as many addresses.
+	current := func(addresses int, ips ...string) *x509.Certificate {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		asking, err := kubelet.AskServing(ctx, node, "joined", ips, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if c := asking.Current(); c != nil && len(c.Leaf.IPAddresses) == addresses {
+				return c.Leaf
+			}
+			for _, r := range must[*certificatesv1.CertificateSigningRequestList](t)(client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})).Items {
+				if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(r.Status.Conditions) == 0 {
+					r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: "True", Reason: "Looked"})
+					must[*certificatesv1.CertificateSigningRequest](t)(client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, &r, metav1.UpdateOptions{}))
+				}
+			}
+			select {
+			case <-ctx.Done():
+				t.Fatal("there is no serving certificate")
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	first := current(1, "192.0.2.7")
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(config.CAData)
+	for _, name := range []string{"joined", "192.0.2.7"} {
+		if _, err := first.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if again := current(1, "192.0.2.7"); !again.Equal(first) {
+		t.Error("a certificate that is good is not kept")
+	}
+	if other := current(2, "192.0.2.7", "192.0.2.8"); other.Equal(first) {
+		t.Error("other addresses, the same certificate")
 	}
 }
