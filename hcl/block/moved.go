@@ -15,6 +15,7 @@ import (
 // Statements are the types of blocks that are about addresses: they are not evaluated, nothing refers to them, and they have no labels.
 var Statements = []Type{
 	{"moved", nil, decodeMoved, "What was applied under one address is declared under another. Machines are recognized without it; it is for what has another address in the network, or for objects that another block has now.", movedBlock{}, ""},
+	{"import", nil, decodeImport, "An object that is there already, made by somebody else, is taken over by what is declared. Without it such an object is refused. When it has been applied the block can go.", importBlock{}, ""},
 	{"removed", nil, decodeRemoved, "What becomes of what is declared no more.", removedBlock{}, ""},
 }
 
@@ -30,6 +31,10 @@ func FindStatement(name string) (Type, bool) {
 type movedBlock struct {
 	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or \"object.v1.ConfigMap.motd\"."`
 	To   hcl.Expression `hcl:"to" doc:"The address that it is declared with."`
+}
+
+type importBlock struct {
+	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or \"object.v1.ConfigMap.motd\"."`
 }
 
 type removedBlock struct {
@@ -72,6 +77,20 @@ func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 	diags = append(diags, more...)
 	if !diags.HasErrors() {
 		c.Moved = append(c.Moved, config.Moved{From: from, To: to, Source: source(b)})
+	}
+	return cty.NilVal, diags
+}
+
+func decodeImport(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw importBlock
+	diags := gohcl.DecodeBody(b.Body, nil, &raw)
+	if diags.HasErrors() {
+		return cty.NilVal, diags
+	}
+	to, more := addressIn(raw.To)
+	diags = append(diags, more...)
+	if !diags.HasErrors() {
+		c.Imports = append(c.Imports, config.Import{To: to, Source: source(b)})
 	}
 	return cty.NilVal, diags
 }
@@ -174,6 +193,14 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		if strings.HasPrefix(m.From, "workload.") && nameIn(m.From) != nameIn(m.To) {
 			diags = append(diags, fail(at(m.Source), "Workload under another name",
 				"The objects of a workload have its name, and an object cannot be renamed: %s is made beside %s, which goes when its block does. Without this block apply does both at once; with two blocks for a while, one after the other.", m.To, m.From))
+		}
+	}
+	for _, i := range c.Imports {
+		switch _, ok := declared[i.To]; {
+		case ok && strings.HasPrefix(i.To, "machine."):
+			diags = append(diags, fail(at(i.Source), "Machine that is imported", "A machine that serves this cluster is recognized without it."))
+		case !ok && !slices.ContainsFunc(c.Objects, func(o config.Object) bool { return o.Block == i.To }):
+			diags = append(diags, fail(at(i.Source), "Imported to nothing", "There is no %s: to is the address of a block that is declared.", i.To))
 		}
 	}
 	for _, r := range c.Removed {

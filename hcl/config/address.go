@@ -24,6 +24,12 @@ type Moved struct {
 	Source   Source
 }
 
+// Import says that an object that is there already, of somebody else's making, is taken over by what is declared.
+type Import struct {
+	To     string
+	Source Source
+}
+
 // Removed says what becomes of what is declared no more: it is taken away, or left as it is and forgotten.
 type Removed struct {
 	From    string

@@ -40,6 +40,7 @@ type Cluster struct {
 	Objects   []Object // from object blocks and from manifests
 	Moved     []Moved
 	Removed   []Removed
+	Imports   []Import
 	Outputs   []Output
 
 	// Deferred are addresses of blocks that refer to what is known only when a plan is made, and are not here yet.

@@ -133,13 +133,16 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 // state takes in a block that is about addresses; in a module these are the module's own.
 func (e *evaluator) state(t block.Type, b *hcl.Block) hcl.Diagnostics {
 	c := e.c.Cluster
-	moved, removed := len(c.Moved), len(c.Removed)
+	moved, removed, imports := len(c.Moved), len(c.Removed), len(c.Imports)
 	_, diags := t.Decode(e.context, b, c)
 	for i := range c.Moved[moved:] {
 		c.Moved[moved+i].From, c.Moved[moved+i].To = e.prefix+c.Moved[moved+i].From, e.prefix+c.Moved[moved+i].To
 	}
 	for i := range c.Removed[removed:] {
 		c.Removed[removed+i].From = e.prefix + c.Removed[removed+i].From
+	}
+	for i := range c.Imports[imports:] {
+		c.Imports[imports+i].To = e.prefix + c.Imports[imports+i].To
 	}
 	return diags
 }

@@ -33,6 +33,7 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 	if err != nil {
 		return nil, nil, err
 	}
+	known(desired, c, before)
 	entries = make([]plan.Object, len(desired))
 	failed := make([]error, len(desired))
 	g, gctx := errgroup.WithContext(ctx)
@@ -92,6 +93,11 @@ func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
 		o.Action = plan.Create
 		return o, nil
 	}
+	by := maker(live)
+	if by != "" && !d.Known {
+		o.Action = plan.Change
+		return o, foreignError{d.Address, by}
+	}
 	result, err := l.dryRun(ctx, d)
 	if err != nil {
 		o.Action = plan.Change
@@ -99,6 +105,9 @@ func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
 	}
 	if o.Diff = Diff(live, result); len(o.Diff) > 0 {
 		o.Action, o.Note = plan.Change, consequence(o, live, result)
+		if by != "" {
+			o.Note = strings.TrimPrefix(o.Note+"; taken over from "+by, "; ")
+		}
 	}
 	return o, nil
 }
@@ -183,6 +192,7 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 	if err != nil {
 		return nil, err
 	}
+	known(desired, c, before)
 	var applied []state.Object
 	var refused run.Refused
 	kept := func() []state.Object { // what is there whatever happens: done so far, and what was before
@@ -214,7 +224,7 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 		case err != nil:
 			return kept(), fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
 		}
-		if !d.Keep {
+		if !d.Keep && !errors.As(err, new(foreignError)) {
 			applied = append(applied, d.reference()) // one that is refused may be there from before
 		}
 		if o.Action != plan.None {
@@ -282,6 +292,9 @@ func (l *Live) applyOne(ctx context.Context, d Desired, deadline time.Time) (pla
 // controller has not done its part yet.
 func soon(err error) bool {
 	var status apierrors.APIStatus
+	if errors.As(err, new(foreignError)) {
+		return false
+	}
 	if !errors.As(err, &status) {
 		return true // the connection, or a kind that is not served yet
 	}

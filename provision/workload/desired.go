@@ -29,6 +29,7 @@ type Desired struct {
 	Object  *unstructured.Unstructured
 	Source  config.Source // of its block, zero for what the cluster itself needs
 	Keep    bool          // never pruned: others may depend on it
+	Known   bool          // may be applied over an object that is there and was not applied from here
 	After   []string      // addresses of what must work before: depends_on
 	Wave    int           // what is in a later one is applied when all before works
 

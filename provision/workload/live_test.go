@@ -156,6 +156,57 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	}
 }
 
+// P07: an object that somebody else has made is neither changed nor remembered until an import block says so; what was applied before, and what the cluster
+// makes of its own accord, is.
+func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
+	by := func(name, manager, subresource string) *unstructured.Unstructured {
+		o := item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "theirs"}})
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource}})
+		return o
+	}
+	l, client := fakeLive(by("theirs", "helm", ""), by("status", "kubelet", "status"), by("cluster", "kube-controller-manager", ""), by("before", "kubectl-create", ""), ours("v1", "ConfigMap", "default", "ours"))
+	var written []string
+	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.PatchActionImpl)
+		if len(p.PatchOptions.DryRun) == 0 && a.GetNamespace() == "default" {
+			written = append(written, p.Name)
+		}
+		return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, map[string]any{"data": map[string]any{"is": "ours"}}), nil
+	})
+	c := &config.Cluster{Name: "home"}
+	for i, name := range []string{"theirs", "status", "cluster", "before", "ours"} {
+		c.Objects = append(c.Objects, declared("object.v1.ConfigMap."+name, i+1, item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "ours"}})))
+	}
+	before := []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "before", Address: "object.v1.ConfigMap.before"}}
+	entries, _, err := l.Plan(t.Context(), c, before)
+	var refused run.Refused
+	if !errors.As(err, &refused) || len(refused.List) != 2 {
+		t.Fatalf("got %v, want two refusals", err)
+	}
+	for _, e := range entries {
+		if want := strings.HasSuffix(e.Name, "/theirs") || strings.HasSuffix(e.Name, "/status"); want != (e.Action == plan.Refused) {
+			t.Errorf("in the plan there is %+v", e)
+		}
+		if strings.HasSuffix(e.Name, "/before") && !strings.Contains(e.Note, "taken over from kubectl-create") {
+			t.Errorf("what was made anew by another is not said to be taken over: %+v", e)
+		}
+	}
+	if want := `made by helm, and was not applied from here. To take it over, write import { to = "object.v1.ConfigMap.theirs" }`; !strings.Contains(err.Error(), want) {
+		t.Errorf("%q does not say %q", err, want)
+	}
+	applied, err := l.Apply(t.Context(), c, before, func(plan.Object) {})
+	if !errors.As(err, &refused) || !slices.Equal(written, []string{"cluster", "before", "ours"}) {
+		t.Errorf("%q were written: %v", written, err)
+	}
+	if slices.ContainsFunc(applied, func(o state.Object) bool { return o.Name == "theirs" }) {
+		t.Error("what was refused is remembered as applied, and would be removed with its block")
+	}
+	c.Imports = []config.Import{{To: "object.v1.ConfigMap.theirs"}, {To: "object.v1.ConfigMap.status"}}
+	if entries, _, err = l.Plan(t.Context(), c, before); err != nil || !strings.Contains(entries[0].Note, "taken over from helm") {
+		t.Errorf("with import blocks: %v, %+v", err, entries)
+	}
+}
+
 func TestAnAPIThatIsNotWellRefusesNothing(t *testing.T) {
 	for _, err := range []error{errors.New("connection refused"), apierrors.NewUnauthorized("x"), apierrors.NewTooManyRequests("x", 1), apierrors.NewInternalError(errors.New("x")), apierrors.NewServiceUnavailable("x"), nil} {
 		if refuses(err) {

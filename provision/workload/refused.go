@@ -54,7 +54,7 @@ var errWrite = errors.New("write")
 // refuses reports whether an error is the API's word on an object, rather than on how the API itself is. That a write fails with 5xx
 // where the object could be read just before is the object's own trouble: a webhook that is asked about it does not answer.
 func refuses(err error) bool {
-	if meta.IsNoMatchError(err) {
+	if meta.IsNoMatchError(err) || errors.As(err, new(foreignError)) {
 		return true
 	}
 	var status apierrors.APIStatus

@@ -1,0 +1,10 @@
+cluster "c" {}
+
+machine "m" {
+  address = "192.0.2.1"
+  roles   = ["control-plane", "node"]
+}
+
+import {
+  to = machine.m
+}
