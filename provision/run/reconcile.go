@@ -95,16 +95,14 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if added := slices.DeleteFunc(references, func(o state.Object) bool { return slices.Contains(p.State.Objects, o) }); len(added) > 0 {
+	if added := lacking(p.State.Objects, references); len(added) > 0 {
 		if err := p.writeObjects(append(slices.Clone(p.State.Objects), added...)); err != nil {
 			return err
 		}
 	}
 	applied, err := p.live.Apply(ctx, with(declared, func(m config.Machine) bool { return !p.made(m) }), before, p.sayObject)
-	for _, o := range rest {
-		if applied != nil && !slices.Contains(applied, o) {
-			applied = append(applied, o)
-		}
+	if applied != nil {
+		applied = append(applied, lacking(applied, rest)...)
 	}
 	if applied != nil && !slices.Equal(applied, p.State.Objects) {
 		if writeErr := p.writeObjects(applied); writeErr != nil {
@@ -112,6 +110,21 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// lacking are those of more that are not in a list.
+func lacking(list, more []state.Object) (rest []state.Object) {
+	in := make(map[state.Object]bool, len(list))
+	for _, o := range list {
+		in[o] = true
+	}
+	for _, o := range more {
+		if !in[o] {
+			in[o] = true
+			rest = append(rest, o)
+		}
+	}
+	return rest
 }
 
 // writeObjects writes down what was applied, while machines are written down as well.

@@ -121,8 +121,11 @@ func (o Object) FullName() string {
 }
 
 // Same reports whether two are the same object, whichever blocks they are of: kinds keep their objects over versions.
-func (o Object) Same(other Object) bool {
-	return o.Kind == other.Kind && o.Namespace == other.Namespace && o.Name == other.Name && group(o.APIVersion) == group(other.APIVersion)
+func (o Object) Same(other Object) bool { return o.Identity() == other.Identity() }
+
+// Identity is what Same compares, with the group alone as the version.
+func (o Object) Identity() Object {
+	return Object{APIVersion: group(o.APIVersion), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 func group(apiVersion string) string {

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +33,11 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 		return nil, nil, err
 	}
 	known(desired, c, before)
+	gone := obsolete(desired, before)
+	there, err := l.look(ctx, append(references(desired), gone...))
+	if err != nil {
+		return nil, nil, err
+	}
 	entries = make([]plan.Object, len(desired))
 	failed := make([]error, len(desired))
 	g, gctx := errgroup.WithContext(ctx)
@@ -41,7 +45,7 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 	for i, d := range desired {
 		g.Go(func() error {
 			var err error
-			entries[i], err = l.try(gctx, d)
+			entries[i], err = l.try(gctx, d, there)
 			if refuses(err) {
 				failed[i], err = err, nil
 			}
@@ -55,11 +59,12 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 	for _, r := range refused {
 		entries[r.at].Action, entries[r.at].Note, entries[r.at].Diff = plan.Refused, r.Err.Error(), nil
 	}
-	for _, o := range obsolete(desired, before) {
-		live, err := l.get(ctx, o)
-		if err != nil {
-			return nil, nil, err
-		}
+	lives, err := l.getAll(ctx, gone, there)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, o := range gone {
+		live := lives[i]
 		if live == nil {
 			ended = append(ended, o)
 			continue
@@ -83,9 +88,9 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 }
 
 // compare returns what applying an object would change.
-func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
+func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
 	o := plan.Object{Address: d.Address, Kind: d.Object.GetKind(), Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
-	live, err := l.get(ctx, d.reference())
+	live, err := there.get(ctx, l, d.reference())
 	if err != nil {
 		return o, err
 	}
@@ -98,6 +103,9 @@ func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
 		o.Action = plan.Change
 		return o, foreignError{d.Address, by}
 	}
+	if l.same.still(d.reference(), live) {
+		return o, nil
+	}
 	result, err := l.dryRun(ctx, d)
 	if err != nil {
 		o.Action = plan.Change
@@ -108,8 +116,24 @@ func (l *Live) compare(ctx context.Context, d Desired) (plan.Object, error) {
 		if by != "" {
 			o.Note = strings.TrimPrefix(o.Note+"; taken over from "+by, "; ")
 		}
+	} else {
+		l.same.note(d.reference(), live)
 	}
 	return o, nil
+}
+
+// getAll returns live objects, nil for those that are not there.
+func (l *Live) getAll(ctx context.Context, list []state.Object, there *seen) ([]*unstructured.Unstructured, error) {
+	found := make([]*unstructured.Unstructured, len(list))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, o := range list {
+		g.Go(func() (err error) {
+			found[i], err = there.get(ctx, l, o)
+			return err
+		})
+	}
+	return found, g.Wait()
 }
 
 // consequence says what a change leads to.
@@ -174,8 +198,12 @@ func (l *Live) client(gvk schema.GroupVersionKind, namespace string) (dynamic.Re
 
 // obsolete are the objects that were applied and are no longer declared.
 func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
+	declared := make(map[state.Object]bool, len(desired))
+	for _, d := range desired {
+		declared[d.reference().Identity()] = true
+	}
 	for _, o := range before {
-		if !slices.ContainsFunc(desired, func(d Desired) bool { return d.reference().Same(o) }) {
+		if !declared[o.Identity()] {
 			list = append(list, o)
 		}
 	}
@@ -197,53 +225,47 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 	var refused run.Refused
 	kept := func() []state.Object { // what is there whatever happens: done so far, and what was before
 		list := slices.Clone(applied)
-		for _, o := range before {
-			if !slices.Contains(list, o) {
-				list = append(list, o)
-			}
-		}
-		return list
+		return append(list, lacking(list, before)...)
 	}
 	deadline := time.Now().Add(startup)
-	for i, d := range desired {
-		if i > 0 && d.Wave > desired[i-1].Wave { // depends_on: what it names works before this begins
+	for from, to := 0, 0; from < len(desired); from = to {
+		if from > 0 && desired[from].Wave > desired[from-1].Wave { // depends_on: what it names works before this begins
 			if len(refused.List) > 0 {
-				refused.Waiting = len(desired) - i
+				refused.Waiting = len(desired) - from
 				return kept(), refused
 			}
-			if err := l.wait(ctx, desired[:i], say); err != nil {
+			if err := l.wait(ctx, desired[:from], say); err != nil {
 				return kept(), err
 			}
 		}
-		o, err := l.applyOne(ctx, d, deadline)
-		switch {
-		case refuses(err):
-			r := refusal(d, err)
-			refused.List = append(refused.List, r)
-			o.Action, o.Note, o.Diff = plan.Refused, r.Err.Error(), nil
-		case err != nil:
-			return kept(), fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
-		}
-		if !d.Keep && !errors.As(err, new(foreignError)) {
-			applied = append(applied, d.reference()) // one that is refused may be there from before
-		}
-		if o.Action != plan.None {
-			say(o)
-		}
-	}
-	for _, o := range obsolete(desired, before) {
-		removed, err := l.prune(ctx, o)
+		to = alike(desired, from)
+		done, list, err := l.applyAll(ctx, desired[from:to], deadline, say)
+		applied, refused.List = append(applied, done...), append(refused.List, list...)
 		if err != nil {
 			return kept(), err
 		}
-		if removed {
-			say(plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "removed"})
-		}
+	}
+	if err := l.pruneAll(ctx, obsolete(desired, before), say); err != nil {
+		return kept(), err
 	}
 	if len(refused.List) > 0 {
 		return applied, refused
 	}
 	return applied, nil
+}
+
+// lacking are those of more that are not in a list.
+func lacking(list, more []state.Object) (rest []state.Object) {
+	in := make(map[state.Object]bool, len(list))
+	for _, o := range list {
+		in[o] = true
+	}
+	for _, o := range more {
+		if !in[o] {
+			rest = append(rest, o)
+		}
+	}
+	return rest
 }
 
 // References are the objects that Apply remembers as its own.
@@ -259,66 +281,6 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 		}
 	}
 	return list, nil
-}
-
-// applyOne applies an object unless a dry run says that nothing would change, so
-// that a run with nothing to do writes nothing. Until the deadline it tries again what may pass by itself.
-func (l *Live) applyOne(ctx context.Context, d Desired, deadline time.Time) (plan.Object, error) {
-	pause := 100 * time.Millisecond
-	for {
-		o, err := l.compare(ctx, d)
-		if err == nil && o.Action != plan.None {
-			var client dynamic.ResourceInterface
-			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
-				_, err = l.write(ctx, client, d)
-			}
-		}
-		if err == nil {
-			return o, nil
-		}
-		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
-			return o, err
-		}
-		l.mapper.Reset() // a kind may have been defined a moment ago
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, time.Second)
-		}
-	}
-}
-
-// soon reports whether an error may pass by itself: the cluster starts, or a
-// controller has not done its part yet.
-func soon(err error) bool {
-	var status apierrors.APIStatus
-	if errors.As(err, new(foreignError)) {
-		return false
-	}
-	if !errors.As(err, &status) {
-		return true // the connection, or a kind that is not served yet
-	}
-	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
-		apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
-}
-
-// prune deletes an object that is still ours.
-func (l *Live) prune(ctx context.Context, o state.Object) (bool, error) {
-	live, err := l.get(ctx, o)
-	if err != nil || live == nil || others(live) != "" || live.GetDeletionTimestamp() != nil {
-		return false, err
-	}
-	client, err := l.client(live.GroupVersionKind(), o.Namespace)
-	if err != nil {
-		return false, err
-	}
-	background, uid := metav1.DeletePropagationBackground, live.GetUID()
-	err = client.Delete(ctx, o.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("%s: remove %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
-	}
-	return true, nil
 }
 
 // others says whose an object is that was applied from here once, and has been made anew by somebody else since: then none of its

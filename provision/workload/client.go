@@ -29,6 +29,8 @@ type Live struct {
 	rest    *rest.Config
 	dynamic dynamic.Interface
 	mapper  meta.ResettableRESTMapper
+
+	same same // what was compared, and is as declared
 }
 
 var _ run.Cluster = (*Live)(nil)

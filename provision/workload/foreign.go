@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/state"
@@ -37,17 +36,12 @@ func quoted(address string) string {
 func known(desired []Desired, c *config.Cluster, before []state.Object) {
 	applied := map[state.Object]bool{}
 	for _, o := range before {
-		applied[identity(o)] = true
+		applied[o.Identity()] = true
 	}
 	for i, d := range desired {
-		desired[i].Known = d.Keep || d.Source == (config.Source{}) || d.Object.GetKind() == "Node" || applied[identity(d.reference())] ||
+		desired[i].Known = d.Keep || d.Source == (config.Source{}) || d.Object.GetKind() == "Node" || applied[d.reference().Identity()] ||
 			slices.ContainsFunc(c.Imports, func(m config.Import) bool { return config.Covers(m.To, d.Address) || m.To == d.Block })
 	}
-}
-
-// identity is what an object is, whatever block and version it has.
-func identity(o state.Object) state.Object {
-	return state.Object{APIVersion: schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 // maker says who made an object that is there, when that is somebody else than this program and the cluster itself.

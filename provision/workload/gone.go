@@ -31,7 +31,7 @@ func (l *Live) Delete(ctx context.Context, list []state.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
 	for _, o := range list {
-		if _, err := l.prune(ctx, o); err != nil {
+		if _, err := l.prune(ctx, o, nil); err != nil {
 			return err
 		}
 	}

@@ -40,8 +40,8 @@ type writeError struct{ error }
 func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
 // try compares an object, and has one that is not there made in a dry run.
-func (l *Live) try(ctx context.Context, d Desired) (plan.Object, error) {
-	o, err := l.compare(ctx, d)
+func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
+	o, err := l.compare(ctx, d, there)
 	if err == nil && o.Action == plan.Create {
 		_, err = l.dryRun(ctx, d)
 	}

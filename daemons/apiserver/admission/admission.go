@@ -32,7 +32,7 @@ func All(cfg config.APIServer, objects api.Objects, may api.Authorizer, counts p
 	if err != nil {
 		return nil, nil, err
 	}
-	lifecycle, accounts, ranges := &namespaceLifecycle{objects}, &serviceAccount{objects}, &limitRanger{objects}
+	lifecycle, accounts, ranges := &namespaceLifecycle{objects: objects}, &serviceAccount{objects}, &limitRanger{objects}
 	nodes, priorities := &nodeRestriction{objects, may}, &priority{objects}
 	validators := []api.Validator{ranges, accounts, nodes, security, priorities,
 		&certificateApproval{may}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may), &claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}

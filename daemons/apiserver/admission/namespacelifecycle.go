@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,11 +16,41 @@ import (
 
 // namespaceLifecycle keeps what is made in namespaces that are there and staying, and
 // keeps the cluster's own namespaces.
-type namespaceLifecycle struct{ objects api.Objects }
+type namespaceLifecycle struct {
+	objects api.Objects
+
+	mu     sync.Mutex
+	missed map[string]time.Time // namespaces that were waited for in vain
+}
 
 var immortal = map[string]bool{metav1.NamespaceDefault: true, metav1.NamespaceSystem: true, metav1.NamespacePublic: true}
 
 const namespacePatience = 200 * time.Millisecond
+
+// A plan tries many objects whose namespace it is going to make. One dry run waits for that namespace; those that follow within
+// missedFor do not.
+const (
+	missedFor  = 5 * time.Second
+	mostMissed = 100
+)
+
+func (p *namespaceLifecycle) patience(a *api.Admission) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, ok := p.missed[a.Namespace]; ok && a.DryRun && time.Since(at) < missedFor {
+		return 0
+	}
+	return namespacePatience
+}
+
+func (p *namespaceLifecycle) miss(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.missed == nil || len(p.missed) >= mostMissed {
+		p.missed = map[string]time.Time{}
+	}
+	p.missed[namespace] = time.Now()
+}
 
 // Admit refuses creations where there is no lasting namespace for them, before other
 // plugins miss what a namespace has, and keeps a namespace's finalizers out of
@@ -41,8 +72,12 @@ func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error 
 	if a.Operation != "CREATE" || a.Namespace == "" || a.Resource.GroupResource() == (resource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}) {
 		return nil
 	}
-	obj, ok := await(ctx, p.objects, namespacesGR, "", a.Namespace, namespacePatience)
+	obj, ok := p.objects.Get(namespacesGR, "", a.Namespace)
+	if patience := p.patience(a); !ok && patience > 0 {
+		obj, ok = await(ctx, p.objects, namespacesGR, "", a.Namespace, patience)
+	}
 	if !ok {
+		p.miss(a.Namespace)
 		return apierrors.NewNotFound(namespacesGR, a.Namespace)
 	}
 	if ns := obj.(*corev1.Namespace); ns.Status.Phase != corev1.NamespaceTerminating && ns.DeletionTimestamp == nil {

@@ -16,7 +16,7 @@ type Issuer = func(ctx context.Context, u api.User, namespace, name string, obj 
 // GuardTokens puts the plugins that care for tokens before an issuer: a kubelet has
 // tokens for the pods on its node alone, and a namespace that goes has no new ones.
 func GuardTokens(objects api.Objects, may api.Authorizer, issue Issuer) Issuer {
-	lifecycle, nodes := &namespaceLifecycle{objects}, &nodeRestriction{objects, may}
+	lifecycle, nodes := &namespaceLifecycle{objects: objects}, &nodeRestriction{objects, may}
 	return func(ctx context.Context, u api.User, namespace, name string, obj runtime.Object) (runtime.Object, error) {
 		a := &api.Admission{
 			Operation: "CREATE", User: u, Namespace: namespace, Name: name, Object: obj,

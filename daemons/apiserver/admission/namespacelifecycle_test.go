@@ -1,0 +1,41 @@
+package admission
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+)
+
+// A plan tries all objects of a namespace that it is going to make: one waits for the namespace, the others do not. What is
+// really written waits each time, since the namespace may come any moment.
+func TestOneDryRunWaitsForANamespaceThatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &namespaceLifecycle{objects: cluster()}
+		admit := func(dry bool) time.Duration {
+			began := time.Now()
+			a := &api.Admission{Operation: "CREATE", Namespace: "fresh", Name: "c", DryRun: dry,
+				Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
+			if err := p.Admit(t.Context(), a); !apierrors.IsNotFound(err) {
+				t.Fatalf("in a namespace that is not there: %v", err)
+			}
+			return time.Since(began)
+		}
+		for i, want := range []struct {
+			dry  bool
+			took time.Duration
+		}{{true, namespacePatience}, {true, 0}, {true, 0}, {false, namespacePatience}} {
+			if took := admit(want.dry); took != want.took {
+				t.Errorf("write %d took %s, not %s", i, took, want.took)
+			}
+		}
+		time.Sleep(missedFor)
+		if took := admit(true); took != namespacePatience {
+			t.Errorf("later a dry run took %s, not %s", took, namespacePatience)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// alike returns the end of those from an index on that may be applied at the same time: nothing among them has to be there
+// before another.
+func alike(desired []Desired, from int) int {
+	to := from + 1
+	for to < len(desired) && desired[to].Wave == desired[from].Wave && rank(desired[to].Object.GetKind()) == rank(desired[from].Object.GetKind()) {
+		to++
+	}
+	return to
+}
+
+// told tells of what is done at the same time in the order of a list.
+type told struct {
+	mu    sync.Mutex
+	tell  func(i int)
+	ended []bool
+	next  int
+}
+
+func (t *told) end(i int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended[i] = true
+	for t.next < len(t.ended) && t.ended[t.next] {
+		t.tell(t.next)
+		t.next++
+	}
+}
+
+// applyAll applies objects of which none waits for another. done are those that are there, or were refused and may be there from before.
+func (l *Live) applyAll(ctx context.Context, desired []Desired, deadline time.Time, say func(plan.Object)) (done []state.Object, refused []run.Refusal, err error) {
+	there, err := l.look(ctx, references(desired))
+	if err != nil {
+		there = nil // a cluster that has just started: each is asked for, for as long as that may take
+	}
+	objects, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
+	t := told{ended: make([]bool, len(desired)), tell: func(i int) {
+		if objects[i].Action != plan.None {
+			say(objects[i])
+		}
+	}}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, d := range desired {
+		g.Go(func() error {
+			if gctx.Err() != nil {
+				return gctx.Err()
+			}
+			o, err := l.applyOne(gctx, d, there, deadline)
+			if refuses(err) {
+				failed[i] = err
+				o.Action, o.Note, o.Diff = plan.Refused, refusal(d, err).Err.Error(), nil
+			} else if err != nil {
+				return fmt.Errorf("%s: apply %s %s: %w", d.Address, o.Kind, o.Name, err)
+			}
+			objects[i] = o
+			t.end(i)
+			return nil
+		})
+	}
+	err = g.Wait()
+	for i, d := range desired {
+		if failed[i] != nil {
+			refused = append(refused, refusal(d, failed[i]))
+		}
+		if t.ended[i] && !d.Keep && !errors.As(failed[i], new(foreignError)) {
+			done = append(done, d.reference())
+		}
+	}
+	return done, refused, err
+}
+
+// pruneAll deletes what is still ours of objects that are no longer declared.
+func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.Object)) error {
+	there, err := l.look(ctx, list)
+	if err != nil {
+		return err
+	}
+	removed := make([]bool, len(list))
+	t := told{ended: make([]bool, len(list)), tell: func(i int) {
+		if o := list[i]; removed[i] {
+			say(plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "removed"})
+		}
+	}}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, o := range list {
+		g.Go(func() (err error) {
+			if gctx.Err() != nil {
+				return gctx.Err()
+			}
+			if removed[i], err = l.prune(gctx, o, there); err == nil {
+				t.end(i)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// applyOne applies an object unless a dry run says that nothing would change, so
+// that a run with nothing to do writes nothing. Until the deadline it tries again what may pass by itself.
+func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline time.Time) (plan.Object, error) {
+	pause := 100 * time.Millisecond
+	for ; ; there = nil { // which is of before what kept it
+		o, err := l.compare(ctx, d, there)
+		if err == nil && o.Action != plan.None {
+			var client dynamic.ResourceInterface
+			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
+				_, err = l.write(ctx, client, d)
+			}
+		}
+		if err == nil {
+			return o, nil
+		}
+		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
+			return o, err
+		}
+		l.mapper.Reset() // a kind may have been defined a moment ago
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// soon reports whether an error may pass by itself: the cluster starts, or a
+// controller has not done its part yet.
+func soon(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, new(foreignError)) {
+		return false
+	}
+	if !errors.As(err, &status) {
+		return true // the connection, or a kind that is not served yet
+	}
+	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
+		apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
+}
+
+// prune deletes an object that is still ours.
+func (l *Live) prune(ctx context.Context, o state.Object, there *seen) (bool, error) {
+	live, err := there.get(ctx, l, o)
+	if err != nil || live == nil || others(live) != "" || live.GetDeletionTimestamp() != nil {
+		return false, err
+	}
+	client, err := l.client(live.GroupVersionKind(), o.Namespace)
+	if err != nil {
+		return false, err
+	}
+	background, uid := metav1.DeletePropagationBackground, live.GetUID()
+	err = client.Delete(ctx, o.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("%s: remove %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
+	}
+	return true, nil
+}

@@ -1,0 +1,147 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
+)
+
+// crowd is an API with n config maps that are as declared, which counts what it is asked.
+func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func() map[string]int) {
+	var there []runtime.Object
+	c = &config.Cluster{Name: "home"}
+	for i := range n {
+		name := fmt.Sprintf("c%03d", i)
+		o := ours("v1", "ConfigMap", "default", name)
+		o.SetLabels(map[string]string{ManagedByLabel: Manager})
+		o.SetUID("u")
+		o.SetResourceVersion(fmt.Sprint(i + 1))
+		there = append(there, o)
+		d := declared("object."+name, i, item("v1", "ConfigMap", "default", name, nil))
+		c.Objects = append(c.Objects, d)
+		before = append(before, state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address})
+	}
+	l, client := fakeLive(there...)
+	client.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) { // the DNS service
+		return true, item("v1", "Service", a.GetNamespace(), a.(clienttesting.PatchActionImpl).Name, nil), nil
+	})
+	var mu sync.Mutex
+	counts := map[string]int{}
+	client.PrependReactor("*", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		verb := a.GetVerb()
+		p, patch := a.(clienttesting.PatchActionImpl)
+		if patch && len(p.PatchOptions.DryRun) == 0 {
+			verb = "apply"
+		}
+		counts[verb]++
+		mu.Unlock()
+		if !patch {
+			return false, nil, nil
+		}
+		o := item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil)
+		o.SetLabels(map[string]string{ManagedByLabel: Manager})
+		if strings.Contains(string(p.Patch), `"changed"`) {
+			o.Object["data"] = map[string]any{"x": "changed"}
+		}
+		return true, o, nil
+	})
+	return l, c, before, func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		was := counts
+		counts = map[string]int{}
+		return was
+	}
+}
+
+// Many objects cost a list, and a dry run each; when the same run applies them, only those that differ are asked about again.
+func TestManyObjectsAreListedAndTriedOnce(t *testing.T) {
+	const n = 100
+	l, c, before, asked := crowd(n)
+	c.Objects[7].Content["data"] = map[string]any{"x": "changed"}
+	entries, _, err := l.Plan(t.Context(), c, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, changes := (&plan.Plan{Objects: entries}).Count(plan.Change); changes != 1 {
+		t.Errorf("%d objects are to change, not one", changes)
+	}
+	if got := asked(); got["get"] != 0 || got["list"] != 1 || got["patch"] != n {
+		t.Errorf("a plan asked %v, a list and %d dry runs are due", got, n)
+	}
+	if _, err := l.Apply(t.Context(), c, before, func(plan.Object) {}); err != nil {
+		t.Fatal(err)
+	}
+	if got := asked(); got["get"] != 0 || got["list"] != 1 || got["patch"] != 1 || got["apply"] != 1 {
+		t.Errorf("applying asked %v: a list, a dry run of the one that differs, and its write are due", got)
+	}
+}
+
+// A webhook, or somebody else, may have changed an object since it was compared: then it is compared anew.
+func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
+	l, c, before, asked := crowd(20)
+	if _, _, err := l.Plan(t.Context(), c, before); err != nil {
+		t.Fatal(err)
+	}
+	asked()
+	client, err := l.client(schema.FromAPIVersionAndKind("v1", "ConfigMap"), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	touched := ours("v1", "ConfigMap", "default", "c003")
+	touched.SetUID("u")
+	touched.SetResourceVersion("1000")
+	touched.Object["data"] = map[string]any{"by": "hand"}
+	if _, err := client.Update(t.Context(), touched, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	asked()
+	if _, err := l.Apply(t.Context(), c, before, func(plan.Object) {}); err != nil {
+		t.Fatal(err)
+	}
+	if got := asked(); got["patch"] != 1 || got["apply"] != 1 {
+		t.Errorf("applying asked %v: the one that was changed by hand is to be compared and written", got)
+	}
+}
+
+// What goes at the same time is told in the order of the configuration, and what is no longer declared goes at the same time too.
+func TestObjectsThatAreAppliedAtOnceAreToldInOrder(t *testing.T) {
+	const n = 60
+	l, c, before, asked := crowd(n)
+	c.Objects = c.Objects[:0]
+	for i := range n {
+		o := declared(fmt.Sprintf("object.n%03d", i), i, item("v1", "ConfigMap", "default", fmt.Sprintf("n%03d", i), nil))
+		c.Objects = append(c.Objects, o)
+	}
+	var told []string
+	applied, err := l.Apply(t.Context(), c, before, func(o plan.Object) {
+		if o.Kind == "ConfigMap" {
+			told = append(told, o.Action+" "+o.Name)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2*n || !slices.IsSorted(told[:n]) || !slices.IsSorted(told[n:]) || !strings.HasPrefix(told[0], plan.Create) || !strings.HasPrefix(told[n], plan.Remove) {
+		t.Errorf("told was %q", told)
+	}
+	got := asked()
+	if got["apply"] != n || got["delete"] != n || got["patch"] != 0 || got["get"] != 0 {
+		t.Errorf("applying asked %v: %d writes and %d deletions are due, and no single reads", got, n, n)
+	}
+	if len(applied) != n+1 { // with the DNS service
+		t.Errorf("%d objects are remembered", len(applied))
+	}
+}

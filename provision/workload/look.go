@@ -1,0 +1,137 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/provision/state"
+)
+
+// Lists take the place of single reads where so many objects are of one kind and in one namespace.
+const (
+	listFrom = 8
+	listPage = 500
+)
+
+// place is what one list is about.
+type place struct{ apiVersion, kind, namespace string }
+
+func placeOf(o state.Object) place { return place{o.APIVersion, o.Kind, o.Namespace} }
+
+// seen is what lists have found. What is not in it, and not of a place that was listed whole, is asked for.
+type seen struct {
+	objects map[state.Object]*unstructured.Unstructured
+	whole   map[place]bool
+}
+
+// look lists what is there of the objects, as far as lists are cheaper than reading one after the other.
+func (l *Live) look(ctx context.Context, objects []state.Object) (*seen, error) {
+	count := map[place]int{}
+	for _, o := range objects {
+		count[placeOf(o)]++
+	}
+	found := &seen{objects: map[state.Object]*unstructured.Unstructured{}, whole: map[place]bool{}}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for p, n := range count {
+		if n < listFrom {
+			continue
+		}
+		g.Go(func() error {
+			items, whole, err := l.list(ctx, p, n)
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range items {
+				found.objects[state.Object{APIVersion: p.apiVersion, Kind: p.kind, Namespace: p.namespace, Name: items[i].GetName()}.Identity()] = &items[i]
+			}
+			found.whole[p] = whole
+			return err
+		})
+	}
+	return found, g.Wait()
+}
+
+// list lists all objects of a place, or, when these are many more than n, those with our label: somebody may have taken that away.
+func (l *Live) list(ctx context.Context, p place, n int) (items []unstructured.Unstructured, whole bool, err error) {
+	client, err := l.client(schema.FromAPIVersionAndKind(p.apiVersion, p.kind), p.namespace)
+	if meta.IsNoMatchError(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	all, err := client.List(ctx, metav1.ListOptions{Limit: int64(max(listPage, 2*n))})
+	if err == nil && all.GetContinue() == "" {
+		return all.Items, true, nil
+	}
+	options := metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + Manager, Limit: listPage}
+	for err == nil {
+		var page *unstructured.UnstructuredList
+		if page, err = client.List(ctx, options); err != nil {
+			break
+		}
+		items = append(items, page.Items...)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return items, false, nil
+		}
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsResourceExpired(err) { // what is left is asked for one by one
+		return items, false, nil
+	}
+	return nil, false, fmt.Errorf("list objects of kind %s: %w", p.kind, err)
+}
+
+// get returns an object that look has found, or asks for it.
+func (s *seen) get(ctx context.Context, l *Live, o state.Object) (*unstructured.Unstructured, error) {
+	if s == nil {
+		return l.get(ctx, o)
+	}
+	if live := s.objects[o.Identity()]; live != nil || s.whole[placeOf(o)] {
+		return live, nil
+	}
+	return l.get(ctx, o)
+}
+
+// references are those of all that is desired.
+func references(desired []Desired) []state.Object {
+	list := make([]state.Object, len(desired))
+	for i, d := range desired {
+		list[i] = d.reference()
+	}
+	return list
+}
+
+// same is at which resource versions objects were as declared. One that still has it needs no second dry run.
+type same struct {
+	mu sync.Mutex
+	at map[state.Object]string
+}
+
+func versionOf(live *unstructured.Unstructured) string {
+	return string(live.GetUID()) + " " + live.GetResourceVersion()
+}
+
+func (s *same) note(o state.Object, live *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil {
+		s.at = map[state.Object]string{}
+	}
+	s.at[o] = versionOf(live)
+}
+
+func (s *same) still(o state.Object, live *unstructured.Unstructured) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, known := s.at[o]
+	return known && live.GetResourceVersion() != "" && at == versionOf(live)
+}
