@@ -24,7 +24,7 @@ type clusterBlock struct {
 	Etcd         *etcdBlock       `hcl:"etcd,block" doc:"The cluster's store."`
 	Encryption   *encryptionBlock `hcl:"encryption,block" doc:"How values are encrypted in the store."`
 	Audit        *auditBlock      `hcl:"audit,block" doc:"What is kept about requests to the API."`
-	Runtime      *runtimeBlock    `hcl:"runtime,block" doc:"Where the container runtime comes from."`
+	Runtime      *runtimeBlock    `hcl:"runtime,block" doc:"Where the container runtime comes from, and how it pulls images."`
 	Roll         *rollBlock       `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
 }
 
@@ -32,10 +32,6 @@ type etcdBlock struct {
 	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines; a member that is there stays"`
 	Quota    string         `hcl:"quota,optional" doc:"Size at which the store takes no more writes, until somebody has made room, as 8Gi: of its file on each machine, history and unused pages with it. At most 64Gi. A change restarts the members, one by one." default:"\"8Gi\""`
 	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"Snapshots of the store, which each machine with a member takes by itself and checks."`
-}
-
-type runtimeBlock struct {
-	Source string `hcl:"source,optional" doc:"bundle: the containerd that comes with clusterctl; distribution: the machine's own packages." default:"\"bundle\""`
 }
 
 func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -88,14 +84,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		diags = append(diags, fail(attr(b, b.Body, "control_plane"), "Unknown form of the control plane",
 			"%q is not known: write %q for units of systemd, or %q for static pods of a kubelet.", f, config.FormSystemd, config.FormStaticPods))
 	}
-	c.Runtime.Source = config.RuntimeBundle
-	if raw.Runtime != nil {
-		c.Runtime.Source = or(raw.Runtime.Source, config.RuntimeBundle)
-		if s := c.Runtime.Source; s != config.RuntimeBundle && s != config.RuntimeDistribution {
-			diags = append(diags, fail(nested(b, "runtime", "source"), "Unknown source of the runtime",
-				"%q is not known: write %q for the containerd that comes with clusterctl, or %q for the machine's own package.", s, config.RuntimeBundle, config.RuntimeDistribution))
-		}
-	}
+	diags = append(diags, decodeRuntime(b, raw.Runtime, c)...)
 	diags = append(diags, decodeRoll(b, raw.Roll, c)...)
 	value := map[string]cty.Value{
 		"name": cty.StringVal(c.Name), "version": cty.StringVal(c.Version), "domain": cty.StringVal(c.Domain),

@@ -135,6 +135,13 @@ type Audit struct {
 // Runtime says where the container runtime comes from.
 type Runtime struct {
 	Source string // RuntimeBundle or RuntimeDistribution
+	Proxy  *Proxy // through which images are pulled; nil means none
+}
+
+// Proxy is how programs on the machines reach the internet.
+type Proxy struct {
+	HTTP, HTTPS string // URLs; empty means directly
+	NoProxy     []string
 }
 
 // Roll says how changes go over the nodes.

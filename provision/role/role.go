@@ -126,7 +126,7 @@ func Clean() []step.Step {
 		list = append(list, &step.Empty{Path: path})
 	}
 	for _, path := range []string{
-		Kubernetes, "/etc/cni/net.d", "/etc/containerd/config.toml", "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
+		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
 		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
 	} {
 		list = append(list, &step.Absent{Path: path})

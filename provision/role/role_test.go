@@ -222,6 +222,51 @@ func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
 	}
 }
 
+// S36: containerd pulls through a proxy, whose password stands in no file that others read, nor in a plan; another machine does not restart it.
+func TestContainerdPullsThroughAProxy(t *testing.T) {
+	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
+	c := cluster(m)
+	c.Runtime.Proxy = &config.Proxy{HTTPS: "http://jo:secret@proxy.example.com:3128", NoProxy: []string{"registry.example.com"}}
+	environment := func() (file *step.File) {
+		t.Helper()
+		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("one"), Files: files{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps {
+			switch s := s.(type) {
+			case *step.File:
+				if s.Path == "/etc/containerd/clusterctl-proxy.env" {
+					file = s
+				} else if strings.Contains(string(s.Content), "secret@") {
+					t.Errorf("%s has the proxy's password", s.Path)
+				}
+				if s.Path == "/etc/systemd/system/containerd.service" && !strings.Contains(string(s.Content), "EnvironmentFile=/etc/containerd/clusterctl-proxy.env\n") {
+					t.Errorf("the unit does not read it:\n%s", s.Content)
+				}
+			case *step.Unit:
+				if s.Name == "containerd.service" && !slices.Contains(s.Files, "/etc/containerd/clusterctl-proxy.env") {
+					t.Errorf("a change does not restart it: %q", s.Files)
+				}
+			}
+		}
+		return file
+	}
+	first := environment()
+	if first == nil || first.Mode != 0o600 || !first.Secret {
+		t.Fatalf("it is in %+v", first)
+	}
+	for _, want := range []string{"HTTPS_PROXY=http://jo:secret@proxy.example.com:3128\n", "HTTP_PROXY=\n", "NO_PROXY=localhost,127.0.0.0/8,::1,.svc,.cluster.local,", ",registry.example.com\n"} {
+		if !strings.Contains(string(first.Content), want) {
+			t.Errorf("%q is not in\n%s", want, first.Content)
+		}
+	}
+	c.Machines = append(c.Machines, machine("two", "10.0.0.2", config.RoleNode))
+	if !bytes.Equal(environment().Content, first.Content) {
+		t.Error("another machine changes it")
+	}
+}
+
 func TestTheDistributionsRuntimeTakesThePlaceOfTheBundles(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)

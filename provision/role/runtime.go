@@ -2,6 +2,8 @@ package role
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
@@ -9,7 +11,10 @@ import (
 	"clusterctl/provision/step"
 )
 
-const containerdConfig = "/etc/containerd/config.toml"
+const (
+	containerdConfig = "/etc/containerd/config.toml"
+	containerdProxy  = "/etc/containerd/clusterctl-proxy.env"
+)
 
 // cniBin is where the pod network's plugins are.
 func (in Input) cniBin() string {
@@ -47,16 +52,37 @@ func runtime(b *builder) {
 		b.program(name, b.cniBin()+"/"+name)
 	}
 	path := b.file(containerdConfig, containerdV3(b))
+	reads := []string{path, shim, runc}
+	options := []string{
+		// The shim is found by PATH: a distribution's older one must not come first.
+		"Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "LimitNPROC=infinity", "TasksMax=infinity",
+	}
+	if proxy := b.Cluster.Runtime.Proxy; proxy != nil { // its URL may have a password
+		b.add(&step.File{Path: containerdProxy, Content: []byte(proxyEnvironment(b.Cluster, proxy)), Mode: 0o600, Secret: true})
+		reads, options = append(reads, containerdProxy), append(options, "EnvironmentFile="+containerdProxy)
+	} else {
+		b.run(&step.Absent{Path: containerdProxy})
+	}
 	b.unit(service{
 		name: "containerd", description: "containerd, the container runtime", watchdog: true, hosts: true,
-		exec:  []string{program, "--config", containerdConfig},
-		reads: []string{path, shim, runc},
-		options: []string{
-			// The shim is found by PATH: a distribution's older one must not come first.
-			"Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
-			"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "LimitNPROC=infinity", "TasksMax=infinity",
-		},
+		exec: []string{program, "--config", containerdConfig}, reads: reads, options: options,
 	})
+}
+
+// proxyEnvironment is what containerd is told of a proxy. What is reached directly does not depend on which machines there are: a new one would restart it
+// on all others.
+func proxyEnvironment(c *config.Cluster, p *config.Proxy) string {
+	direct := []string{"localhost", "127.0.0.0/8", "::1", ".svc", "." + c.Domain}
+	for _, network := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
+		direct = append(direct, network.String())
+	}
+	return lines(
+		"# written by clusterctl",
+		"HTTP_PROXY="+p.HTTP,
+		"HTTPS_PROXY="+p.HTTPS,
+		"NO_PROXY="+strings.Join(append(direct, p.NoProxy...), ","),
+	)
 }
 
 // containerdV3 is containerd 2's configuration.
