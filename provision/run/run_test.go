@@ -319,7 +319,7 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 		"/etc/systemd/system/kubelet.service.d/override.conf", "/run/systemd/system/kubelet.service.d/10-x.conf",
 		"/etc/systemd/system.control/kubelet.service.d/50-MemoryMax.conf", "/run/systemd/system.control/kubelet.service",
 	} {
-		if err := h.WriteFile(path, strings.NewReader("[Service]\nMemoryMax=10M\n"), 0o644, 0, 0); err != nil {
+		if err := h.WriteFile(path, strings.NewReader("[Service]\nMemoryMax=10M\nEnvironment=\"HTTPS_PROXY=http://jo:hunter2@proxy\" B=hunter2\nEnvironment=hunter2\n"), 0o644, 0, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,6 +329,9 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	changes := p.Machines[1].Changes
 	if len(changes) != 2 || changes[0].Kind != "drop-in" || !strings.Contains(changes[0].Name, "override.conf") || !slices.Contains(changes[0].Diff, "- MemoryMax=10M") || changes[1].Name != "kubelet.service" {
 		t.Errorf("the plan says %+v", changes)
+	}
+	if text := strings.Join(changes[0].Diff, "\n"); strings.Contains(text, "hunter2") || !strings.Contains(text, "- Environment=HTTPS_PROXY=(not shown) B=(not shown)") {
+		t.Errorf("passwords are in the plan, or variables are not:\n%s", text)
 	}
 	if n := files - len(h.Files()); n != 4 {
 		t.Errorf("%d files are gone, want the 4 that changed the unit: %v", n, h.Log)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 
 	"clusterctl/provision/host"
@@ -69,12 +70,34 @@ func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" {
-				c.Diff = append(c.Diff, "- "+line)
+				c.Diff = append(c.Diff, "- "+unvalued(line))
 			}
 		}
 	}
 	w.Touch(UnitDir + s.Unit)
 	return c, nil
+}
+
+// assignment is a variable's name in a unit's Environment=, and what it is set to.
+var assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)=("[^"]*"|'[^']*'|[^\s"']*)`)
+
+// unvalued is a line of a drop-in without what variables of the environment are set to: passwords stand there.
+func unvalued(line string) string {
+	for _, key := range []string{"Environment=", "SetCredential=", "SetCredentialEncrypted="} {
+		rest, is := strings.CutPrefix(line, key)
+		if !is {
+			continue
+		}
+		var names []string
+		for _, m := range assignment.FindAllStringSubmatch(rest, -1) {
+			names = append(names, m[1]+"=(not shown)")
+		}
+		if names == nil {
+			return key + "(not shown)"
+		}
+		return key + strings.Join(names, " ")
+	}
+	return line
 }
 
 // Apply removes them. That the unit was started without them is no longer known, should this be cut off.
