@@ -56,7 +56,7 @@ func (f *runFlags) add(c *cobra.Command) {
 func (f *runFlags) addReach(c *cobra.Command) {
 	c.Flags().BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts yet, and write their keys there")
 	c.Flags().IntVar(&f.parallelism, "parallelism", 32, "how many machines are worked on at a time")
-	c.Flags().DurationVar(&f.sshTimeout, "ssh-timeout", 15*time.Second, "how long logging in to a machine may take")
+	c.Flags().DurationVar(&f.sshTimeout, "ssh-timeout", 0, "how long logging in to a machine may take; 0 is ConnectTimeout of ~/.ssh/config, or 15s")
 	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 }
 
@@ -142,7 +142,7 @@ func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bun
 }
 
 func (f *runFlags) sshOptions() ssh.Options {
-	return ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout}
+	return ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout, Passphrase: passphrases.ask}
 }
 
 // session closes the login with the agent.

@@ -31,19 +31,11 @@ func newSSH() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return err
-			}
-			target, err := ssh.Resolve(m, home)
-			if err != nil {
-				return err
-			}
 			program, err := exec.LookPath("ssh")
 			if err != nil {
 				return errors.New("there is no ssh on this machine: install openssh-client")
 			}
-			line := append([]string{"ssh"}, target.Args()...)
+			line := append([]string{"ssh"}, ssh.Args(m)...)
 			return syscall.Exec(program, append(line, args[1:]...), os.Environ())
 		},
 	}

@@ -27,7 +27,7 @@ type machineBlock struct {
 
 type sshBlock struct {
 	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
-	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo." default:"~/.ssh/config's, or your name"`
+	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo or doas." default:"~/.ssh/config's, or your name"`
 	Port            *int   `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
 	Key             string `hcl:"key,optional" doc:"Path of a private key. The agent and the usual keys are tried without it."`
 	Jump            string `hcl:"jump,optional" doc:"[user@]host[:port] of a bastion to go through."`

@@ -23,7 +23,7 @@ type Program struct {
 }
 
 // probe is one command that finds out everything that starting the agent depends on.
-const probe = `LC_ALL=C; id -u; uname -m; uname -s; if [ "$(id -u)" = 0 ]; then echo root; elif ! command -v sudo >/dev/null; then echo nosudo; elif sudo -n true 2>/dev/null; then echo nopass; else echo pass; fi; if [ -x %s ]; then echo there; else echo absent; fi`
+const probe = `LC_ALL=C; id -u; uname -m; uname -s; if [ "$(id -u)" = 0 ]; then echo root; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then echo nopass; elif command -v doas >/dev/null && doas -n true 2>/dev/null; then echo doas; elif command -v sudo >/dev/null; then echo pass; elif command -v doas >/dev/null; then echo doaspass; else echo nosudo; fi; if [ -x %s ]; then echo there; else echo absent; fi`
 
 // Start starts the agent on the machine, bringing the program there first when it
 // is not. The connection that it returns is the agent's standard input and output.
@@ -60,8 +60,12 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 		return "", "", nil
 	case "nopass":
 		return "sudo -n ", "", nil
+	case "doas":
+		return "doas -n ", "", nil
+	case "doaspass":
+		return "", "", fmt.Errorf("%w: doas asks %s for a password, and takes it from a terminal only: write \"permit nopass %s\" into the machine's /etc/doas.conf, or log in as root (ssh { user = \"root\" })", ErrRoot, c.Target.User, c.Target.User)
 	case "nosudo":
-		return "", "", fmt.Errorf("%w: user %s is not root and the machine has no sudo: log in as root (ssh { user = \"root\" }) or install sudo", ErrRoot, c.Target.User)
+		return "", "", fmt.Errorf("%w: user %s is not root and the machine has neither sudo nor doas: log in as root (ssh { user = \"root\" }) or install sudo", ErrRoot, c.Target.User)
 	}
 	if c.machine.SSH.SudoPasswordEnv == "" {
 		return "", "", fmt.Errorf("%w: sudo asks %s for a password: name the environment variable that holds it in the machine's ssh block (sudo_password_env = \"…\"), or allow sudo without one", ErrRoot, c.Target.User)

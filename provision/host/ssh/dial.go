@@ -2,21 +2,18 @@ package ssh
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha1"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/agent"
 
 	"clusterctl/hcl/config"
 )
@@ -24,10 +21,20 @@ import (
 // Options are a run's, for all machines.
 type Options struct {
 	AcceptNewHostKeys bool
-	Timeout           time.Duration // of logging in; zero means 15 seconds
-	Home              string        // the user's; empty means what the system says
+	Timeout           time.Duration // of logging in to each hop; zero means ConnectTimeout of ssh_config, or 15 seconds
+	Files             Files
 	Getenv            func(string) string
+	// Passphrase asks for a key's passphrase and tries it. With nil, only keys without one and those of ssh-agent are used.
+	Passphrase func(path string, try func([]byte) error) error
 }
+
+const (
+	defaultTimeout = 15 * time.Second
+	agentTimeout   = 5 * time.Second
+)
+
+// maxHops is how many machines a connection may pass: more is a circle in a configuration.
+const maxHops = 16
 
 // Errors that a person can do something about.
 var (
@@ -39,52 +46,35 @@ var (
 // Client is a login on a machine.
 type Client struct {
 	*ssh.Client
-	Target  Target
-	machine config.Machine
-	getenv  func(string) string
-	jump    *ssh.Client
-	agent   net.Conn
-	stop    chan struct{}
-	once    sync.Once
+	Target     Target
+	machine    config.Machine
+	options    Options
+	getenv     func(string) string
+	passphrase func(string, func([]byte) error) error
+	hops       []*ssh.Client
+	agents     []net.Conn
+	stop       chan struct{}
+	once       sync.Once
 }
 
-// Dial logs in. The machine is tried for the whole timeout.
+// Dial logs in, through whatever is between here and the machine.
 func Dial(ctx context.Context, m config.Machine, o Options) (*Client, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	if o.Home == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return nil, fmt.Errorf("find your home directory: %w", err)
-		}
-		o.Home = home
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 15 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	target, err := Resolve(m, o.Home)
+	target, err := Resolve(m, o.Files, o.Getenv)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 	}
-	c := &Client{Target: target, machine: m, getenv: o.Getenv, stop: make(chan struct{})}
-	dial := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
-	if target.Jump != "" {
-		jump, err := c.dialJump(ctx, target.Jump, o)
-		if err != nil {
-			return nil, fmt.Errorf("%w: go through %s: %w", ErrUnreachable, target.Jump, err)
-		}
-		c.jump, dial = jump, jump.DialContext
-	}
+	c := &Client{Target: target, machine: m, options: o, getenv: o.Getenv, passphrase: o.Passphrase, stop: make(chan struct{})}
 	password := ""
 	if m.SSH.PasswordEnv != "" {
 		if password = o.Getenv(m.SSH.PasswordEnv); password == "" {
 			return nil, fmt.Errorf("%w: the environment variable %s, named by password_env, is empty", ErrLogin, m.SSH.PasswordEnv)
 		}
 	}
-	c.Client, err = c.login(ctx, dial, target, password, o)
+	c.Client, err = c.login(ctx, target, password, 0)
+	c.closeAgents()
 	if err != nil {
 		_ = c.Close()
 		return nil, err
@@ -100,19 +90,28 @@ func (c *Client) Close() error {
 		c.once.Do(func() { close(c.stop) })
 		err = c.Client.Close()
 	}
-	if c.jump != nil {
-		_ = c.jump.Close()
+	for _, hop := range slices.Backward(c.hops) {
+		_ = hop.Close()
 	}
-	if c.agent != nil {
-		_ = c.agent.Close()
-	}
+	c.closeAgents()
 	return err
 }
 
+func (c *Client) closeAgents() {
+	for _, conn := range c.agents {
+		_ = conn.Close()
+	}
+	c.agents = nil
+}
+
 // keepAlive notices a machine that is gone: a connection that does not answer for
-// half a minute is closed, which wakes whoever waits on it.
+// half a minute, or for as long as ServerAliveInterval and ServerAliveCountMax say, is closed, which wakes whoever waits on it.
 func (c *Client) keepAlive() {
-	tick := time.NewTicker(10 * time.Second)
+	interval, patience := 10*time.Second, 30*time.Second
+	if c.Target.Alive > 0 {
+		interval, patience = c.Target.Alive, c.Target.Alive*time.Duration(max(c.Target.AliveCount, 1))
+	}
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -132,127 +131,171 @@ func (c *Client) keepAlive() {
 			if err != nil {
 				return
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			_ = c.Client.Close()
 			return
 		}
 	}
 }
 
-func (c *Client) dialJump(ctx context.Context, jump string, o Options) (*ssh.Client, error) {
-	m := config.Machine{}
-	if u, rest, ok := strings.Cut(jump, "@"); ok {
-		m.SSH.User, jump = u, rest
+func (c *Client) timeout(t Target) time.Duration {
+	switch {
+	case c.options.Timeout > 0:
+		return c.options.Timeout
+	case t.Connect > 0:
+		return t.Connect
 	}
-	m.SSH.Host = jump
-	if h, p, err := net.SplitHostPort(jump); err == nil {
-		m.SSH.Host = h
-		if m.SSH.Port, err = strconv.Atoi(p); err != nil {
-			return nil, fmt.Errorf("%q is not a port", p)
-		}
-	}
-	target, err := Resolve(m, o.Home)
-	if err != nil {
-		return nil, err
-	}
-	return c.login(ctx, (&net.Dialer{}).DialContext, target, "", o)
+	return defaultTimeout
 }
 
-func (c *Client) login(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error), t Target, password string, o Options) (*ssh.Client, error) {
+// reach connects to a target's sshd: directly, by its command, or through the last of its jump hosts, which is reached through those before it.
+func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, error) {
+	if depth >= maxHops {
+		return nil, fmt.Errorf("%w: more than %d jump hosts: does the ProxyJump in %s lead through itself?", ErrUnreachable, maxHops, t.connectedBy)
+	}
 	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
-	conn, err := dial(ctx, "tcp", address)
+	switch {
+	case t.Proxy != "":
+		conn, err := proxy(t.Proxy, identity{getenv: c.getenv}.shell())
+		if err != nil {
+			return nil, fmt.Errorf("%w: run the ProxyCommand of %s: %w", ErrUnreachable, t.connectedBy, err)
+		}
+		return conn, nil
+	case len(t.Jumps) > 0:
+		hop, err := jumpHost(t.Jumps)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, t.connectedBy, err)
+		}
+		through, err := Resolve(hop, c.options.Files, c.getenv)
+		if err != nil {
+			return nil, fmt.Errorf("%w: go through %s: %w", ErrUnreachable, hop.SSH.Host, err)
+		}
+		client, err := c.login(ctx, through, "", depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("%w: go through %s: %w", ErrUnreachable, hop.SSH.Host, err)
+		}
+		c.hops = append(c.hops, client)
+		ctx, cancel := context.WithTimeout(ctx, c.timeout(t))
+		defer cancel()
+		conn, err := client.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s does not get to %s: %w", ErrUnreachable, hop.SSH.Host, address, err)
+		}
+		return conn, nil
+	}
+	dialer := net.Dialer{KeepAlive: 15 * time.Second, Timeout: c.timeout(t)}
+	if t.Bind != "" {
+		ip := net.ParseIP(t.Bind)
+		if ip == nil {
+			return nil, fmt.Errorf("%w: BindAddress %q is not an IP address", ErrUnreachable, t.Bind)
+		}
+		dialer.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	conn, err := dialer.DialContext(ctx, t.Network, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w. Is the machine on, does sshd listen on port %d, and may you go there?", ErrUnreachable, err, t.Port)
 	}
-	hosts := known{files: t.KnownHosts, accept: o.AcceptNewHostKeys}
-	methods, tried, err := c.methods(t, password)
+	return conn, nil
+}
+
+// jumpHost reads the last of a list of jump hosts. It is reached through the others; where there are none, as its own configuration says.
+func jumpHost(jumps []string) (config.Machine, error) {
+	last := strings.TrimPrefix(jumps[len(jumps)-1], "ssh://")
+	m := config.Machine{SSH: config.SSH{Host: last, Jump: strings.Join(jumps[:len(jumps)-1], ",")}}
+	if i := strings.LastIndexByte(last, '@'); i >= 0 {
+		m.SSH.User, m.SSH.Host = last[:i], last[i+1:]
+	}
+	if h, p, err := net.SplitHostPort(m.SSH.Host); err == nil {
+		m.SSH.Host = h
+		if m.SSH.Port, err = strconv.Atoi(p); err != nil || m.SSH.Port < 1 || m.SSH.Port > 65535 {
+			return m, fmt.Errorf("%q of the jump host %q is not a port", p, last)
+		}
+	}
+	m.SSH.Host = strings.Trim(m.SSH.Host, "[]")
+	if m.SSH.Host == "" {
+		return m, fmt.Errorf("%q names no jump host", strings.Join(jumps, ","))
+	}
+	return m, nil
+}
+
+// login connects and logs in. The time that a person takes to type a passphrase does not count.
+func (c *Client) login(ctx context.Context, t Target, password string, depth int) (*ssh.Client, error) {
+	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
+	conn, err := c.reach(ctx, t, depth)
 	if err != nil {
-		_ = conn.Close()
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetDeadline(deadline)
-	var hostKeyErr error
-	sshConn, channels, requests, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
-		User: t.User, Auth: methods, HostKeyAlgorithms: hosts.algorithms(address),
-		HostKeyCallback: func(h string, a net.Addr, k ssh.PublicKey) error {
-			hostKeyErr = hosts.check(h, a, k)
-			return hostKeyErr
-		},
+	var late atomic.Bool
+	clock := time.AfterFunc(c.timeout(t), func() {
+		late.Store(true)
+		_ = conn.Close()
+	})
+	defer clock.Stop()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	client, err := c.handshake(conn, t, address, password, func(typing func() error) error {
+		clock.Stop()
+		defer clock.Reset(c.timeout(t))
+		return typing()
 	})
 	switch {
+	case err == nil:
+		return client, nil
+	case late.Load():
+		err = fmt.Errorf("%w: %s did not finish the login within %s", ErrUnreachable, address, c.timeout(t))
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w: log in to %s: %w", ErrUnreachable, address, ctx.Err())
+	}
+	_ = conn.Close()
+	if p, ok := conn.(*piped); ok && !errors.Is(err, ErrHostKey) && !errors.Is(err, ErrLogin) {
+		if text := p.stderr.String(); text != "" {
+			return nil, fmt.Errorf("%w. The ProxyCommand of %s said: %s", err, t.connectedBy, text)
+		}
+	}
+	return nil, err
+}
+
+func (c *Client) handshake(conn net.Conn, t Target, address, password string, wait func(func() error) error) (*ssh.Client, error) {
+	if t.Strict == "no" && !c.options.AcceptNewHostKeys {
+		t.Strict = "accept-new" // a changed key is refused all the same
+	}
+	hosts := known{target: t, accept: c.options.AcceptNewHostKeys}
+	settings := &ssh.ClientConfig{User: t.User}
+	var err error
+	if settings.HostKeyAlgorithms, err = hosts.algorithms(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrHostKey, err)
+	}
+	secure, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
+	for _, list := range []struct {
+		to           *[]string
+		said         algorithms
+		usual, risky []string
+	}{
+		{&settings.Ciphers, t.Ciphers, secure.Ciphers, insecure.Ciphers},
+		{&settings.MACs, t.MACs, secure.MACs, insecure.MACs},
+		{&settings.KeyExchanges, t.Exchanges, secure.KeyExchanges, insecure.KeyExchanges},
+	} {
+		if *list.to, err = list.said.of(list.usual, slices.Concat(list.usual, list.risky)); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrLogin, err)
+		}
+	}
+	var tried string
+	if settings.Auth, tried, err = c.methods(t, password, wait); err != nil {
+		return nil, err
+	}
+	var hostKeyErr error
+	settings.HostKeyCallback = func(_ string, _ net.Addr, k ssh.PublicKey) error {
+		hostKeyErr = hosts.check(k)
+		return hostKeyErr
+	}
+	sshConn, channels, requests, err := ssh.NewClientConn(conn, address, settings)
+	switch {
 	case hostKeyErr != nil:
-		_ = conn.Close()
 		return nil, hostKeyErr
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
-		_ = conn.Close()
 		return nil, fmt.Errorf("%w as %s at %s: it accepts none of %s. Name the key in the machine's ssh block (key = \"…\"), or put one into the machine's authorized_keys", ErrLogin, t.User, address, tried)
 	case err != nil:
-		_ = conn.Close()
 		return nil, fmt.Errorf("%w: speak SSH with %s: %w", ErrUnreachable, address, err)
 	}
-	_ = conn.SetDeadline(time.Time{})
 	return ssh.NewClient(sshConn, channels, requests), nil
-}
-
-// methods returns the ways to log in and their description.
-func (c *Client) methods(t Target, password string) ([]ssh.AuthMethod, string, error) {
-	var signers []ssh.Signer
-	var tried []string
-	for _, path := range t.Keys {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			if t.Explicit {
-				return nil, "", fmt.Errorf("%w: read the key: %w", ErrLogin, err)
-			}
-			continue
-		}
-		signer, err := ssh.ParsePrivateKey(text)
-		var locked *ssh.PassphraseMissingError
-		if errors.As(err, &locked) {
-			tried = append(tried, path+" (needs its passphrase: add it to ssh-agent)")
-			continue
-		}
-		if err != nil {
-			if t.Explicit {
-				return nil, "", fmt.Errorf("%w: read the key %s: %w", ErrLogin, path, err)
-			}
-			continue
-		}
-		tried = append(tried, filepath.Base(path))
-		signers = append(signers, signer)
-	}
-	methods := []ssh.AuthMethod{}
-	if socket := c.getenv("SSH_AUTH_SOCK"); socket != "" {
-		if conn, err := net.Dial("unix", socket); err == nil {
-			c.agent = conn
-			if held, err := agent.NewClient(conn).Signers(); err == nil {
-				signers = append(signers, held...)
-				tried = append(tried, fmt.Sprintf("%d keys of ssh-agent", len(held)))
-			}
-		}
-	}
-	if len(signers) > 0 {
-		methods = append(methods, ssh.PublicKeys(signers...))
-	}
-	if password != "" {
-		tried = append(tried, "the password")
-		methods = append(methods, ssh.Password(password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
-			answers := make([]string, len(questions))
-			for i := range answers {
-				answers[i] = password
-			}
-			return answers, nil
-		}))
-	}
-	if len(tried) == 0 {
-		tried = []string{"nothing: no key was found in ~/.ssh and no ssh-agent runs"}
-	}
-	return methods, strings.Join(tried, ", "), nil
-}
-
-func hashHost(salt []byte, host string) string {
-	mac := hmac.New(sha1.New, salt)
-	mac.Write([]byte(host))
-	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }

@@ -2,12 +2,13 @@ package ssh
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -18,31 +19,84 @@ import (
 // ErrHostKey is that a machine did not show the key that it is known by.
 var ErrHostKey = errors.New("host key")
 
-// known checks host keys against known_hosts files and, with accept, writes down
-// those of hosts that are not in them. A changed key is never accepted.
+// known checks host keys and host certificates against known_hosts files and, where that is wanted, writes down
+// keys of hosts that are not in them. A changed or revoked key is never accepted.
 type known struct {
-	files  []string
+	target Target
 	accept bool
 }
+
+// nowhere stands for the address of a connection: hosts are looked up by name alone.
+var nowhere = &net.TCPAddr{}
 
 // appending keeps two machines' first connections from writing at once.
 var appending sync.Mutex
 
-func (k known) check(hostname string, remote net.Addr, key ssh.PublicKey) error {
-	var present []string
-	for _, f := range k.files {
-		if _, err := os.Stat(f); err == nil {
+// address is what a host is looked up by.
+func (k known) address() string {
+	if k.target.Alias != "" {
+		return net.JoinHostPort(k.target.Alias, "22")
+	}
+	return net.JoinHostPort(k.target.Host, strconv.Itoa(k.target.Port))
+}
+
+func (k known) files() (present []string) {
+	for _, f := range slices.Concat(k.target.KnownHosts, k.target.Global) {
+		if info, err := os.Stat(f); err == nil && !info.IsDir() {
 			present = append(present, f)
 		}
 	}
+	return present
+}
+
+func (k known) callback() (ssh.HostKeyCallback, error) {
 	appending.Lock()
-	check, err := knownhosts.New(present...)
-	appending.Unlock()
+	defer appending.Unlock()
+	check, err := knownhosts.New(k.files()...)
 	if err != nil {
-		return fmt.Errorf("read known hosts: %w", err)
+		return nil, fmt.Errorf("read known hosts: %w", err)
 	}
-	err = check(hostname, remote, key)
+	return check, nil
+}
+
+func (k known) check(key ssh.PublicKey) error {
+	check, err := k.callback()
+	if err != nil {
+		return err
+	}
+	hostname := k.address()
+	shown := key
+	cert, certified := key.(*ssh.Certificate)
+	if certified {
+		shown = cert.Key
+	}
+	if err := k.revoked(check, hostname, key); err != nil {
+		return err
+	}
+	err = check(hostname, nowhere, key)
+	if certified && err == nil && k.target.Authorities.said != "" {
+		list, wrong := k.target.Authorities.of(ssh.SupportedAlgorithms().PublicKeyAuths, ssh.SupportedAlgorithms().PublicKeyAuths)
+		if wrong != nil {
+			return wrong
+		}
+		if !slices.Contains(list, cert.Signature.Format) {
+			return fmt.Errorf("%w of %s: its certificate is signed with %s, which %s leaves out", ErrHostKey, hostname, cert.Signature.Format, k.target.Authorities.at)
+		}
+	}
+	if certified && err != nil {
+		if authority(check, hostname, cert.SignatureKey, k) {
+			return fmt.Errorf("%w of %s: its certificate is not good: %w. It is key ID %q for %s", ErrHostKey, hostname, err, cert.KeyId, strings.Join(cert.ValidPrincipals, ", "))
+		}
+		// No authority is known for it: as OpenSSH, what counts is the key itself.
+		err = check(hostname, nowhere, shown)
+	}
 	var problem *knownhosts.KeyError
+	if errors.As(err, &problem) && len(problem.Want) == 0 && k.target.Alias == "" && k.target.Port != 22 {
+		// A host is also known by what is written for it without a port.
+		if plain := check(net.JoinHostPort(k.target.Host, "22"), nowhere, key); plain == nil {
+			return nil
+		}
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -52,21 +106,89 @@ func (k known) check(hostname string, remote net.Addr, key ssh.PublicKey) error 
 		w := problem.Want[0]
 		return fmt.Errorf("%w of %s has changed: it is now %s %s, and %s line %d has another. Either the machine was installed anew or someone is in between. "+
 			"When you know why, remove the old key with: ssh-keygen -R '%s'",
-			ErrHostKey, hostname, key.Type(), ssh.FingerprintSHA256(key), w.Filename, w.Line, knownhosts.Normalize(hostname))
-	case !k.accept:
+			ErrHostKey, hostname, shown.Type(), ssh.FingerprintSHA256(shown), w.Filename, w.Line, knownhosts.Normalize(hostname))
+	case !k.accept && (k.target.Strict == "yes" || k.target.Strict == "ask"):
 		return fmt.Errorf("%w of %s is not known: it is %s %s. Compare it with the machine's own, then either log in once with ssh or run again with -accept-new-host-keys",
-			ErrHostKey, hostname, key.Type(), ssh.FingerprintSHA256(key))
+			ErrHostKey, hostname, shown.Type(), ssh.FingerprintSHA256(shown))
 	}
-	return k.write(hostname, key)
+	return k.write(hostname, shown)
 }
+
+// revoked says whether the key, or who signed it, is revoked, in known_hosts or in a file of RevokedHostKeys.
+func (k known) revoked(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey) error {
+	keys := []ssh.PublicKey{key}
+	if cert, ok := key.(*ssh.Certificate); ok {
+		keys = []ssh.PublicKey{cert.Key, cert.SignatureKey}
+	}
+	var listed [][]byte
+	if k.target.Revoked != "" {
+		text, err := os.ReadFile(k.target.Revoked)
+		if err != nil {
+			return fmt.Errorf("%w of %s: read RevokedHostKeys, without which no machine is trusted: %w", ErrHostKey, hostname, err)
+		}
+		if bytes.HasPrefix(text, []byte("SSHKRL")) {
+			return fmt.Errorf("%w of %s: %s is a KRL, which clusterctl does not read: list the revoked public keys in it, one a line", ErrHostKey, hostname, k.target.Revoked)
+		}
+		for len(bytes.TrimSpace(text)) > 0 {
+			var revoked ssh.PublicKey
+			if revoked, _, _, text, err = ssh.ParseAuthorizedKey(text); err != nil {
+				return fmt.Errorf("%w of %s: read %s: %w", ErrHostKey, hostname, k.target.Revoked, err)
+			}
+			listed = append(listed, revoked.Marshal())
+		}
+	}
+	for _, one := range keys {
+		var revoked *knownhosts.RevokedError
+		if errors.As(check(hostname, nowhere, one), &revoked) {
+			return fmt.Errorf("%w of %s is revoked: %s line %d says so of %s %s", ErrHostKey, hostname, revoked.Revoked.Filename, revoked.Revoked.Line, one.Type(), ssh.FingerprintSHA256(one))
+		}
+		for _, blob := range listed {
+			if bytes.Equal(blob, one.Marshal()) {
+				return fmt.Errorf("%w of %s is revoked: %s has %s %s", ErrHostKey, hostname, k.target.Revoked, one.Type(), ssh.FingerprintSHA256(one))
+			}
+		}
+	}
+	return nil
+}
+
+// authority says whether a key stands in known_hosts as an authority for the host.
+func authority(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey, k known) bool {
+	return slices.ContainsFunc(k.wanted(check, hostname), func(w knownhosts.KnownKey) bool { return same(w.Key, key) && isAuthority(w) })
+}
+
+// wanted returns what known_hosts has for a host.
+func (k known) wanted(check ssh.HostKeyCallback, hostname string) []knownhosts.KnownKey {
+	var problem *knownhosts.KeyError
+	if errors.As(check(hostname, nowhere, nobody{}), &problem) {
+		return problem.Want
+	}
+	return nil
+}
+
+// isAuthority says whether a known key's line begins with @cert-authority.
+func isAuthority(w knownhosts.KnownKey) bool {
+	text, err := os.ReadFile(w.Filename)
+	if err != nil {
+		return false
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	return w.Line <= len(lines) && bytes.HasPrefix(bytes.TrimSpace(lines[w.Line-1]), []byte("@cert-authority"))
+}
+
+// nobody is a key that is nobody's: asking for it gives those that are known.
+type nobody struct{}
+
+func (nobody) Type() string                        { return "nobody" }
+func (nobody) Marshal() []byte                     { return []byte("nobody") }
+func (nobody) Verify([]byte, *ssh.Signature) error { return errors.New("nobody signs nothing") }
 
 func (k known) write(hostname string, key ssh.PublicKey) error {
 	appending.Lock()
 	defer appending.Unlock()
-	if len(k.files) == 0 {
-		return errors.New("there is no known_hosts file to write to")
+	if len(k.target.KnownHosts) == 0 {
+		return nil // UserKnownHostsFile none
 	}
-	path := k.files[0]
+	path := k.target.KnownHosts[0]
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -74,7 +196,11 @@ func (k known) write(hostname string, key ssh.PublicKey) error {
 	if err != nil {
 		return fmt.Errorf("write down the key of %s: %w", hostname, err)
 	}
-	_, err = fmt.Fprintln(f, knownhosts.Line([]string{knownhosts.Normalize(hostname)}, key))
+	name := knownhosts.Normalize(hostname)
+	if k.target.Hash {
+		name = knownhosts.HashHostname(name)
+	}
+	_, err = fmt.Fprintf(f, "%s %s", name, ssh.MarshalAuthorizedKey(key))
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -83,47 +209,32 @@ func (k known) write(hostname string, key ssh.PublicKey) error {
 
 // algorithms returns the host key algorithms to ask for, those by which the host is
 // known first, so that a host with several keys shows the one we have.
-func (k known) algorithms(hostname string) []string {
-	var known []string
-	for _, f := range k.files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			continue
-		}
-		for line := range bytes.Lines(text) {
-			fields := strings.Fields(string(line))
-			if len(fields) < 3 || strings.HasPrefix(fields[0], "#") {
-				continue
-			}
-			for _, h := range strings.Split(fields[0], ",") {
-				if h == knownhosts.Normalize(hostname) || strings.HasPrefix(h, "|1|") && hashedMatch(h, hostname) {
-					known = append(known, fields[1])
-				}
-			}
-		}
+func (k known) algorithms() ([]string, error) {
+	there := ssh.SupportedAlgorithms().HostKeys
+	usual, err := k.target.HostKeys.of(there, append(slices.Clone(there), ssh.InsecureAlgorithms().HostKeys...))
+	if err != nil || k.target.HostKeys.said != "" && !strings.HasPrefix(k.target.HostKeys.said, "-") && !strings.HasPrefix(k.target.HostKeys.said, "+") {
+		return usual, err
 	}
-	if len(known) == 0 {
-		return nil
-	}
-	var list []string
-	for _, k := range known {
-		if k == ssh.KeyAlgoRSA {
-			list = append(list, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
-		} else {
-			list = append(list, k)
-		}
-	}
-	return list
-}
-
-func hashedMatch(entry, hostname string) bool {
-	parts := strings.Split(entry, "|")
-	if len(parts) != 4 {
-		return false
-	}
-	salt, err := base64.StdEncoding.DecodeString(parts[2])
+	check, err := k.callback()
 	if err != nil {
-		return false
+		return nil, err
 	}
-	return hashHost(salt, knownhosts.Normalize(hostname)) == parts[3]
+	wanted := k.wanted(check, k.address())
+	if len(wanted) == 0 && k.target.Alias == "" && k.target.Port != 22 {
+		wanted = k.wanted(check, net.JoinHostPort(k.target.Host, "22"))
+	}
+	first := map[string]bool{}
+	for _, w := range wanted {
+		if isAuthority(w) {
+			for _, a := range there {
+				first[a] = first[a] || strings.Contains(a, "-cert-")
+			}
+		} else if w.Key.Type() == ssh.KeyAlgoRSA {
+			first[ssh.KeyAlgoRSASHA512], first[ssh.KeyAlgoRSASHA256] = true, true
+		} else {
+			first[w.Key.Type()] = true
+		}
+	}
+	ordered := slices.DeleteFunc(slices.Clone(usual), func(a string) bool { return !first[a] })
+	return append(ordered, slices.DeleteFunc(slices.Clone(usual), func(a string) bool { return first[a] })...), nil
 }

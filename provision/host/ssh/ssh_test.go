@@ -150,9 +150,14 @@ func (s *server) machine() config.Machine {
 	return config.Machine{IP: netip.MustParseAddr("127.0.0.1"), SSH: config.SSH{User: "admin", Port: s.port}}
 }
 
+func noEnvironment(string) string { return "" }
+
+// files are settings of nobody but the test.
+func files(home string) ssh.Files { return ssh.Files{Home: home, System: os.DevNull} }
+
 func dial(t *testing.T, s *server, home string, accept bool) (*ssh.Client, error) {
 	t.Helper()
-	c, err := ssh.Dial(t.Context(), s.machine(), ssh.Options{Home: home, AcceptNewHostKeys: accept, Getenv: func(string) string { return "" }})
+	c, err := ssh.Dial(t.Context(), s.machine(), ssh.Options{Files: files(home), AcceptNewHostKeys: accept, Getenv: noEnvironment})
 	if err == nil {
 		t.Cleanup(func() { _ = c.Close() })
 	}
@@ -212,7 +217,7 @@ func TestAMachineThatIsOffIsUnreachable(t *testing.T) {
 }
 
 func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
-	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "nosudo": "install sudo"} {
+	for sudo, hint := range map[string]string{"pass": "sudo_password_env", "nosudo": "install sudo", "doaspass": "permit nopass admin"} {
 		s, home := start(t)
 		s.sudo = sudo
 		c, err := dial(t, s, home, true)
@@ -227,9 +232,9 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 
 // P03: one connection, and the program goes only where it is not.
 func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
-	for _, there := range []bool{true, false} {
+	for there, sudo := range map[bool]string{true: "nopass", false: "doas"} {
 		s, home := start(t)
-		s.there, s.sudo = there, "nopass"
+		s.there, s.sudo = there, sudo
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +254,7 @@ func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
 		if there == (len(s.shipped) > 0) {
 			t.Errorf("there before: %t, sent %d bytes", there, len(s.shipped))
 		}
-		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(last, "sudo -n ") {
+		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(last, map[string]string{"nopass": "sudo -n ", "doas": "doas -n "}[sudo]) {
 			t.Errorf("the agent was started as %q", last)
 		}
 	}
@@ -266,13 +271,13 @@ func TestSettingsOfOpenSSHApply(t *testing.T) {
 	}
 	for ip, want := range map[string]string{
 		"10.0.0.1": "ops 2222 gate " + filepath.Join(home, ".ssh", "ops"),
-		"10.0.0.9": "other 22  " + filepath.Join(home, ".ssh", "id_ed25519"),
+		"10.0.0.9": "other 22  " + filepath.Join(home, ".ssh", "id_rsa"),
 	} {
-		got, err := ssh.Resolve(config.Machine{IP: netip.MustParseAddr(ip)}, home)
+		got, err := ssh.Resolve(config.Machine{IP: netip.MustParseAddr(ip)}, files(home), noEnvironment)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := strings.Join([]string{got.User, strconv.Itoa(got.Port), got.Jump, got.Keys[0]}, " "); text != want {
+		if text := strings.Join([]string{got.User, strconv.Itoa(got.Port), strings.Join(got.Jumps, ","), got.Keys[0]}, " "); text != want {
 			t.Errorf("%s: %q, want %q", ip, text, want)
 		}
 	}

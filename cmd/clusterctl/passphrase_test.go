@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+	"testing"
+)
+
+// Many machines want one key: a person types its passphrase once, and may mistype it twice.
+func TestAPassphraseIsTypedOncePerKey(t *testing.T) {
+	wrong := errors.New("wrong")
+	typed := []string{"one", "two", "secret"}
+	asked := 0
+	p := &prompt{known: map[string][]byte{}, terminal: func(string) ([]byte, error) {
+		asked++
+		return []byte(typed[(asked-1)%len(typed)]), nil
+	}}
+	unlock := func(text []byte) error {
+		if string(text) != "secret" {
+			return wrong
+		}
+		return nil
+	}
+	for range 3 {
+		if err := p.ask("/key", unlock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("asked %d times, want 3", asked)
+	}
+	if err := p.ask("/other", func([]byte) error { return wrong }); !errors.Is(err, wrong) || asked != 6 {
+		t.Errorf("error %v after %d questions", err, asked)
+	}
+}

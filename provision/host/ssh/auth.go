@@ -1,0 +1,233 @@
+package ssh
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// key is a key file of the configuration.
+type key struct {
+	path   string
+	public ssh.PublicKey
+	signer ssh.Signer // nil: only the agent can use it
+}
+
+// methods returns the ways to log in and their description. Keys are tried as OpenSSH does: those of the agent that are named,
+// then its others, then those in files, each after the certificates for it.
+func (c *Client) methods(t Target, password string, wait func(func() error) error) ([]ssh.AuthMethod, string, error) {
+	var methods []ssh.AuthMethod
+	var tried []string
+	if !t.NoKeys {
+		keys, notes, err := c.keys(t, wait)
+		if err != nil {
+			return nil, "", err
+		}
+		held := c.held(t)
+		var signers []ssh.Signer
+		for _, k := range keys {
+			if i := slices.IndexFunc(held, func(s ssh.Signer) bool { return same(s.PublicKey(), k.public) }); i >= 0 {
+				signers, tried = append(signers, held[i]), append(tried, filepath.Base(k.path)+" of ssh-agent")
+			} else if k.signer == nil {
+				tried = append(tried, k.path+" (its private key is neither beside it nor in ssh-agent)")
+			}
+		}
+		if !t.OnlyKeys {
+			others := 0
+			for _, s := range held {
+				if !slices.ContainsFunc(keys, func(k key) bool { return same(s.PublicKey(), k.public) }) {
+					signers = append(signers, s)
+					others++
+				}
+			}
+			if others > 0 {
+				tried = append(tried, fmt.Sprintf("%d keys of ssh-agent", others))
+			}
+		}
+		for _, k := range keys {
+			if k.signer != nil && !slices.ContainsFunc(held, func(s ssh.Signer) bool { return same(s.PublicKey(), k.public) }) {
+				signers, tried = append(signers, k.signer), append(tried, filepath.Base(k.path))
+			}
+		}
+		certified, names, err := certify(t, signers)
+		if err != nil {
+			return nil, "", err
+		}
+		tried = append(append(names, tried...), notes...)
+		if signers = append(certified, signers...); len(signers) > 0 {
+			methods = append(methods, ssh.PublicKeys(signers...))
+		}
+	}
+	if password != "" {
+		tried = append(tried, "the password")
+		methods = append(methods, ssh.Password(password), ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+			return slices.Repeat([]string{password}, len(questions)), nil
+		}))
+	}
+	if len(tried) == 0 {
+		tried = []string{"nothing: no key was found in ~/.ssh and no ssh-agent runs"}
+	}
+	return methods, strings.Join(tried, ", "), nil
+}
+
+func same(a, b ssh.PublicKey) bool {
+	return a != nil && b != nil && bytes.Equal(a.Marshal(), b.Marshal())
+}
+
+// held returns the agent's keys.
+func (c *Client) held(t Target) []ssh.Signer {
+	if t.Agent == "" {
+		return nil
+	}
+	conn, err := (&net.Dialer{Timeout: agentTimeout}).Dial("unix", t.Agent)
+	if err != nil {
+		return nil
+	}
+	c.agents = append(c.agents, conn)
+	held, err := agent.NewClient(conn).Signers()
+	if err != nil {
+		return nil
+	}
+	return held
+}
+
+// keys reads the key files. The notes say which of them cannot be used, and why.
+func (c *Client) keys(t Target, wait func(func() error) error) (keys []key, notes []string, err error) {
+	for _, path := range t.Keys {
+		k, note, err := c.key(path, wait)
+		switch {
+		case err == nil && note != "":
+			notes = append(notes, note)
+		case err == nil:
+			keys = append(keys, k)
+		case t.Explicit:
+			return nil, nil, fmt.Errorf("%w: read the key: %w", ErrLogin, err)
+		case !errors.Is(err, os.ErrNotExist):
+			notes = append(notes, err.Error())
+		}
+	}
+	return keys, notes, nil
+}
+
+func (c *Client) key(path string, wait func(func() error) error) (key, string, error) {
+	k := key{path: path, public: publicKey(path + ".pub")}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		if k.public != nil && errors.Is(err, os.ErrNotExist) {
+			return k, "", nil
+		}
+		return k, "", err
+	}
+	if public := publicKey(path); public != nil {
+		k.public = public
+		return k, "", nil
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && int(info.Sys().(*syscall.Stat_t).Uid) == os.Getuid() {
+		return k, fmt.Sprintf("%s (others may read it: chmod 600 %s)", path, path), nil
+	}
+	signer, err := ssh.ParsePrivateKey(text)
+	var locked *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &locked):
+		if locked.PublicKey != nil {
+			k.public = locked.PublicKey
+		}
+		if k.public == nil {
+			return k, path + " (needs its passphrase and has no .pub beside it: add it to ssh-agent)", nil
+		}
+		k.signer = &lockedKey{path: path, text: text, public: k.public, ask: c.passphrase, wait: wait}
+		if c.passphrase == nil {
+			k.signer = nil
+		}
+	case err != nil:
+		return k, "", fmt.Errorf("%s: %w", path, err)
+	default:
+		k.signer, k.public = signer, signer.PublicKey()
+	}
+	return k, "", nil
+}
+
+// publicKey reads a file of one public key or certificate; nil if it is none.
+func publicKey(path string) ssh.PublicKey {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	k, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return nil
+	}
+	return k
+}
+
+// certify returns the signers again under each of their certificates: those that the configuration names, and the one
+// that lies beside each key.
+func certify(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string, err error) {
+	paths := slices.Clone(t.Certificates)
+	for _, k := range t.Keys {
+		paths = append(paths, strings.TrimSuffix(k, ".pub")+"-cert.pub")
+	}
+	for i, path := range paths {
+		k := publicKey(path)
+		cert, ok := k.(*ssh.Certificate)
+		if !ok {
+			if i < len(t.Certificates) {
+				names = append(names, path+" (is no certificate)")
+			}
+			continue
+		}
+		for _, s := range signers {
+			if !same(s.PublicKey(), cert.Key) {
+				continue
+			}
+			certified, err := ssh.NewCertSigner(cert, s)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%w: use the certificate %s: %w", ErrLogin, path, err)
+			}
+			list, names = append(list, certified), append(names, filepath.Base(path))
+		}
+	}
+	return list, names, nil
+}
+
+// lockedKey asks for its passphrase when a machine wants a signature of it, not before.
+type lockedKey struct {
+	path   string
+	text   []byte
+	public ssh.PublicKey
+	ask    func(path string, try func([]byte) error) error
+	wait   func(func() error) error // stops the clock while a person types
+}
+
+func (k *lockedKey) PublicKey() ssh.PublicKey { return k.public }
+
+func (k *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
+	return k.SignWithAlgorithm(rand, data, "")
+}
+
+func (k *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	var signer ssh.Signer
+	err := k.wait(func() error {
+		return k.ask(k.path, func(passphrase []byte) (err error) {
+			signer, err = ssh.ParsePrivateKeyWithPassphrase(k.text, passphrase)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("unlock %s: %w", k.path, err)
+	}
+	if s, ok := signer.(ssh.AlgorithmSigner); ok {
+		return s.SignWithAlgorithm(rand, data, algorithm)
+	}
+	return signer.Sign(rand, data)
+}

@@ -1,0 +1,278 @@
+package ssh
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// said is a value of a configuration file, and where it stands.
+type said struct {
+	words []string // without quotes
+	at    string   // file:line
+}
+
+func (s said) first() string {
+	if len(s.words) == 0 {
+		return ""
+	}
+	return s.words[0]
+}
+
+// reading collects what ssh_config(5) files say about one host, as OpenSSH's client
+// reads them: the first value counts, but identities and certificates add up. It is read here rather than by
+// ssh -G, since that costs a process per machine, does not say where a setting stands, and needs OpenSSH to be installed; tests hold
+// the two alike.
+type reading struct {
+	name   string // as given, before HostName
+	who    identity
+	values map[string]said
+
+	identities, certificates []said
+
+	final      bool // the second time, for Match final
+	wantsFinal bool
+	ignored    []string // patterns of IgnoreUnknown
+	run        func(command string) bool
+}
+
+// maxIncludes is how deep files may include each other, as in OpenSSH.
+const maxIncludes = 16
+
+// matchTimeout bounds a command of Match exec.
+const matchTimeout = 15 * time.Second
+
+func newReading(name string, who identity) *reading {
+	return &reading{name: name, who: who, values: map[string]said{}, run: func(command string) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), matchTimeout)
+		defer cancel()
+		return exec.CommandContext(ctx, who.shell(), "-c", command).Run() == nil
+	}}
+}
+
+// read reads the user's and then the system's configuration, twice when something matches at the end only.
+func (r *reading) read(f Files) error {
+	for {
+		if err := r.file(f.User, true, true, 0); err != nil {
+			return err
+		}
+		if err := r.file(f.System, false, true, 0); err != nil {
+			return err
+		}
+		if r.final || !r.wantsFinal {
+			return nil
+		}
+		host, err := r.hostName()
+		if err != nil {
+			return err
+		}
+		r.final = true
+		r.values["hostname"] = said{words: []string{strings.ReplaceAll(host, "%", "%%")}, at: r.values["hostname"].at}
+	}
+}
+
+// file reads one file. Where its reader was in a block that does not apply, nothing in it does.
+func (r *reading) file(path string, users, applies bool, depth int) error {
+	if depth > maxIncludes {
+		return fmt.Errorf("read %s: more than %d files include each other", path, maxIncludes)
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	if users {
+		if err := trusted(f); err != nil {
+			return err
+		}
+	}
+	never := !applies
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		at := fmt.Sprintf("%s:%d", path, n)
+		key, rest := keyword(lines.Text())
+		if key == "" {
+			continue
+		}
+		words, err := split(rest)
+		if err != nil && !wholeLine[key] {
+			return fmt.Errorf("%s: %s: %w", at, key, err)
+		}
+		if len(words) == 0 && !wholeLine[key] {
+			return fmt.Errorf("%s: %s has no value", at, key)
+		}
+		switch key {
+		case "host":
+			applies = !never && matchesList(words, r.name)
+		case "match":
+			if applies, err = r.match(words, at, never); err != nil {
+				return err
+			}
+		case "include":
+			if err := r.include(words, path, users, applies, depth); err != nil {
+				return err
+			}
+		case "ignoreunknown":
+			if applies && len(r.ignored) == 0 {
+				r.ignored = strings.Split(strings.ToLower(words[0]), ",")
+			}
+		default:
+			if err := r.setting(key, rest, words, at, applies); err != nil {
+				return err
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// trusted refuses a file that others may write: commands in it are run.
+func trusted(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if owner != 0 && int(owner) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s may be written by others, and ssh would not read it either: chmod 600 %s", f.Name(), f.Name())
+	}
+	return nil
+}
+
+func (r *reading) include(words []string, from string, users, applies bool, depth int) error {
+	for _, pattern := range words {
+		switch {
+		case users && (pattern == "~" || strings.HasPrefix(pattern, "~/")):
+			pattern = filepath.Join(r.who.home, pattern[1:])
+		case filepath.IsAbs(pattern):
+		case users:
+			pattern = filepath.Join(r.who.home, ".ssh", pattern)
+		default:
+			pattern = filepath.Join("/etc/ssh", pattern)
+		}
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("%s: include %q: %w", from, pattern, err)
+		}
+		slices.Sort(paths)
+		for _, path := range paths {
+			if err := r.file(path, users, applies, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// setting takes a value in, unless there is one.
+func (r *reading) setting(key, rest string, words []string, at string, applies bool) error {
+	if other, ok := renamed[key]; ok {
+		key = other
+	}
+	s := said{words: words, at: at}
+	if wholeLine[key] {
+		s.words = []string{rest}
+	}
+	if !carried[key] && !without[key] {
+		if _, ok := refused[key]; !ok && !matchesList(r.ignored, key) {
+			return fmt.Errorf("%s: %s is not an option of ssh_config, or of a newer OpenSSH than clusterctl knows. IgnoreUnknown %s above it has it left out", at, key, key)
+		}
+	}
+	_, there := r.values[key]
+	switch {
+	case !applies || without[key]:
+	case key == "identityfile":
+		r.identities = add(r.identities, s)
+	case key == "certificatefile":
+		r.certificates = add(r.certificates, s)
+	case there:
+	case key == "proxycommand" && len(r.values["proxyjump"].words) > 0, key == "proxyjump" && len(r.values["proxycommand"].words) > 0:
+	default:
+		if err := refuse(key, s); err != nil {
+			return err
+		}
+		r.values[key] = s
+	}
+	return nil
+}
+
+func add(list []said, s said) []said {
+	if slices.ContainsFunc(list, func(o said) bool { return o.first() == s.first() }) {
+		return list
+	}
+	return append(list, s)
+}
+
+// keyword splits a line into the option's name and the rest.
+func keyword(line string) (key, rest string) {
+	line = strings.TrimSpace(line)
+	if line == "" || line[0] == '#' {
+		return "", ""
+	}
+	if line[0] == '"' {
+		if end := strings.IndexByte(line[1:], '"'); end >= 0 {
+			key, rest = line[1:1+end], line[end+2:]
+		}
+	} else if i := strings.IndexAny(line, " \t="); i >= 0 {
+		key, rest = line[:i], line[i:]
+	} else {
+		key = line
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	if after, ok := strings.CutPrefix(rest, "="); ok {
+		rest = strings.TrimLeft(after, " \t")
+	}
+	return strings.ToLower(key), rest
+}
+
+// split splits the rest of a line into words, as OpenSSH does: with quotes and backslashes, up to a comment.
+func split(rest string) ([]string, error) {
+	var words []string
+	for i := 0; i < len(rest); {
+		if c := rest[i]; c == ' ' || c == '\t' {
+			i++
+			continue
+		} else if c == '#' {
+			break
+		}
+		var word []byte
+		quote := byte(0)
+		for ; i < len(rest); i++ {
+			c := rest[i]
+			escaped := c == '\\' && i+1 < len(rest) && (strings.IndexByte(`"'\`, rest[i+1]) >= 0 || quote == 0 && rest[i+1] == ' ')
+			switch {
+			case escaped:
+				i++
+				word = append(word, rest[i])
+			case quote == 0 && (c == ' ' || c == '\t'):
+				goto done
+			case quote == 0 && (c == '"' || c == '\''):
+				quote = c
+			case quote != 0 && c == quote:
+				quote = 0
+			default:
+				word = append(word, c)
+			}
+		}
+	done:
+		if quote != 0 {
+			return nil, errors.New("a quote is not closed")
+		}
+		words = append(words, string(word))
+	}
+	return words, nil
+}

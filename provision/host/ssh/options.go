@@ -1,0 +1,81 @@
+package ssh
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func set(names string) map[string]bool {
+	m := map[string]bool{}
+	for _, n := range strings.Fields(names) {
+		m[n] = true
+	}
+	return m
+}
+
+// wholeLine are options whose value is the rest of the line, quotes and all.
+var wholeLine = set("proxycommand localcommand remotecommand knownhostscommand")
+
+// carried are options that count.
+var carried = set(`hostname user port proxyjump proxycommand identityfile certificatefile identitiesonly identityagent
+	userknownhostsfile globalknownhostsfile hostkeyalias hostkeyalgorithms stricthostkeychecking hashknownhosts revokedhostkeys
+	connecttimeout serveraliveinterval serveralivecountmax addressfamily bindaddress ciphers macs kexalgorithms
+	casignaturealgorithms pubkeyauthentication tag`)
+
+// refused are options that change whom one trusts or where one connects and are not carried out, with
+// the values that ask for nothing.
+var refused = map[string][]string{
+	"canonicalizehostname":             {"no", "none", "false"},
+	"knownhostscommand":                {"none"},
+	"pkcs11provider":                   {"none"},
+	"proxyusefdpass":                   {"no", "false"},
+	"verifyhostkeydns":                 {"no", "false", "ask"},
+	"nohostauthenticationforlocalhost": {"no", "false"},
+	"checkhostip":                      {"no", "false"},
+	"bindinterface":                    {},
+}
+
+// without are options that a run has no use for: they change neither whom one trusts nor where one connects.
+var without = set(`addkeystoagent afstokenpassing batchmode canonicaldomains canonicalizefallbacklocal
+	canonicalizemaxdots canonicalizepermittedcnames challengeresponseauthentication channeltimeout cipher clearallforwardings compression compressionlevel
+	connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign escapechar exitonforwardfailure
+	fallbacktorsh fingerprinthash forkafterauthentication forwardagent forwardx11 forwardx11timeout forwardx11trusted gatewayports globalknownhostsfile2
+	gssapiauthentication gssapiclientidentity gssapidelegatecredentials gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity
+	gssapitrustdns hostbasedacceptedalgorithms hostbasedauthentication hostbasedkeytypes ipqos kbdinteractiveauthentication
+	kbdinteractivedevices keepalive localcommand localforward loglevel logverbose numberofpasswordprompts
+	obscurekeystroketiming passwordauthentication permitlocalcommand permitremoteopen preferredauthentications protocol pubkeyacceptedalgorithms
+	rekeylimit remotecommand remoteforward requesttty requiredrsasize rhostsauthentication rhostsrsaauthentication rsaauthentication
+	securitykeyprovider sendenv sessiontype setenv skeyauthentication stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive
+	tisauthentication tunnel tunneldevice updatehostkeys usekeychain useprivilegedport userknownhostsfile2 useroaming usersh visualhostkey
+	warnweakcrypto xauthlocation`)
+
+// renamed are older names of options.
+var renamed = map[string]string{
+	"identityfile2": "identityfile", "dsaauthentication": "pubkeyauthentication", "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
+	"smartcarddevice": "pkcs11provider",
+}
+
+func refuse(key string, s said) error {
+	quiet, ok := refused[key]
+	if !ok || slices.Contains(quiet, strings.ToLower(s.first())) {
+		return nil
+	}
+	return fmt.Errorf("%s: %s %s is not carried out, and leaving it out would connect elsewhere or trust others than ssh does. "+
+		"Say what you mean in the machine's ssh block, or take it out for this host", s.at, key, strings.Join(s.words, " "))
+}
+
+// yes reads an option that is on or off.
+func (r *reading) yes(key string, otherwise bool) (bool, error) {
+	s, ok := r.values[key]
+	if !ok {
+		return otherwise, nil
+	}
+	switch strings.ToLower(s.first()) {
+	case "yes", "true":
+		return true, nil
+	case "no", "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%s: %s %q is neither yes nor no", s.at, key, s.first())
+}

@@ -1,0 +1,51 @@
+package ssh
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// piped is a connection to a ProxyCommand's standard input and output.
+type piped struct {
+	net.Conn
+	command *exec.Cmd
+	stderr  *limited
+	once    sync.Once
+}
+
+// proxy runs a ProxyCommand as OpenSSH does: by the user's shell, which it replaces.
+func proxy(command, shell string) (net.Conn, error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "proxy command"), os.NewFile(uintptr(pair[1]), "proxy command")
+	defer func() { _ = ours.Close(); _ = theirs.Close() }()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	p := &piped{Conn: conn, command: exec.Command(shell, "-c", "exec "+command), stderr: &limited{}}
+	p.command.Stdin, p.command.Stdout, p.command.Stderr = theirs, theirs, p.stderr
+	p.command.WaitDelay = time.Second // what it left behind may keep its standard error open
+	if err := p.command.Start(); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close ends the command.
+func (p *piped) Close() error {
+	err := p.Conn.Close()
+	p.once.Do(func() {
+		_ = p.command.Process.Kill()
+		_ = p.command.Wait() // it was killed
+	})
+	return err
+}

@@ -1,0 +1,111 @@
+package ssh
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+)
+
+// identity is who runs clusterctl.
+type identity struct {
+	user, uid, home, machine string
+	getenv                   func(string) string
+}
+
+func whoAmI(home string, getenv func(string) string) (identity, error) {
+	u, err := user.Current()
+	if err != nil {
+		return identity{}, fmt.Errorf("find out who you are, to log in as: %w", err)
+	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return identity{}, fmt.Errorf("find out this machine's name: %w", err)
+	}
+	return identity{user: u.Username, uid: u.Uid, home: home, machine: machine, getenv: getenv}, nil
+}
+
+// shell is what runs ProxyCommand and Match exec.
+func (w identity) shell() string { return or(w.getenv("SHELL"), "/bin/sh") }
+
+// tokens are what the percent signs in a configuration's values stand for.
+type tokens map[byte]string
+
+// tokens returns those of OpenSSH that are had before a connection is.
+func (r *reading) tokens(host string) tokens {
+	port, remote := or(r.values["port"].first(), "22"), or(r.values["user"].first(), r.who.user)
+	jump := r.values["proxyjump"].first()
+	if strings.EqualFold(jump, "none") {
+		jump = ""
+	}
+	short, _, _ := strings.Cut(r.who.machine, ".")
+	sum := sha1.Sum([]byte(r.who.machine + host + port + remote + jump))
+	return tokens{
+		'%': "%", 'h': host, 'p': port, 'r': remote, 'n': r.name, 'u': r.who.user, 'd': r.who.home, 'i': r.who.uid, 'l': r.who.machine, 'L': short,
+		'j': jump, 'k': or(r.values["hostkeyalias"].first(), r.name), 'C': hex.EncodeToString(sum[:]),
+	}
+}
+
+func (t tokens) expand(text string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '%' {
+			b.WriteByte(text[i])
+			continue
+		}
+		if i++; i == len(text) {
+			return "", errors.New("it ends with %: a percent sign is written %%")
+		}
+		value, ok := t[text[i]]
+		if !ok {
+			return "", fmt.Errorf("%%%c stands for nothing here: a percent sign is written %%%%", text[i])
+		}
+		b.WriteString(value)
+	}
+	return b.String(), nil
+}
+
+// path expands the value of an option that names a file: ~, percent signs, and variables of the environment as ${NAME}.
+func (r *reading) path(text, host string) (string, error) {
+	var b strings.Builder
+	rest := text
+	for {
+		before, after, ok := strings.Cut(rest, "${")
+		b.WriteString(before)
+		if !ok {
+			break
+		}
+		name, behind, ok := strings.Cut(after, "}")
+		if !ok {
+			return "", errors.New("${ is not closed")
+		}
+		value := r.who.getenv(name)
+		if value == "" {
+			return "", fmt.Errorf("the environment variable %s is not set", name)
+		}
+		b.WriteString(strings.ReplaceAll(value, "%", "%%"))
+		rest = behind
+	}
+	text, err := r.tokens(host).expand(b.String())
+	if err == nil && (text == "~" || strings.HasPrefix(text, "~/")) {
+		text = filepath.Join(r.who.home, text[1:])
+	}
+	return text, err
+}
+
+// hostName is where to connect, as HostName says.
+func (r *reading) hostName() (string, error) {
+	s, ok := r.values["hostname"]
+	if !ok {
+		return r.name, nil
+	}
+	host, err := tokens{'%': "%", 'h': r.name}.expand(s.first())
+	if err != nil {
+		return "", fmt.Errorf("%s: HostName: %w", s.at, err)
+	}
+	return host, nil
+}
