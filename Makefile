@@ -66,9 +66,18 @@ KUBECTL_VERSION := $(shell awk '$$1 == "k8s.io/kubectl" {print $$2}' go.mod)
 KUBECTL_FLAGS   := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION:v0%=v1%)
 
 .PHONY: test-tools
-test-tools: demo-tools $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm $(BIN)/h2spec $(BIN)/gofakes3
+test-tools: demo-tools releases $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm $(BIN)/h2spec $(BIN)/gofakes3
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
+
+# Builds that tests update to: another version; one whose API server cannot start; one whose controllers end a while after they have started.
+.PHONY: releases
+releases:
+	@mkdir -p $(BIN)/releases
+	@echo '{"Replace": {"$(CURDIR)/cmd/clusterctl/broken.go": "$(CURDIR)/tests/roll/testdata/broken.go"}}' >$(BIN)/releases/overlay.json
+	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)-next' -o $(BIN)/releases/next/clusterctl ./cmd/clusterctl
+	$(GO) build $(MODFLAGS) -overlay $(BIN)/releases/overlay.json -ldflags '$(LDFLAGS)-broken -X "main.broken=kube-apiserver 0s"' -o $(BIN)/releases/broken/clusterctl ./cmd/clusterctl
+	$(GO) build $(MODFLAGS) -overlay $(BIN)/releases/overlay.json -ldflags '$(LDFLAGS)-dying -X "main.broken=kube-controller-manager 2s"' -o $(BIN)/releases/dying/clusterctl ./cmd/clusterctl
 
 # What the demo shows a cluster with.
 .PHONY: demo-tools

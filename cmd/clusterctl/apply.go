@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,7 @@ func applyCommand(destroy bool) *cobra.Command {
 			}
 			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets, saved.Excludes
 			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(flags.losses, saved.Losses...)
+			flags.downgrade = cmp.Or(flags.downgrade, saved.Downgrade)
 		}
 		configuration, err := flags.load(c, args)
 		if err != nil {

@@ -37,6 +37,7 @@ type runFlags struct {
 	replaces          []string
 	renews, renewOn   []string
 	losses            []string
+	downgrade         string
 	refreshOnly       bool
 	noSnapshot        bool
 
@@ -64,6 +65,7 @@ func (f *runFlags) addReach(c *cobra.Command) {
 func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload or object; can be repeated")
 	c.Flags().StringArrayVar(&f.losses, "allow-data-loss", nil, "let what is declared at this `address` go although data goes with it: a namespace, a custom resource definition, a claim; can be repeated")
+	c.Flags().StringVar(&f.downgrade, "allow-downgrade", "", "let machines go back to this `release`, which is older than theirs: the version or build of this clusterctl")
 	c.Flags().BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the machines and objects that are gone")
 	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
 }
@@ -96,7 +98,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	}
 	return &run.Engine{
 		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot,
+		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot,
 		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
 	}, nil
 }

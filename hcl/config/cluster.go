@@ -146,8 +146,17 @@ type Proxy struct {
 
 // Roll says how changes go over the nodes.
 type Roll struct {
-	MaxUnavailable string // nodes at a time: a number, or a share of all as 10%; empty means plan.DefaultMaxUnavailable
+	MaxUnavailable string        // nodes at a time: a number, or a share of all as 10%; empty means plan.DefaultMaxUnavailable
+	Hold           time.Duration // that a new release has to be well; zero means ten seconds
+	Timeout        time.Duration // that a daemon has to start, and to be ready; zero means two minutes
+	OnFailure      string        // OnFailureStop when empty
 }
+
+// What becomes of the other nodes when one has failed.
+const (
+	OnFailureStop     = "stop"
+	OnFailureContinue = "continue"
+)
 
 // Sources of the container runtime.
 const (

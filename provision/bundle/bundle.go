@@ -16,6 +16,8 @@ import (
 	"runtime"
 	"sync"
 
+	"clusterctl/daemons/version"
+	"clusterctl/provision/host"
 	"clusterctl/provision/image"
 )
 
@@ -63,6 +65,9 @@ type File struct {
 
 // Bundle is a release's files.
 type Bundle struct {
+	Version    string // of clusterctl
+	Kubernetes string
+
 	cache string
 	files map[string]File
 
@@ -80,7 +85,7 @@ type sum struct {
 // Open finds the bundle beside the program at executable. Compressed forms and
 // digests are kept in the cache folder.
 func Open(executable, cache string) (*Bundle, error) {
-	b := &Bundle{cache: cache, files: map[string]File{}, sums: map[string]sum{}, making: map[string]*sync.Mutex{}}
+	b := &Bundle{Version: version.Version, Kubernetes: version.Kubernetes, cache: cache, files: map[string]File{}, sums: map[string]sum{}, making: map[string]*sync.Mutex{}}
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
@@ -122,6 +127,14 @@ func (b *Bundle) File(name string) (File, error) {
 		return File{}, fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", name)
 	}
 	return f, nil
+}
+
+// Release names what the bundle is.
+func (b *Bundle) Release() host.Release {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	digest := b.files[Clusterctl].Digest
+	return host.Release{Version: b.Version, Kubernetes: b.Kubernetes, Build: digest[:min(len(digest), 12)]}
 }
 
 // Add takes in a file that is not the release's own, as an image archive.

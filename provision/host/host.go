@@ -98,6 +98,8 @@ type Units interface {
 	Start(ctx context.Context, name string) error
 	Restart(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
+	// Said is what a unit wrote last, for whoever asks why it does not work; empty when nothing is known.
+	Said(ctx context.Context, name string) string
 }
 
 // Unit is the state of a unit.
@@ -106,6 +108,9 @@ type Unit struct {
 	Enabled     bool
 	NeedsReload bool   // its file changed since systemd read it
 	Fragment    string // path of its file
+	Process     uint32 // its main process; 0 when there is none
+	Program     string // what that process runs, links resolved
+	Started     time.Time
 }
 
 // Facts are what differs between machines and matters to what is put on them.
@@ -132,6 +137,9 @@ type Facts struct {
 	Missing      []string          `json:"missing"` // kernel features that are needed and absent
 	// Snapshot is how the last snapshot of the store went there; nil when none was ever taken.
 	Snapshot *store.Outcome `json:"snapshot,omitempty"`
+	// Release has held there, Tried is one that has been begun and has not; nil when there is none.
+	Release *Release `json:"release,omitempty"`
+	Tried   *Release `json:"tried,omitempty"`
 	Survey
 }
 

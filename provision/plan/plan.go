@@ -56,6 +56,10 @@ type Machine struct {
 	Note    string        `json:"note,omitempty"`
 	Loss    string        `json:"loss,omitempty"` // what data goes with it, for good
 	Changes []step.Change `json:"changes,omitempty"`
+	// FromRelease and ToRelease are those of an update, and LastTime is how the last one failed.
+	FromRelease string `json:"fromRelease,omitempty"`
+	ToRelease   string `json:"toRelease,omitempty"`
+	LastTime    string `json:"lastTime,omitempty"`
 }
 
 // Object is what would be done to an API object.
@@ -155,6 +159,7 @@ type Saved struct {
 	Replaces    []string `json:"replaces,omitempty"`
 	Refresh     bool     `json:"refresh,omitempty"` // of the state alone
 	Losses      []string `json:"losses,omitempty"`
+	Downgrade   string   `json:"downgrade,omitempty"`
 	Serial      int64    `json:"serial"` // of the state
 	Fingerprint string   `json:"fingerprint"`
 	Plan        *Plan    `json:"plan"`

@@ -27,6 +27,9 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 			continue
 		}
 		heading(out, s, m.Address, m.Action, m.Note)
+		for text := range strings.Lines(m.LastTime) {
+			out.WriteString("      " + strings.TrimRight(text, "\n") + "\n")
+		}
 		changes := m.Changes
 		if m.Action == Create && !s.Verbose {
 			changes = fold(changes)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"sync"
 
+	"clusterctl/daemons/version"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/state"
@@ -31,6 +32,16 @@ func (l *cluster) declare(c *config.Cluster) {
 	for _, m := range c.Machines {
 		l.nodes[m.Name] = "True"
 	}
+}
+
+// Node is ready, and of this release, as all of them are.
+func (l *cluster) Node(_ context.Context, name string) (ready, kubelet string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nodes[name] == "" {
+		return "", "", nil
+	}
+	return l.nodes[name], version.Kubernetes, nil
 }
 
 // wanted are the objects of a configuration.

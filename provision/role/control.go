@@ -228,7 +228,7 @@ func address(b *builder) {
 		}
 	}
 	b.unit(service{
-		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service", watchdog: true,
+		name: "kube-address", description: "Kubernetes API virtual address", after: "kube-apiserver.service", watchdog: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-address")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 		options: append([]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"}, options...),
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -15,6 +16,9 @@ import (
 
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
 
+// ready is where a daemon that answers its machine alone says that it is ready.
+func ready(address string) string { return "http://" + address + "/readyz" }
+
 // proxy sends what goes to services to their pods.
 func proxy(b *builder) {
 	def := config.DefaultProxy()
@@ -22,7 +26,7 @@ func proxy(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	b.unit(service{
-		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true,
+		name: "kube-proxy", description: "Kubernetes service proxy", watchdog: true, beside: true, health: ready(cfg.MetricsBindAddress),
 		exec: append([]string{b.daemon("kube-proxy")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 	})
 }
@@ -36,7 +40,7 @@ func network(b *builder) {
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	cfg.RoutesOnly = !b.node()
 	b.unit(service{
-		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
+		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 	})
 }
@@ -70,6 +74,7 @@ func kubelet(b *builder) {
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true, beside: true,
 		eager:   b.staticPods(),
+		health:  ready(net.JoinHostPort(file.HealthzBindAddress, strconv.Itoa(file.HealthzPort))),
 		exec:    append([]string{b.daemon("kubelet")}, config.Args(&cfg, &def)...),
 		reads:   []string{cfg.Kubeconfig, kubeletConfig, file.TLSCertFile, file.Authentication.X509.ClientCAFile},
 		options: []string{"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity"},
@@ -125,7 +130,7 @@ func dns(b *builder) {
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-dns", b.Machine.Name, b.Machine.IP.String()
 	b.unit(service{
-		name: "kube-dns", description: "Kubernetes cluster DNS", watchdog: true, beside: true,
+		name: "kube-dns", description: "Kubernetes cluster DNS", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-dns")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
 		options: append([]string{"CapabilityBoundingSet=CAP_NET_BIND_SERVICE"}, confined...),
 	})

@@ -25,6 +25,7 @@ type Input struct {
 	Facts   host.Facts
 	State   *state.State // authorities, and how etcd members started
 	Files   Files
+	Release host.Release      // what the files are
 	Revoked map[string][]byte // by authority: its list of revoked certificates, DER
 }
 
@@ -84,22 +85,7 @@ func Steps(in Input) ([]step.Step, error) {
 			}
 		}
 	}
-	steps := append(b.files, b.late...)
-	return append(steps, sweep(steps)), b.err
-}
-
-// sweep keeps the files that the steps need.
-func sweep(steps []step.Step) *step.Sweep {
-	s := &step.Sweep{Link: bin(bundle.Clusterctl)}
-	for _, p := range steps {
-		switch p := p.(type) {
-		case *step.Binary:
-			s.Keep = append(s.Keep, p.Digest)
-		case *step.Image:
-			s.Keep = append(s.Keep, p.Digest)
-		}
-	}
-	return s
+	return b.release(append(b.files, b.late...)), b.err
 }
 
 // Clean returns the steps that take everything away again from a machine.
@@ -236,6 +222,7 @@ type builder struct {
 	late   []step.Step
 	chains map[string][]byte // by authority
 	apis   []string          // what apiServers returns
+	held   []step.Held       // daemons that have to be well, in the order in which they start
 	err    error
 }
 

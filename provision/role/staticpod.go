@@ -52,6 +52,7 @@ func (b *builder) component(c component) {
 		b.pod(c)
 		return
 	}
+	c.health, c.as = c.url()
 	b.unit(c.service)
 }
 
@@ -64,6 +65,7 @@ func (b *builder) pod(c component) {
 	}
 	text, _, _ := strings.Cut(string(manifest), "\nstatus:")
 	url, as := c.url()
+	b.held = append(b.held, step.Held{URL: url, Client: as})
 	b.run(&step.StaticPod{
 		Name: c.name, Path: step.Manifest(c.name), Content: text + "\n", Files: c.reads, URL: url, Client: as,
 		Unit: c.name + ".service", UnitAt: step.UnitDir + c.name + ".service",

@@ -3,6 +3,7 @@ package role
 import (
 	"strings"
 
+	"clusterctl/provision/host"
 	"clusterctl/provision/step"
 )
 
@@ -17,7 +18,9 @@ type service struct {
 	options     []string // of [Service]
 	beside      bool     // may start together with its neighbours
 	eager       bool     // has started once it runs: what it says it is ready for needs others that come later
-	hosts       bool     // starts what is other people's, and inherits what is set here
+	health      string   // where it says whether it is ready
+	as          host.Client
+	hosts       bool // starts what is other people's, and inherits what is set here
 }
 
 // slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).
@@ -57,7 +60,8 @@ func (b *builder) unit(s service) {
 	text = append(append(text, s.options...), "", "[Install]", "WantedBy=multi-user.target")
 	path := b.private(step.UnitDir+s.name+".service", lines(text...))
 	b.add(&step.DropIns{Unit: s.name + ".service"})
-	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside})
+	b.held = append(b.held, step.Held{Unit: s.name + ".service", Program: s.exec[0], URL: s.health, Client: s.as})
+	b.run(&step.Unit{Name: s.name + ".service", Files: append([]string{path, s.exec[0]}, s.reads...), Beside: s.beside, Timeout: b.Cluster.Roll.Timeout})
 }
 
 // What systemd reads in arguments, and in quotes.

@@ -205,9 +205,11 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 			err = p.issue(m)
 		}
 		if err == nil {
-			err = m.agent.Apply(ctx, m.steps, func(done agent.Progress) {
-				c := done.Change
-				p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+			err = p.update(ctx, m, func(steps []step.Step) error {
+				return m.agent.Apply(ctx, steps, func(done agent.Progress) {
+					c := done.Change
+					p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+				})
 			})
 		}
 		if err == nil {
@@ -307,7 +309,9 @@ func (p *Prepared) joined(m *machine) error {
 }
 
 func (p *Prepared) join(m *machine) {
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
+	release := p.engine.Bundle.Release()
+	p.State.Had(release)
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Release: &release, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}

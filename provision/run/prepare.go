@@ -151,7 +151,11 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		p.Close()
 		return nil, err
 	}
-	if err := p.renewable(); err != nil {
+	err = p.renewable()
+	if err == nil {
+		err = p.allowed()
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -322,7 +326,7 @@ func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Revoked: revoked})
+	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Release: p.engine.Bundle.Release(), Revoked: revoked})
 	p.renew(m, steps)
 	return steps, err
 }
@@ -358,6 +362,9 @@ func (p *Prepared) summarize() {
 			}
 		case m.action == plan.Change:
 			entry.Note = p.restarts(m, entry.Changes)
+			if update := p.updateLine(m, &entry); update != "" {
+				entry.Note = update + "; " + entry.Note
+			}
 			if first := p.mendedFirst(m); first != "" {
 				entry.Note = first + "; then " + entry.Note
 			}

@@ -109,7 +109,10 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 		}
 		known := m.Machine
 		known.Roles = r.Roles
-		s.Machines[m.Address] = state.Machine{Machine: known, Joined: true, Identity: m.facts.Identity, Issued: r.Issued}
+		s.Machines[m.Address] = state.Machine{Machine: known, Joined: true, Identity: m.facts.Identity, Issued: r.Issued, Release: m.facts.Release}
+		if m.facts.Release != nil {
+			s.Had(*m.facts.Release)
+		}
 		s.Revoke(r.Revoked...)
 		if r.Token != "" {
 			s.Token = r.Token

@@ -34,19 +34,30 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 		return nil
 	}
 	budget := plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
-	var failed atomic.Bool
+	// A new release that does not work is to be met by one node, not by as many as the budget allows.
+	var failed error
+	if slices.ContainsFunc(rolled, updates) {
+		if failed = p.each(ctx, rolled[:1], p.roll); failed != nil && (!p.goesOn() || interrupted(ctx)) {
+			return errors.Join(failed, p.writeOwed())
+		}
+		rolled = rolled[1:]
+	}
+	var stop atomic.Bool
 	err := p.most(ctx, budget, rolled, func(ctx context.Context, m *machine) error {
-		if failed.Load() {
+		if stop.Load() {
 			return nil
 		}
 		err := p.roll(ctx, m)
-		if err != nil {
-			failed.Store(true)
+		if err != nil && !p.goesOn() {
+			stop.Store(true)
 		}
 		return err
 	})
-	return errors.Join(err, p.writeOwed())
+	return errors.Join(failed, err, p.writeOwed())
 }
+
+// goesOn reports whether other nodes are changed although one has failed.
+func (p *Prepared) goesOn() bool { return p.engine.Config.Roll.OnFailure == config.OnFailureContinue }
 
 func (p *Prepared) count(role string) (n int) {
 	for _, m := range p.engine.Config.Machines {
@@ -65,13 +76,14 @@ func (p *Prepared) roll(ctx context.Context, m *machine) error {
 			return err
 		}
 	}
-	if err := p.converge(ctx, m); err != nil {
+	err := p.converge(ctx, m)
+	if err != nil && !errors.As(err, new(*RolledBack)) {
 		return err
 	}
 	if !p.known(m).Cordoned {
-		return nil
+		return err
 	}
-	return p.back(ctx, m)
+	return errors.Join(err, p.back(ctx, m))
 }
 
 // clear moves a node's pods away, when there is anywhere for them to go.

@@ -48,6 +48,8 @@ type Cluster interface {
 	Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error
 	// Nodes says for every node whether it is ready: True, False or Unknown.
 	Nodes(ctx context.Context) (map[string]string, error)
+	// Node says whether a node is ready, and the version of Kubernetes that its kubelet has; that is empty when there is no such node.
+	Node(ctx context.Context, name string) (ready, kubelet string, err error)
 	// Cordoned reports whether a node takes no new pods; Cordon has it take none, Uncordon has it take them again.
 	Cordoned(ctx context.Context, node string) (bool, error)
 	Cordon(ctx context.Context, node string) error
@@ -81,6 +83,7 @@ type Engine struct {
 	Targets     []string         // only these machines and workloads, when any
 	Excludes    []string         // not these
 	Replaces    []string         // machines, workloads and objects to be taken away and made anew
+	Downgrade   string           // the version or build of an older release that machines may go to
 	Losses      []string         // addresses of what may go although data goes with it
 	Renews      []string         // certificates to be renewed before their time, by the names that CertificateName gives; "all"
 	RenewOn     []string         // machines, by address or name, whose certificates are renewed; all when none

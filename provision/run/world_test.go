@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clusterctl/daemons/version"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/bundle"
@@ -47,6 +49,7 @@ type fakeLive struct {
 	before  [][]state.Object // what each Apply was told of that was applied before
 
 	ready    map[string]string // nodes
+	kubelets map[string]string // versions of theirs; this release's where there is none
 	cordoned map[string]bool
 	stuck    error // what draining gives
 
@@ -105,6 +108,15 @@ func (l *fakeLive) Nodes(context.Context) (map[string]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.ready), nil
+}
+
+func (l *fakeLive) Node(_ context.Context, name string) (ready, kubelet string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ready[name] == "" {
+		return "", "", nil
+	}
+	return l.ready[name], cmp.Or(l.kubelets[name], version.Kubernetes), nil
 }
 
 func (l *fakeLive) Cordoned(_ context.Context, node string) (bool, error) {

@@ -21,6 +21,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
 )
 
 // Folder is the state's folder, beside the configuration.
@@ -49,6 +50,8 @@ type State struct {
 	CAs     map[string][]byte `json:"cas"`     // certificates, PEM
 	// Rotations are the authorities, and the key of service accounts, that are being replaced.
 	Rotations map[string]Rotation `json:"rotations,omitempty"`
+	// Releases are those that the cluster has had, the first one first.
+	Releases []host.Release `json:"releases,omitempty"`
 	// Fixed is what the cluster was made with and cannot change.
 	Fixed Fixed `json:"fixed,omitzero"`
 	// Revoked certificates are refused everywhere until they end by themselves.
@@ -83,6 +86,28 @@ type Machine struct {
 	// Issued are the certificates that the machine has got, by where they lie, to be
 	// revoked when it goes.
 	Issued map[string]certs.Revoked `json:"issued,omitempty"`
+	// Release is what has held there, nil when nothing is known; Failed is an update that was rolled back since.
+	Release *host.Release `json:"release,omitempty"`
+	Failed  *FailedUpdate `json:"failed,omitempty"`
+}
+
+// FailedUpdate is an update of a machine that was rolled back.
+type FailedUpdate struct {
+	To  host.Release `json:"to"`
+	At  time.Time    `json:"at"`
+	Why string       `json:"why"`
+}
+
+// mostReleases is how many releases are remembered.
+const mostReleases = 50
+
+// Had writes down that the cluster has had a release: where versions have no order, what came first is older.
+func (s *State) Had(r host.Release) {
+	if slices.ContainsFunc(s.Releases, func(h host.Release) bool { return h.Build == r.Build }) {
+		return
+	}
+	s.Releases = append(s.Releases, r)
+	s.Releases = s.Releases[max(0, len(s.Releases)-mostReleases):]
 }
 
 // Member is how an etcd member first started; what it was told then it is told ever after. One that joins a store learns from

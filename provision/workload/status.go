@@ -4,11 +4,35 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"clusterctl/hcl/config"
 )
+
+// Node says what a node's Ready condition says, and the version of its kubelet; nothing when there is no such node.
+func (l *Live) Node(ctx context.Context, name string) (ready, kubelet string, err error) {
+	n, err := l.dynamic.Resource(nodes).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("get node %s: %w", name, err)
+	}
+	kubelet, _, err = unstructured.NestedString(n.Object, "status", "nodeInfo", "kubeletVersion")
+	return readyCondition(n), kubelet, err
+}
+
+func readyCondition(n *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(n.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == "Ready" {
+			return fmt.Sprint(m["status"])
+		}
+	}
+	return "Unknown"
+}
 
 // Nodes returns for every node what its Ready condition says: True, False or Unknown.
 func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
@@ -18,13 +42,7 @@ func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
 	}
 	ready := map[string]string{}
 	for _, n := range list.Items {
-		ready[n.GetName()] = "Unknown"
-		conditions, _, _ := unstructured.NestedSlice(n.Object, "status", "conditions")
-		for _, c := range conditions {
-			if m, ok := c.(map[string]any); ok && m["type"] == "Ready" {
-				ready[n.GetName()] = fmt.Sprint(m["status"])
-			}
-		}
+		ready[n.GetName()] = readyCondition(&n)
 	}
 	return ready, nil
 }

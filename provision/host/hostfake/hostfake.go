@@ -15,6 +15,7 @@ import (
 	"path"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +33,9 @@ type Host struct {
 	Ill     func(url string) error // what asking another machine's daemon gives, where Sick says nothing
 	Starts  func(unit string)      // called before a unit starts
 	Asked   func(url string)       // called when a daemon of this machine is asked
-	Log     []string               // what was done: "start etcd.service", "write /etc/x"…
+	// Runs is what comes of a program that a unit starts: an error where it does not start, or dies when ended is called.
+	Runs func(ctx context.Context, unit, program string, ended func()) error
+	Log  []string // what was done: "start etcd.service", "write /etc/x"…
 	// Before is called with each of those that writes a file or makes a unit something else; its error is what comes of it.
 	Before func(what string) error
 
@@ -44,6 +47,8 @@ type Host struct {
 	units  map[string]host.Unit
 	images map[string]bool
 	mounts []string
+
+	processes uint32
 }
 
 type file struct {
@@ -75,6 +80,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
 	f.ClusterCA = host.ClusterCA(h)
 	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
+	f.Release, f.Tried = host.Releases(h)
 	return f, nil
 }
 
@@ -301,6 +307,11 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 	if at.Hostname() != "127.0.0.1" {
 		return h.ill(address)
 	}
+	if unit, active := h.serves(at.Port()); unit && !active {
+		return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
+	} else if unit {
+		return h.ill(address)
+	}
 	names, err := h.List("/etc/kubernetes/manifests")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -311,6 +322,22 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 		}
 	}
 	return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
+}
+
+// serves reports whether a port of the machine's own is a unit's, and that runs.
+func (h *Host) serves(port string) (unit, active bool) {
+	defer h.lock()()
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return false, false
+	}
+	name := host.Ports[n]
+	if port == "10254" {
+		name = "kube-address"
+	}
+	u, there := h.units[name+".service"]
+	_, file := h.files[unitDir+name+".service"]
+	return there && file, u.Active == "active"
 }
 
 // ill says how a daemon of another machine is.

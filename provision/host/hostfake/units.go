@@ -3,8 +3,11 @@
 package hostfake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"clusterctl/provision/host"
 )
@@ -50,31 +53,45 @@ func (h *Host) Disable(_ context.Context, name string) error {
 }
 
 // Start starts a unit.
-func (h *Host) Start(_ context.Context, name string) error { return h.become(name, "start", "active") }
+func (h *Host) Start(ctx context.Context, name string) error {
+	return h.become(ctx, name, "start", "active")
+}
 
 // Restart restarts a unit.
-func (h *Host) Restart(_ context.Context, name string) error {
-	return h.become(name, "restart", "active")
+func (h *Host) Restart(ctx context.Context, name string) error {
+	return h.become(ctx, name, "restart", "active")
 }
 
 // Stop stops a unit.
-func (h *Host) Stop(_ context.Context, name string) error { return h.become(name, "stop", "inactive") }
+func (h *Host) Stop(ctx context.Context, name string) error {
+	return h.become(ctx, name, "stop", "inactive")
+}
 
-func (h *Host) become(name, verb, active string) error {
+func (h *Host) become(ctx context.Context, name, verb, active string) error {
 	if h.Starts != nil && verb != "stop" {
 		h.Starts(name)
 	}
 	if err := h.before("%s %s", verb, name); err != nil {
 		return err
 	}
+	program, runs := h.execute(ctx, name, verb)
 	defer h.lock()()
 	h.did("%s %s", verb, name)
 	if err := h.Fail[name]; err != nil && verb != "stop" {
 		return fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
 	}
 	u := h.units[name]
-	u.Active = active
+	u.Active, u.Started, u.Program = active, time.Now(), ""
 	var err error
+	if verb != "stop" {
+		h.processes++
+		u.Process, u.Program = h.processes, program
+		if err = runs; err != nil {
+			u.Active, err = "activating", fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
+			h.units[name] = u
+			return err
+		}
+	}
 	if name == "etcd.service" && verb != "stop" {
 		if err = h.etcd(); err != nil {
 			u.Active, err = "failed", fmt.Errorf("%w: %s: %w", host.ErrUnit, name, err)
@@ -82,6 +99,28 @@ func (h *Host) become(name, verb, active string) error {
 	}
 	h.units[name] = u
 	return err
+}
+
+// execute returns the program that a unit's file has started, its link resolved, and what comes of that.
+func (h *Host) execute(ctx context.Context, name, verb string) (program string, err error) {
+	unlock := h.lock()
+	_, exec, _ := strings.Cut(string(h.files[unitDir+name].content), "ExecStart=")
+	link, _, _ := strings.Cut(exec, " ")
+	program = cmp.Or(h.files[link].info.Target, link)
+	unlock()
+	if h.Runs != nil && verb != "stop" {
+		err = h.Runs(ctx, name, program, func() { h.Become(name, "failed") })
+	}
+	return program, err
+}
+
+// Said is what a unit wrote before it ended, where the test has it end.
+func (h *Host) Said(_ context.Context, name string) string {
+	defer h.lock()()
+	if h.units[name].Active == "failed" {
+		return name + " says why"
+	}
+	return ""
 }
 
 // Die has a unit end, and not come up by itself.

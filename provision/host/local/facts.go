@@ -36,6 +36,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f.Identity, f.ClusterCA = identity(), host.ClusterCA(h)
 	f.CertExpiry = expiry("/etc/kubernetes/pki")
 	f.Snapshot = lastSnapshot()
+	f.Release, f.Tried = host.Releases(h)
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		f.Missing = append(f.Missing, "systemd")
 	}

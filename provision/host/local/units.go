@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -48,6 +50,10 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 	}
 	reload, _ := p["NeedDaemonReload"].(bool)
 	u := host.Unit{Active: text("ActiveState"), Enabled: text("UnitFileState") == "enabled", NeedsReload: reload, Fragment: text("FragmentPath")}
+	if at, _ := p["ActiveEnterTimestamp"].(uint64); at > 0 {
+		u.Started = time.UnixMicro(int64(at))
+	}
+	u.Process, u.Program = mainProcess(ctx, conn, name)
 	if !u.Enabled {
 		// systemd remembers what it once read until it reloads: the files are what counts.
 		files, err := conn.ListUnitFilesByPatternsContext(ctx, []string{"enabled"}, []string{name})
@@ -57,6 +63,19 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 		u.Enabled = len(files) > 0
 	}
 	return u, nil
+}
+
+// mainProcess returns a unit's main process and what it runs; nothing where a unit has none.
+func mainProcess(ctx context.Context, conn *dbus.Conn, name string) (id uint32, program string) {
+	p, err := conn.GetUnitTypePropertyContext(ctx, name, "Service", "MainPID")
+	if err != nil {
+		return 0, ""
+	}
+	if id, _ = p.Value.Value().(uint32); id == 0 {
+		return 0, ""
+	}
+	program, _ = os.Readlink(fmt.Sprintf("/proc/%d/exe", id))
+	return id, strings.TrimSuffix(program, " (deleted)")
 }
 
 // Reload has systemd read unit files again.
@@ -190,7 +209,23 @@ func restarts(ctx context.Context, conn *dbus.Conn, name string) uint32 {
 func failure(conn *dbus.Conn, name string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var said string
+	said := said(ctx, conn, name)
+	if said == "" {
+		return fmt.Errorf("%w: %w", host.ErrUnit, cause)
+	}
+	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
+}
+
+// Said is what a unit's last run wrote.
+func (h *Host) Said(ctx context.Context, name string) string {
+	conn, err := h.systemd(ctx)
+	if err != nil {
+		return ""
+	}
+	return said(ctx, conn, name)
+}
+
+func said(ctx context.Context, conn *dbus.Conn, name string) (said string) {
 	if p, err := conn.GetUnitPropertyContext(ctx, name, "InvocationID"); err == nil {
 		if id, ok := p.Value.Value().([]byte); ok && len(id) > 0 {
 			said = journal(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
@@ -202,8 +237,5 @@ func failure(conn *dbus.Conn, name string, cause error) error {
 	if said == "" { // it could not be run at all
 		said = journal(ctx, "-u", name)
 	}
-	if said == "" {
-		return fmt.Errorf("%w: %w", host.ErrUnit, cause)
-	}
-	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
+	return said
 }

@@ -1,0 +1,159 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"clusterctl/provision/host"
+)
+
+// Updated is a machine as far as its release matters.
+type Updated struct {
+	Address string
+	Server  bool         // it has an API server
+	Kubelet bool         // it is a node
+	From    host.Release // zero when nothing is known
+	Moves   bool         // this run brings it to the other release
+}
+
+// Kubelets may be older than API servers by so many minor versions; API servers may be apart by so many.
+const (
+	kubeletSkew = 3
+	serverSkew  = 1
+)
+
+// Skew says why machines may not be brought to a release, nil when they may. The control plane moves first, one by one, and then nodes: at
+// each moment of that, API servers are at most one minor version apart, and no kubelet is newer than an API server, or older by more than
+// three minor versions. list has all machines, also those that stay as they are.
+func Skew(to host.Release, list []Updated) error {
+	target, err := version.ParseSemantic(to.Kubernetes)
+	if err != nil {
+		return fmt.Errorf("release %s does not say its version of Kubernetes: %w", to, err)
+	}
+	minor := func(u Updated) (int, bool) {
+		v, err := version.ParseSemantic(u.From.Kubernetes)
+		if err != nil { // nobody wrote it down
+			return 0, false
+		}
+		return int(v.Minor()) + 1000*int(v.Major()), true
+	}
+	want := int(target.Minor()) + 1000*int(target.Major())
+	servers := slices.ContainsFunc(list, func(u Updated) bool { return u.Server && u.Moves })
+	var errs []error
+	refuse := func(u Updated, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", u.Address, fmt.Sprintf(format, args...)))
+	}
+	for _, u := range list {
+		is, known := minor(u)
+		switch {
+		case !known:
+		case u.Server && servers && (is-want > serverSkew || want-is > serverSkew):
+			refuse(u, "its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor version apart. Update by way of each minor version between", u.From.Kubernetes, to.Kubernetes)
+		case u.Server && !u.Moves && is < want && slices.ContainsFunc(list, func(n Updated) bool { return n.Moves && n.Kubelet && !n.Server }):
+			refuse(u, "its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be newer than an API server. Update the control plane first, all of it", u.From.Kubernetes, to.Kubernetes)
+		case u.Kubelet && servers && is > want:
+			refuse(u, "its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: bring the nodes there first, with -target", u.From.Kubernetes, to.Kubernetes)
+		case u.Kubelet && servers && want-is > kubeletSkew:
+			refuse(u, "its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, which would be of %s: bring it nearer first", u.From.Kubernetes, to.Kubernetes)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Downgrade says why machines may not go to a release that is older than theirs, nil when none does or the older one is allowed by its
+// version or build. history are the releases that the cluster has had, the first one first.
+func Downgrade(to host.Release, list []Updated, history []host.Release, allowed string) error {
+	if allowed != "" && (allowed == to.Version || allowed == to.Build) {
+		return nil
+	}
+	var where []string
+	var from host.Release
+	for _, u := range list {
+		if u.Moves && older(to, u.From, history) {
+			where, from = append(where, u.Address), u.From
+		}
+	}
+	if len(where) == 0 {
+		return nil
+	}
+	const most = 3
+	shown := strings.Join(where[:min(most, len(where))], ", ")
+	if more := len(where) - most; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	name, was := Names(to, from)
+	err := fmt.Errorf("%s would go back from %s to %s: an older release may not read what a newer one has written, and lacks what it has mended. If that is meant, say so: -allow-downgrade %s",
+		shown, was, name, bare(to, from))
+	if allowed != "" {
+		err = fmt.Errorf("%w (-allow-downgrade names %s, and this is another release)", err, allowed)
+	}
+	return err
+}
+
+// bare is what -allow-downgrade takes for a release.
+func bare(to, from host.Release) string {
+	if to.Version == from.Version {
+		return to.Build
+	}
+	return to.Version
+}
+
+// Names returns how two releases are called: by their versions, and where these are the same with their builds.
+func Names(a, b host.Release) (string, string) {
+	name := func(r host.Release) string {
+		switch {
+		case r == (host.Release{}):
+			return "an earlier release"
+		case a.Version == b.Version:
+			return r.String()
+		}
+		return r.Version
+	}
+	return name(a), name(b)
+}
+
+// older compares by the version of Kubernetes, then by the release's own. Where versions have no order, as those of commits, what the
+// cluster had first is older.
+func older(to, from host.Release, history []host.Release) bool {
+	if from == (host.Release{}) || to.Build == from.Build {
+		return false
+	}
+	a, errA := version.ParseSemantic(to.Kubernetes)
+	b, errB := version.ParseSemantic(from.Kubernetes)
+	if errA == nil && errB == nil && a.LessThan(b) != b.LessThan(a) {
+		return a.LessThan(b)
+	}
+	if order, comparable := compare(to.Version, from.Version); comparable && order != 0 {
+		return order < 0
+	}
+	at := func(r host.Release) int {
+		return slices.IndexFunc(history, func(h host.Release) bool { return h.Build == r.Build })
+	}
+	return at(to) >= 0 && at(to) < at(from)
+}
+
+// described is a version as git describes it: a tag, and how many commits came after.
+var described = regexp.MustCompile(`^(v?\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)[.\d]*)?)(?:-(\d+)-g[0-9a-f]+)?(?:-dirty)?$`)
+
+func compare(a, b string) (order int, comparable bool) {
+	x, y := described.FindStringSubmatch(a), described.FindStringSubmatch(b)
+	if x == nil || y == nil {
+		return 0, false
+	}
+	v, err := version.ParseSemantic(x[1])
+	if err != nil {
+		return 0, false
+	}
+	if order, err = v.Compare(y[1]); err != nil || order != 0 {
+		return order, err == nil
+	}
+	n, _ := strconv.Atoi(x[2]) // none is 0
+	m, _ := strconv.Atoi(y[2])
+	return n - m, true
+}

@@ -1,0 +1,186 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
+	"clusterctl/provision/state"
+	"clusterctl/provision/step"
+)
+
+// releases are the machines with the releases that they have, as far as the machines or the state know.
+func (p *Prepared) releases() (list []plan.Updated) {
+	to := p.engine.Bundle.Release()
+	for _, m := range p.engine.Config.Machines {
+		known := p.State.Machines[m.Address]
+		u := plan.Updated{Address: m.Address, Server: m.Has(config.RoleControlPlane), Kubelet: m.Has(config.RoleNode)}
+		if known.Release != nil {
+			u.From = *known.Release
+		}
+		if i := slices.IndexFunc(p.machines, func(own *machine) bool { return own.Address == m.Address }); i >= 0 && p.machines[i].agent != nil {
+			own := p.machines[i]
+			if own.facts.Release != nil {
+				u.From = *own.facts.Release
+			}
+			u.Moves = own.action == plan.Create || own.action == plan.Change && u.From.Build != to.Build
+		}
+		if known.Joined || u.Moves {
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// allowed refuses updates that break the rules of which release works with which, and downgrades that nobody has named.
+func (p *Prepared) allowed() error {
+	if p.fresh || p.engine.Destroy {
+		return nil
+	}
+	to, list := p.engine.Bundle.Release(), p.releases()
+	if !slices.ContainsFunc(list, func(u plan.Updated) bool { return u.Moves }) {
+		return nil
+	}
+	return errors.Join(plan.Skew(to, list), plan.Downgrade(to, list, p.State.Releases, p.engine.Downgrade))
+}
+
+// updateLine says from which release to which a machine goes, and how that went the last time; empty when it stays.
+func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
+	if !updates(m) {
+		return ""
+	}
+	to := p.engine.Bundle.Release()
+	var from host.Release
+	if m.facts.Release != nil {
+		from = *m.facts.Release
+	}
+	was, is := plan.Names(from, to)
+	entry.FromRelease, entry.ToRelease = was, is
+	text := "update " + was + " to " + is
+	if from.Build == to.Build {
+		text = "update of programs of " + is
+	}
+	if tried := m.facts.Tried; tried != nil {
+		name, _ := plan.Names(*tried, from)
+		text += ", where one to " + name + " was cut off"
+	}
+	if failed := p.known(m).Failed; failed != nil {
+		name, _ := plan.Names(failed.To, from)
+		entry.LastTime = fmt.Sprintf("last time, %s, %s was rolled back: %s", failed.At.UTC().Format(time.RFC3339), name, failed.Why)
+	}
+	return text
+}
+
+// updates reports whether a machine is brought to another release, or has been and that has not held yet.
+func updates(m *machine) bool {
+	return m.action == plan.Change && slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "release" })
+}
+
+// RolledBack is that a release did not work on a machine, which has its former one again.
+type RolledBack struct {
+	To, From string
+	Why      error
+}
+
+func (e *RolledBack) Error() string {
+	return fmt.Sprintf("%s does not work here, and was rolled back: %s runs again. %v", e.To, e.From, e.Why)
+}
+
+func (e *RolledBack) Unwrap() error { return e.Why }
+
+// update applies a machine's steps up to where the new release has held, sees from outside that the machine is well, and lets the
+// former release go. A machine on which that fails goes back to the former one by itself.
+func (p *Prepared) update(ctx context.Context, m *machine, apply func([]step.Step) error) error {
+	end := slices.IndexFunc(m.steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
+	if !updates(m) || end < 0 {
+		return apply(m.steps)
+	}
+	err := apply(m.steps[:end])
+	if err == nil {
+		err = p.wellAgain(ctx, m)
+	}
+	if err == nil {
+		return apply(m.steps[end:])
+	}
+	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || interrupted(ctx) {
+		return err // it goes on where it was
+	}
+	return p.rollBack(ctx, m, err)
+}
+
+// wellAgain is that others find a machine well: its member of the store, its API server, its node.
+func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
+	if m.Has(config.RoleControlPlane) && p.known(m).Joined {
+		if err := p.recovered(ctx, m); err != nil {
+			return err
+		}
+	}
+	if !m.Has(config.RoleNode) {
+		return nil
+	}
+	limit := cmp.Or(p.engine.Config.Roll.Timeout, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	want := p.engine.Bundle.Release().Kubernetes
+	for {
+		ready, kubelet, err := p.live.Node(ctx, m.Name)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("its node cannot be asked for: %w", err)
+		case kubelet == "": // it never was one
+			return nil
+		case ready != "True":
+			err = fmt.Errorf("its node is not ready (%s)", ready)
+		case kubelet != want:
+			err = fmt.Errorf("its node has Kubernetes %s, not %s", kubelet, want)
+		default:
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s after its update %w", limit, err)
+		}
+	}
+}
+
+const rollBackTimeout = 6 * time.Minute
+
+// rollBack has the former release run again, and writes down why.
+func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
+	to := p.engine.Bundle.Release()
+	var from host.Release
+	if m.facts.Release != nil {
+		from = *m.facts.Release
+	}
+	e := &RolledBack{Why: why}
+	e.From, e.To = plan.Names(from, to)
+	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: fmt.Sprintf("%s does not work here, going back to %s: %v", e.To, e.From, why)})
+	ctx, cancel := context.WithTimeout(ctx, rollBackTimeout)
+	defer cancel()
+	err := m.agent.Apply(ctx, role.RollBack(m.steps), func(done agent.Progress) {
+		c := done.Change
+		p.engine.say(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+	})
+	if err == nil && m.Has(config.RoleControlPlane) && p.known(m).Joined {
+		err = p.recovered(ctx, m)
+	}
+	failed := &state.FailedUpdate{To: to, At: p.engine.now(), Why: config.Mask(why.Error(), p.Secrets)}
+	if writeErr := p.note(m, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
+		return errors.Join(e, writeErr)
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not work here: %w\nand going back to %s failed as well, so that the machine needs you (docs/operations/update-does-not-start.md): %w", e.To, why, e.From, err)
+	}
+	return e
+}

@@ -1,0 +1,296 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/daemons/version"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/host"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+)
+
+// release has the world's next runs be of a build of that version, of this Kubernetes.
+func (w *world) release(name string) { w.releaseOf(name, version.Kubernetes) }
+
+func (w *world) releaseOf(name, kubernetes string) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	for _, program := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {
+		content := "program " + program
+		if program == "clusterctl" {
+			content += " " + name
+		}
+		if err := os.WriteFile(filepath.Join(dir, program), []byte(content), 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	files, err := bundle.Open(filepath.Join(dir, "clusterctl"), filepath.Join(dir, "cache"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	files.Version, files.Kubernetes = name, kubernetes
+	w.engine.Bundle = files
+}
+
+// library is where a build's programs lie on machines.
+func (w *world) library() string {
+	f, err := w.engine.Bundle.File(bundle.Clusterctl)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return host.Library + "/" + f.Digest + "/"
+}
+
+// updated is a cluster of three control planes and two nodes of release v1, and runs that have v2.
+func updated(t *testing.T) (w *world, v1, v2 string) {
+	t.Helper()
+	w = newWorld(t, threeControl()...)
+	store := hostfake.NewEtcd("c1", "c2", "c3")
+	for _, h := range w.at {
+		h.Store = store
+	}
+	w.release("v1.0.0")
+	w.engine.Config.Roll = config.Roll{Hold: 300 * time.Millisecond, Timeout: 2 * time.Second}
+	w.live.ready = map[string]string{"a": "True", "b": "True"}
+	w.mustApply()
+	v1 = w.library()
+	w.release("v2.0.0")
+	return w, v1, w.library()
+}
+
+func threeControl() []config.Machine {
+	return []config.Machine{machine("c1", "10.0.0.1", config.RoleControlPlane), machine("c2", "10.0.0.2", config.RoleControlPlane), machine("c3", "10.0.0.3", config.RoleControlPlane),
+		machine("a", "10.0.0.4", config.RoleNode), machine("b", "10.0.0.5", config.RoleNode)}
+}
+
+// crashes has daemons of a release be what crash says.
+func (w *world) crashes(library string, crash func(ctx context.Context, unit string, ended func()) error) {
+	for _, h := range w.at {
+		h.Runs = func(ctx context.Context, unit, program string, ended func()) error {
+			if strings.HasPrefix(program, library) {
+				return crash(ctx, unit, ended)
+			}
+			return nil
+		}
+	}
+}
+
+// runsOf returns the units of a machine that run programs of a release.
+func (w *world) runsOf(address, library string) (units []string) {
+	for _, name := range []string{"kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-proxy", "kube-network"} {
+		if u, err := w.hosts[address].Unit(context.Background(), name+".service"); err == nil && u.Active == "active" && strings.HasPrefix(u.Program, library) {
+			units = append(units, name)
+		}
+	}
+	return units
+}
+
+func plannedMachine(p *plan.Plan, address string) plan.Machine {
+	return p.Machines[slices.IndexFunc(p.Machines, func(m plan.Machine) bool { return m.Address == address })]
+}
+
+func TestAnUpdateNamesBothReleasesAndLeavesNothingOfTheFormer(t *testing.T) {
+	w, v1, v2 := updated(t)
+	p := w.mustApply()
+	for _, m := range p.Machines {
+		if m.FromRelease != "v1.0.0" || m.ToRelease != "v2.0.0" || !strings.HasPrefix(m.Note, "update v1.0.0 to v2.0.0; restart ") {
+			t.Errorf("%s: from %q to %q: %s", m.Address, m.FromRelease, m.ToRelease, m.Note)
+		}
+	}
+	for address, h := range w.hosts {
+		if len(w.runsOf(address, v2)) == 0 || len(w.runsOf(address, v1)) > 0 {
+			t.Errorf("%s runs %v of the new and %v of the former release", address, w.runsOf(address, v2), w.runsOf(address, v1))
+		}
+		for _, f := range h.Files() {
+			if strings.HasPrefix(f, v1) || strings.HasPrefix(f, host.FormerRelease) {
+				t.Errorf("%s: %s is left", address, f)
+			}
+		}
+		if held, err := host.ReadRelease(h); err != nil || held == nil || held.Version != "v2.0.0" {
+			t.Errorf("%s says that it has %v, %v", address, held, err)
+		}
+	}
+	if p := w.mustApply(); !p.Empty() {
+		t.Errorf("not as declared afterwards: %+v", p.Machines)
+	}
+}
+
+func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		unit  string // of which it is
+		crash func(ctx context.Context, unit string, ended func()) error
+		sick  string
+		want  string
+	}{
+		"it ends at once": {unit: "kube-apiserver.service", want: "out of luck",
+			crash: func(context.Context, string, func()) error { return errors.New("out of luck") }},
+		"it hangs": {unit: "kube-apiserver.service", want: "deadline exceeded",
+			crash: func(ctx context.Context, _ string, _ func()) error { <-ctx.Done(); return ctx.Err() }},
+		"it ends later": {unit: "kube-scheduler.service", want: "kube-scheduler.service says why",
+			crash: func(_ context.Context, _ string, ended func()) error {
+				time.AfterFunc(100*time.Millisecond, ended)
+				return nil
+			}},
+		"it is never ready": {unit: "kube-controller-manager.service", want: "not well", sick: "https://127.0.0.1:10257/readyz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, v1, v2 := updated(t)
+			w.crashes(v2, func(ctx context.Context, unit string, ended func()) error {
+				if unit != c.unit || c.crash == nil {
+					return nil
+				}
+				return c.crash(ctx, unit, ended)
+			})
+			for _, h := range w.at {
+				h.Ill = func(url string) error {
+					if u, err := h.Unit(context.Background(), c.unit); url == c.sick && err == nil && strings.HasPrefix(u.Program, v2) {
+						return errors.New("not ready")
+					}
+					return nil
+				}
+			}
+			_, err := w.apply()
+			var back *run.RolledBack
+			if !errors.As(err, &back) || back.To != "v2.0.0" || back.From != "v1.0.0" || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("%v", err)
+			}
+			for address, h := range w.hosts {
+				if u, err := h.Unit(t.Context(), c.unit); strings.HasPrefix(address, "machine.c") && (err != nil || u.Active != "active" || !strings.HasPrefix(u.Program, v1)) {
+					t.Errorf("%s: %s is %+v, %v", address, c.unit, u, err)
+				}
+				if len(w.runsOf(address, v2)) > 0 {
+					t.Errorf("%s runs %v of the release that does not work", address, w.runsOf(address, v2))
+				}
+				if address != "machine.c1" && slices.ContainsFunc(h.Log, func(did string) bool { return strings.HasPrefix(did, "restart ") }) {
+					t.Errorf("%s was touched: %v", address, h.Log)
+				}
+				if former, err := host.ReadFormer(h); former != nil || err != nil {
+					t.Errorf("%s: %+v is kept, %v", address, former, err)
+				}
+			}
+			prepared, err := w.engine.Prepare(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer prepared.Close()
+			if last := plannedMachine(prepared.Plan, "machine.c1").LastTime; !strings.Contains(last, "v2.0.0 was rolled back") || !strings.Contains(last, c.want) {
+				t.Errorf("the next plan says of it: %q", last)
+			}
+			// What was rolled back is what was there before.
+			w.release("v1.0.0")
+			if p := w.mustApply(); !p.Empty() {
+				t.Errorf("not as before: %+v", plannedMachine(p, "machine.c1"))
+			}
+		})
+	}
+}
+
+func TestANodeThatIsNotReadyWithTheNewReleaseIsRolledBack(t *testing.T) {
+	w, v1, _ := updated(t)
+	w.live.kubelets = map[string]string{"a": "v1.36.0"} // that of the new kubelet never gets there
+	_, err := w.apply()
+	if !errors.As(err, new(*run.RolledBack)) || !strings.Contains(err.Error(), "its node has Kubernetes v1.36.0") {
+		t.Fatal(err)
+	}
+	if !slices.Contains(w.runsOf("machine.a", v1), "kubelet") || !slices.Contains(w.runsOf("machine.b", v1), "kubelet") {
+		t.Errorf("the nodes run %v and %v of the former release", w.runsOf("machine.a", v1), w.runsOf("machine.b", v1))
+	}
+}
+
+func TestOtherNodesAreUpdatedWhenTheConfigurationSaysSo(t *testing.T) {
+	w, v1, v2 := updated(t)
+	w.engine.Config.Roll.OnFailure = config.OnFailureContinue
+	w.hosts["machine.a"].Runs = func(_ context.Context, unit, program string, _ func()) error {
+		if unit == "kubelet.service" && strings.HasPrefix(program, v2) {
+			return errors.New("not on this machine")
+		}
+		return nil
+	}
+	_, err := w.apply()
+	if err == nil || !strings.Contains(err.Error(), "not on this machine") {
+		t.Fatal(err)
+	}
+	if len(w.runsOf("machine.a", v2)) > 0 || len(w.runsOf("machine.a", v1)) == 0 || !slices.Contains(w.runsOf("machine.b", v2), "kubelet") {
+		t.Errorf("a runs %v of the new release, b %v", w.runsOf("machine.a", v2), w.runsOf("machine.b", v2))
+	}
+}
+
+func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
+	w, v1, v2 := updated(t)
+	killed := errors.New("killed")
+	c1 := w.hosts["machine.c1"]
+	c1.Before = func(what string) error {
+		if strings.Contains(what, "restart kube-controller-manager") { // the run's process, and its agent with it, are gone
+			return killed
+		}
+		return nil
+	}
+	// The roll-back is killed as well.
+	c1.Runs = func(_ context.Context, _, program string, _ func()) error {
+		if strings.HasPrefix(program, v1) {
+			return killed
+		}
+		return nil
+	}
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "failed as well") {
+		t.Fatal(err)
+	}
+	c1.Before, c1.Runs = nil, nil
+	w.crashes(v2, func(_ context.Context, unit string, _ func()) error {
+		if unit == "kube-scheduler.service" {
+			return errors.New("out of luck")
+		}
+		return nil
+	})
+	if _, err := w.apply(); !errors.As(err, new(*run.RolledBack)) {
+		t.Fatal(err)
+	}
+	if len(w.runsOf("machine.c1", v2)) > 0 || len(w.runsOf("machine.c1", v1)) < 3 {
+		t.Errorf("c1 runs %v of the former release and %v of the new", w.runsOf("machine.c1", v1), w.runsOf("machine.c1", v2))
+	}
+	w.crashes(v2, func(context.Context, string, func()) error { return nil })
+	w.mustApply()
+	if len(w.runsOf("machine.c1", v1)) > 0 || len(w.runsOf("machine.c1", v2)) < 3 {
+		t.Errorf("c1 runs %v of the former release and %v of the new", w.runsOf("machine.c1", v1), w.runsOf("machine.c1", v2))
+	}
+}
+
+func TestGoingBackIsRefusedUnlessTheReleaseIsNamed(t *testing.T) {
+	w, v1, _ := updated(t)
+	w.mustApply()
+	w.release("v1.0.0")
+	_, err := w.engine.Prepare(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "would go back from v2.0.0 to v1.0.0") || !strings.Contains(err.Error(), "-allow-downgrade v1.0.0") {
+		t.Fatal(err)
+	}
+	w.engine.Downgrade = "v1.1.0"
+	if _, err := w.engine.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "another release") {
+		t.Fatal(err)
+	}
+	w.engine.Downgrade = "v1.0.0"
+	w.mustApply()
+	for address := range w.hosts {
+		if len(w.runsOf(address, v1)) == 0 {
+			t.Errorf("%s does not run the former release", address)
+		}
+	}
+}
+
+func TestAnUpdateThatSkipsAMinorVersionIsRefused(t *testing.T) {
+	w, _, _ := updated(t)
+	w.releaseOf("v3.0.0", "v1.39.0")
+	if _, err := w.engine.Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "one minor version apart") {
+		t.Fatal(err)
+	}
+}

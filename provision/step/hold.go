@@ -1,0 +1,128 @@
+package step
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// Held is a daemon that has to be well.
+type Held struct {
+	Unit    string `json:"unit,omitempty"`    // empty for a static pod
+	Program string `json:"program,omitempty"` // that its process runs
+	URL     string `json:"url,omitempty"`     // that answers when it is ready
+	host.Client
+}
+
+func (d Held) name() string {
+	if d.Unit == "" {
+		return d.URL
+	}
+	return d.Unit
+}
+
+// HoldRelease watches the daemons of a new release: each runs exactly that program, in one process that does not end, and says that it
+// is ready, all of them together for some time. One that ends is no release to go on with, however fast it is started again.
+type HoldRelease struct {
+	Release host.Release  `json:"release"`
+	Units   []Held        `json:"units"`
+	For     time.Duration `json:"for"`
+	Timeout time.Duration `json:"timeout,omitempty"` // until they are ready; zero means two minutes
+}
+
+// wellTimeout is how long daemons have to become ready.
+const wellTimeout = 2 * time.Minute
+
+// Label says so.
+func (s *HoldRelease) Label() string { return "release " + s.Release.Version }
+
+// Check finds something while a former release is kept.
+func (s *HoldRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	former, err := host.ReadFormer(h)
+	if err != nil || former == nil && len(w.Touched([]string{host.FormerRelease})) == 0 {
+		return Change{}, err
+	}
+	return Change{Action: Update, Kind: "release", Name: s.Release.Version, Note: fmt.Sprintf("has to be well for %s", s.For)}, nil
+}
+
+// Apply waits until it has held, or says which daemon does not, with what that has said.
+func (s *HoldRelease) Apply(ctx context.Context, h host.Host, _ *Walk) error { return s.hold(ctx, h) }
+
+func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
+	timeout := cmp.Or(s.Timeout, wellTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout+s.For)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	first := map[string]host.Unit{}
+	var since time.Time
+	for {
+		ill, ended, err := s.look(ctx, h, first)
+		switch {
+		case ctx.Err() == nil && ended:
+			return s.told(ctx, h, ill, err)
+		case err != nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		if err == nil && time.Since(since) >= s.For {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ctx.Err()
+			}
+			return s.told(context.WithoutCancel(ctx), h, ill, fmt.Errorf("it is not well %s after its start: %w", timeout, err))
+		}
+	}
+}
+
+// look returns the first daemon that is not well, and whether that has ended since it was first seen.
+func (s *HoldRelease) look(ctx context.Context, h host.Host, first map[string]host.Unit) (ill Held, ended bool, err error) {
+	for _, d := range s.Units {
+		if d.Unit != "" {
+			u, err := h.Unit(ctx, d.Unit)
+			if err != nil {
+				return d, false, err
+			}
+			before, seen := first[d.Unit]
+			switch {
+			case seen && (u.Active != "active" || u.Process != before.Process):
+				return d, true, fmt.Errorf("it ended %s after its start", time.Since(before.Started).Round(time.Second))
+			case u.Active != "active":
+				return d, u.Active == "failed", fmt.Errorf("it is %s", u.Active)
+			case d.Program != "" && u.Program != d.Program:
+				return d, false, fmt.Errorf("it runs %s, not %s", u.Program, d.Program)
+			}
+			first[d.Unit] = u
+		}
+		if d.URL == "" {
+			continue
+		}
+		if err := h.Answers(ctx, d.URL, d.Client); err != nil {
+			return d, false, err
+		}
+	}
+	return Held{}, false, nil
+}
+
+const saidTimeout = 10 * time.Second
+
+// told adds what a daemon has said itself.
+func (s *HoldRelease) told(ctx context.Context, h host.Host, d Held, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, saidTimeout)
+	defer cancel()
+	if d.Unit != "" {
+		if said := h.Said(ctx, d.Unit); said != "" {
+			return fmt.Errorf("%s: %w; the journal says:\n%s", d.name(), err, said)
+		}
+	}
+	return fmt.Errorf("%s: %w", d.name(), err)
+}

@@ -1,0 +1,281 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// KeepRelease keeps what an update changes, so that it can be put back as it was when the new release does not work: the links
+// of programs, units, settings, and what each unit was started with. It comes before everything else. What is
+// kept is always of the release that held last: an update that was cut off, and another one after it, add to it and replace nothing.
+type KeepRelease struct {
+	To       host.Release `json:"to"`
+	Programs []Symlink    `json:"programs"` // one that leads elsewhere makes an update
+	Paths    []string     `json:"paths"`
+}
+
+// Label says so.
+func (s *KeepRelease) Label() string { return "former release" }
+
+// Check finds an update that is not prepared.
+func (s *KeepRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	former, err := host.ReadFormer(h)
+	if err != nil {
+		return Change{}, err
+	}
+	if former != nil && former.To == s.To && len(s.missing(former)) == 0 {
+		return Change{}, nil
+	}
+	updates := former != nil
+	for _, p := range s.Programs {
+		info, err := h.Stat(p.Path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Change{}, err
+		}
+		updates = updates || err == nil && info.Target != p.Target
+	}
+	if !updates {
+		return Change{}, nil
+	}
+	w.Touch(host.FormerRelease)
+	return Change{Action: Update, Kind: "release", Name: s.To.Version, Note: "the former one is kept until it has held"}, nil
+}
+
+func (s *KeepRelease) missing(former *host.Former) (paths []string) {
+	for _, p := range s.Paths {
+		if !slices.ContainsFunc(former.Files, func(f host.FormerFile) bool { return f.Path == p }) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// Apply copies what there is. The list is written last: without it nothing is kept, and nothing has been changed yet.
+func (s *KeepRelease) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	former, err := host.ReadFormer(h)
+	if err != nil {
+		return err
+	}
+	if former == nil {
+		former = &host.Former{Taken: time.Now()}
+		held, err := host.ReadRelease(h)
+		if err != nil {
+			return err
+		}
+		if held != nil {
+			former.From = *held
+		}
+	}
+	former.To = s.To
+	if err := h.Mkdir(host.FormerRelease, 0o700); err != nil {
+		return err
+	}
+	for _, p := range s.missing(former) {
+		f, err := keep(h, p, strconv.Itoa(len(former.Files)))
+		if err != nil {
+			return fmt.Errorf("keep %s: %w", p, err)
+		}
+		former.Files = append(former.Files, f)
+	}
+	return writeJSON(h, host.FormerList, former, 0o600)
+}
+
+func keep(h host.Host, p, name string) (host.FormerFile, error) {
+	f := host.FormerFile{Path: p}
+	info, err := h.Stat(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	if info.Mode.IsDir() {
+		return f, errors.New("it is a directory")
+	}
+	f.Mode, f.UID, f.GID = info.Mode.Perm(), info.UID, info.GID
+	if info.Target != "" {
+		f.Target = info.Target
+		return f, nil
+	}
+	content, err := h.ReadFile(p)
+	if err != nil {
+		return f, err
+	}
+	f.Kept = name
+	return f, h.WriteFile(path.Join(host.FormerRelease, name), bytes.NewReader(content), 0o600, 0, 0)
+}
+
+func writeJSON(h host.Host, p string, value any, mode fs.FileMode) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return h.WriteFile(p, bytes.NewReader(append(text, '\n')), mode, 0, 0)
+}
+
+// Sweep ends an update that has held: the release is written down, and the files of former ones go.
+type Sweep struct {
+	Release host.Release `json:"release"`
+	Keep    []string     `json:"keep"` // digests
+}
+
+// Label says so.
+func (s *Sweep) Label() string { return "no former releases" }
+
+// Check finds something where a release is new, or has not been known to have held.
+func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
+	former, err := host.ReadFormer(h)
+	if err != nil {
+		return Change{}, err
+	}
+	if former != nil || len(w.Touched([]string{host.FormerRelease})) > 0 {
+		return Change{Action: Delete, Kind: "binary", Name: "of former releases"}, nil
+	}
+	held, err := host.ReadRelease(h)
+	if err != nil || held == nil || *held != s.Release {
+		return Change{Action: Create, Kind: "file", Name: host.ReleaseFile}, nil // one that cannot be read is written anew
+	}
+	return Change{}, nil
+}
+
+func (s *Sweep) old(h host.Host) (list []string, err error) {
+	names, err := h.List(host.Library)
+	if err != nil {
+		return nil, nil // there is no library yet
+	}
+	for _, n := range names {
+		if !slices.Contains(s.Keep, n) {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}
+
+// Apply removes them. A running program's file stays until it ends.
+func (s *Sweep) Apply(_ context.Context, h host.Host, _ *Walk) error {
+	old, err := s.old(h)
+	if err != nil {
+		return err
+	}
+	for _, n := range old {
+		if err := h.RemoveAll(host.Library + "/" + n); err != nil {
+			return err
+		}
+	}
+	if err := writeJSON(h, host.ReleaseFile, s.Release, 0o644); err != nil {
+		return err
+	}
+	return h.RemoveAll(host.FormerRelease)
+}
+
+// RollBack puts back what KeepRelease has kept, and starts the units anew that were started with something else.
+type RollBack struct {
+	Units   []Held        `json:"units"`             // in the order in which they start
+	Timeout time.Duration `json:"timeout,omitempty"` // until they are ready; zero means two minutes
+}
+
+// Label says so.
+func (s *RollBack) Label() string { return "roll-back" }
+
+// Check looks whether there is anything to go back to.
+func (s *RollBack) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
+	former, err := host.ReadFormer(h)
+	if err != nil || former == nil {
+		return Change{}, err
+	}
+	return Change{Action: Update, Kind: "release", Name: former.From.Version, Note: "rolled back"}, nil
+}
+
+// Apply does it and waits until everything is well. Only then what was kept goes: until then it is tried again.
+func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
+	former, err := host.ReadFormer(h)
+	if err != nil || former == nil {
+		return err
+	}
+	for _, f := range former.Files {
+		if err := restore(h, f); err != nil {
+			return fmt.Errorf("put %s back: %w", f.Path, err)
+		}
+	}
+	if err := h.Reload(ctx); err != nil {
+		return fmt.Errorf("have systemd read its units again: %w", err)
+	}
+	var errs []error
+	for _, u := range s.Units {
+		if u.Unit == "" {
+			continue
+		}
+		if err := again(ctx, h, u.Unit, former.Taken); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", u.Unit, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	var there []Held
+	for _, u := range s.Units {
+		u.Program = "" // the former one's, whichever that is
+		if is, err := h.Unit(ctx, u.Unit); u.Unit == "" || err != nil || is.Fragment != "" {
+			there = append(there, u)
+		}
+	}
+	if err := (&HoldRelease{Units: there, Timeout: s.Timeout}).hold(ctx, h); err != nil {
+		return err
+	}
+	return h.RemoveAll(host.FormerRelease)
+}
+
+// again starts a unit with what was put back, unless it has run with it all the time.
+func again(ctx context.Context, h host.Host, unit string, since time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	u, err := h.Unit(ctx, unit)
+	switch {
+	case err != nil:
+		return err
+	case u.Fragment == "": // it came with the new release
+		return h.Stop(ctx, unit)
+	case u.Active == "active" && !u.Started.After(since):
+		return nil
+	}
+	return h.Restart(ctx, unit)
+}
+
+func restore(h host.Host, f host.FormerFile) error {
+	info, err := h.Stat(f.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	there := err == nil
+	switch {
+	case f.Target != "":
+		if there && info.Target == f.Target {
+			return nil
+		}
+		return h.Symlink(f.Target, f.Path)
+	case f.Kept == "":
+		if !there {
+			return nil
+		}
+		return h.RemoveAll(f.Path)
+	}
+	content, err := h.ReadFile(path.Join(host.FormerRelease, f.Kept))
+	if err != nil {
+		return err
+	}
+	if now, err := h.ReadFile(f.Path); there && err == nil && bytes.Equal(now, content) {
+		return nil
+	}
+	return h.WriteFile(f.Path, strings.NewReader(string(content)), f.Mode, f.UID, f.GID)
+}

@@ -1,0 +1,30 @@
+// Compiled into cmd/clusterctl by way of an overlay, this makes a release of which one daemon does not work.
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// broken is DAEMON AFTER, as "kube-apiserver 0s"; the linker sets it.
+var broken string
+
+func init() {
+	daemon, after, _ := strings.Cut(broken, " ")
+	if filepath.Base(os.Args[0]) != daemon {
+		return
+	}
+	wait, err := time.ParseDuration(after)
+	if err != nil {
+		panic(err)
+	}
+	if wait == 0 {
+		panic("this release of " + daemon + " cannot start")
+	}
+	go func() {
+		time.Sleep(wait)
+		panic("this release of " + daemon + " cannot go on")
+	}()
+}

@@ -1,0 +1,172 @@
+package roll
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+const updateLimit = 6 * time.Minute
+
+const updatedConfiguration = `cluster "update" {
+  roll { hold = "3s" }
+}
+
+machine "c" {
+  for_each = { "1" = "10.99.0.11", "2" = "10.99.0.12", "3" = "10.99.0.13" }
+  address  = each.value
+  roles    = ["control-plane", "node"]
+  ssh { user = "root" }
+}
+`
+
+// Under load from outside, three control planes go to another build, meet one that does not start and one that dies after it has
+// started, and go back by name. What does not work is rolled back by itself on the one machine that met it; clients see nothing of it.
+func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), updateLimit)
+	defer cancel()
+	c := up(ctx, t, "update", updatedConfiguration)
+	first := c.Bundle
+	load := begin(ctx, t, credentials(ctx, t, c))
+	defer load.end()
+
+	former := programs(ctx, t, c)
+	release(t, c, first, "next")
+	applied(ctx, t, c, "update to another build")
+	next := programs(ctx, t, c)
+	for at, program := range next {
+		if program == former[at] {
+			t.Errorf("%s still runs %s", at, program)
+		}
+	}
+
+	for _, broken := range []struct{ name, says, daemon string }{
+		{"broken", "panic: this release of kube-apiserver cannot start", "kube-apiserver"},
+		{"dying", "panic: this release of kube-controller-manager cannot go on", "kube-controller-manager"},
+	} {
+		release(t, c, first, broken.name)
+		start := time.Now()
+		out, err := c.Ctl(ctx, "apply", "-auto-approve").CombinedOutput()
+		t.Logf("%s: rolled back %s after the beginning", broken.name, time.Since(start).Round(time.Second))
+		if err == nil || !strings.Contains(string(out), broken.says) || !strings.Contains(string(out), "was rolled back") {
+			t.Fatalf("the release %s: %v\n%s", broken.name, err, out)
+		}
+		if now := programs(ctx, t, c); !same(now, next) {
+			t.Errorf("after %s there runs\n%v\nand not\n%v", broken.name, now, next)
+		}
+		touched := regexp.MustCompile(`machine\.c\["(\d)"\] +~ \S*`+broken.daemon).FindAllStringSubmatch(string(out), -1)
+		for _, m := range touched {
+			if m[1] != touched[0][1] {
+				t.Errorf("%s was tried on more than one machine:\n%s", broken.name, out)
+			}
+		}
+		out, err = c.Ctl(ctx, "plan").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "last time") || !strings.Contains(string(out), broken.says) {
+			t.Errorf("the next plan does not say what failed: %v\n%s", err, out)
+		}
+	}
+
+	c.Bundle = first
+	out, err := c.Ctl(ctx, "plan").CombinedOutput()
+	named := regexp.MustCompile(`-allow-downgrade (\S+)`).FindStringSubmatch(string(out))
+	if err == nil || named == nil {
+		t.Fatalf("to go back is not refused: %v\n%s", err, out)
+	}
+	applied(ctx, t, c, "the way back", "-allow-downgrade", named[1])
+	if now := programs(ctx, t, c); !same(now, former) {
+		t.Errorf("after the way back there runs\n%v\nand not\n%v", now, former)
+	}
+	load.end()
+}
+
+func applied(ctx context.Context, t *testing.T, c *cluster.Cluster, what string, flags ...string) {
+	t.Helper()
+	start := time.Now()
+	out, err := c.Ctl(ctx, append([]string{"apply", "-auto-approve"}, flags...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", what, err, out)
+	}
+	t.Logf("%s: %s", what, time.Since(start).Round(100*time.Millisecond))
+	if plan, err := c.Ctl(ctx, append([]string{"plan", "-detailed-exitcode"}, flags...)...).CombinedOutput(); err != nil {
+		t.Errorf("%s: not as declared afterwards: %v\n%s", what, err, plan)
+	}
+}
+
+// release has the cluster's clusterctl be another build, with everything else of the bundle beside it.
+func release(t *testing.T, c *cluster.Cluster, from, name string) {
+	t.Helper()
+	dir := t.TempDir()
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		source := filepath.Join(from, e.Name())
+		switch e.Name() {
+		case "clusterctl":
+			source = filepath.Join(from, "releases", name, "clusterctl")
+		case "releases":
+			continue
+		}
+		if err := os.Symlink(source, filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The program finds its bundle beside itself, wherever links to it lie.
+	program := filepath.Join(dir, "clusterctl")
+	source, err := os.Readlink(program)
+	if err == nil {
+		err = os.Remove(program)
+	}
+	if err == nil {
+		err = copied(source, program)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Bundle = dir
+}
+
+func copied(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
+}
+
+// programs are what the daemons of all machines run.
+func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, m := range c.Lab.Machines {
+		text, err := m.Run(ctx, `for u in etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kube-proxy kube-network kube-dns; do
+			echo $u $(systemctl is-active $u) $(readlink /proc/$(systemctl show -p MainPID --value $u)/exe); done`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(text) {
+			fields := strings.Fields(line)
+			if len(fields) != 3 || fields[1] != "active" {
+				t.Errorf("%s: %s", m.Name, line)
+				continue
+			}
+			if fields[0] != "etcd" {
+				all[m.Name+" "+fields[0]] = fields[2]
+			}
+		}
+	}
+	if len(all) < 7*len(c.Lab.Machines) {
+		t.Errorf("not everything runs: %v", all)
+	}
+	return all
+}
+
+func same(a, b map[string]string) bool { return maps.Equal(a, b) }
