@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	registry "github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/spf13/cobra"
+)
+
+// documents are what people follow to the letter, some of it at 3 a.m.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../../docs/operations/*.md")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("pages of docs/operations: %d, %v", len(paths), err)
+	}
+	texts := map[string]string{}
+	for _, path := range append(paths, "../../docs/operations.md", "../../docs/quickstart.md", "../../README.md", "../../HACKING.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[strings.TrimPrefix(path, "../../")] = string(text)
+	}
+	return texts
+}
+
+// passage is a code block of a document, or code within its text.
+type passage struct {
+	line     int
+	language string
+	inline   bool
+	text     string
+}
+
+var inlineCode = regexp.MustCompile("`([^`\n]+)`")
+
+func passages(text string) (list []passage) {
+	var block *passage
+	for i, line := range strings.Split(text, "\n") {
+		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence && block == nil:
+			block = &passage{line: i + 2, language: fence}
+		case isFence:
+			list = append(list, *block)
+			block = nil
+		case block != nil:
+			block.text += line + "\n"
+		default:
+			for _, m := range inlineCode.FindAllStringSubmatch(line, -1) {
+				list = append(list, passage{line: i + 1, inline: true, text: m[1]})
+			}
+		}
+	}
+	return list
+}
+
+var (
+	commandAt = regexp.MustCompile(`(?:^|[;(|&]\s*|\$\()(clusterctl|make)( [^|;>&)#]*)?`)
+	shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+)
+
+// commands are those of clusterctl and make in a passage. A block that begins with anything but a command is what a command prints.
+func commands(p passage) (list [][]string) {
+	first := strings.Fields(p.text)
+	if p.language != "" || len(first) == 0 || !p.inline && !strings.Contains(" clusterctl make kubectl export (umask git go sudo ", " "+first[0]+" ") {
+		return nil
+	}
+	for line := range strings.Lines(p.text) {
+		line, _, _ = strings.Cut(line, " #") // what is said about it
+		for _, m := range commandAt.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
+			words := []string{m[1]}
+			for _, w := range shellWord.FindAllString(m[2], -1) {
+				words = append(words, strings.Trim(w, `'"[]`))
+			}
+			list = append(list, words)
+		}
+	}
+	return list
+}
+
+// Every command of clusterctl and make that a document shows is one that there is, with flags that it has and arguments that it takes.
+func TestCommandsInDocumentsExist(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for path, text := range documents(t) {
+		for _, p := range passages(text) {
+			for _, words := range commands(p) {
+				found++
+				var err error
+				if words[0] == "make" {
+					err = madeBy(string(makefile), words[1:])
+				} else {
+					err = takes(newRoot(), words[1:], p.inline)
+				}
+				if err != nil {
+					t.Errorf("%s:%d: %s: %v", path, p.line, strings.Join(words, " "), err)
+				}
+			}
+		}
+	}
+	if found < 80 {
+		t.Errorf("%d commands were found, there are more", found)
+	}
+}
+
+// takes says why a command line is none. A mention within a text may leave arguments out.
+func takes(root *cobra.Command, args []string, mention bool) error {
+	c, rest, err := root.Find(long(args))
+	if err != nil {
+		return err
+	}
+	if c.DisableFlagParsing {
+		return nil
+	}
+	c.InitDefaultHelpFlag()
+	c.InitDefaultVersionFlag()
+	var unknown error
+	if err := c.ParseFlags(rest); err != nil && !(mention && strings.Contains(err.Error(), "flag needs an argument")) {
+		unknown = err
+	}
+	switch given := c.Flags().Args(); {
+	case unknown != nil:
+		return unknown
+	case c.HasSubCommands() && len(given) > 0:
+		return fmt.Errorf("%s has no subcommand %q", c.CommandPath(), given[0])
+	case mention && len(given) == 0:
+		return nil
+	default:
+		return c.ValidateArgs(given)
+	}
+}
+
+// madeBy says why make does not take words: targets are those with help, and variables are used.
+func madeBy(makefile string, words []string) error {
+	for _, w := range words {
+		name, _, variable := strings.Cut(w, "=")
+		target := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `:`)
+		switch {
+		case variable && !strings.Contains(makefile, "$("+name+")") && !strings.Contains(makefile, "$(or $("+name):
+			return fmt.Errorf("the Makefile uses no variable %s", name)
+		case !variable && !target.MatchString(makefile):
+			return fmt.Errorf("the Makefile has no target %s", name)
+		}
+	}
+	return nil
+}
+
+// What is found wrong is found, so that a page that goes out of date does not pass.
+func TestCommandsThatAreNoneAreFound(t *testing.T) {
+	for _, line := range []string{"certs rotat all", "plan -no-such-flag", "etcd snapshot restore a b", "apply one two", "nothing", "certs rotate"} {
+		if err := takes(newRoot(), strings.Fields(line), false); err == nil {
+			t.Errorf("clusterctl %s is taken for a command", line)
+		}
+	}
+	if err := takes(newRoot(), strings.Fields("certs rotate"), true); err != nil {
+		t.Errorf("a mention of clusterctl certs rotate: %v", err)
+	}
+	if madeBy("demo: build ## x\n\t$(A)\n", []string{"demo", "A=1"}) != nil || madeBy("demo:\n", []string{"demos"}) == nil || madeBy("demo:\n", []string{"A=1"}) == nil {
+		t.Error("targets and variables of a Makefile are not told apart from others")
+	}
+	if got := commands(passage{text: "Error: clusterctl x\nclusterctl y makes it\n"}); got != nil {
+		t.Errorf("what a command prints is taken for commands: %q", got)
+	}
+}
+
+var wantsVariable = regexp.MustCompile(`var\.([a-z0-9_]+)`)
+
+// Every configuration that a document shows is valid, with what it leaves to the reader written beside it: its variables, and machines.
+func TestConfigurationsInDocumentsAreValid(t *testing.T) {
+	found := 0
+	for path, text := range documents(t) {
+		cluster := ""
+		for _, p := range passages(text) {
+			if p.language != "hcl" {
+				continue
+			}
+			found++
+			dir, shown := t.TempDir(), p.text
+			if !strings.Contains(shown, "cluster \"") { // it goes beside what the document has shown before
+				shown = cluster + shown
+			} else if !strings.Contains(shown, "machine \"") {
+				shown += "machine \"m\" {\n  address = \"192.0.2.9\"\n  roles = [\"control-plane\"]\n}\n"
+			}
+			if cluster == "" {
+				cluster = shown
+			}
+			for _, m := range wantsVariable.FindAllStringSubmatch(shown, -1) {
+				shown += fmt.Sprintf("variable %q { default = \"x\" }\n", m[1])
+			}
+			if err := os.WriteFile(filepath.Join(dir, "cluster.hcl"), []byte(shown), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`archive = "([^"]+)"`).FindAllStringSubmatch(shown, -1) {
+				imageFile(t, filepath.Join(dir, m[1]))
+			}
+			root, out := newRoot(), &bytes.Buffer{}
+			root.SetArgs([]string{"validate", dir})
+			root.SetOut(out)
+			root.SetErr(out)
+			if code := execute(t.Context(), root); code != 0 {
+				t.Errorf("%s:%d: clusterctl validate of what is shown gives %d: %s", path, p.line, code, out)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d configurations were found, there are more", found)
+	}
+}
+
+// imageFile writes an archive of an image without layers.
+func imageFile(t *testing.T, path string) {
+	t.Helper()
+	ref, err := registry.NewTag("shop/web:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(path, ref, empty.Image); err != nil {
+		t.Fatal(err)
+	}
+}
