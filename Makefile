@@ -104,6 +104,29 @@ $(BIN)/gofakes3: tests/tools/go.mod
 $(BIN)/h2spec: tests/tools/go.mod
 	cd tests/tools && $(GO) build -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ github.com/summerwind/h2spec/cmd/h2spec
 
+PREFIX  ?= /usr/local
+DESTDIR ?=
+LIB     := $(DESTDIR)$(PREFIX)/lib/clusterctl
+SHARE   := $(DESTDIR)$(PREFIX)/share
+SHELLS  := bash-completion/completions/clusterctl zsh/site-functions/_clusterctl fish/vendor_completions.d/clusterctl.fish
+
+# The bundle stays together: clusterctl finds it beside itself, through the link in bin.
+.PHONY: install
+install: build ## Install the bundle, its manual and completions for shells below PREFIX; DESTDIR goes before it
+	install -d $(LIB)/cni $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
+	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause containerd containerd-shim-runc-v2 runc) $(LIB)/
+	install -m 755 $(addprefix $(BIN)/cni/,$(CNI)) $(LIB)/cni/
+	ln -sfn ../lib/clusterctl/clusterctl $(DESTDIR)$(PREFIX)/bin/clusterctl
+	$(LIB)/clusterctl man $(SHARE)/man/man1
+	$(LIB)/clusterctl completion bash >$(SHARE)/bash-completion/completions/clusterctl
+	$(LIB)/clusterctl completion zsh >$(SHARE)/zsh/site-functions/_clusterctl
+	$(LIB)/clusterctl completion fish >$(SHARE)/fish/vendor_completions.d/clusterctl.fish
+
+.PHONY: uninstall
+uninstall: ## Remove what install has put below PREFIX
+	rm -rf $(LIB)
+	rm -f $(DESTDIR)$(PREFIX)/bin/clusterctl $(SHARE)/man/man1/clusterctl.1 $(SHARE)/man/man1/clusterctl-*.1 $(addprefix $(SHARE)/,$(SHELLS))
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }

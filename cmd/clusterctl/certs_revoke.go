@@ -53,6 +53,7 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 		},
 	}
 	flags.add(c, true)
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, handedNames)
 	return c
 }
 

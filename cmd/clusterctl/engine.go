@@ -51,6 +51,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], workload.web; can be repeated")
 	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
 	c.Flags().BoolVar(&f.json, "json", false, "events and results as JSON, one a line")
+	f.completeFlags(c, "target", "exclude")
 }
 
 // addReach adds the flags that say how machines are reached, and where the state is.
@@ -68,6 +69,7 @@ func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().StringVar(&f.downgrade, "allow-downgrade", "", "let machines go back to this `release`, which is older than theirs: the version or build of this clusterctl")
 	c.Flags().BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the machines and objects that are gone")
 	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
+	f.completeFlags(c, "replace")
 }
 
 // store returns where a configuration's state is.

@@ -91,6 +91,7 @@ func newRoot() *cobra.Command {
 		newStateCommand(),
 		newEtcd(),
 		newVersion(),
+		newMan(),
 		newDaemon(),
 		newDev(),
 		newAgent(),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -15,6 +16,11 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(e *testscript.Env) error {
 		e.Setenv("HOME", e.WorkDir)
+		repository, err := filepath.Abs("../..")
+		if err != nil {
+			return err
+		}
+		e.Setenv("REPOSITORY", repository)
 		return os.MkdirAll(e.WorkDir+"/.ssh", 0o700)
 	}})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newSSH() *cobra.Command {
-	var flags configFlags
+	var flags runFlags
 	var folder string
 	c := &cobra.Command{
 		Use:   "ssh [-C FOLDER] MACHINE [COMMAND…]",
@@ -39,9 +39,10 @@ func newSSH() *cobra.Command {
 			return syscall.Exec(program, append(line, args[1:]...), os.Environ())
 		},
 	}
-	flags.add(c)
+	flags.configFlags.add(c)
 	c.Flags().StringVarP(&folder, "chdir", "C", ".", "`folder` of the configuration")
 	c.Flags().SetInterspersed(false)
+	c.ValidArgsFunction = complete(&flags, &folder, 1, machineNames)
 	return c
 }
 

@@ -149,6 +149,7 @@ func newStateShow() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 1, appliedAddresses)
 	return c
 }
 
@@ -172,6 +173,7 @@ func newStateMove() *cobra.Command {
 		},
 	}
 	flags.add(c, true)
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 1, appliedAddresses)
 	return c
 }
 
@@ -206,6 +208,7 @@ declared. To take a machine out of the cluster, or to delete an object, remove i
 		},
 	}
 	flags.add(c, true)
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, appliedAddresses)
 	c.Flags().BoolVar(&force, "force", false, "also members of the store")
 	return c
 }

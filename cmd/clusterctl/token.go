@@ -204,5 +204,6 @@ func newTokenDelete() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, tokenIDs)
 	return c
 }

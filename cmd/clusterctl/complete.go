@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clusterctl/hcl/load"
+	"clusterctl/provision/state"
+)
+
+// completeTimeout is how long a shell waits for names that the cluster has.
+const completeTimeout = 3 * time.Second
+
+// names finds words that a shell offers. A configuration or state that cannot be read offers none: it is not the time to say why.
+type names func(f *runFlags, c *load.Configuration) []string
+
+// complete offers names for a command's arguments, up to max of them; zero is any number.
+func complete(f *runFlags, folder *string, max int, of names) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if max > 0 && len(args) >= max {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		configuration, diags := load.Load(load.Options{Path: *folder, Vars: f.vars, VarFiles: f.varFiles, Environ: os.Environ()})
+		if diags.HasErrors() || configuration == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list := slices.DeleteFunc(of(f, configuration), func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(args, n) })
+		slices.Sort(list)
+		return slices.Compact(list), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func machineNames(_ *runFlags, c *load.Configuration) (list []string) {
+	for _, m := range c.Cluster.Machines {
+		list = append(list, m.Name)
+	}
+	return list
+}
+
+// declaredAddresses are what -target and its like take: what is declared and what was applied.
+func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
+	for _, d := range c.Graph {
+		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" || kind == "manifests" || kind == "image" {
+			list = append(list, d.Address)
+		}
+	}
+	for _, m := range c.Cluster.Machines {
+		list = append(list, m.Address)
+	}
+	return append(list, appliedAddresses(f, c)...)
+}
+
+func appliedAddresses(f *runFlags, c *load.Configuration) (list []string) {
+	if s := stateOf(f, c); s != nil {
+		list = slices.Collect(maps.Keys(s.Machines))
+		if all, err := entries(s, nil); err == nil {
+			for _, e := range all {
+				list = append(list, e.Address)
+			}
+		}
+	}
+	return list
+}
+
+func handedNames(f *runFlags, c *load.Configuration) (list []string) {
+	store, err := f.store(c)
+	if err != nil {
+		return nil
+	}
+	handed, err := state.HandedOut(store.Dir)
+	if err != nil {
+		return nil
+	}
+	for _, h := range handed {
+		if time.Now().Before(h.Until) {
+			list = append(list, h.Name)
+		}
+	}
+	return list
+}
+
+func tokenIDs(f *runFlags, c *load.Configuration) (list []string) {
+	s := stateOf(f, c)
+	if s == nil {
+		return nil
+	}
+	live, err := connect(s, c.Cluster)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	tokens, err := live.Tokens(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, t := range tokens {
+		list = append(list, t.ID)
+	}
+	return list
+}
+
+func stateOf(f *runFlags, c *load.Configuration) *state.State {
+	store, err := f.store(c)
+	if err != nil {
+		return nil
+	}
+	s, err := store.Read()
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// completeFlags offers addresses for flags that take them.
+func (f *runFlags) completeFlags(c *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			folder := "."
+			if len(args) > 0 {
+				folder = args[0]
+			}
+			return complete(f, &folder, 0, declaredAddresses)(c, nil, begun)
+		}) // the flag is there
+	}
+}
