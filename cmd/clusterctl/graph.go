@@ -2,34 +2,55 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+
+	"clusterctl/hcl/load"
 )
 
 func newGraph() *cobra.Command {
 	var flags configFlags
+	var svg string
 	c := &cobra.Command{
 		Use:   "graph [FOLDER|FILE]",
-		Short: "Print what the configuration declares and what refers to what, for Graphviz",
-		Long:  "Print what the configuration declares and what refers to what, in Graphviz's language:\n\n  clusterctl graph | dot -Tsvg > graph.svg",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "Show what the configuration declares and what refers to what: as a picture, or for Graphviz",
+		Long: `Show what the configuration declares and what refers to what: as a picture with -svg, else in Graphviz's language.
+
+  clusterctl graph -svg graph.svg`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.look(c, args)
-			if err != nil {
+			switch {
+			case err != nil:
+				return err
+			case svg == "":
+				return dot(c.OutOrStdout(), configuration.Graph)
+			case svg == "-":
+				_, err := io.WriteString(c.OutOrStdout(), picture(configuration.Graph))
 				return err
 			}
-			out := c.OutOrStdout()
-			fmt.Fprintln(out, "digraph {\n  rankdir = LR\n  node [shape = box]")
-			for _, d := range configuration.Graph {
-				fmt.Fprintf(out, "  %q\n", d.Address)
-				for _, to := range d.Needs {
-					fmt.Fprintf(out, "  %q -> %q\n", d.Address, to)
-				}
+			if err := os.WriteFile(svg, []byte(picture(configuration.Graph)), 0o644); err != nil {
+				return fmt.Errorf("write the picture: %w", err)
 			}
-			fmt.Fprintln(out, "}")
 			return nil
 		},
 	}
 	flags.add(c)
+	c.Flags().StringVar(&svg, "svg", "", "draw it into this `file`, which browsers show; - is standard output")
 	return c
+}
+
+// dot writes a graph in Graphviz's language.
+func dot(w io.Writer, graph []load.Declaration) error {
+	fmt.Fprintln(w, "digraph {\n  rankdir = LR\n  node [shape = box]")
+	for _, d := range graph {
+		fmt.Fprintf(w, "  %q\n", d.Address)
+		for _, to := range d.Needs {
+			fmt.Fprintf(w, "  %q -> %q\n", d.Address, to)
+		}
+	}
+	_, err := fmt.Fprintln(w, "}")
+	return err
 }
