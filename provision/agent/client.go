@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"clusterctl/provision/host"
 	"clusterctl/provision/role"
@@ -20,6 +21,8 @@ import (
 type Client struct {
 	conn io.ReadWriteCloser
 	in   *bufio.Reader
+
+	silent atomic.Bool // it was closed since nothing came for too long
 }
 
 // NewClient speaks over a connection.
@@ -98,8 +101,10 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 	name := q.Name
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
+	heard, unwatch := c.watch()
+	defer unwatch()
 	if err := writeJSON(c.conn, frameRequest, q); err != nil {
-		return fmt.Errorf("send %s: %w", name, err)
+		return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
 	}
 	piece := frames.Get().(*[headLength + 256<<10]byte)
 	defer frames.Put(piece)
@@ -107,8 +112,9 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 		n, err := io.ReadFull(compressed, piece[headLength:])
 		if n > 0 {
 			if err := writeWhole(c.conn, frameData, piece[:headLength+n]); err != nil {
-				return fmt.Errorf("send %s: %w", name, err)
+				return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
 			}
+			heard()
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
@@ -118,9 +124,9 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 		}
 	}
 	if err := writeFrame(c.conn, frameData, nil); err != nil {
-		return fmt.Errorf("send %s: %w", name, err)
+		return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
 	}
-	if _, err := c.wait(nil); err != nil {
+	if _, err := c.wait(heard, nil); err != nil {
 		return fmt.Errorf("send %s: %w", name, err)
 	}
 	return nil
@@ -137,23 +143,28 @@ func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progre
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
+	heard, unwatch := c.watch()
+	defer unwatch()
 	if err := writeWhole(c.conn, frameRequest, frame); err != nil {
-		return answer{}, lost(ctx, err)
+		return answer{}, c.lost(ctx, err)
 	}
-	a, err := c.wait(progress)
+	a, err := c.wait(heard, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}
 	return a, err
 }
 
-func (c *Client) wait(progress func(Progress)) (answer, error) {
+// wait reads up to the answer. heard is called whenever something has come.
+func (c *Client) wait(heard func(), progress func(Progress)) (answer, error) {
 	for {
 		kind, payload, err := readFrame(c.in)
 		if err != nil {
-			return answer{}, lost(context.Background(), err)
+			return answer{}, c.lost(context.Background(), err)
 		}
+		heard()
 		switch kind {
+		case frameAlive:
 		case frameProgress:
 			var p Progress
 			if err := json.Unmarshal(payload, &p); err != nil {
@@ -180,9 +191,15 @@ func (c *Client) wait(progress func(Progress)) (answer, error) {
 // ErrLost is that the connection to the agent ended; what was asked can be asked again.
 var ErrLost = errors.New("the connection to the machine was lost")
 
-func lost(ctx context.Context, err error) error {
+// ErrHangs is that the connection is there and the agent says nothing. It is not asked again: that would hang as well.
+var ErrHangs = errors.New("it hangs")
+
+func (c *Client) lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if c.silent.Load() {
+		return fmt.Errorf("%w: nothing has come from it for %s. See to its disks and its memory (journalctl -k there), then apply again", ErrHangs, silence)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }

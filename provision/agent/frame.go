@@ -24,6 +24,7 @@ const (
 	frameAnswer   = 'A' // its answer, JSON
 	frameProgress = 'P' // a step was applied, JSON
 	frameData     = 'D' // a piece of a file, zstd; an empty one ends it
+	frameAlive    = 'L' // the agent is at work
 )
 
 const maxFrame = 64 << 20

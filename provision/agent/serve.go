@@ -43,7 +43,9 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 		if err := asked.Decode(&q); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
-		a, err := handle(ctx, h, q, asked, in, out)
+		alive := beating(out)
+		a, err := handle(ctx, h, q, asked, in, alive)
+		alive.stop()
 		if err != nil {
 			a.Error = err.Error()
 		}
@@ -53,7 +55,7 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 	}
 }
 
-func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in io.Reader, out io.Writer) (answer, error) {
+func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in io.Reader, out *alive) (answer, error) {
 	switch q.Op {
 	case opFacts:
 		f, err := h.Facts(ctx)
@@ -80,6 +82,7 @@ func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in
 			return answer{Changes: changes}, err
 		}
 		return answer{}, step.Apply(ctx, h, steps, func(i int, c step.Change) {
+			out.progressed()
 			_ = writeJSON(out, frameProgress, Progress{i, c})
 		})
 	}
@@ -123,9 +126,10 @@ func receive(h host.Host, q request, in io.Reader) error {
 
 // pieceReader is the content of the data frames up to the empty one.
 type pieceReader struct {
-	in   io.Reader
-	rest []byte
-	done bool
+	in    io.Reader
+	heard func() // called with each frame, when it is there
+	rest  []byte
+	done  bool
 }
 
 func (p *pieceReader) Read(b []byte) (int, error) {
@@ -137,6 +141,12 @@ func (p *pieceReader) Read(b []byte) (int, error) {
 		if err != nil {
 			p.done = true
 			return 0, err
+		}
+		if p.heard != nil {
+			p.heard()
+		}
+		if kind == frameAlive {
+			continue
 		}
 		if kind != frameData || len(payload) == 0 {
 			p.done = true

@@ -30,10 +30,12 @@ func (c *Client) Store(ctx context.Context, digest string, q store.Request) (sto
 func (c *Client) Read(ctx context.Context, path string, w io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
+	heard, unwatch := c.watch()
+	defer unwatch()
 	if err := writeJSON(c.conn, frameRequest, request{Op: opRead, Path: path}); err != nil {
-		return lost(ctx, err)
+		return c.lost(ctx, err)
 	}
-	pieces := &pieceReader{in: c.in}
+	pieces := &pieceReader{in: c.in, heard: heard}
 	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func (c *Client) Read(ctx context.Context, path string, w io.Writer) error {
 	_, copyErr := io.Copy(w, z)
 	z.Close()
 	_, _ = io.Copy(io.Discard, pieces) // so that the conversation can go on
-	if _, err := c.wait(nil); err != nil {
+	if _, err := c.wait(heard, nil); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

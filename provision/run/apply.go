@@ -67,6 +67,11 @@ func (p *Prepared) walk(ctx context.Context) error {
 	if err := p.mayLose(); err != nil {
 		return err
 	}
+	return errors.Join(p.change(ctx), p.leftOut())
+}
+
+func (p *Prepared) change(ctx context.Context) error {
+	e := p.engine
 	if err := p.mend(ctx); err != nil {
 		return err
 	}
@@ -90,10 +95,10 @@ func (p *Prepared) walk(ctx context.Context) error {
 		return err
 	}
 	// Files go everywhere at once: they change nothing until a link points to them.
-	active := p.with(plan.Create, plan.Change)
-	if err := p.each(ctx, active, p.send); err != nil {
+	if err := p.each(ctx, p.with(plan.Create, plan.Change), func(ctx context.Context, m *machine) error { return p.aside(ctx, m, p.send(ctx, m)) }); err != nil {
 		return err
 	}
+	active := p.with(plan.Create, plan.Change)
 	control := p.control(active)
 	nodes := slices.DeleteFunc(slices.Clone(active), func(m *machine) bool { return slices.Contains(control, m) })
 	removed := p.with(plan.Remove)
@@ -111,7 +116,7 @@ func (p *Prepared) walk(ctx context.Context) error {
 	// being ready again before the next.
 	changeControl := func(ctx context.Context) error { return p.oneByOne(ctx, control) }
 	changeRest := func(ctx context.Context) error {
-		if err := p.nodes(ctx, nodes); err != nil {
+		if err := p.nodes(ctx, nodes); err != nil || !p.whole() {
 			return err
 		}
 		for _, m := range replaced {
@@ -122,7 +127,7 @@ func (p *Prepared) walk(ctx context.Context) error {
 		return nil
 	}
 	refused, err := p.beside(ctx, changeControl, changeRest)
-	if err != nil {
+	if err != nil || !p.whole() {
 		return errors.Join(err, refused)
 	}
 	return errors.Join(refused, p.last(ctx, removed, replaced))
@@ -148,7 +153,7 @@ func (p *Prepared) last(ctx context.Context, removed, replaced []*machine) error
 
 func (p *Prepared) with(actions ...string) (list []*machine) {
 	for _, m := range p.machines {
-		if slices.Contains(actions, m.action) && m.action != plan.None {
+		if slices.Contains(actions, m.action) && m.action != plan.None && m.left == nil {
 			list = append(list, m)
 		}
 	}
@@ -216,9 +221,6 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 			break
 		}
 		if !errors.Is(err, agent.ErrLost) || attempt == attempts || ctx.Err() != nil {
-			if !interrupted(ctx) {
-				p.engine.say(Event{Kind: EventFailed, Machine: m.Address, Message: err.Error()})
-			}
 			return err
 		}
 		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})

@@ -46,10 +46,13 @@ func (p *Prepared) mendOne(ctx context.Context, m *machine) error {
 		m.unmended = err
 		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "not all of it is mended: " + err.Error()})
 	}
-	if errors.Is(err, agent.ErrLost) {
-		return p.again(ctx, m, 1)
+	if errors.Is(err, agent.ErrHangs) {
+		return p.aside(ctx, m, err)
 	}
-	return p.checkOne(ctx, m) // what was mended decides what is left to do
+	if errors.Is(err, agent.ErrLost) {
+		return p.aside(ctx, m, p.again(ctx, m, 1))
+	}
+	return p.aside(ctx, m, p.checkOne(ctx, m)) // what was mended decides what is left to do
 }
 
 // mendedFirst says what is going to be mended on a machine, "" when nothing is.

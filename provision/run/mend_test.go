@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -219,27 +220,29 @@ func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
 
 // A machine that could not be mended is said, and keeps no other from being mended; nothing says to take it out.
 func TestAMachineThatCannotBeMendedSendsNobodyTheWrongWay(t *testing.T) {
-	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
-	w := newWorld(t, control, second, third)
-	w.mustApply()
-	store := hostfake.NewEtcd("control", "second", "third")
-	for _, h := range w.hosts {
-		h.Store = store
-		h.Ill = func(url string) error {
-			if strings.Contains(url, "10.0.0.6") {
-				return errors.New("connection refused")
+	synctest.Test(t, func(t *testing.T) {
+		second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+		w := newWorld(t, control, second, third)
+		w.mustApply()
+		store := hostfake.NewEtcd("control", "second", "third")
+		for _, h := range w.hosts {
+			h.Store = store
+			h.Ill = func(url string) error {
+				if strings.Contains(url, "10.0.0.6") {
+					return errors.New("connection refused")
+				}
+				return nil
 			}
-			return nil
 		}
-	}
-	w.hosts["machine.third"].Die("etcd.service")
-	w.hosts["machine.third"].Fail = map[string]error{"etcd.service": errors.New("exit 1: no space left on device")}
-	w.edit("machine.control", etcdFile)
-	_, err := w.apply()
-	if err == nil || !strings.Contains(err.Error(), "1 of 3 members would be left") {
-		t.Fatalf("error %v", err)
-	}
-	if strings.Contains(err.Error(), "take it out") || !strings.Contains(err.Error(), "no space left on device") {
-		t.Errorf("the error sends people the wrong way: %v", err)
-	}
+		w.hosts["machine.third"].Die("etcd.service")
+		w.hosts["machine.third"].Fail = map[string]error{"etcd.service": errors.New("exit 1: no space left on device")}
+		w.edit("machine.control", etcdFile)
+		_, err := w.apply()
+		if err == nil || !strings.Contains(err.Error(), "1 of 3 members would be left") {
+			t.Fatalf("error %v", err)
+		}
+		if strings.Contains(err.Error(), "take it out") || !strings.Contains(err.Error(), "no space left on device") {
+			t.Errorf("the error sends people the wrong way: %v", err)
+		}
+	})
 }

@@ -58,6 +58,7 @@ type machine struct {
 	issued bool // the steps have their certificates
 
 	unmended error // why what does not work on it could not be mended
+	left     error // why it is left out of what comes after
 }
 
 // Close ends all connections.
@@ -285,7 +286,7 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 	}
 	if err != nil {
 		_ = a.Close()
-		return err
+		return hangs(ctx, factsTimeout, err)
 	}
 	m.agent = a
 	p.engine.say(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
@@ -315,6 +316,14 @@ func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	m.changes, err = m.agent.Check(ctx, m.steps)
+	return hangs(ctx, checkTimeout, err)
+}
+
+// hangs says of a machine that used up the time that it had for an answer what that means.
+func hangs(ctx context.Context, limit time.Duration, err error) error {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("it hangs: it has not answered for %s: %w", limit, err)
+	}
 	return err
 }
 

@@ -40,7 +40,7 @@ func (p *Prepared) beside(ctx context.Context, control, rest func(context.Contex
 	if len(list.List) > 0 {
 		refused = list
 	}
-	if failed = errors.Join(failed, err); failed == nil && refused == nil {
+	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.whole() {
 		failed = p.healthy(ctx)
 	}
 	return refused, failed

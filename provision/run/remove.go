@@ -66,7 +66,8 @@ func (p *Prepared) unstarted() (names []string) {
 }
 
 // remove takes one machine out: its pods move, its member leaves, it is cleaned.
-func (p *Prepared) remove(ctx context.Context, m *machine) error {
+func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
+	defer func() { p.failed(ctx, m, err) }()
 	p.begin(m, doing[m.action])
 	switch {
 	case !m.Has(config.RoleNode):

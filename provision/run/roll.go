@@ -69,14 +69,15 @@ func (p *Prepared) count(role string) (n int) {
 }
 
 // roll changes one machine: without its pods where the change needs that.
-func (p *Prepared) roll(ctx context.Context, m *machine) error {
+func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
+	defer func() { p.failed(ctx, m, err) }()
 	node := m.Has(config.RoleNode) && !p.fresh
 	if why := plan.Drains(m.changes); node && why != "" && m.action == plan.Change {
 		if err := p.clear(ctx, m, why); err != nil {
 			return err
 		}
 	}
-	err := p.converge(ctx, m)
+	err = p.converge(ctx, m)
 	if err != nil && !errors.As(err, new(*RolledBack)) {
 		return err
 	}
