@@ -210,6 +210,11 @@ bench-api: binaries ## Measure the API server against upstream's figures into do
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api
 	$(BIN)/api
 
+.PHONY: bench-plan
+bench-plan: build test-tools ## Measure the provisioner, Debian's Ansible beside it, into docs/benchmarks-plan.md; RUNS and ONLY=language,engine,small,ha,ansible choose
+	$(GO) build $(MODFLAGS) -o $(BIN)/bench-plan ./tests/bench/plan
+	$(SUDO) env "PATH=$$PATH" $(BIN)/bench-plan $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY))
+
 .PHONY: size
 size: build ## Say what each binary weighs
 	@ls -l --block-size=K $(BIN) $(BIN)/cni | awk 'NF > 8 {print $$9, $$5}' | column -t

@@ -1,0 +1,86 @@
+// Package configs writes configurations of any size, for benchmarks.
+package configs
+
+import (
+	"fmt"
+	"strings"
+)
+
+const head = `cluster "c" { pod_cidrs = ["100.64.0.0/10"] }
+machine "control" {
+  address = "192.0.2.1"
+  roles   = ["control-plane"]
+}
+locals {
+  roles = ["node"]
+  image = "nginx:1"
+}
+`
+
+func address(n int) string { return fmt.Sprintf("10.%d.%d.%d", n/50000, n/250%200, n%250+1) }
+
+// Machines is a control plane and n nodes, each a block of its own.
+func Machines(n int) string {
+	var out strings.Builder
+	out.WriteString(head)
+	for i := range n {
+		fmt.Fprintf(&out, "machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { n = \"%d\" }\n}\n", i, address(i), i)
+	}
+	return out.String()
+}
+
+// Chained is machines of which each refers to the one before, and outputs that refer to all.
+func Chained(n int) string {
+	var out strings.Builder
+	out.WriteString(head)
+	for i := range n {
+		before := "control"
+		if i%100 != 0 {
+			before = fmt.Sprintf("m%d", i-1)
+		}
+		fmt.Fprintf(&out, "machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { before = machine.%s.name }\n}\n", i, address(i), before)
+	}
+	for i := range 10 {
+		fmt.Fprintf(&out, "output \"all%d\" { value = [for m in machine : m.name] }\n", i)
+	}
+	return out.String()
+}
+
+// Workloads is a cluster of one machine and n workloads.
+func Workloads(n int) string {
+	var out strings.Builder
+	out.WriteString(head)
+	for i := range n {
+		fmt.Fprintf(&out, `workload "w%d" {
+  replicas = 2
+  container "web" {
+    image     = local.image
+    ports     = { http = 80 }
+    requests  = { cpu = "100m", memory = "64Mi" }
+    readiness = { http = "/" }
+  }
+  service { ports = { http = 80 } }
+}
+`, i)
+	}
+	return out.String()
+}
+
+// Objects is a cluster of one machine and n objects.
+func Objects(n int) string {
+	var out strings.Builder
+	out.WriteString(head)
+	for i := range n {
+		fmt.Fprintf(&out, "object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"shop\"\n  data = { key = local.image, n = \"%d\" }\n}\n", i, i)
+	}
+	return out.String()
+}
+
+// ConfigMaps is n objects in the namespace many, without a cluster around them.
+func ConfigMaps(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"many\"\n  data = { n = \"%d\", key = \"a value of some length, as configurations have\" }\n}\n", i, i)
+	}
+	return out.String()
+}

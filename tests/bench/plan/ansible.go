@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"clusterctl/provision/host"
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/machines"
+)
+
+// ansible lays what an apply has laid on the same machines by Debian's Ansible, and starts the same units.
+func (b *bench) ansible(ctx context.Context) error {
+	if err := installAnsible(ctx); err != nil {
+		return err
+	}
+	if b.laid == nil { // asked for alone
+		if err := b.smallOnce(ctx, false, true); err != nil {
+			return err
+		}
+	}
+	defer func() { _ = os.RemoveAll(b.laid.dir) }()
+	ours := map[string]float64{}
+	for _, f := range b.figures {
+		if f.work == coldSmall {
+			ours[f.unit] = f.median()
+		}
+	}
+	for range b.runs {
+		wall, cpu, err := b.ansibleOnce(ctx)
+		if err != nil {
+			return err
+		}
+		b.add("the same files, units and certificates by Ansible", "s", 0, wall)
+		b.add("the same files, units and certificates by Ansible", "CPU s of the tool", 0, cpu)
+		b.add("Ansible ÷ clusterctl, clock", "times", 10, wall/ours["s"]).least = true
+		b.add("Ansible ÷ clusterctl, CPU", "times", 20, cpu/ours["CPU s of the tool"]).least = true
+	}
+	return nil
+}
+
+func (b *bench) ansibleOnce(ctx context.Context) (wall, cpu float64, err error) {
+	c, err := b.boot(ctx, "bench-ansible", smallMachines, "examples/small/cluster.hcl")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, down(ctx, c)) }()
+	for _, m := range c.Lab.Machines {
+		if err := python(ctx, b.laid.dir, m.Root()); err != nil {
+			return 0, 0, err
+		}
+	}
+	if err := b.laid.book(c); err != nil {
+		return 0, 0, err
+	}
+	cmd := c.Lab.Command(ctx, "ansible-playbook", "-i", "inventory", "play.yml")
+	cmd.Dir, cmd.Env = b.laid.dir, append(os.Environ(), "HOME="+c.Lab.Home(), "ANSIBLE_CONFIG="+filepath.Join(b.laid.dir, "ansible.cfg"))
+	if _, wall, cpu, err = timed(cmd); err != nil {
+		return 0, 0, err
+	}
+	for _, m := range c.Lab.Machines {
+		for _, unit := range b.laid.units[m.Name] {
+			if out, err := m.Run(ctx, "systemctl is-active "+unit); err != nil {
+				return 0, 0, fmt.Errorf("after Ansible %s on %s is %s: %w", unit, m.Name, out, err)
+			}
+		}
+	}
+	return wall, cpu, nil
+}
+
+func installAnsible(ctx context.Context) error {
+	if _, err := exec.LookPath("ansible-playbook"); err == nil {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, "apt-get", "install", "-y", "--no-install-recommends", "ansible-core").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("install Debian's ansible-core: %w: %s", err, out)
+	}
+	return nil
+}
+
+// python puts Debian's Python, which Ansible needs there, on a machine.
+func python(ctx context.Context, dir, root string) error {
+	script := `set -e
+mkdir -p "$1/python"; cd "$1/python"
+ls *.deb >/dev/null 2>&1 || apt-get download -q python3 python3-minimal python3.11 python3.11-minimal libpython3-stdlib libpython3.11-minimal libpython3.11-stdlib libffi8 libexpat1 libsqlite3-0 zlib1g >&2
+for deb in *.deb; do dpkg-deb --fsys-tarfile $deb | tar -x -C "$2" --keep-directory-symlink --skip-old-files; done`
+	out, err := exec.CommandContext(ctx, "sh", "-c", script, "sh", dir, root).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("put Python on a machine: %w: %s", err, out)
+	}
+	return nil
+}
+
+// laid is what a first apply has laid: a folder with an archive of programs and with files for each machine.
+type laid struct {
+	dir   string
+	files map[string][]file // by machine
+	units map[string][]string
+}
+
+type file struct {
+	path string
+	mode fs.FileMode
+	dir  bool
+}
+
+// order is that in which units start.
+var order = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "containerd", "kubelet", "kube-proxy", "kube-network", "kube-dns"}
+
+// gather copies what an apply has laid.
+func gather(c *cluster.Cluster) (l *laid, err error) {
+	l = &laid{files: map[string][]file{}, units: map[string][]string{}}
+	if l.dir, err = os.MkdirTemp("", "bench-ansible-"); err != nil {
+		return nil, err
+	}
+	for _, m := range c.Lab.Machines {
+		if err := l.machine(m); err != nil {
+			return nil, fmt.Errorf("gather what is on %s: %w", m.Name, err)
+		}
+	}
+	return l, nil
+}
+
+func (l *laid) machine(m *machines.Machine) error {
+	root := m.Root()
+	for _, top := range []string{"/etc/kubernetes", "/etc/containerd/config.toml", "/etc/sysctl.d/90-kubernetes.conf", "/var/lib/kubelet/config.yaml", "/etc/systemd/system"} {
+		err := filepath.WalkDir(root+top, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			f := file{strings.TrimPrefix(path, root), info.Mode(), d.IsDir()}
+			if f.dir && top == "/etc/kubernetes" {
+				l.files[m.Name] = append(l.files[m.Name], f)
+			}
+			if !info.Mode().IsRegular() {
+				return nil
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if name, unit := strings.CutSuffix(filepath.Base(path), ".service"); top == "/etc/systemd/system" {
+				if !unit || !slices.Contains(order, name) {
+					return nil
+				}
+				l.units[m.Name] = append(l.units[m.Name], name)
+			}
+			to := filepath.Join(l.dir, "files", m.Name, f.path)
+			if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+				return err
+			}
+			l.files[m.Name] = append(l.files[m.Name], f)
+			return os.WriteFile(to, text, 0o600)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(l.units[m.Name], func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	// What is not there on a machine is not asked for.
+	out, err := exec.Command("sh", "-c", `cd "$1" && ls -d .`+host.Library+` usr/local/bin opt/cni/bin 2>/dev/null | tar -czf "$2" -T -`, "sh", root, filepath.Join(l.dir, "programs-"+m.Name+".tar.gz")).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+const play = `- hosts: all
+  gather_facts: false
+  tasks:
+    - name: programs
+      unarchive:
+        src: programs-{{ inventory_hostname }}.tar.gz
+        dest: /
+    - name: directories
+      file:
+        path: "{{ item.path }}"
+        state: directory
+        mode: "{{ item.mode }}"
+      loop: "{{ directories }}"
+    - name: files
+      copy:
+        src: files/{{ inventory_hostname }}{{ item.path }}
+        dest: "{{ item.path }}"
+        owner: root
+        group: root
+        mode: "{{ item.mode }}"
+      loop: "{{ files }}"
+    - name: settings
+      command: sysctl -e -q -p /etc/sysctl.d/90-kubernetes.conf
+      when: "'kubelet' in units"
+      failed_when: false
+    - name: systemd reads its units again
+      systemd:
+        daemon_reload: true
+    - name: units
+      systemd:
+        name: "{{ item }}"
+        state: started
+        enabled: true
+      loop: "{{ units }}"
+`
+
+// book writes the playbook, and what goes with it, for a lab.
+func (l *laid) book(c *cluster.Cluster) error {
+	var inventory strings.Builder
+	for _, m := range c.Lab.Machines {
+		fmt.Fprintf(&inventory, "%s ansible_host=%s\n", m.Name, m.Address)
+		var vars strings.Builder
+		dirs := []file{{"/var/lib/kubelet", 0o750, true}, {"/etc/containerd", 0o755, true}}
+		var files []file
+		for _, f := range l.files[m.Name] {
+			if f.dir {
+				dirs = append(dirs, f)
+			} else {
+				files = append(files, f)
+			}
+		}
+		for _, part := range []struct {
+			name string
+			list []file
+		}{{"directories", dirs}, {"files", files}} {
+			fmt.Fprintf(&vars, "%s:\n", part.name)
+			for _, f := range part.list {
+				fmt.Fprintf(&vars, "  - {path: %q, mode: \"%04o\"}\n", f.path, f.mode.Perm())
+			}
+		}
+		fmt.Fprintf(&vars, "units: [%s]\n", strings.Join(l.units[m.Name], ", "))
+		path := filepath.Join(l.dir, "host_vars", m.Name+".yml")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(vars.String()), 0o600); err != nil {
+			return err
+		}
+	}
+	inventory.WriteString("[all:vars]\nansible_user=root\nansible_python_interpreter=/usr/bin/python3\n")
+	settings := fmt.Sprintf(`[defaults]
+forks = 10
+private_key_file = %s
+[ssh_connection]
+pipelining = True
+ssh_args = -o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile=%s -o IdentitiesOnly=yes
+`, c.Lab.Key(), c.Lab.KnownHosts())
+	for name, text := range map[string]string{"inventory": inventory.String(), "play.yml": play, "ansible.cfg": settings} {
+		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+// Command plan measures the provisioner: reading configurations, a run over a thousand machines in memory, and on a
+// lab of real machines from bare to serving, two thousand objects, and the same files laid by Ansible. It writes
+// docs/benchmarks-plan.md, which says of each mark whether it was reached.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+func main() {
+	runs := flag.Int("runs", 3, "of each measurement, of which the median counts")
+	only := flag.String("only", "", "measure only these parts, and write no document: language,engine,small,ha,ansible")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := measure(ctx, *runs, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-plan:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is what the parts measure into.
+type bench struct {
+	root    string
+	runs    int
+	figures []*figure
+	laid    *laid // what a first apply has put on machines
+}
+
+// figure is one line of the table.
+type figure struct {
+	work, unit string
+	mark       float64 // the most it may be; of a ratio the least
+	least      bool
+	values     []float64
+	note       string
+}
+
+func (b *bench) add(work, unit string, mark, value float64) *figure {
+	at := slices.IndexFunc(b.figures, func(f *figure) bool { return f.work == work && f.unit == unit })
+	if at < 0 {
+		at = len(b.figures)
+		b.figures = append(b.figures, &figure{work: work, unit: unit, mark: mark})
+	}
+	f := b.figures[at]
+	f.values = append(f.values, value)
+	fmt.Printf("%s: %.3g %s\n", work, value, unit)
+	return f
+}
+
+func (f *figure) median() float64 {
+	sorted := slices.Sorted(slices.Values(f.values))
+	return sorted[len(sorted)/2]
+}
+
+func (f *figure) met() bool {
+	if f.least {
+		return f.median() >= f.mark
+	}
+	return f.median() <= f.mark
+}
+
+func measure(ctx context.Context, runs int, only string) error {
+	root, err := cluster.Root()
+	if err != nil {
+		return err
+	}
+	b := &bench{root: root, runs: runs}
+	for _, part := range []struct {
+		name string
+		work func(*bench, context.Context) error
+	}{{"language", (*bench).language}, {"engine", (*bench).engine}, {"small", (*bench).small}, {"ha", (*bench).ha}, {"ansible", (*bench).ansible}} {
+		if only != "" && !slices.Contains(strings.Split(only, ","), part.name) {
+			continue
+		}
+		if err := part.work(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	text := b.report()
+	fmt.Print(text)
+	if only != "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(root, "docs", "benchmarks-plan.md"), []byte(text), 0o644)
+}
+
+func (b *bench) report() string {
+	var out strings.Builder
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	load, _ := os.ReadFile("/proc/loadavg")
+	fmt.Fprintf(&out, "# What provisioning costs\n\nWritten by `make bench-plan` on %s: %d cores, Linux %s, %s; load average when it ended %s.\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), strings.Join(strings.Fields(string(load))[:3], " "))
+	fmt.Fprintf(&out, `
+The median of %d run(s) counts, with the least and the most beside it. CPU seconds depend little on what else a machine does, clock times much.
+All machines of a lab share the cores of one host with the tool.
+
+| work | unit | mark | measured | range | |
+|---|---|---|---|---|---|
+`, b.runs)
+	for _, f := range b.figures {
+		sign, verdict, mark := "≤", "met", ""
+		if f.least {
+			sign = "≥"
+		}
+		if f.mark > 0 {
+			mark = fmt.Sprintf("%s %.4g", sign, f.mark)
+			if !f.met() {
+				verdict = "**missed**"
+			}
+		} else {
+			verdict = ""
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %.3g | %.3g to %.3g | %s%s |\n", f.work, f.unit, mark, f.median(), slices.Min(f.values), slices.Max(f.values), verdict, f.note)
+	}
+	out.WriteString(`
+## Method
+
+- Validate: a file of so many blocks is read, evaluated and checked in one process, as ` + "`clusterctl validate`" + ` does; the plan without a cluster also works out all API objects.
+- 1,000 machines: ` + "`BenchmarkMachines`" + ` of provision/run, one control-plane machine and 999 nodes in memory, the tool and all agents in one process,
+  with the agents' real protocol between them. The heap is the largest that was seen, every 50 ms.
+- Bare to serving: machines that have only Debian, systemd and sshd; from the start of ` + "`clusterctl apply`" + ` until curl on a node gets an answer
+  through the Service's address. CPU is of the tool on the operator's side.
+- 2,000 objects: ConfigMaps, each a block of its own, on the lab of one control-plane machine and two nodes. A new one is planned, then all are applied, applied
+  again with nothing to do, with one changed, and with all taken out. Each is one command, machines are looked at as well.
+- Ansible: Debian's ansible-core, which lays what clusterctl has laid on the same machines, and starts the same units: programs as one archive, all other
+  files each with its owner and mode, pipelining, ControlPersist, ten forks and no facts gathered; certificates are there already and are only copied. Python is put on
+  the machines before the clock runs. The ratios are Ansible's figure by that of the cold apply, which besides makes the certificates, checks everything, brings the
+  workload in and waits until it serves.
+`)
+	return out.String()
+}
