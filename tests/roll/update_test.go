@@ -27,7 +27,7 @@ machine "c" {
 }
 `
 
-// Under load from outside, three control planes go to another build, meet one that does not start and one that dies after it has
+// Under load from outside, three control planes go to another build by an apply that is killed and one that goes on, meet one that does not start and one that dies after it has
 // started, and go back by name. What does not work is rolled back by itself on the one machine that met it; clients see nothing of it.
 func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), updateLimit)
@@ -39,6 +39,10 @@ func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 
 	former := programs(ctx, t, c)
 	release(t, c, first, "next")
+	killed(ctx, t, c, `~ kube-apiserver\.service`)
+	if plan, err := c.Ctl(ctx, "plan").CombinedOutput(); err != nil || !strings.Contains(string(plan), "was cut off") {
+		t.Errorf("the plan does not say that an update was cut off: %v\n%s", err, plan)
+	}
 	applied(ctx, t, c, "update to another build")
 	next := programs(ctx, t, c)
 	for at, program := range next {
