@@ -63,7 +63,7 @@ func labelsAfter(text string, at int) (labels []string) {
 	return labels
 }
 
-// define says where what the word at a place names is declared.
+// define says where what the word at a place names is declared: as a list, since some clients read nothing else.
 func define(s *server, at place) any {
 	parts, _, to := reference(at.text, at.offset, true)
 	dir := filepath.Dir(at.path)
@@ -71,18 +71,18 @@ func define(s *server, at place) any {
 		if d, ok := s.find(dir, parts[:2]); ok {
 			if folder := moduleFolder(d); folder != "" {
 				if inner, ok := s.find(folder, []string{"output", parts[2]}); ok {
-					return s.locate(inner)
+					return []location{s.locate(inner)}
 				}
 			}
 		}
 	}
 	if d, ok := s.find(dir, parts); ok {
-		return s.locate(d)
+		return []location{s.locate(d)}
 	}
 	for _, d := range s.declarations(at.path) { // the source of a module
 		if folder := moduleFolder(d); folder != "" && d.body.Attributes["source"].SrcRange.Start.Byte <= at.offset && to <= d.body.Attributes["source"].SrcRange.End.Byte {
 			if inner := s.index(folder); len(inner) > 0 {
-				return s.locate(inner[0])
+				return []location{s.locate(inner[0])}
 			}
 		}
 	}

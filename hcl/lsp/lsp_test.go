@@ -127,11 +127,11 @@ func TestDefinitionIsWhereSomethingIsDeclared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, files())
-			var l *location
+			var l []location
 			if err := json.Unmarshal(c.ask("textDocument/definition", c.open("web.hcl", row.text)), &l); err != nil {
 				t.Fatal(err)
 			}
-			if l == nil || l.URI != c.uri(row.file) || l.Range.Start.Line != row.line {
+			if len(l) != 1 || l[0].URI != c.uri(row.file) || l[0].Range.Start.Line != row.line {
 				t.Errorf("%+v", l)
 			}
 		})

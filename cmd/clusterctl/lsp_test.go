@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.lsp.dev/jsonrpc2"
+	"go.lsp.dev/protocol"
+	"go.lsp.dev/uri"
+	"go.uber.org/zap"
+)
+
+// editor is what the client library tells of the server's messages.
+type editor struct {
+	protocol.Client
+	told chan *protocol.PublishDiagnosticsParams
+}
+
+func (e *editor) PublishDiagnostics(_ context.Context, p *protocol.PublishDiagnosticsParams) error {
+	e.told <- p
+	return nil
+}
+
+// pipes are a process's standard input and output.
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+const edited = `cluster "home" {}
+
+variable "address" {
+  default = "10.0.0.1"
+}
+
+machine "one" {
+  address = var.address
+  roles   = ["control-plane"]
+}
+`
+
+// An editor's own library speaks with the program as it is started by editors (must-show 4).
+func TestAnEditorsLibraryIsServed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "cluster.hcl")
+	if err := os.WriteFile(path, []byte(edited), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	program := exec.CommandContext(ctx, "clusterctl", "lsp")
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program.Stderr = os.Stderr
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e := &editor{told: make(chan *protocol.PublishDiagnosticsParams, 10)}
+	ctx, conn, server := protocol.NewClient(ctx, e, jsonrpc2.NewStream(pipes{out, in}), zap.NewNop())
+	document := uri.File(path)
+	wrong := func() []protocol.Diagnostic {
+		t.Helper()
+		for {
+			select {
+			case p := <-e.told:
+				if p.URI == document {
+					return p.Diagnostics
+				}
+			case <-ctx.Done():
+				t.Fatal("no diagnostics came")
+			}
+		}
+	}
+	// at is the place of the mark's end.
+	at := func(text, mark string) protocol.TextDocumentPositionParams {
+		t.Helper()
+		i := strings.Index(text, mark)
+		if i < 0 {
+			t.Fatalf("there is no %q", mark)
+		}
+		before := text[:i+len(mark)]
+		return protocol.TextDocumentPositionParams{
+			TextDocument: protocol.TextDocumentIdentifier{URI: document},
+			Position:     protocol.Position{Line: uint32(strings.Count(before, "\n")), Character: uint32(len(before) - strings.LastIndexByte(before, '\n') - 1)},
+		}
+	}
+	// change replaces all of the document.
+	open := edited
+	change := func(version int32, text string) {
+		t.Helper()
+		all := protocol.Range{End: protocol.Position{Line: uint32(strings.Count(open, "\n"))}}
+		open = text
+		if err := server.DidChange(ctx, &protocol.DidChangeTextDocumentParams{
+			TextDocument: protocol.VersionedTextDocumentIdentifier{
+				TextDocumentIdentifier: protocol.TextDocumentIdentifier{URI: document}, Version: version,
+			},
+			ContentChanges: []protocol.TextDocumentContentChangeEvent{{Range: all, Text: text}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	greeting, err := server.Initialize(ctx, &protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if greeting.Capabilities.CompletionProvider == nil || greeting.Capabilities.HoverProvider != true || greeting.Capabilities.DefinitionProvider != true {
+		t.Errorf("it offers %+v", greeting.Capabilities)
+	}
+	if err := server.Initialized(ctx, &protocol.InitializedParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.DidOpen(ctx, &protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{URI: document, LanguageID: "clusterctl", Version: 1, Text: edited}}); err != nil {
+		t.Fatal(err)
+	}
+	if list := wrong(); len(list) != 0 {
+		t.Errorf("what is good has %+v", list)
+	}
+
+	hover, err := server.Hover(ctx, &protocol.HoverParams{TextDocumentPositionParams: at(edited, "\n  role")})
+	if err != nil || hover == nil || !strings.Contains(hover.Contents.Value, "control-plane, node, or both") {
+		t.Errorf("hover %+v, %v", hover, err)
+	}
+	places, err := server.Definition(ctx, &protocol.DefinitionParams{TextDocumentPositionParams: at(edited, "var.addr")})
+	if err != nil || len(places) != 1 || places[0].URI != document || places[0].Range.Start.Line != 2 {
+		t.Errorf("definition %+v, %v", places, err)
+	}
+
+	// A mistake is said where it stands, and taken back when it is mended.
+	mistaken := strings.Replace(edited, "roles   = [\"control-plane\"]", "roles   = [\"control-plan\"]\n  la", 1)
+	change(2, mistaken)
+	if list := wrong(); len(list) == 0 || !slices.ContainsFunc(list, func(d protocol.Diagnostic) bool {
+		return d.Severity == protocol.DiagnosticSeverityError && d.Range.Start.Line >= 8
+	}) {
+		t.Errorf("a mistake has %+v", list)
+	}
+	offered, err := server.Completion(ctx, &protocol.CompletionParams{TextDocumentPositionParams: at(mistaken, "\n  la")})
+	if err != nil || !slices.ContainsFunc(offered.Items, func(i protocol.CompletionItem) bool { return i.Label == "labels" }) {
+		t.Errorf("completion %+v, %v", offered, err)
+	}
+	change(3, edited)
+	if list := wrong(); len(list) != 0 {
+		t.Errorf("what was mended has %+v", list)
+	}
+
+	if err := server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := server.Exit(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := program.Wait(); err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+	_ = conn.Close() // the other end is gone
+}
