@@ -50,6 +50,9 @@ type Lock struct {
 	lose  func()
 	wait  sync.WaitGroup
 	clock func() time.Time
+
+	mu   sync.Mutex
+	said time.Time // when it last said that it holds the lock
 }
 
 // Acquire takes the folder's lock, waiting for as long as ctx lasts when another
@@ -64,6 +67,7 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 	for {
 		other, err := l.try()
 		if err == nil {
+			l.said = l.clock()
 			l.wait.Add(1)
 			go l.keep()
 			return l, nil
@@ -111,13 +115,24 @@ func (l *Lock) try() (holder, error) {
 	if err != nil {
 		return other, ErrLocked // released just now, most likely
 	}
-	if json.Unmarshal(text, &other) != nil || l.clock().After(other.Expires) {
+	if json.Unmarshal(text, &other) != nil || l.silent(f) {
 		l.clear(text, f.Name()+".expired")
 	} else if other.Process.dead() {
 		l.Took = other.Who
 		l.clear(text, f.Name()+".dead")
 	}
 	return other, ErrLocked
+}
+
+// silent reports whether nothing has been heard of the lock's holder for a lease. It goes by the times of files, which one clock gives, that of
+// the computer that has the folder: the clocks of two operators may differ by more than a lease.
+func (l *Lock) silent(now *os.File) bool {
+	beaten, err := os.Stat(l.path)
+	if err != nil {
+		return false
+	}
+	written, err := os.Stat(now.Name())
+	return err == nil && written.ModTime().Sub(beaten.ModTime()) > lease
 }
 
 // clear moves an expired lock away, after which its taking may be tried again. Two may see it
@@ -152,8 +167,11 @@ func (l *Lock) keep() {
 			continue
 		}
 		temporary := l.path + ".beat"
-		if os.WriteFile(temporary, text, 0o600) == nil {
-			_ = os.Rename(temporary, l.path)
+		began := l.clock()
+		if os.WriteFile(temporary, text, 0o600) == nil && os.Rename(temporary, l.path) == nil {
+			l.mu.Lock()
+			l.said = began
+			l.mu.Unlock()
 		}
 	}
 }
@@ -167,7 +185,17 @@ func (l *Lock) Held() error {
 		l.lose()
 		return ErrLost
 	}
-	return nil // what cannot be read now is looked at again
+	if err == nil {
+		return nil
+	}
+	// What cannot be read now is looked at again, for as long as no other may have taken the lock.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.clock().Sub(l.said) > lease-beat {
+		l.lose()
+		return ErrLost
+	}
+	return nil
 }
 
 // Lost is closed when another run has taken the lock over.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"clusterctl/certs"
@@ -82,6 +83,10 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "lock.json"), []byte(dead), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	long := time.Now().Add(-31 * time.Second)
+	if err := os.Chtimes(filepath.Join(dir, "lock.json"), long, long); err != nil {
+		t.Fatal(err)
+	}
 	l, err := state.Acquire(t.Context(), dir, "next")
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +94,61 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 	if err := l.Release(); err != nil {
 		t.Error(err)
 	}
+}
+
+// P02: of two operators with a folder that both have, the one whose clock is ahead takes no lock of the other that is alive, and one whose
+// clock was ahead is not waited for after it has died.
+func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "lock.json")
+	if err := os.WriteFile(at, []byte(`{"who":"behind","expires":"2020-01-01T00:00:00Z"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := state.Acquire(ctx, dir, "ahead"); !errors.Is(err, state.ErrLocked) {
+		t.Errorf("a lock that was written just now is taken over: %v", err)
+	}
+	if err := os.WriteFile(at, []byte(`{"who":"ahead","expires":"2999-01-01T00:00:00Z"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-31 * time.Second)
+	if err := os.Chtimes(at, long, long); err != nil {
+		t.Fatal(err)
+	}
+	l, err := state.Acquire(t.Context(), dir, "next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// P02: who can no longer say that it holds the lock, since the folder is not there any more, has lost it by the time when another may take it.
+func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		l, err := state.Acquire(t.Context(), dir, "cut off")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := filepath.Join(dir, "lock.json")
+		if err := errors.Join(os.Remove(at), os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "x"), nil, 0o600)); err != nil { // neither read nor written
+			t.Fatal(err)
+		}
+		if err := l.Held(); err != nil {
+			t.Errorf("given up at once: %v", err)
+		}
+		select {
+		case <-l.Lost():
+		case <-time.After(time.Minute):
+			t.Error("still held a minute later")
+		}
+		if err := l.Release(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // P02: a process that stood still while another run took the lock, worked and ended, writes nothing when it goes on.
