@@ -1,0 +1,276 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// operator is a process that is killed at one of the things that it does: with it go its connections, and nothing that it would
+// have done afterwards is done, neither to the state nor to the cluster. Agents end what they were asked.
+type operator struct {
+	w     *world
+	at    int // of the events; zero is never
+	mu    sync.Mutex
+	seen  int
+	steps int
+	last  run.Event
+	conns []net.Conn
+	left  map[string][]byte // what its state's folder has when it dies
+}
+
+// stride is at which of the steps that agents report; with 1 the test takes a minute of a processor.
+var stride = flag.Int("killed-stride", 8, "operators are killed at each so many-th step that an agent has done, and at everything else")
+
+var errKilled = errors.New("killed")
+
+// killed lets what is declared be applied by an operator that is killed, and reports whether it came that far.
+func (w *world) killed(at int) (op *operator, hit bool) {
+	w.t.Helper()
+	op = &operator{w: w, at: at}
+	engine := *w.engine
+	engine.Say = op.say
+	engine.Dial = op.dial
+	engine.Live = func(*state.State, *config.Cluster) (run.Cluster, error) { return &mortal{w.live, op}, nil }
+	p, err := engine.Prepare(w.t.Context())
+	if err == nil {
+		err = p.Apply(w.t.Context())
+		p.Close()
+	}
+	w.wait.Wait() // for the agents
+	if op.left == nil {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return op, false
+	}
+	w.lay(op.left)
+	return op, true
+}
+
+func (op *operator) say(e run.Event) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if e.Kind == run.EventStep {
+		if op.steps++; op.steps%*stride != 0 {
+			return
+		}
+	}
+	if op.seen++; op.seen == op.at {
+		op.last, op.left = e, op.w.folder()
+		for _, c := range op.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+func (op *operator) dead() bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.left != nil
+}
+
+func (op *operator) dial(_ context.Context, m config.Machine) (run.Agent, error) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.left != nil {
+		return nil, errKilled
+	}
+	near, far := net.Pipe()
+	op.conns = append(op.conns, near)
+	op.w.wait.Go(func() {
+		_ = agent.Serve(context.Background(), op.w.at[m.IP], far, far)
+		_ = far.Close()
+	})
+	return agent.NewClient(near), nil
+}
+
+// folder is what is in the state's folder.
+func (w *world) folder() map[string][]byte {
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(w.engine.Store.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		if files[e.Name()], err = os.ReadFile(w.engine.Store.Dir + "/" + e.Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func (w *world) lay(files map[string][]byte) {
+	for name := range w.folder() {
+		if err := os.Remove(w.engine.Store.Dir + "/" + name); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(w.engine.Store.Dir+"/"+name, text, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// mortal is a cluster that does no more for an operator that is dead.
+type mortal struct {
+	*fakeLive
+	op *operator
+}
+
+func (m *mortal) Nodes(ctx context.Context) (map[string]string, error) {
+	if m.op.dead() {
+		return nil, errKilled
+	}
+	return m.fakeLive.Nodes(ctx)
+}
+
+func (m *mortal) Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error) {
+	if m.op.dead() {
+		return nil, errKilled
+	}
+	return m.fakeLive.Apply(ctx, c, before, say)
+}
+
+func (m *mortal) Cordon(ctx context.Context, node string) error {
+	if m.op.dead() {
+		return errKilled
+	}
+	return m.fakeLive.Cordon(ctx, node)
+}
+
+func (m *mortal) Uncordon(ctx context.Context, node string) error {
+	if m.op.dead() {
+		return errKilled
+	}
+	return m.fakeLive.Uncordon(ctx, node)
+}
+
+func (m *mortal) Drain(ctx context.Context, node string, say func(string)) error {
+	if m.op.dead() {
+		return errKilled
+	}
+	return m.fakeLive.Drain(ctx, node, say)
+}
+
+func (m *mortal) Forget(ctx context.Context, node string) error {
+	if m.op.dead() {
+		return errKilled
+	}
+	return m.fakeLive.Forget(ctx, node)
+}
+
+// P02: wherever an operator is killed, at each of the things that a first apply, a change and a removal do, the next apply ends it and
+// leaves nothing to do; authorities are never made a second time, and what was removed is away.
+func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6", config.RoleControlPlane)
+	all := []config.Machine{control, second, third, nodeA, nodeB}
+	changed := func(list []config.Machine) (changed []config.Machine) {
+		for _, m := range list {
+			m.Kubelet.MaxPods = 77
+			changed = append(changed, m)
+		}
+		return changed
+	}
+	for name, work := range map[string]struct {
+		before, after []config.Machine
+		members       []string // of the store, at the beginning
+	}{
+		"first apply": {nil, all, []string{"control", "second", "third"}},
+		"change":      {all, changed(all), []string{"control", "second", "third"}},
+		"removal":     {all, []config.Machine{control, second, nodeA}, []string{"control", "second", "third"}},
+		"addition":    {[]config.Machine{control, nodeA}, all, []string{"control"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			points := 0
+			for at, more := 1, true; more; at++ {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, all...)
+					if work.before != nil {
+						w.declare(work.before...)
+						w.mustApply()
+					}
+					store := hostfake.NewEtcd(work.members...)
+					for _, h := range w.at {
+						h.Store = store
+					}
+					w.live.ready = map[string]string{"a": "True", "b": "True"}
+					w.declare(work.after...)
+					w.engine.Losses = []string{"machine.third", "machine.b"}
+					op, hit := w.killed(at)
+					if more = hit; !hit {
+						return
+					}
+					points++
+					where := fmt.Sprintf("killed at %d, %s %s %s: ", at, op.last.Kind, op.last.Machine, op.last.Message)
+					authorities := w.authorities(op.left)
+					if _, err := w.longApply(); err != nil {
+						t.Fatalf("%s%v", where, err)
+					}
+					again, err := w.longApply()
+					if err != nil || !again.Empty() {
+						t.Fatalf("%snot empty afterwards: %v %+v", where, err, again)
+					}
+					if now := w.authorities(w.folder()); authorities != nil && !maps.EqualFunc(now, authorities, func(a, b []byte) bool { return string(a) == string(b) }) {
+						t.Errorf("%sthe authorities are others", where)
+					}
+					for _, m := range all {
+						if _, declared := w.declared(m.Address); declared {
+							continue
+						}
+						for _, path := range w.at[m.IP].Files() {
+							if !strings.HasPrefix(path, "/proc/") {
+								t.Errorf("%s%s is left behind on %s", where, path, m.Address)
+							}
+						}
+					}
+				})
+			}
+			if points < 5 {
+				t.Errorf("killed at %d points", points)
+			}
+			t.Logf("killed at %d points", points)
+		})
+	}
+}
+
+func (w *world) declared(address string) (config.Machine, bool) {
+	for _, m := range w.engine.Config.Machines {
+		if m.Address == address {
+			return m, true
+		}
+	}
+	return config.Machine{}, false
+}
+
+// authorities are those of a state that was written, nil when none was.
+func (w *world) authorities(folder map[string][]byte) map[string][]byte {
+	w.t.Helper()
+	if folder["state.json"] == nil {
+		return nil
+	}
+	s, err := w.engine.Store.Read()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s.CAs
+}
