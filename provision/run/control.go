@@ -70,13 +70,43 @@ func (p *Prepared) guard(ctx context.Context) error {
 		return nil
 	}
 	return p.patiently(ctx, from, func(list []plan.Health) error {
+		after := p.repaired(list, changed)
 		for _, m := range changed {
-			if err := plan.MayRestart(m.Name, plan.Restarted(m.changes), list); err != nil {
+			then := slices.Clone(after)
+			for i, own := range list {
+				if own.Name == m.Name {
+					then[i] = own
+				}
+			}
+			if err := plan.MayRestart(m.Name, plan.Restarted(m.changes), then); err != nil {
 				return fmt.Errorf("%s is not changed: %w", m.Address, err)
 			}
 		}
 		return nil
 	})
+}
+
+// repaired is the health of a control plane once the daemons of it that are dead, and members that have lost their data, have been started anew by this run. Their
+// machines come first, which costs nothing, and if one is not well after that the others are left as they are. What could not be mended just now stays ill.
+func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Health {
+	after := slices.Clone(list)
+	for _, m := range changed {
+		i := slices.IndexFunc(after, func(h plan.Health) bool { return h.Name == m.Name })
+		if i < 0 {
+			continue
+		}
+		lost := p.lost(m)
+		starts := func(unit string) bool {
+			return lost || m.unmended == nil && slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.Broken })
+		}
+		if starts("etcd.service") {
+			after[i].Etcd = ""
+		}
+		if starts("kube-apiserver.service") {
+			after[i].API = ""
+		}
+	}
+	return after
 }
 
 // rejoinTime is how long a machine that is reached, and so may be just back, has to join the others before a change is

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -189,23 +190,8 @@ func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
 	w := newWorld(t, control, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
-	up := func(address string) error {
-		at, err := url.Parse(address)
-		if err != nil {
-			return err
-		}
-		unit := map[string]string{"2379": "etcd.service", "6443": "kube-apiserver.service"}[at.Port()]
-		for ip, h := range w.at {
-			if ip.String() == at.Hostname() {
-				if u, err := h.Unit(t.Context(), unit); err != nil || u.Active != "active" {
-					return errors.New("connection refused")
-				}
-			}
-		}
-		return nil
-	}
 	for _, h := range w.hosts {
-		h.Store, h.Ill = store, up
+		h.Store, h.Ill = store, w.answers
 	}
 	for _, address := range []string{"machine.second", "machine.third"} {
 		w.hosts[address].Die("etcd.service")
@@ -245,4 +231,21 @@ func TestAMachineThatCannotBeMendedSendsNobodyTheWrongWay(t *testing.T) {
 			t.Errorf("the error sends people the wrong way: %v", err)
 		}
 	})
+}
+
+// answers is that a machine's API server or member does not answer others where its unit does not run.
+func (w *world) answers(address string) error {
+	at, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	unit := map[string]string{"2379": "etcd.service", "6443": "kube-apiserver.service"}[at.Port()]
+	for ip, h := range w.at {
+		if ip.String() == at.Hostname() {
+			if u, err := h.Unit(context.Background(), unit); err != nil || u.Active != "active" {
+				return errors.New("connection refused")
+			}
+		}
+	}
+	return nil
 }

@@ -230,6 +230,40 @@ func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 	}
 }
 
+// S10: what is down on a machine of the control plane is no reason not to change all of them: that machine is first, and the others are judged by how it is
+// then. So it is with a member that comes back with a new disk, and with daemons that the former release does not start.
+func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"a setting": func(w *world) { w.engine.Config.Etcd.Quota = 1 << 30 },
+		"an update": func(w *world) { w.release("v2") },
+	} {
+		for what, harm := range map[string]func(*world){
+			"a new disk": func(w *world) { w.lose("c") },
+			"dead daemons": func(w *world) {
+				w.hosts["machine.c"].Die("etcd.service")
+				w.hosts["machine.c"].Die("kube-apiserver.service")
+			},
+		} {
+			t.Run(name+" and "+what, func(t *testing.T) {
+				w := three(t)
+				w.engine.Config.Roll = config.Roll{Hold: 300 * time.Millisecond}
+				harm(w)
+				change(w)
+				for _, h := range w.hosts {
+					h.Log, h.Ill = nil, w.answers
+				}
+				w.mustApply()
+				w.served("a")
+				for _, name := range []string{"a", "b"} {
+					if log := w.hosts["machine."+name].Log; !slices.Contains(log, "restart etcd.service") && !slices.Contains(log, "restart kube-apiserver.service") {
+						t.Errorf("%s was not changed: %q", name, log)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A restore that was cut off when all was done has come to its end by an apply that finds nothing to do, so that the next loss is noticed.
 func TestARestoreThatWasCutOffAtItsVeryEndHasEnded(t *testing.T) {
 	w := three(t)
