@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type Program struct {
 	Digest string                                       // sha256, hex
 	Arch   string                                       // as uname -m says
 	Gzip   func(context.Context) (io.ReadCloser, error) // its content, compressed
+	// Silence is how long the machine may neither answer nor take what is sent; zero means a minute.
+	Silence time.Duration
 }
 
 // probe is one command that finds out everything that starting the agent depends on.
@@ -28,6 +31,26 @@ const probe = `LC_ALL=C; id -u; uname -m; uname -s; if [ "$(id -u)" = 0 ]; then 
 // Start starts the agent on the machine, bringing the program there first when it
 // is not. The connection that it returns is the agent's standard input and output.
 func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, error) {
+	silence := cmp.Or(p.Silence, time.Minute)
+	watched, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard := time.AfterFunc(silence, cancel)
+	defer heard.Stop()
+	// A session that is being opened hears of no context.
+	stop := context.AfterFunc(watched, func() { _ = c.Client.Close() })
+	defer stop()
+	s, err := c.bring(watched, p, func() { heard.Reset(silence) })
+	if err == nil && stop() {
+		return s, nil
+	}
+	if watched.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w: the login works, and then the machine is silent for %s: its shell, or the disk that a home or %s is on, hangs", ErrLogin, silence, host.Library)
+	}
+	return nil, cmp.Or(err, ctx.Err())
+}
+
+// bring does it, and tells heard of each sign of life.
+func (c *Client) bring(ctx context.Context, p Program, heard func()) (io.ReadWriteCloser, error) {
 	path := host.Library + "/" + p.Digest + "/clusterctl"
 	out, err := c.output(ctx, fmt.Sprintf(probe, path), nil)
 	if err != nil {
@@ -40,14 +63,17 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 	if found[2] != "Linux" || found[1] != p.Arch {
 		return nil, fmt.Errorf("the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture", found[2], found[1], p.Arch)
 	}
+	heard()
 	prefix, input, err := c.root(found[3])
 	if err != nil {
 		return nil, err
 	}
+	heard()
 	if found[4] == "absent" {
-		if err := c.ship(ctx, p, path, prefix, input); err != nil {
+		if err := c.ship(ctx, p, path, prefix, input, heard); err != nil {
 			return nil, err
 		}
+		heard()
 	}
 	return c.start(ctx, prefix+path+" agent", input)
 }
@@ -85,7 +111,7 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 }
 
 // ship sends the program. A run that is cut off leaves a file that the next one overwrites.
-func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string) error {
+func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string, heard func()) error {
 	content, err := p.Gzip(ctx)
 	if err != nil {
 		return err
@@ -93,10 +119,21 @@ func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string
 	defer func() { _ = content.Close() }()
 	dir := path[:strings.LastIndexByte(path, '/')]
 	script := fmt.Sprintf(`set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`, dir, p.Digest, path)
-	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), content)); err != nil {
+	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), &taken{content, heard})); err != nil {
 		return fmt.Errorf("bring clusterctl to the machine: %w", err)
 	}
 	return nil
+}
+
+// taken tells of each piece of what is sent that the other side has had room for.
+type taken struct {
+	io.Reader
+	heard func()
+}
+
+func (t *taken) Read(b []byte) (int, error) {
+	t.heard()
+	return t.Reader.Read(b)
 }
 
 // output runs a command and returns its standard output.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	gossh "golang.org/x/crypto/ssh"
 
@@ -33,6 +34,7 @@ type server struct {
 	hostKey gossh.Signer
 	sudo    string // what the probe finds: root, nopass, pass, nosudo
 	there   bool   // the program is there
+	hangs   string // a command that has this in it never ends
 	mu      sync.Mutex
 	ran     []string
 	shipped []byte
@@ -104,7 +106,9 @@ func (s *server) serve(conn net.Conn, cfg *gossh.ServerConfig) {
 	}
 	go gossh.DiscardRequests(requests)
 	var wg sync.WaitGroup
+	ended := make(chan struct{}) // the connection
 	defer wg.Wait()
+	defer close(ended)
 	for c := range channels {
 		channel, requests, err := c.Accept()
 		if err != nil {
@@ -117,7 +121,7 @@ func (s *server) serve(conn net.Conn, cfg *gossh.ServerConfig) {
 					continue
 				}
 				_ = r.Reply(true, nil)
-				status := s.exec(string(r.Payload[4:]), channel)
+				status := s.exec(string(r.Payload[4:]), channel, ended)
 				_, _ = channel.SendRequest("exit-status", false, []byte{0, 0, 0, byte(status)})
 				_ = channel.Close()
 			}
@@ -125,11 +129,13 @@ func (s *server) serve(conn net.Conn, cfg *gossh.ServerConfig) {
 	}
 }
 
-func (s *server) exec(command string, c gossh.Channel) int {
+func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) int {
 	s.mu.Lock()
 	s.ran = append(s.ran, command)
 	s.mu.Unlock()
 	switch {
+	case s.hangs != "" && strings.Contains(command, s.hangs):
+		<-ended
 	case strings.HasPrefix(command, "LC_ALL"):
 		there := "absent"
 		if s.there {
@@ -213,6 +219,23 @@ func TestAMachineThatIsOffIsUnreachable(t *testing.T) {
 	_ = ln.Close()
 	if _, err := dial(t, s, t.TempDir(), true); !errors.Is(err, ssh.ErrUnreachable) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// P05: a machine that lets one log in, and whose shell or disk hangs then, holds nobody up for ever.
+func TestAShellThatHangsIsGivenUp(t *testing.T) {
+	for _, hangs := range []string{"id -u", "gzip -dc"} {
+		s, home := start(t)
+		s.hangs, s.there = hangs, false
+		c, err := dial(t, s, home, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent := program
+		silent.Silence = 100 * time.Millisecond
+		if _, err := c.Start(t.Context(), silent); !errors.Is(err, ssh.ErrLogin) || !strings.Contains(err.Error(), "the machine is silent for 100ms") {
+			t.Errorf("%s hangs: %v", hangs, err)
+		}
 	}
 }
 
