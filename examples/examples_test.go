@@ -4,6 +4,7 @@ package examples
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func TestEveryExampleIsValidFormattedAndCanBePlanned(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", m.Address, err)
 				}
-				if len(changes) == 0 || changes[0].Action != step.Create {
+				if !slices.ContainsFunc(changes, func(c step.Change) bool { return c.Action == step.Create }) {
 					t.Errorf("%s: a fresh machine gets nothing", m.Address)
 				}
 			}
