@@ -101,17 +101,42 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Con
 	return errors.Join(errs...)
 }
 
+// startTime is how long a unit may not run that a fault before this one has killed.
+const startTime = 30 * time.Second
+
+// running is the process of a unit, once it has one.
+func running(ctx context.Context, m *machines.Machine, unit string) (pid string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pid, err = m.Run(ctx, "systemctl show -P MainPID "+unit)
+		if pid = strings.TrimSpace(pid); err == nil && pid != "0" {
+			return pid, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.Join(err, fmt.Errorf("%s has not run on %s for %s", unit, m.Name, startTime))
+		case <-tick.C:
+		}
+	}
+}
+
 // breaks does the fault on one machine and returns how to undo it.
 func (f Fault) breaks(ctx context.Context, lab *machines.Lab, m *machines.Machine, mend func(context.Context) error) (undo func(context.Context) error, err error) {
 	switch f.Kind {
 	case Kill, Leader:
-		_, err := m.Run(ctx, "systemctl kill --kill-whom=main -s KILL "+f.Unit)
+		pid, err := running(ctx, m, f.Unit)
+		if err != nil {
+			return nil, err
+		}
+		_, err = m.Run(ctx, "kill -KILL "+pid)
 		return nil, err
 	case Stop:
-		pid, err := m.Run(ctx, "systemctl show -P MainPID "+f.Unit)
-		pid = strings.TrimSpace(pid)
-		if err != nil || pid == "0" {
-			return nil, errors.Join(err, fmt.Errorf("%s does not run on %s", f.Unit, m.Name))
+		pid, err := running(ctx, m, f.Unit)
+		if err != nil {
+			return nil, err
 		}
 		_, err = m.Run(ctx, "kill -STOP "+pid)
 		return func(ctx context.Context) error {
