@@ -34,12 +34,12 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 	silence := cmp.Or(p.Silence, time.Minute)
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
-	heard := time.AfterFunc(silence, cancel)
-	defer heard.Stop()
+	w := watchdog{time.AfterFunc(silence, cancel), silence}
+	defer w.Stop()
 	// A session that is being opened hears of no context.
 	stop := context.AfterFunc(watched, func() { _ = c.Client.Close() })
 	defer stop()
-	s, err := c.bring(watched, p, func() { heard.Reset(silence) })
+	s, err := c.bring(watched, p, w)
 	if err == nil && stop() {
 		return s, nil
 	}
@@ -49,8 +49,16 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 	return nil, cmp.Or(err, ctx.Err())
 }
 
-// bring does it, and tells heard of each sign of life.
-func (c *Client) bring(ctx context.Context, p Program, heard func()) (io.ReadWriteCloser, error) {
+// watchdog ends what waits for a machine from which nothing has been heard for too long.
+type watchdog struct {
+	*time.Timer
+	silence time.Duration
+}
+
+func (w watchdog) heard() { w.Reset(w.silence) }
+
+// bring does it, and tells the watchdog of each sign of life.
+func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWriteCloser, error) {
 	path := host.Library + "/" + p.Digest + "/clusterctl"
 	out, err := c.output(ctx, fmt.Sprintf(probe, path), nil)
 	if err != nil {
@@ -63,17 +71,17 @@ func (c *Client) bring(ctx context.Context, p Program, heard func()) (io.ReadWri
 	if found[2] != "Linux" || found[1] != p.Arch {
 		return nil, fmt.Errorf("the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture", found[2], found[1], p.Arch)
 	}
-	heard()
+	w.heard()
 	prefix, input, err := c.root(found[3])
 	if err != nil {
 		return nil, err
 	}
-	heard()
+	w.heard()
 	if found[4] == "absent" {
-		if err := c.ship(ctx, p, path, prefix, input, heard); err != nil {
+		if err := c.ship(ctx, p, path, prefix, input, w); err != nil {
 			return nil, err
 		}
-		heard()
+		w.heard()
 	}
 	return c.start(ctx, prefix+path+" agent", input)
 }
@@ -111,15 +119,17 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 }
 
 // ship sends the program. A run that is cut off leaves a file that the next one overwrites.
-func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string, heard func()) error {
+func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string, w watchdog) error {
+	w.Stop() // to compress it takes as long as this computer needs
 	content, err := p.Gzip(ctx)
+	w.heard()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = content.Close() }()
 	dir := path[:strings.LastIndexByte(path, '/')]
 	script := fmt.Sprintf(`set -e; mkdir -p %[1]s; t=$(mktemp %[1]s/.incoming.XXXXXX); trap 'rm -f "$t"' EXIT; gzip -dc >"$t"; echo "%[2]s  $t" | sha256sum -c --status; chmod 755 "$t"; mv -f "$t" %[3]s`, dir, p.Digest, path)
-	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), &taken{content, heard})); err != nil {
+	if _, err := c.output(ctx, prefix+"sh -c "+quote(script), io.MultiReader(strings.NewReader(input), &taken{content, w})); err != nil {
 		return fmt.Errorf("bring clusterctl to the machine: %w", err)
 	}
 	return nil
@@ -128,7 +138,7 @@ func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string
 // taken tells of each piece of what is sent that the other side has had room for.
 type taken struct {
 	io.Reader
-	heard func()
+	watchdog
 }
 
 func (t *taken) Read(b []byte) (int, error) {
