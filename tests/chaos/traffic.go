@@ -38,6 +38,11 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range places.Nodes {
+		if _, err := c.Lab.Machine(name).Run(ctx, "rm -rf /var/log/chaos"); err != nil {
+			return err
+		}
+	}
 	if err := startPods(ctx, c, service); err != nil {
 		return err
 	}
@@ -61,7 +66,8 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 const probePods = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"probe","namespace":"shop"},"spec":{
   "selector":{"matchLabels":{"app":"probe"}},"template":{"metadata":{"labels":{"app":"probe"}},"spec":{
     "terminationGracePeriodSeconds":0,"tolerations":[{"operator":"Exists"}],
-    "containers":[{"name":"probe","image":%q,"command":["web","-probe","http://%s/","-every","%s"]}]}}}}`
+    "volumes":[{"name":"log","hostPath":{"path":"/var/log/chaos","type":"DirectoryOrCreate"}}],
+    "containers":[{"name":"probe","image":%q,"command":["web","-probe","http://%s/","-every","%s","-log","/log/pod"],"volumeMounts":[{"name":"log","mountPath":"/log"}]}]}}}}`
 
 func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 	image, err := cluster.Output(c.Kube(ctx, "get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
@@ -77,9 +83,6 @@ func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 	return err
 }
 
-// podLogs prints what the pods' clients printed, without the runtime's marks before each line.
-const podLogs = `find /var/log/pods -path '*/shop_probe-*' -name '*.log*' | sort | xargs -r cat | sed 's/^[^{]*//'`
-
 // endTraffic stops the clients and returns what failed and how many requests each made.
 func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[string]int, error) {
 	var failures []check.Failure
@@ -87,7 +90,7 @@ func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[s
 	for _, name := range places.Nodes {
 		for client, line := range map[string]string{
 			name:            "systemctl disable --now -q chaos-probe; cat /var/log/chaos-probe",
-			name + "'s pod": podLogs,
+			name + "'s pod": "cat /var/log/chaos/pod",
 		} {
 			out, err := c.Lab.Machine(name).Run(ctx, line)
 			if err != nil {

@@ -24,9 +24,18 @@ func main() {
 	api := flag.String("api", "", "get this path from the Kubernetes API with the pod's own credentials, print what comes, and end")
 	probed := flag.String("probe", "", "request this URL again and again, and print a line of JSON for each failure")
 	every := flag.Duration("every", 10*time.Millisecond, "how often -probe does")
+	log := flag.String("log", "", "append what -probe prints to this file: a pod's log goes with its containers")
 	flag.Parse()
 	if *probed != "" {
-		probe(*probed, *every)
+		out := os.Stdout
+		if *log != "" {
+			var err error
+			if out, err = os.OpenFile(*log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+		probe(*probed, *every, out)
 		return
 	}
 	if *url != "" || *api != "" {

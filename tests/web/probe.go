@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +23,10 @@ const mostOpen = 512
 
 // probe makes a request on a connection of its own every so often, whether or not the ones
 // before have been answered, until the process is ended.
-func probe(url string, every time.Duration) {
+func probe(url string, every time.Duration, to io.Writer) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var mu sync.Mutex
-	out := json.NewEncoder(os.Stdout)
+	out := json.NewEncoder(to)
 	say := func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
