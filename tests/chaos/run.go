@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -218,7 +219,24 @@ func runs(lab *machines.Lab, p corev1.Pod) bool {
 	return len(p.Status.ContainerStatuses) > 0
 }
 
-// recovered waits until every API server answers, every node is ready and the workload is all there.
+// forwards asks a machine's proxy, as load balancers do, whether its rules are there.
+func forwards(ctx context.Context, machine string) error {
+	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+addresses[machine]+":10256/healthz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("the proxy of %s: %w", machine, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the proxy of %s has no rules yet: %s", machine, answer.Status)
+	}
+	return nil
+}
+
+// recovered waits until every API server answers, every node is ready and forwards, and the workload is all there.
 func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 	var servers []kubernetes.Interface
 	for _, s := range places.Control {
@@ -250,6 +268,12 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 				}
 			}
 			if _, err := os.Stat(r.cluster.Lab.Machine(n.Name).Root()); err != nil {
+				return err
+			}
+		}
+		// A machine that has just come back forwards to no service until its proxy has heard of them, which needs a majority of the control plane.
+		for _, name := range places.Nodes {
+			if err := forwards(ctx, name); err != nil {
 				return err
 			}
 		}
