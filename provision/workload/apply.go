@@ -71,10 +71,7 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 		}
 		entry := plan.Object{Address: o.Address, Kind: o.Kind, Name: fullName(o.Namespace, o.Name), Action: plan.Remove, Note: "no longer declared"}
 		if live.GetDeletionTimestamp() != nil {
-			entry.Action, entry.Note = plan.None, "no longer declared, and going already"
-			if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
-				entry.Note += ": it waits for " + strings.Join(finalizers, ", ")
-			}
+			entry.Action, entry.Note = plan.None, "no longer declared, and going already"+waitsFor(live.GetFinalizers())
 		} else if owner := others(live); owner != "" {
 			entry.Action, entry.Note = plan.None, "no longer declared, and stays: it was made anew by "+owner
 			ended = append(ended, o)
@@ -97,6 +94,11 @@ func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object
 	if live == nil {
 		o.Action = plan.Create
 		return o, nil
+	}
+	if live.GetDeletionTimestamp() != nil { // nothing brings it back: a new one takes its name when it is gone
+		going := goingError{live.GetFinalizers()}
+		o.Action, o.Note = plan.Create, going.Error()
+		return o, going
 	}
 	by := maker(live)
 	if by != "" && !d.Known {

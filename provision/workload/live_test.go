@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -322,6 +323,60 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	}); err != nil || !slices.Equal(removed, []string{"default/charts"}) {
 		t.Errorf("removed %v, %v", removed, err)
 	}
+}
+
+// P05: a declared object that is being deleted is not there to stay: the plan says that a new one is made, and applying waits until the old one is gone.
+func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		going := ours("v1", "Namespace", "", "shop")
+		_ = unstructured.SetNestedField(going.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
+		going.SetFinalizers([]string{"x.io/wait"})
+		l, client := fakeLive(going)
+		spaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		var written []string
+		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			p := a.(clienttesting.PatchActionImpl)
+			_, err := client.Tracker().Get(spaces, "", "shop")
+			if p.Name == "in" && err == nil {
+				full := apierrors.NewForbidden(a.GetResource().GroupResource(), p.Name, errors.New("unable to create new content in namespace shop because it is being terminated"))
+				full.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+				return true, nil, full
+			}
+			if len(p.PatchOptions.DryRun) == 0 {
+				if p.Name == "shop" && err == nil {
+					t.Error("the namespace that is being deleted was written")
+				}
+				written = append(written, p.Name)
+			}
+			return true, item("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
+		})
+		c := &config.Cluster{Name: "home", Objects: []config.Object{
+			declared("object.shop", 1, item("v1", "Namespace", "", "shop", nil)),
+			declared("object.in", 2, item("v1", "ConfigMap", "shop", "in", nil)),
+		}}
+		before := []state.Object{{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: "object.shop"}}
+		entries, _, err := l.Plan(t.Context(), c, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{"object.shop create the one that is there is being deleted: it waits for x.io/wait", "object.in create "} {
+			if got := entries[i].Address + " " + entries[i].Action + " " + entries[i].Note; got != want {
+				t.Errorf("entry %d is %q, want %q", i, got, want)
+			}
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := l.Apply(t.Context(), c, before, func(plan.Object) {})
+			done <- err
+		}()
+		time.Sleep(5 * time.Second)
+		if err := client.Tracker().Delete(spaces, "", "shop"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil || !slices.Contains(written, "shop") || !slices.Contains(written, "in") {
+			t.Errorf("written are %v, %v", written, err)
+		}
+	})
 }
 
 // P07: a drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has been heard.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,9 @@ func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 // try compares an object, and has one that is not there made in a dry run.
 func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
 	o, err := l.compare(ctx, d, there)
+	if errors.As(err, new(goingError)) {
+		return o, nil // the one that will be there cannot be tried before this one is gone
+	}
 	if err == nil && o.Action == plan.Create {
 		_, err = l.dryRun(ctx, d)
 	}
@@ -120,7 +124,7 @@ type key struct{ kind, namespace, name string }
 // awaits reports whether an object is refused only for what the plan makes before it: its
 // namespace, or its pod's account or priority.
 func awaits(d Desired, err error, changing map[key]bool) bool {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return changing[key{"Namespace", "", d.Object.GetNamespace()}]
 	}
 	if !apierrors.IsForbidden(err) || d.Object.GetKind() != "Pod" {

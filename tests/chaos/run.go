@@ -203,6 +203,12 @@ func (r *runner) containers() map[string]string {
 	return found
 }
 
+func isReady(p corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // runs says whether the containers that a pod's status names are those that its machine runs.
 func runs(lab *machines.Lab, p corev1.Pod) bool {
 	m := lab.Machine(p.Spec.NodeName)
@@ -277,19 +283,17 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 				return err
 			}
 		}
-		pods, err := servers[0].CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		pods, err := servers[0].CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app in (web,probe)"})
 		if err != nil {
 			return err
 		}
 		ready := 0
 		for _, p := range pods.Items {
-			if !runs(r.cluster.Lab, p) {
-				continue // the API has not heard yet
-			}
-			for _, c := range p.Status.Conditions {
-				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil {
-					ready++
-				}
+			switch is := isReady(p) && runs(r.cluster.Lab, p); { // the API may not have heard yet that its machine was off
+			case p.Labels["app"] == "web" && is:
+				ready++
+			case p.Labels["app"] == "probe" && !is:
+				return fmt.Errorf("the workload's client on %s does not run", p.Spec.NodeName)
 			}
 		}
 		if ready < 3 {

@@ -120,16 +120,20 @@ func (b *bench) smallOnce(ctx context.Context, objects, keep bool) (err error) {
 	if !objects {
 		return nil
 	}
-	for range b.runs {
-		if err := b.objects(ctx, c); err != nil {
+	for i := range b.runs {
+		created := many
+		if i == 0 {
+			created++ // their namespace, which stays when they go
+		}
+		if err := b.objects(ctx, c, created); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// objects brings many objects in and out again.
-func (b *bench) objects(ctx context.Context, c *cluster.Cluster) error {
+// objects brings many objects in and out again. created is how many the first plan is to name.
+func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) error {
 	text := configs.ConfigMaps(many)
 	for _, s := range []struct {
 		work, text string
@@ -137,7 +141,7 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster) error {
 		args       []string
 		says       string
 	}{
-		{"2,000 objects, plan of new", text, 3, []string{"plan"}, fmt.Sprintf("objects: %d to create", many+1)},
+		{"2,000 objects, plan of new", text, 3, []string{"plan"}, fmt.Sprintf("objects: %d to create", created)},
 		{"2,000 objects, apply", text, 5, []string{"apply", "--auto-approve"}, ""},
 		{"2,000 objects, no-op apply", text, 1, []string{"apply", "--auto-approve"}, "No changes"},
 		{"2,000 objects, apply with one changed", strings.Replace(text, `n = "7"`, `n = "seven"`, 1), 1, []string{"apply", "--auto-approve"}, ""},
