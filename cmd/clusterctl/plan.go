@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,12 +22,16 @@ import (
 
 func newPlan() *cobra.Command {
 	var flags runFlags
-	var out string
+	var out, page string
 	var destroy, detailed bool
 	c := &cobra.Command{
 		Use:   "plan [FOLDER|FILE]",
 		Short: "Show what apply would do, and change nothing",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Show what apply would do, and change nothing. With -html it is a page as well, for a browser or a reviewer: what happens in which
+order, and each change.
+
+  clusterctl plan -html plan.html`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.load(c, args)
 			if err != nil {
@@ -39,6 +44,16 @@ func newPlan() *cobra.Command {
 			defer prepared.Close()
 			if err := flags.show(c.OutOrStdout(), prepared.Secrets, prepared.Plan); err != nil {
 				return err
+			}
+			if page != "" {
+				var text bytes.Buffer
+				err := prepared.Plan.Page(&text, prepared.Secrets)
+				if err == nil {
+					err = writePrivate(page, text.Bytes())
+				}
+				if err != nil {
+					return fmt.Errorf("write the plan as a page: %w", err)
+				}
 			}
 			if err := prepared.Unreached(); err != nil {
 				return err
@@ -57,6 +72,7 @@ func newPlan() *cobra.Command {
 	flags.add(c)
 	flags.addChanges(c)
 	c.Flags().StringVar(&out, "out", "", "save the plan in a `file` that apply takes")
+	c.Flags().StringVar(&page, "html", "", "write the plan as a page of HTML into this `file` as well")
 	c.Flags().BoolVar(&destroy, "destroy", false, "plan to take everything away")
 	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when there is")
 	return c

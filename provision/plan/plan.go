@@ -37,6 +37,7 @@ type Plan struct {
 	Machines     []Machine  `json:"machines"`
 	Objects      []Object   `json:"objects"`
 	Rotations    []Rotation `json:"rotations,omitempty"`
+	Stages       []Stage    `json:"stages,omitempty"`       // the order in which apply goes
 	Etcd         string     `json:"etcd,omitempty"`         // how many members, and what that survives
 	Certificates string     `json:"certificates,omitempty"` // when the next one ends
 	Snapshot     string     `json:"snapshot,omitempty"`     // before what one of the store is taken

@@ -69,18 +69,23 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	for _, warning := range p.notes() {
 		out.WriteString("Note: " + warning + "\n")
 	}
+	if facts := p.facts(); facts != "" {
+		out.WriteString(facts + "\n")
+	}
+	out.WriteString(p.Summary() + "\n")
+	_, err := io.WriteString(w, config.Mask(out.String(), s.Secrets))
+	return err
+}
+
+// facts are what is told of the store and the certificates.
+func (p *Plan) facts() string {
 	var facts []string
 	for _, f := range []string{p.Etcd, p.Certificates, p.Snapshot} {
 		if f != "" {
 			facts = append(facts, f)
 		}
 	}
-	if len(facts) > 0 {
-		out.WriteString(strings.Join(facts, " ") + "\n")
-	}
-	out.WriteString(p.Summary() + "\n")
-	_, err := io.WriteString(w, config.Mask(out.String(), s.Secrets))
-	return err
+	return strings.Join(facts, " ")
 }
 
 // notes are the warnings when there is something to do: they say why it may not come out

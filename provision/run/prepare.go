@@ -170,6 +170,7 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 		p.Close()
 		return nil, err
 	}
+	p.Plan.Stages = p.stages()
 	return p, nil
 }
 

@@ -13,37 +13,21 @@ import (
 	"clusterctl/provision/state"
 )
 
-// nodes changes machines that are no control plane of a cluster that is there. New ones, and those of
-// which nothing restarts, all at once; the others within the budget, and no more of them once one has failed.
+// nodes changes machines that are no control plane of a cluster that is there, and no more of those whose daemons restart once one has failed.
 func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
-	var together, rolled []*machine
-	for _, m := range list {
-		if m.action == plan.Change && !p.fresh && m.Has(config.RoleNode) && len(plan.Restarted(m.changes)) > 0 {
-			rolled = append(rolled, m)
-		} else {
-			together = append(together, m)
-		}
-	}
+	together, ahead, rolled := p.split(list)
 	if err := p.issueAll(ctx, together); err != nil {
 		return err
 	}
 	if err := errors.Join(p.each(ctx, together, p.roll), p.writeOwed()); err != nil {
 		return err
 	}
-	if len(rolled) == 0 {
-		return nil
-	}
-	budget := plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
-	// A new release that does not work is to be met by one node, not by as many as the budget allows.
-	var failed error
-	if slices.ContainsFunc(rolled, updates) {
-		if failed = p.each(ctx, rolled[:1], p.roll); failed != nil && (!p.goesOn() || interrupted(ctx)) {
-			return errors.Join(failed, p.writeOwed())
-		}
-		rolled = rolled[1:]
+	failed := p.each(ctx, ahead, p.roll)
+	if failed != nil && (!p.goesOn() || interrupted(ctx)) {
+		return errors.Join(failed, p.writeOwed())
 	}
 	var stop atomic.Bool
-	err := p.most(ctx, budget, rolled, func(ctx context.Context, m *machine) error {
+	err := p.most(ctx, p.budget(), rolled, func(ctx context.Context, m *machine) error {
 		if stop.Load() {
 			return nil
 		}

@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"clusterctl/provision/step"
+)
+
+// P02: a plan as a page says what the text says, in the order of the run, and nothing in it is taken for markup or shows a secret.
+func TestAPlanAsAPage(t *testing.T) {
+	p := &Plan{
+		Cluster: "home", Etcd: "etcd: 3 members, survives the loss of 1.", Warnings: []string{"a <b> is slow"},
+		Machines: []Machine{
+			{Address: `machine.node["a"]`, Action: Change, Note: "restart kubelet", Changes: []step.Change{{Kind: "file", Name: "/etc/x", Action: step.Update, Diff: []string{"- was", "+ <script>alert(1)</script>"}}}},
+			{Address: "machine.b", Action: Create, Note: "debian 12"},
+			{Address: "machine.well"},
+		},
+		Objects: []Object{{Address: "object.x", Kind: "ConfigMap", Name: "default/x", Action: Change, Diff: []string{"data.a: 1 → s&cret"}, Note: "was s&cret"}},
+		Stages:  []Stage{{Title: "Machines that are new", Machines: []string{"machine.b"}}, {Title: "Objects", Objects: 1, Beside: true}, {Title: "Nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, AtOnce: 1}},
+	}
+	var out strings.Builder
+	if err := p.Page(&out, []string{"s&cret"}); err != nil {
+		t.Fatal(err)
+	}
+	page := out.String()
+	if strings.Contains(page, "cret") || !strings.Contains(page, "(sensitive") {
+		t.Errorf("a secret is shown, or nothing says that there is one:\n%s", page)
+	}
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	links, anchors := map[string]bool{}, map[string]bool{}
+	for n := range root.Descendants() {
+		if n.Type == html.TextNode && strings.TrimSpace(n.Data) != "" {
+			texts = append(texts, strings.TrimSpace(n.Data))
+		}
+		if n.Data == "script" || n.Data == "b" {
+			t.Errorf("what a machine says became <%s>", n.Data)
+		}
+		for _, a := range n.Attr {
+			switch a.Key {
+			case "href":
+				links[strings.TrimPrefix(a.Val, "#")] = true
+			case "id":
+				anchors[a.Val] = true
+			}
+		}
+	}
+	text := strings.Join(texts, "\n")
+	at := 0
+	for _, want := range []string{"Plan for cluster home", "1 to create, 1 to change, 0 to remove; objects: 1 to change", "survives the loss of 1", "a <b> is slow", "Machines that are new", "machine.b", "Objects", "(1 object)",
+		"Nodes", "(one after the other)", `machine.node["a"]`, "restart kubelet", "/etc/x", "- was", "+ <script>alert(1)</script>", "debian 12", "ConfigMap default/x"} {
+		i := strings.Index(text[at:], want)
+		if i < 0 {
+			t.Fatalf("%q does not come after what comes before it:\n%s", want, text)
+		}
+		at += i
+	}
+	if strings.Contains(text, "machine.well") {
+		t.Error("a machine of which nothing changes is shown")
+	}
+	for link := range links {
+		if !anchors[strings.NewReplacer("%5b", "[", "%5d", "]", "%22", `"`).Replace(link)] {
+			t.Errorf("a box leads to %q, of %v", link, anchors)
+		}
+	}
+}

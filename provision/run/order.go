@@ -1,0 +1,101 @@
+package run
+
+import (
+	"slices"
+	"strings"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/step"
+)
+
+// stages says in which order Apply does what the plan shows. A plan that Apply would refuse has none.
+func (p *Prepared) stages() (list []plan.Stage) {
+	if p.Plan.Empty() && !p.Plan.Pending || len(p.Plan.Unreached()) > 0 {
+		return nil
+	}
+	add := func(title string, atOnce int, machines []*machine) {
+		if len(machines) == 0 {
+			return
+		}
+		s := plan.Stage{Title: title, AtOnce: atOnce}
+		for _, m := range machines {
+			s.Machines = append(s.Machines, m.Address)
+		}
+		list = append(list, s)
+	}
+	if p.engine.Destroy {
+		add("Machines are cleaned", 0, p.machines)
+		return list
+	}
+	active, removed := p.with(plan.Create, plan.Change), p.with(plan.Remove)
+	add("Programs and images are sent, which changes nothing that runs", 0, matching(active, func(m *machine) bool {
+		return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Needs != "" })
+	}))
+	add("Members of machines that are lost leave the store", 1, matching(removed, func(m *machine) bool { return m.dead != nil && m.Has(config.RoleControlPlane) }))
+	control := p.control(active)
+	add("The control plane, machines that are down first, each when the others are well", 1, control)
+	objects := plan.Stage{Title: "Objects, as soon as an API server answers, whatever machines are still at work", Objects: p.Plan.Awaited, Beside: true}
+	for _, o := range p.Plan.Objects {
+		if o.Action != plan.None && o.Action != plan.Refused {
+			objects.Objects++
+		}
+	}
+	bring := func() {
+		if objects.Objects > 0 {
+			list = append(list, objects)
+		}
+	}
+	together, ahead, rolled := p.split(matching(active, func(m *machine) bool { return !slices.Contains(control, m) }))
+	if p.fresh {
+		add("All machines", 0, together)
+		bring()
+	} else {
+		bring()
+		add("Machines that are new, and those of which no daemon restarts", 0, together)
+	}
+	add("The first node of those whose daemons restart, with the new release", 1, ahead)
+	add("Nodes whose daemons restart", p.budget(), rolled)
+	add("Machines that are replaced: drained, cleaned and made anew", 1, p.with(plan.Replace))
+	add("Machines that are removed: drained and cleaned, once all that is declared is there", 1, removed)
+	var names []string
+	for _, r := range p.Plan.Rotations {
+		if r.Action != plan.None {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) > 0 {
+		list = append(list, plan.Stage{Title: "Authorities and keys are replaced: " + strings.Join(names, ", ")})
+	}
+	return list
+}
+
+func matching(list []*machine, is func(*machine) bool) (found []*machine) {
+	for _, m := range list {
+		if is(m) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// split divides machines that are no control plane of a cluster that is there. New ones, and those of which nothing restarts, change all at
+// once, the others within the budget. A new release that does not work is to be met by one of these, not by as many as the budget allows.
+func (p *Prepared) split(list []*machine) (together, ahead, rolled []*machine) {
+	for _, m := range list {
+		if m.action == plan.Change && !p.fresh && m.Has(config.RoleNode) && len(plan.Restarted(m.changes)) > 0 {
+			rolled = append(rolled, m)
+		} else {
+			together = append(together, m)
+		}
+	}
+	if slices.ContainsFunc(rolled, updates) {
+		ahead, rolled = rolled[:1], rolled[1:]
+	}
+	return together, ahead, rolled
+}
+
+// budget is how many nodes whose daemons restart change at the same time.
+func (p *Prepared) budget() int {
+	return plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
+}

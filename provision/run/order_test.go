@@ -1,0 +1,78 @@
+package run_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
+	"clusterctl/provision/plan"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// P02: the plan names its stages, and applying it goes by them: no machine of one is begun before all of the one before are done.
+func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
+	c := machine("c", "10.0.0.6", config.RoleNode)
+	w := newWorld(t, append(threeControl(), c)...)
+	store := hostfake.NewEtcd("c1", "c2", "c3")
+	for _, h := range w.at {
+		h.Store = store
+	}
+	w.live.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", Address: "object.x"}}
+	w.live.planned = []plan.Object{{Address: "object.x", Kind: "ConfigMap", Name: "x", Action: plan.Create}}
+	w.live.ready = map[string]string{"a": "True", "b": "True", "c": "True"}
+	w.release("v1.0.0")
+	if p := w.mustApply(); !slices.Equal(titles(p), []string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"}) {
+		t.Errorf("of a new cluster: %q", titles(p))
+	}
+	w.release("v2.0.0")
+	w.declare(append(threeControl(), machine("d", "10.0.0.7", config.RoleNode))...)
+	w.engine.Config.Roll = config.Roll{Hold: 100 * time.Millisecond, Timeout: 2 * time.Second}
+	type event struct{ kind, machine string }
+	var mu sync.Mutex
+	var events []event
+	w.engine.Say = func(e run.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		events = append(events, event{e.Kind, e.Machine})
+	}
+	p := w.mustApply()
+	want := []string{"Programs and images: 6 0 0 false", "The control plane,: 3 0 1 false", "Objects, as soon: 0 1 0 true", "Machines that are: 1 0 0 false",
+		"The first node: 1 0 1 false", "Nodes whose daemons: 1 0 1 false", "Machines that are: 1 0 1 false"}
+	if got := titles(p); !slices.Equal(got, want) {
+		t.Errorf("the stages are %q", got)
+	}
+	done := 0 // where the stage before was over
+	for _, s := range p.Stages[1:] {
+		over := done
+		for _, address := range s.Machines {
+			begun := slices.Index(events, event{run.EventBegin, address})
+			if begun < done {
+				t.Errorf("%s of %q is begun at event %d, before the stage before it is over, at %d: %v", address, s.Title, begun, done, events)
+			}
+			over = max(over, slices.Index(events, event{run.EventDone, address}))
+		}
+		done = over
+	}
+	if p := w.mustApply(); len(p.Stages) != 1 || !p.Stages[0].Beside {
+		t.Errorf("with an object alone to make: %q", titles(p))
+	}
+	w.engine.Destroy = true
+	if p := w.mustApply(); !slices.Equal(titles(p), []string{"Machines are cleaned: 6 0 0 false"}) {
+		t.Errorf("of destroying: %q", titles(p))
+	}
+}
+
+// titles are the stages of a plan in short: how each is called, how many machines and objects it has, and how many machines at once.
+func titles(p *plan.Plan) (list []string) {
+	for _, s := range p.Stages {
+		words := strings.Fields(s.Title)
+		list = append(list, fmt.Sprintf("%s: %d %d %d %t", strings.Join(words[:min(len(words), 3)], " "), len(s.Machines), s.Objects, s.AtOnce, s.Beside))
+	}
+	return list
+}
