@@ -39,6 +39,9 @@ func applyCommand(destroy bool) *cobra.Command {
 			return err
 		}
 		if saved != nil {
+			if err := appliedAsShown(c, args[0]); err != nil {
+				return err
+			}
 			args, destroy = nil, saved.Destroy
 			if saved.Path != "" {
 				args = []string{saved.Path}
@@ -60,6 +63,19 @@ func applyCommand(destroy bool) *cobra.Command {
 	}
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
 	return c
+}
+
+// appliedAsShown refuses what would have a saved plan mean something else than what was shown.
+func appliedAsShown(c *cobra.Command, path string) error {
+	if c.Name() != "apply" {
+		return fmt.Errorf("%s is a saved plan, which clusterctl apply takes; one that takes everything away is made with plan -destroy -out", path)
+	}
+	for _, flag := range []string{"var", "var-file", "target", "exclude", "replace", "refresh-only"} {
+		if c.Flags().Changed(flag) {
+			return fmt.Errorf("-%s: %s is a saved plan, which is applied as it was shown: leave the flag out, or give it to clusterctl plan -out and apply that", flag, path)
+		}
+	}
+	return nil
 }
 
 // apply plans, asks, and does it, under the lock.

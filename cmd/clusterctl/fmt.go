@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -31,11 +32,7 @@ func newFmt() *cobra.Command {
 				if check {
 					continue
 				}
-				info, err := os.Stat(file)
-				if err != nil {
-					return err
-				}
-				if err := os.WriteFile(file, changed[file], info.Mode().Perm()); err != nil {
+				if err := rewrite(file, changed[file]); err != nil {
 					return fmt.Errorf("write %s: %w", file, err)
 				}
 			}
@@ -47,4 +44,17 @@ func newFmt() *cobra.Command {
 	}
 	c.Flags().BoolVar(&check, "check", false, "change nothing; exit with 3 when a file's layout is not the usual one")
 	return c
+}
+
+// rewrite replaces the text of a file that is there in one move, so that a full disk costs nobody a configuration. A link stays one.
+func rewrite(path string, text []byte) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return replaceFile(path, text, info.Mode().Perm())
 }

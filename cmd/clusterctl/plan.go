@@ -33,6 +33,9 @@ order, and each change.
   clusterctl plan -html plan.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if strings.HasSuffix(out, load.Extension) || strings.HasSuffix(out, load.JSONExtension) {
+				return fmt.Errorf("-out %s: files named *%s are configurations, and apply would not take it for a plan: call it otherwise, say %s.plan", out, load.Extension, strings.TrimSuffix(strings.TrimSuffix(out, ".json"), load.Extension))
+			}
 			configuration, err := flags.load(c, args)
 			if err != nil {
 				return err
@@ -132,13 +135,21 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 }
 
 // writePrivate replaces a file in one move with one that only its owner can read.
-func writePrivate(path string, content []byte) error {
+func writePrivate(path string, content []byte) error { return replaceFile(path, content, 0o600) }
+
+// replaceFile replaces a file in one move: it has the former content or all of the new one.
+func replaceFile(path string, content []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // its mode is 0600
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.Write(content)
+	if _, err = f.Write(content); err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
