@@ -24,7 +24,7 @@ func newConsole() *cobra.Command {
 				return err
 			}
 			failed := false
-			lines := bufio.NewScanner(c.InOrStdin())
+			lines := bufio.NewScanner(until(c.Context(), c.InOrStdin()))
 			for lines.Scan() {
 				text := strings.TrimSpace(lines.Text())
 				if text == "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
 	"clusterctl/provision/state"
 	"clusterctl/provision/support"
@@ -65,7 +66,7 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 			if err := writeArchive(out, name, files, now); err != nil {
 				return fmt.Errorf("write %s: %w", out, err)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s holds %d files. Look through it before you give it away.\n", out, len(files))
+			fmt.Fprintf(c.OutOrStdout(), "%s holds %s. Look through it before you give it away.\n", out, plan.Number(len(files), "file"))
 			return nil
 		},
 	}

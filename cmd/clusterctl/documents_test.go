@@ -118,7 +118,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 
 // takes says why a command line is none. A mention within a text may leave arguments out.
 func takes(root *cobra.Command, args []string, mention bool) error {
-	c, rest, err := root.Find(long(args))
+	c, rest, err := root.Find(long(root, args))
 	if err != nil {
 		return err
 	}

@@ -1,23 +1,52 @@
 package main
 
-import "strings"
+import (
+	"strings"
 
-// passOn are verbs whose arguments are another program's.
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// passOn are verbs whose arguments, from the first one on, are another program's.
 var passOn = map[string]bool{"ssh": true, "daemon": true}
 
 // long turns flags written with one dash, as Terraform's are, into those with two,
-// which are taken as well. One letter stays what it is.
-func long(args []string) []string {
+// which are taken as well. One letter stays what it is, and so does the value of a flag.
+func long(root *cobra.Command, args []string) []string {
 	out := make([]string, 0, len(args))
+	c, value := root, false
 	for i, a := range args {
-		if a == "--" || len(out) > 0 && passOn[out[0]] {
+		switch {
+		case value:
+			value = false
+		case a == "--":
 			return append(out, args[i:]...)
-		}
-		name, _, _ := strings.Cut(a, "=")
-		if strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && len(name) > 2 {
-			a = "-" + a
+		case !strings.HasPrefix(a, "-") || a == "-":
+			if passOn[c.Name()] {
+				return append(out, args[i:]...)
+			}
+			if below, _, err := c.Find([]string{a}); err == nil {
+				c = below
+			}
+		default:
+			name, _, given := strings.Cut(a, "=")
+			if !strings.HasPrefix(a, "--") && len(name) > 2 {
+				a, name = "-"+a, "-"+name
+			}
+			value = !given && wantsValue(c, name)
 		}
 		out = append(out, a)
 	}
 	return out
+}
+
+// wantsValue reports whether the word after a flag is its value.
+func wantsValue(c *cobra.Command, flag string) bool {
+	var f *pflag.Flag
+	if name, ok := strings.CutPrefix(flag, "--"); ok {
+		f = c.Flags().Lookup(name)
+	} else {
+		f = c.Flags().ShorthandLookup(flag[1:])
+	}
+	return f != nil && f.NoOptDefVal == ""
 }

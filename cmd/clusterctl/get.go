@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,6 @@ them is and a digest of its content. What is locked already is fetched as it is 
 		},
 	}
 	c.Flags().BoolVar(&update, "update", false, "ask the repositories what their branches and tags are now, and lock that")
-	c.Flags().BoolVar(&noColor, "no-color", false, "plain text")
+	c.Flags().BoolVar(&noColor, "no-color", os.Getenv("NO_COLOR") != "", "plain text")
 	return c
 }

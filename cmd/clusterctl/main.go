@@ -27,7 +27,7 @@ func main() {
 	}
 	if root == nil {
 		root = newRoot()
-		root.SetArgs(long(os.Args[1:]))
+		root.SetArgs(long(root, os.Args[1:]))
 	}
 	code := execute(ctx, root)
 	stop()

@@ -50,12 +50,7 @@ func printOutputs(c *cobra.Command, configuration *load.Configuration, asJSON bo
 		for _, o := range configuration.Cluster.Outputs {
 			values[o.Name] = map[string]any{"value": o.Value, "sensitive": o.Sensitive}
 		}
-		text, err := json.MarshalIndent(values, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(c.OutOrStdout(), string(text))
-		return nil
+		return printJSON(c, values)
 	}
 	for _, o := range configuration.Cluster.Outputs {
 		text := config.Hidden
@@ -66,7 +61,9 @@ func printOutputs(c *cobra.Command, configuration *load.Configuration, asJSON bo
 			}
 			text = string(value)
 		}
-		fmt.Fprintf(c.OutOrStdout(), "%s = %s\n", o.Name, text)
+		if _, err := fmt.Fprintf(c.OutOrStdout(), "%s = %s\n", o.Name, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

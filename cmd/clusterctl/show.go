@@ -57,8 +57,8 @@ func newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), config.MaskJSON(string(text), secrets))
-			return nil
+			_, err = fmt.Fprintln(c.OutOrStdout(), config.MaskJSON(string(text), secrets))
+			return err
 		},
 	}
 	flags.configFlags.add(c)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,11 +57,9 @@ func newStatus() *cobra.Command {
 				status.API = err.Error()
 			}
 			if flags.json {
-				text, err := json.MarshalIndent(status, "", "  ")
-				if err != nil {
+				if err := printJSON(c, status); err != nil {
 					return err
 				}
-				fmt.Fprintln(c.OutOrStdout(), string(text))
 			} else if err := status.print(c); err != nil {
 				return err
 			}
