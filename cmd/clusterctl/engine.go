@@ -47,10 +47,20 @@ type runFlags struct {
 func (f *runFlags) add(c *cobra.Command) {
 	f.configFlags.add(c)
 	f.addReach(c)
+	f.addLock(c)
+	c.Flags().BoolVar(&f.json, "json", false, "events and results as JSON, one a line")
+	f.addSelection(c)
+}
+
+// addLock adds the flag of verbs that take the lock.
+func (f *runFlags) addLock(c *cobra.Command) {
 	c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
+}
+
+// addSelection adds the flags that choose machines, workloads and objects.
+func (f *runFlags) addSelection(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], workload.web; can be repeated")
 	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
-	c.Flags().BoolVar(&f.json, "json", false, "events and results as JSON, one a line")
 	f.completeFlags(c, "target", "exclude")
 }
 

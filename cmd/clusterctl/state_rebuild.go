@@ -73,7 +73,10 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			return nil
 		},
 	}
-	flags.add(c)
+	flags.configFlags.add(c)
+	flags.addReach(c)
+	flags.addLock(c)
+	c.Flags().BoolVar(&flags.json, "json", false, "events and the result as JSON, one a line")
 	c.Flags().BoolVar(&force, "force", false, "also when there is a state that can be read")
 	return c
 }

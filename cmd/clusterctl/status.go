@@ -69,7 +69,10 @@ func newStatus() *cobra.Command {
 			return nil
 		},
 	}
-	flags.add(c)
+	flags.configFlags.add(c)
+	flags.addReach(c)
+	flags.addSelection(c)
+	c.Flags().BoolVar(&flags.json, "json", false, "as JSON")
 	return c
 }
 

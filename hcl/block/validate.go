@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -104,7 +105,8 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 	seen := map[string]config.Object{}
 	for _, o := range c.Objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
-		key := fmt.Sprint(o.Content["apiVersion"], " ", o.Content["kind"], " ", metadata["namespace"], "/", metadata["name"])
+		namespace, _ := metadata["namespace"].(string)
+		key := fmt.Sprint(o.Content["apiVersion"], " ", o.Content["kind"], " ", cmp.Or(namespace, "default"), "/", metadata["name"])
 		if other, ok := seen[key]; ok {
 			diags = append(diags, fail(at(o.Source), "Duplicate object", "%s and %s (%s) are the same object.", o.Address, other.Address, place(other.Source)))
 		}
@@ -117,8 +119,26 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 			diags = append(diags, fail(at(w.Source), "Duplicate workload", "Workload %s is also declared in %s.", key, place(other.Source)))
 		}
 		workloads[key] = w
+		for _, kind := range made(w) {
+			if o, ok := seen[kind+" "+key]; ok {
+				diags = append(diags, fail(at(o.Source), "Duplicate object",
+					"%s makes the same object, %s %s (%s): both would be written by turns. Leave it out here, or call it otherwise.", w.Address, kind, key, place(w.Source)))
+			}
+		}
 	}
 	return diags
+}
+
+// made are the kinds of the objects that a workload is in the cluster, all of its name.
+func made(w config.Workload) []string {
+	kinds := []string{"apps/v1 Deployment"}
+	if w.Service != nil {
+		kinds = append(kinds, "v1 Service")
+	}
+	if len(w.Config) > 0 {
+		kinds = append(kinds, "v1 ConfigMap")
+	}
+	return kinds
 }
 
 // missingInstances finds what depends_on names by a key that for_each does not have.

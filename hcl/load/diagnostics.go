@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -16,7 +17,7 @@ import (
 // Print writes diagnostics with the lines that they are about.
 func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, color bool) error {
 	for _, d := range diags { // functions quote what they were given
-		d.Summary, d.Detail = config.Mask(d.Summary, c.secrets()), config.Mask(d.Detail, c.secrets())
+		d.Summary, d.Detail = config.Mask(d.Summary, c.secrets()), clipped(config.Mask(d.Detail, c.secrets()))
 	}
 	if c.hidden {
 		// The writer shows the values of the references in an expression.
@@ -24,7 +25,30 @@ func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, co
 			d.EvalContext = nil
 		}
 	}
-	return hcl.NewDiagnosticTextWriter(w, c.Files, width, color).WriteDiagnostics(diags)
+	for _, d := range diags {
+		files := c.Files
+		if d.Subject != nil && files[d.Subject.Filename] != nil && c.snippet(d) == nil {
+			files = nil // the place is said without the lines
+		}
+		if err := hcl.NewDiagnosticTextWriter(w, files, width, color).WriteDiagnostic(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// How much of a configuration an error shows: what is generated may have lines and values of megabytes.
+const (
+	maxSnippet = 4000 // bytes
+	maxDetail  = 2000 // characters
+)
+
+func clipped(text string) string {
+	if utf8.RuneCountInString(text) <= maxDetail {
+		return text
+	}
+	runes := []rune(text)
+	return string(runes[:maxDetail-200]) + " … " + string(runes[len(runes)-200:])
 }
 
 // secrets are what is not shown.

@@ -64,7 +64,7 @@ type Value struct {
 func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 	r := Report{FormatVersion: "1.0", Valid: !diags.HasErrors(), Diagnostics: []Diagnostic{}}
 	for _, d := range diags {
-		out := Diagnostic{Severity: "error", Summary: config.Mask(d.Summary, c.secrets()), Detail: config.Mask(d.Detail, c.secrets())}
+		out := Diagnostic{Severity: "error", Summary: config.Mask(d.Summary, c.secrets()), Detail: clipped(config.Mask(d.Detail, c.secrets()))}
 		if d.Severity == hcl.DiagWarning {
 			out.Severity = "warning"
 			r.WarningCount++
@@ -82,7 +82,7 @@ func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 
 func position(p hcl.Pos) Position { return Position{p.Line, p.Column, p.Byte} }
 
-// snippet is the lines that a diagnostic is about, nil when the file is not at hand.
+// snippet is the lines that a diagnostic is about, nil when the file is not at hand or they are longer than anybody reads.
 func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
 	f := c.Files[d.Subject.Filename]
 	if f == nil || d.Subject.Start.Byte > len(f.Bytes) || d.Subject.End.Byte > len(f.Bytes) || d.Subject.End.Byte < d.Subject.Start.Byte {
@@ -93,6 +93,9 @@ func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
 	to := len(f.Bytes)
 	if i := strings.IndexByte(string(f.Bytes[end:]), '\n'); i >= 0 {
 		to = end + i
+	}
+	if to-from > maxSnippet {
+		return nil
 	}
 	s := &Snippet{Code: string(f.Bytes[from:to]), StartLine: d.Subject.Start.Line, HighlightStartOffset: start - from, HighlightEndOffset: end - from, Values: []Value{}}
 	if nav, ok := f.Nav.(interface{ ContextString(offset int) string }); ok {

@@ -33,6 +33,9 @@ func (e *Engine) Status(ctx context.Context) ([]Status, *state.State, error) {
 	}
 	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}}
 	defer p.Close()
+	if err := p.selectable(); err != nil {
+		return nil, nil, err
+	}
 	p.choose()
 	list := make([]Status, len(p.machines))
 	index := map[*machine]int{}
