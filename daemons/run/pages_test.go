@@ -138,3 +138,64 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 		}
 	}
 }
+
+// A daemon that serves its metrics for years sees its clients' authority replaced, and believes the new one, and the former no more.
+func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
+	now := time.Now()
+	first, second := newAuthority(t, now), newAuthority(t, now)
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(path, first.Cert, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	ln.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- NewEnv(slog.New(slog.DiscardHandler)).ServeHealth(ctx, "127.0.0.1", port, "", "", path, "", true, word{})
+	}()
+	defer func() { cancel(); <-done }()
+	believed := func(ca certs.Pair) bool {
+		pair, err := certs.Issue(ca, certs.Request{CommonName: "prometheus", Organizations: []string{"system:monitoring"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c}}, DisableKeepAlives: true}}
+		answer, err := client.Get("https://" + ln.Addr().String() + "/metrics")
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	}
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		for limit := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal(what)
+			}
+		}
+	}
+	eventually("the authority that there was at the start is not believed", func() bool { return believed(first) })
+	if believed(second) {
+		t.Error("a stranger's authority is believed")
+	}
+	if err := os.WriteFile(path, second.Cert, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, now, now.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the authority that took its place is not believed", func() bool { return believed(second) })
+	if believed(first) {
+		t.Error("the former authority is still believed")
+	}
+}

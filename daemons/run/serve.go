@@ -3,13 +3,11 @@ package run
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,15 +183,17 @@ func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.C
 		}
 	}
 	if clientCAFile != "" {
-		text, err := os.ReadFile(clientCAFile)
+		authorities, err := NewAuthorities(clientCAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read the client CA: %w", err)
-		}
-		cfg.ClientCAs = x509.NewCertPool()
-		if !cfg.ClientCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("client CA %s has no certificate", clientCAFile)
+			return nil, err
 		}
 		cfg.VerifyConnection = revoked.verify
+		// An authority that takes another's place is believed without a restart.
+		cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := cfg.Clone()
+			now.ClientCAs = authorities.Pool()
+			return now, nil
+		}
 	}
 	return cfg, nil
 }
