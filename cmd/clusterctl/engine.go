@@ -40,6 +40,7 @@ type runFlags struct {
 	downgrade         string
 	refreshOnly       bool
 	noSnapshot        bool
+	skipUnreachable   bool
 
 	held *state.Lock // what store gives back writes under it, once there is one
 }
@@ -78,7 +79,9 @@ func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.losses, "allow-data-loss", nil, "let what is declared at this `address` go although data goes with it: a namespace, a custom resource definition, a claim; can be repeated")
 	c.Flags().StringVar(&f.downgrade, "allow-downgrade", "", "let machines go back to this `release`, which is older than theirs: the version or build of this clusterctl")
 	c.Flags().BoolVar(&f.refreshOnly, "refresh-only", false, "change nothing in the cluster: have the state forget the machines and objects that are gone")
+	c.Flags().BoolVar(&f.skipUnreachable, "skip-unreachable", false, "leave nodes that are not reached out, as if they were excluded, and end with status 1 and their reasons when all else is done")
 	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
+	c.MarkFlagsMutuallyExclusive("skip-unreachable", "refresh-only")
 	f.completeFlags(c, "replace")
 }
 
@@ -110,7 +113,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	}
 	return &run.Engine{
 		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot,
+		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot, SkipUnreachable: f.skipUnreachable,
 		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,6 +67,9 @@ order, and each change.
 					return err
 				}
 			}
+			if err := prepared.Skipped(); err != nil {
+				return err
+			}
 			if detailed && (!prepared.Plan.Empty() || prepared.Plan.Pending) {
 				return exitCode(2)
 			}
@@ -77,6 +81,7 @@ order, and each change.
 	c.Flags().StringVar(&out, "out", "", "save the plan in a `file` that apply takes")
 	c.Flags().StringVar(&page, "html", "", "write the plan as a page of HTML into this `file` as well")
 	c.Flags().BoolVar(&destroy, "destroy", false, "plan to take everything away")
+	c.MarkFlagsMutuallyExclusive("destroy", "skip-unreachable")
 	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when there is")
 	return c
 }
@@ -117,9 +122,15 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 			return fmt.Errorf("save the plan: it would hold the sensitive variable %s, which -var gives: give it in a file, or as CLUSTERCTL_VAR_%s", name, name)
 		}
 	}
+	excludes := slices.Clone(f.excludes)
+	for _, m := range p.Plan.Machines {
+		if m.Action == plan.Skipped {
+			excludes = append(excludes, m.Address)
+		}
+	}
 	saved := plan.Saved{
 		Format: plan.SavedFormat, Vars: f.vars, VarFiles: f.varFiles, Destroy: destroy,
-		Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Losses: f.losses, Downgrade: f.downgrade, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
+		Targets: f.targets, Excludes: excludes, Replaces: f.replaces, Refresh: f.refreshOnly, Losses: f.losses, Downgrade: f.downgrade, Serial: p.State.Serial, Fingerprint: p.Plan.Fingerprint(), Plan: p.Plan.Masked(p.Secrets),
 	}
 	if len(args) > 0 {
 		saved.Path = args[0]

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"clusterctl/provision/step"
 )
@@ -29,6 +30,8 @@ const (
 	None    = ""
 	// Unreachable is that nothing is known of a machine: neither that it is as declared, nor that it is gone.
 	Unreachable = "unreachable"
+	// Skipped is that a machine is not reached and left out of the run: nothing is known of it either.
+	Skipped = "skipped"
 )
 
 // Plan is everything that would be done.
@@ -104,7 +107,7 @@ func (p *Plan) Unreached() (list []string) {
 // Empty reports whether nothing would be done.
 func (p *Plan) Empty() bool {
 	for _, m := range p.Machines {
-		if m.Action != None {
+		if m.Action != None && m.Action != Skipped {
 			return false
 		}
 	}
@@ -140,6 +143,7 @@ func (p *Plan) Count(action string) (machines, objects int) {
 func (p *Plan) Fingerprint() string {
 	copied := *p
 	copied.Certificates, copied.Warnings, copied.Unanswered = "", nil, "" // they change with time, not with what is done
+	copied.Machines = slices.DeleteFunc(slices.Clone(p.Machines), func(m Machine) bool { return m.Action == Skipped })
 	text, err := json.Marshal(copied)
 	if err != nil {
 		return ""

@@ -107,6 +107,9 @@ func Number(n int, noun string) string {
 
 // Summary is the last line.
 func (p *Plan) Summary() string {
+	if n, _ := p.Count(Skipped); p.Empty() && !p.Pending && n > 0 {
+		return "No changes in what was looked at, which is as declared. " + Number(n, "machine") + " skipped, not reached."
+	}
 	if p.Empty() && !p.Pending && p.Partly {
 		return "No changes in what is selected, which is as declared. What -target or -exclude leaves out was not looked at."
 	}
@@ -140,6 +143,9 @@ func (p *Plan) Summary() string {
 	}
 	if p.Unanswered != "" {
 		text += "; objects not compared, so that nothing is known of them"
+	}
+	if n, _ := p.Count(Skipped); n > 0 {
+		text += "; " + Number(n, "machine") + " skipped, not reached"
 	}
 	if n := len(p.Unreached()); n > 0 {
 		text += "; " + Number(n, "machine") + " not reached, of which nothing is known"

@@ -18,8 +18,16 @@ import (
 )
 
 // Apply does what the plan says. The state is written as soon as anything in it is
-// true, so that a run that is cut off can be run again.
+// true, so that a run that is cut off can be run again. Machines that were skipped are its error when all else is done.
 func (p *Prepared) Apply(ctx context.Context) error {
+	err := p.apply(ctx)
+	if errors.Is(err, ErrInterrupted) {
+		return err
+	}
+	return errors.Join(err, p.Skipped())
+}
+
+func (p *Prepared) apply(ctx context.Context) error {
 	if err := p.engine.Store.Keep(); err != nil {
 		return err
 	}

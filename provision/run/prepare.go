@@ -40,6 +40,7 @@ type Prepared struct {
 	renamed  bool              // moved blocks have changed what the state calls things
 	anew     []state.Object    // objects that were taken away by this run, to be made anew
 	refused  Refused           // objects that the API does not take
+	skipped  []skipped         // machines that were not reached, and are left out
 	ended    []state.Object    // that a run which was cut off has removed, and the state still names
 }
 
@@ -70,9 +71,7 @@ func (p *Prepared) Close() {
 	}
 }
 
-// Prepare connects to every machine and has everything checked. Nothing is changed. What keeps
-// any machine from being as declared is an error that names all of them.
-func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
+func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	s, err := e.Store.Read()
 	if err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func (p *Prepared) Unreached() error {
 		errs = append(errs, p.refused)
 	}
 	if len(p.Plan.Unreached()) > 0 {
-		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it out with -exclude"))
+		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it out with -exclude, or nodes with -skip-unreachable"))
 	}
 	return errors.Join(errs...)
 }
@@ -244,8 +243,13 @@ func (p *Prepared) most(ctx context.Context, limit int, list []*machine, do func
 const factsTimeout = 30 * time.Second
 
 func (p *Prepared) connect(ctx context.Context) error {
+	var skipped skippedError
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		err := p.reach(ctx, m)
+		if err != nil && ctx.Err() == nil && p.engine.skips(m) {
+			skipped.add(m, err)
+			return nil
+		}
 		if err != nil && ctx.Err() == nil && (p.engine.Look || m.action == plan.Remove) {
 			m.dead = err // the cluster is rid of it without it; or only the plan is wanted
 			return nil
@@ -258,7 +262,10 @@ func (p *Prepared) connect(ctx context.Context) error {
 	// What is wrong with the others is said at once as well.
 	err = errors.Join(err, p.identify())
 	p.recognize()
-	return errors.Join(err, p.preflight())
+	if err = errors.Join(err, p.preflight()); err == nil && len(skipped.list) > 0 {
+		return &skipped
+	}
+	return err
 }
 
 // recognize learns the store's id from a machine that has a member of it.

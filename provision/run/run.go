@@ -71,25 +71,26 @@ type Cluster interface {
 
 // Engine runs. All fields but those marked are required.
 type Engine struct {
-	Config      *config.Cluster
-	Store       state.Store
-	Bundle      *bundle.Bundle
-	Dial        func(ctx context.Context, m config.Machine) (Agent, error)
-	Live        func(s *state.State, c *config.Cluster) (Cluster, error)
-	Say         func(Event)      // optional
-	Parallelism int              // machines at a time; zero means 32
-	Destroy     bool             // take everything away
-	Look        bool             // only to plan: machines that are not reached are part of the plan
-	Targets     []string         // only these machines and workloads, when any
-	Excludes    []string         // not these
-	Replaces    []string         // machines, workloads and objects to be taken away and made anew
-	Downgrade   string           // the version or build of an older release that machines may go to
-	Losses      []string         // addresses of what may go although data goes with it
-	Renews      []string         // certificates to be renewed before their time, by the names that CertificateName gives; "all"
-	RenewOn     []string         // machines, by address or name, whose certificates are renewed; all when none
-	Refresh     bool             // only hold the state against the world, and forget what is gone
-	NoSnapshot  bool             // take none of the store before a risky change
-	Now         func() time.Time // nil means time.Now
+	Config          *config.Cluster
+	Store           state.Store
+	Bundle          *bundle.Bundle
+	Dial            func(ctx context.Context, m config.Machine) (Agent, error)
+	Live            func(s *state.State, c *config.Cluster) (Cluster, error)
+	Say             func(Event)      // optional
+	Parallelism     int              // machines at a time; zero means 32
+	Destroy         bool             // take everything away
+	Look            bool             // only to plan: machines that are not reached are part of the plan
+	Targets         []string         // only these machines and workloads, when any
+	Excludes        []string         // not these
+	SkipUnreachable bool             // leave nodes that are not reached out of the run
+	Replaces        []string         // machines, workloads and objects to be taken away and made anew
+	Downgrade       string           // the version or build of an older release that machines may go to
+	Losses          []string         // addresses of what may go although data goes with it
+	Renews          []string         // certificates to be renewed before their time, by the names that CertificateName gives; "all"
+	RenewOn         []string         // machines, by address or name, whose certificates are renewed; all when none
+	Refresh         bool             // only hold the state against the world, and forget what is gone
+	NoSnapshot      bool             // take none of the store before a risky change
+	Now             func() time.Time // nil means time.Now
 }
 
 // Kinds of events.

@@ -1,0 +1,80 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+)
+
+// Prepare connects to every machine and has everything checked. Nothing is changed. What keeps
+// any machine from being as declared is an error that names all of them. With SkipUnreachable, nodes that
+// are not reached are left out instead, as if they were excluded, and Skipped names them.
+func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
+	own := *e
+	own.Excludes = slices.Clone(e.Excludes)
+	var all skippedError
+	for {
+		p, err := own.prepare(ctx)
+		var more *skippedError
+		if !errors.As(err, &more) {
+			if p != nil {
+				all.tell(p)
+			}
+			return p, err
+		}
+		for _, m := range more.list {
+			own.Excludes = append(own.Excludes, m.machine.Address)
+		}
+		all.list = append(all.list, more.list...)
+	}
+}
+
+// skips reports whether a machine that is not reached is left out. One of the control plane is not: what comes after may need it.
+func (e *Engine) skips(m *machine) bool {
+	return e.SkipUnreachable && m.action != plan.Remove && !m.Has(config.RoleControlPlane)
+}
+
+// skippedError is that nodes were not reached, and why.
+type skippedError struct {
+	mu   sync.Mutex
+	list []skipped
+}
+
+type skipped struct {
+	machine *machine
+	why     error
+}
+
+func (s *skippedError) add(m *machine, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, skipped{m, why})
+}
+
+func (s *skippedError) Error() string {
+	return plan.Number(len(s.list), "machine") + " not reached"
+}
+
+// tell writes into a plan which machines it leaves out.
+func (s *skippedError) tell(p *Prepared) {
+	slices.SortFunc(s.list, func(a, b skipped) int { return cmp.Compare(a.machine.Address, b.machine.Address) })
+	for _, one := range s.list {
+		p.Plan.Machines = append(p.Plan.Machines, plan.Machine{Address: one.machine.Address, Action: plan.Skipped, Note: one.why.Error()})
+	}
+	p.skipped = s.list
+}
+
+// Skipped says which machines were left out since they were not reached, and why, nil when there are none.
+func (p *Prepared) Skipped() error {
+	var errs []error
+	for _, one := range p.skipped {
+		errs = append(errs, at(one.machine, fmt.Errorf("skipped: %w", one.why)))
+	}
+	return errors.Join(errs...)
+}
