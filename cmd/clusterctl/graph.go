@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +20,9 @@ func newGraph() *cobra.Command {
   clusterctl graph -svg graph.svg`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := noConfiguration("svg", svg, "svg"); err != nil {
+				return err
+			}
 			configuration, err := flags.look(c, args)
 			switch {
 			case err != nil:
@@ -31,7 +33,7 @@ func newGraph() *cobra.Command {
 				_, err := io.WriteString(c.OutOrStdout(), picture(configuration.Graph))
 				return err
 			}
-			if err := os.WriteFile(svg, []byte(picture(configuration.Graph)), 0o644); err != nil {
+			if err := replaceFile(svg, []byte(picture(configuration.Graph)), 0o644); err != nil {
 				return fmt.Errorf("write the picture: %w", err)
 			}
 			return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,8 +35,11 @@ order, and each change.
   clusterctl plan -html plan.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if strings.HasSuffix(out, load.Extension) || strings.HasSuffix(out, load.JSONExtension) {
-				return fmt.Errorf("-out %s: files named *%s are configurations, and apply would not take it for a plan: call it otherwise, say %s.plan", out, load.Extension, strings.TrimSuffix(strings.TrimSuffix(out, ".json"), load.Extension))
+			if err := errors.Join(noConfiguration("out", out, "plan"), noConfiguration("html", page, "html")); err != nil {
+				return err
+			}
+			if out != "" && out == page {
+				return fmt.Errorf("-out and -html both name %s: the page would take the place of the plan that apply takes", out)
 			}
 			configuration, err := flags.load(c, args)
 			if err != nil {
@@ -141,6 +145,16 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 	}
 	if err := writePrivate(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("save the plan: %w", err)
+	}
+	return nil
+}
+
+// noConfiguration refuses to write what is no configuration to a file that is one by its name.
+func noConfiguration(flag, path, extension string) error {
+	for _, own := range []string{load.JSONExtension, load.Extension} {
+		if name, is := strings.CutSuffix(path, own); is {
+			return fmt.Errorf("-%s %s: files named *%s are configurations: call it otherwise, say %s.%s", flag, path, own, name, extension)
+		}
 	}
 	return nil
 }
