@@ -17,9 +17,38 @@ func (p *Prepared) protected() error {
 	if err != nil {
 		return err
 	}
+	if len(going) == 0 {
+		return errors.Join(errs...)
+	}
+	if p.live == nil { // nothing is compared before all is destroyed
+		if p.live, err = p.engine.Live(p.State, p.engine.Config); err != nil {
+			return err
+		}
+	}
+	declared, err := p.live.References(p.engine.Config)
+	if err != nil {
+		return err
+	}
+	said := map[state.Object]bool{} // by blocks, which may not have been applied yet
+	for _, d := range declared {
+		said[d.Identity()] = d.Protected
+	}
+	within := map[string][]state.Object{} // by namespace
+	for _, o := range p.State.Objects {
+		if o.Protected || said[o.Identity()] {
+			within[o.Namespace] = append(within[o.Namespace], o)
+		}
+	}
 	for _, o := range going {
-		if o.Protected {
+		switch {
+		case o.Protected:
 			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and was applied with prevent_destroy. Apply its block once without", o.Address, o.Kind, o.FullName()))
+		case said[o.Identity()]:
+			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and its block says prevent_destroy", o.Address, o.Kind, o.FullName()))
+		case o.APIVersion == "v1" && o.Kind == "Namespace":
+			for _, kept := range within[o.Name] {
+				errs = append(errs, fmt.Errorf("%s: Namespace %s would be deleted, and with it %s %s (%s), which prevent_destroy keeps", o.Address, o.Name, kept.Kind, kept.FullName(), kept.Address))
+			}
 		}
 	}
 	return errors.Join(errs...)

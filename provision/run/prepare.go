@@ -123,6 +123,9 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	if err := p.selectable(); err != nil {
 		return nil, err
 	}
+	if err := p.destroyable(); err != nil {
+		return nil, err
+	}
 	if err := p.replaceable(); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
@@ -113,4 +114,40 @@ func (p *Prepared) selectable() error {
 		}
 	}
 	return nil
+}
+
+// destroyable refuses to destroy a part of a cluster that lives on: its members would stay in the store, which counts them, and
+// its nodes in the API. Machines that leave a cluster do so by their blocks.
+func (p *Prepared) destroyable() error {
+	e := p.engine
+	if !e.Destroy || len(e.Targets)+len(e.Excludes) == 0 {
+		return nil
+	}
+	flag := "-exclude"
+	if len(e.Targets) > 0 {
+		flag = "-target"
+	}
+	if len(p.machines) == 0 {
+		return fmt.Errorf("destroy %s: destroy takes machines away, and what is in the cluster with the last one of them; none is selected. To take an object or a workload away, take its block out and apply", flag)
+	}
+	control, stay := 0, 0
+	for address, m := range p.State.Machines {
+		if m.Joined && m.Machine.Has(config.RoleControlPlane) {
+			control++
+			if !e.selected(address) {
+				stay++
+			}
+		}
+	}
+	// All but a few that do not answer, say, is the end of the cluster.
+	if stay == 0 || len(e.Targets) == 0 && stay*2 <= control {
+		return nil
+	}
+	var list []string
+	for _, m := range p.machines {
+		list = append(list, m.Address)
+	}
+	slices.Sort(list)
+	return fmt.Errorf("destroy %s: the cluster lives on without %s, which would stay in its store and in the API. Take the blocks out and apply: what leaves is drained and leaves in good order. "+
+		"A machine that does not answer needs no -exclude: the others are cleaned all the same", flag, strings.Join(list, ", "))
 }

@@ -1,0 +1,78 @@
+package run_test
+
+import (
+	"strings"
+	"testing"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
+)
+
+// prevent_destroy holds from the moment that it is written: also before it has been applied once.
+func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	motd := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd"}
+	w.remember(motd)
+	motd.Protected = true
+	w.live.objects = []state.Object{motd}
+	before := w.logged()
+	refused := func(what string) {
+		t.Helper()
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and its block says prevent_destroy") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	w.engine.Destroy = true
+	refused("destroyed")
+	w.engine.Destroy, w.engine.Replaces = false, []string{motd.Address}
+	refused("replaced")
+	w.unchanged(before)
+}
+
+// What is in a namespace goes with it, also what is declared and says prevent_destroy.
+func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.mustApply()
+	shop := state.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop", Address: "object.v1.Namespace.shop"}
+	orders := state.Object{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "orders", Address: "object.v1.PersistentVolumeClaim.orders", Protected: true}
+	w.remember(shop, orders)
+	w.live.objects = []state.Object{orders}
+	w.engine.Losses = []string{shop.Address}
+	before := w.logged()
+	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "object.v1.Namespace.shop: Namespace shop would be deleted, and with it PersistentVolumeClaim shop/orders (object.v1.PersistentVolumeClaim.orders)") {
+		t.Error(err)
+	}
+	w.unchanged(before)
+}
+
+// What is taken away of a cluster that lives on leaves it in good order, and objects go by their blocks: destroy does neither.
+func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
+	second, third := machine("second", "10.0.0.8", config.RoleControlPlane), machine("third", "10.0.0.9", config.RoleControlPlane)
+	w := newWorld(t, control, second, third, nodeA)
+	w.mustApply()
+	w.remember(state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "motd", Address: "object.v1.ConfigMap.motd"})
+	before := w.logged()
+	w.engine.Destroy = true
+	refused := func(text string) {
+		t.Helper()
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	w.engine.Targets = []string{"machine.a"}
+	refused("destroy -target: the cluster lives on without machine.a")
+	w.engine.Targets = []string{"machine.control", "machine.second"}
+	refused("destroy -target: the cluster lives on without machine.control, machine.second")
+	w.engine.Targets = []string{"object.v1.ConfigMap.motd"}
+	refused("destroy takes machines away, and what is in the cluster with the last one of them")
+	w.engine.Targets, w.engine.Excludes = nil, []string{"machine.control", "machine.third"}
+	refused("destroy -exclude: the cluster lives on without machine.a, machine.second")
+	w.unchanged(before)
+
+	w.engine.Excludes = []string{"machine.third"} // which does not answer, say
+	w.mustApply()
+	if s := w.known(); len(s.Machines) != 1 {
+		t.Errorf("the state has %v", s.Machines)
+	}
+}
