@@ -67,7 +67,7 @@ const probePods = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name"
   "selector":{"matchLabels":{"app":"probe"}},"template":{"metadata":{"labels":{"app":"probe"}},"spec":{
     "terminationGracePeriodSeconds":0,"tolerations":[{"operator":"Exists"}],
     "volumes":[{"name":"log","hostPath":{"path":"/var/log/chaos","type":"DirectoryOrCreate"}}],
-    "containers":[{"name":"probe","image":%q,"command":["web","-probe","http://%s/","-every","%s","-log","/log/pod"],"volumeMounts":[{"name":"log","mountPath":"/log"}]}]}}}}`
+    "containers":[{"name":"probe","image":%q,"command":["web","-probe","http://%s/","-every","%s","-log","/log/pod"],"resources":{"requests":{"cpu":"250m","memory":"32Mi"}},"volumeMounts":[{"name":"log","mountPath":"/log"}]}]}}}}`
 
 func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 	image, err := cluster.Output(c.Kube(ctx, "get", "deployment", "web", "-n", "shop", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))

@@ -23,7 +23,8 @@ var addresses = map[string]string{"c1": "10.99.0.11", "c2": "10.99.0.12", "c3": 
 // disk is what each machine has, so that one can be filled.
 const disk = 3 << 30
 
-// workload is what must go on answering: three pods, one to a node, behind a Service.
+// workload is what must go on answering: three pods, one to a node, behind a Service. It and its clients ask for as much of a processor that
+// they do not starve on a machine that has more to do than this run: that would be found as requests without an answer.
 const workload = `
 image "web" { archive = "images/web.tar" }
 
@@ -46,7 +47,7 @@ object "apps/v1" "Deployment" "web" {
           name           = "web"
           image          = image.web.reference
           ports          = [{ containerPort = 8080 }]
-          resources      = { requests = { cpu = "50m", memory = "32Mi" } }
+          resources      = { requests = { cpu = "250m", memory = "32Mi" } }
           readinessProbe = { httpGet = { path = "/healthz", port = 8080 }, periodSeconds = 2, timeoutSeconds = 5 }
         }]
       }
