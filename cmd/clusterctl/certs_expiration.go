@@ -39,11 +39,7 @@ func newCheckExpiration() *cobra.Command {
 		Short: "Say when certificates end: as the state has it, or as machines have them with -live",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, s, err := flags.applied(c, args)
-			if err != nil {
-				return err
-			}
-			store, err := flags.store(configuration)
+			configuration, s, dir, err := flags.appliedIn(c, args)
 			if err != nil {
 				return err
 			}
@@ -61,7 +57,7 @@ func newCheckExpiration() *cobra.Command {
 				return err
 			}
 			now := time.Now()
-			if e.HandedOut, err = state.HandedOut(store.Dir); err != nil {
+			if e.HandedOut, err = state.HandedOut(dir); err != nil {
 				return err
 			}
 			e.HandedOut = slices.DeleteFunc(e.HandedOut, func(h state.Handed) bool { return standing(s, h, now) != "valid" })

@@ -20,15 +20,11 @@ func newHandedOut() *cobra.Command {
 		Short: "Say to whom kubeconfigs were handed out, and which of them are good",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, s, err := flags.applied(c, args)
+			_, s, dir, err := flags.appliedIn(c, args)
 			if err != nil {
 				return err
 			}
-			store, err := flags.store(configuration)
-			if err != nil {
-				return err
-			}
-			handed, err := state.HandedOut(store.Dir)
+			handed, err := state.HandedOut(dir)
 			if err != nil {
 				return err
 			}

@@ -92,6 +92,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 		},
 	}
 	flags.add(c, true)
+	c.ValidArgs = names
 	c.Flags().DurationVar(&keep, "keep", 0, "how long the former one is trusted after everything has been issued by the next one; for the cluster CA and service accounts until -finish, otherwise not at all")
 	c.Flags().StringVar(&given.certificate, "certificate", "", "`file` of the next authority, an intermediate say, rather than one that is made; with -key")
 	c.Flags().StringVar(&given.key, "key", "", "`file` of its key")

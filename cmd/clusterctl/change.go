@@ -16,9 +16,10 @@ type folderFlags struct {
 func (f *folderFlags) add(c *cobra.Command, writes bool) {
 	f.configFlags.add(c)
 	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
+	_ = c.RegisterFlagCompletionFunc("chdir", directories) // the flag is there
 	c.Flags().StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 	if writes {
-		c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
+		f.addLock(c)
 	}
 }
 

@@ -41,6 +41,7 @@ type runFlags struct {
 	refreshOnly       bool
 	noSnapshot        bool
 	skipUnreachable   bool
+	unattended        bool // nobody is asked for a passphrase, and machines get nothing that they do not have
 
 	held *state.Lock // what store gives back writes under it, once there is one
 }
@@ -62,7 +63,7 @@ func (f *runFlags) addLock(c *cobra.Command) {
 func (f *runFlags) addSelection(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.targets, "target", nil, "only this `address`: machine.node, machine.node[\"a\"], workload.web; can be repeated")
 	c.Flags().StringArrayVar(&f.excludes, "exclude", nil, "everything but this `address`; can be repeated")
-	f.completeFlags(c, "target", "exclude")
+	f.completeFlags(c, declaredAddresses, "target", "exclude")
 }
 
 // addReach adds the flags that say how machines are reached, and where the state is.
@@ -82,7 +83,7 @@ func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().BoolVar(&f.skipUnreachable, "skip-unreachable", false, "leave nodes that are not reached out, as if they were excluded, and end with status 1 and their reasons when all else is done")
 	c.MarkFlagsMutuallyExclusive("replace", "refresh-only")
 	c.MarkFlagsMutuallyExclusive("skip-unreachable", "refresh-only")
-	f.completeFlags(c, "replace")
+	f.completeFlags(c, declaredAddresses, "replace", "allow-data-loss")
 }
 
 // store returns where a configuration's state is.
@@ -149,7 +150,12 @@ func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bun
 	}
 	stream, err := client.Start(ctx, ssh.Program{
 		Digest: program.Digest, Arch: uname[runtime.GOARCH],
-		Gzip: func(ctx context.Context) (io.ReadCloser, error) { return files.Gzip(ctx, program) },
+		Gzip: func(ctx context.Context) (io.ReadCloser, error) {
+			if f.unattended {
+				return nil, errors.New("it does not have this release")
+			}
+			return files.Gzip(ctx, program)
+		},
 	})
 	if err != nil {
 		_ = client.Close()
@@ -159,7 +165,11 @@ func (f *runFlags) dial(ctx context.Context, m config.Machine, files *bundle.Bun
 }
 
 func (f *runFlags) sshOptions() ssh.Options {
-	return ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout, Passphrase: passphrases.ask}
+	o := ssh.Options{AcceptNewHostKeys: f.acceptNewHostKeys, Timeout: f.sshTimeout, Passphrase: passphrases.ask}
+	if f.unattended {
+		o.Passphrase = nil
+	}
+	return o
 }
 
 // session closes the login with the agent.
@@ -229,17 +239,23 @@ func (f *runFlags) unlock() { _ = f.held.Release() }
 
 // applied reads the configuration, and the state of the cluster that was made of it.
 func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration, *state.State, error) {
+	configuration, s, _, err := f.appliedIn(c, args)
+	return configuration, s, err
+}
+
+// appliedIn says as well in which folder the state is: who has kubeconfigs is written down beside it.
+func (f *runFlags) appliedIn(c *cobra.Command, args []string) (_ *load.Configuration, _ *state.State, dir string, _ error) {
 	configuration, err := f.load(c, args)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	store, err := f.store(configuration)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	s, err := store.Read()
 	if err == nil && s == nil {
 		err = errNoCluster
 	}
-	return configuration, s, err
+	return configuration, s, store.Dir, err
 }

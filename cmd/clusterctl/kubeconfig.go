@@ -36,11 +36,7 @@ func newKubeconfig() *cobra.Command {
 It is written down in the state's folder who got it: clusterctl certs list shows that, and clusterctl certs revoke takes it back by name.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			configuration, s, err := flags.applied(c, args)
-			if err != nil {
-				return err
-			}
-			store, err := flags.store(configuration)
+			configuration, s, dir, err := flags.appliedIn(c, args)
 			if err != nil {
 				return err
 			}
@@ -48,7 +44,7 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 			if err != nil {
 				return err
 			}
-			if err := state.HandOut(store.Dir, handed); err != nil {
+			if err := state.HandOut(dir, handed); err != nil {
 				return err
 			}
 			switch {

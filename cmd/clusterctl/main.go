@@ -28,6 +28,7 @@ func main() {
 	if root == nil {
 		root = newRoot()
 		root.SetArgs(long(root, os.Args[1:]))
+		offerAsWritten(root, os.Args)
 	}
 	code := execute(ctx, root)
 	stop()

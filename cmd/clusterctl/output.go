@@ -33,6 +33,7 @@ func newOutput() *cobra.Command {
 	flags.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON, sensitive ones too")
 	c.Flags().StringVar(&raw, "raw", "", "only the text of the output with this `name`, also of a sensitive one")
+	(&runFlags{}).completeFlags(c, outputNames, "raw")
 	return c
 }
 

@@ -61,7 +61,10 @@ When it is cut off, run it again.`,
 	c.Flags().StringArrayVar(&loss, "allow-data-loss", nil, "throw away what else there is of the store: `etcd`")
 	c.Flags().StringArrayVar(&excludes, "exclude", nil, "a machine's `address`: it is certain that it is off; can be repeated")
 	c.Flags().BoolVar(&approve, "auto-approve", false, "do not ask")
-	c.Flags().DurationVar(&flags.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
+	flags.addLock(c)
+	completeFlag(c, "from-member", &flags.runFlags, &flags.folder, controlPlaneNames)
+	completeFlag(c, "exclude", &flags.runFlags, &flags.folder, declaredAddresses)
+	c.ValidArgsFunction = completeSnapshot(&flags)
 	return c
 }
 

@@ -66,6 +66,7 @@ func newSnapshotSave() *cobra.Command {
 	flags.add(c)
 	c.Flags().StringVar(&machine, "machine", "", "`name` of the machine whose member is asked; the leader's when empty")
 	c.Flags().BoolVar(&there, "there", false, "leave it on the machine")
+	completeFlag(c, "machine", &flags.runFlags, &flags.folder, controlPlaneNames)
 	return c
 }
 
@@ -161,5 +162,6 @@ func newSnapshotPrune() *cobra.Command {
 	}
 	flags.add(c)
 	c.Flags().IntVar(&keep, "keep", 0, "how `many` of the newest stay on each machine; as declared when 0")
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 1, snapshotNames)
 	return c
 }

@@ -36,6 +36,7 @@ func newStateList() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
+	c.ValidArgsFunction = complete(&flags.runFlags, &flags.folder, 0, appliedAddresses)
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return c
 }

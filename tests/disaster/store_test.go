@@ -120,6 +120,9 @@ func majorityGone(ctx context.Context, t *testing.T) {
 	if said := ctl(ctx, t, c, "etcd", "snapshot", "save", file); !strings.Contains(said, "checked") {
 		t.Errorf("save says\n%s", said)
 	}
+	if said := ctl(ctx, t, c, "__complete", "etcd", "snapshot", "restore", "etcd-"); !strings.HasPrefix(said, "etcd-") {
+		t.Errorf("a shell is offered these snapshots:\n%s", said)
+	}
 	put(ctx, t, client, "after")
 	seen := watched(ctx, t, client)
 	for _, m := range c.Lab.Machines[:2] {
