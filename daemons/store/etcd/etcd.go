@@ -1,5 +1,5 @@
 // Package etcd is the store over an etcd cluster. It keeps no state of its own but
-// the leases that keys with a TTL share; how the cluster is run is daemons/etcd's
+// the leases that keys with a TTL share; how the cluster is run is provision's
 // business.
 package etcd
 

@@ -1,5 +1,3 @@
-// Package hostfake is a machine in memory that behaves: files, units that start and
-// restart, images, an etcd membership. Tests of everything above a machine run on it.
 package hostfake
 
 import (
