@@ -32,7 +32,7 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	}
 	w.release("v2.0.0")
 	w.declare(append(threeControl(), machine("d", "10.0.0.7", config.RoleNode))...)
-	w.engine.Config.Roll = config.Roll{Hold: 100 * time.Millisecond, Timeout: 2 * time.Second}
+	w.engine.Config.Roll = config.Roll{Hold: 100 * time.Millisecond, Timeout: time.Minute}
 	type event struct{ kind, machine string }
 	var mu sync.Mutex
 	var events []event
