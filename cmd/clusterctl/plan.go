@@ -86,6 +86,8 @@ order, and each change.
 	c.Flags().StringVar(&page, "html", "", "write the plan as a page of HTML into this `file` as well")
 	c.Flags().BoolVar(&destroy, "destroy", false, "plan to take everything away")
 	c.MarkFlagsMutuallyExclusive("destroy", "skip-unreachable")
+	c.MarkFlagsMutuallyExclusive("destroy", "refresh-only")
+	c.MarkFlagsMutuallyExclusive("destroy", "replace")
 	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 when there is nothing to do, 1 on errors, 2 when there is")
 	return c
 }

@@ -2,6 +2,7 @@ package block
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -152,15 +153,16 @@ func addressed(root string) bool {
 
 // checkMoves finds moves and removals that contradict what is declared.
 func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
-	declared := map[string]config.Source{}
+	if len(c.Moved)+len(c.Imports)+len(c.Removed) == 0 {
+		return nil
+	}
+	declared, names := map[string]config.Source{}, map[string]string{}
 	add := func(address string, s config.Source) {
-		for {
-			declared[address] = s
-			i := strings.LastIndexByte(address, '[')
-			if i < 0 || !strings.HasSuffix(address, "]") {
-				return
+		declared[address] = s
+		for i, r := range address { // the block with all of its instances, and the modules that it is in
+			if (r == '[' || r == '.') && config.Covers(address[:i], address) {
+				declared[address[:i]] = s
 			}
-			address = address[:i] // the block with all of its instances
 		}
 	}
 	for _, m := range c.Machines {
@@ -168,9 +170,13 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	}
 	for _, w := range c.Workloads {
 		add(w.Address, w.Source)
+		names[w.Address] = w.Name
 	}
 	for _, o := range c.Objects {
 		add(o.Address, o.Source)
+	}
+	deferred := func(address string) bool { // it may be declared once more is known
+		return slices.ContainsFunc(c.Deferred, func(d string) bool { return config.Covers(d, address) })
 	}
 	from := map[string]config.Source{}
 	gone := func(what, address string, s config.Source) {
@@ -184,22 +190,22 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	}
 	for _, m := range c.Moved {
 		gone("moved", m.From, m.Source)
-		if _, ok := declared[m.To]; !ok {
+		if _, ok := declared[m.To]; !ok && !deferred(m.To) {
 			diags = append(diags, fail(at(m.Source), "Moved to nothing", "There is no %s: to is the address of a block that is declared.", m.To))
 		}
-		if wasKind, _, _ := strings.Cut(m.From, "."); !strings.HasPrefix(m.To, wasKind+".") && !strings.Contains(m.From+m.To, "module.") {
+		if kindIn(m.From) != kindIn(m.To) {
 			diags = append(diags, fail(at(m.Source), "Moved to another kind of block", "%s cannot become %s.", m.From, m.To))
 		}
-		if strings.HasPrefix(m.From, "workload.") && nameIn(m.From) != nameIn(m.To) {
+		if kindIn(m.From) == "workload" && names[m.To] != "" && nameIn(m.From) != names[m.To] {
 			diags = append(diags, fail(at(m.Source), "Workload under another name",
 				"The objects of a workload have its name, and an object cannot be renamed: %s is made beside %s, which goes when its block does. Without this block apply does both at once; with two blocks for a while, one after the other.", m.To, m.From))
 		}
 	}
 	for _, i := range c.Imports {
 		switch _, ok := declared[i.To]; {
-		case ok && strings.HasPrefix(i.To, "machine."):
+		case ok && kindIn(i.To) == "machine":
 			diags = append(diags, fail(at(i.Source), "Machine that is imported", "A machine that serves this cluster is recognized without it."))
-		case !ok && !slices.ContainsFunc(c.Objects, func(o config.Object) bool { return o.Block == i.To }):
+		case !ok && !deferred(i.To) && !slices.ContainsFunc(c.Objects, func(o config.Object) bool { return o.Block == i.To }):
 			diags = append(diags, fail(at(i.Source), "Imported to nothing", "There is no %s: to is the address of a block that is declared.", i.To))
 		}
 	}
@@ -209,12 +215,31 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	return diags
 }
 
-// nameIn is the name that an address gives to what has no other: web-a for workload.web["a"].
+// withinModules is the part of an address that says in which modules something is, and moduleIn one of them.
+var (
+	withinModules = regexp.MustCompile(`^(` + moduleIn.String() + `)+`)
+	moduleIn      = regexp.MustCompile(`module\.([^.\[]+)(\["(?:[^"\\]|\\.)*"\]|\[[0-9]+\])?\.`)
+)
+
+// kindIn is the kind of block that an address is of, whatever modules it is in; module for a module itself.
+func kindIn(address string) string {
+	kind, _, _ := strings.Cut(address[len(withinModules.FindString(address)):], ".")
+	return kind
+}
+
+// nameIn is the name that the address of a workload gives to what has no other: web-a for workload.web["a"].
 func nameIn(address string) string {
-	block, key, _ := strings.Cut(address[strings.LastIndex(address, "workload."):], "[")
-	name := strings.TrimPrefix(block, "workload.")
-	if key != "" {
-		name += "-" + strings.Trim(key, "\"]")
+	modules := withinModules.FindString(address)
+	var parts []string
+	add := func(name, key string) {
+		if parts = append(parts, name); key != "" {
+			parts = append(parts, strings.Trim(key, "[\"]"))
+		}
 	}
-	return name
+	for _, m := range moduleIn.FindAllStringSubmatch(modules, -1) {
+		add(m[1], m[2])
+	}
+	name, key, _ := strings.Cut(strings.TrimPrefix(address[len(modules):], "workload."), "[")
+	add(name, key)
+	return named(strings.Join(parts, "-"))
 }

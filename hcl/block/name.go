@@ -22,5 +22,10 @@ func (x *Context) name(label string) string {
 	if len(parts) == 1 && !notInNames.MatchString(label) {
 		return label
 	}
-	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
+	return named(strings.Join(parts, "-"))
+}
+
+// named makes a name of a text.
+func named(text string) string {
+	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
 }
