@@ -84,26 +84,7 @@ func (f *runFlags) apply(c *cobra.Command, configuration *load.Configuration, de
 	if !f.json {
 		return err
 	}
-	end := result{Time: time.Now(), Kind: "result", Outcome: state.Done}
-	switch {
-	case errors.Is(err, run.ErrInterrupted):
-		end.Outcome = state.Interrupted
-	case err != nil:
-		end.Outcome, end.Message = state.Failed, err.Error()
-	}
-	text, failed := json.Marshal(end)
-	if failed == nil {
-		_, failed = fmt.Fprintln(c.OutOrStdout(), config.MaskJSON(string(text), configuration.Cluster.Secrets))
-	}
-	return cmp.Or(err, failed)
-}
-
-// result is the last line of a run's events.
-type result struct {
-	Time    time.Time `json:"time"`
-	Kind    string    `json:"kind"`
-	Outcome string    `json:"outcome"` // as in the journal: done, failed or interrupted
-	Message string    `json:"message,omitempty"`
+	return end(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil)
 }
 
 func (f *runFlags) carryOut(c *cobra.Command, configuration *load.Configuration, destroy, approve bool, saved *plan.Saved) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -30,17 +29,15 @@ func newHandedOut() *cobra.Command {
 			}
 			now := time.Now()
 			if flags.json {
-				for _, h := range handed {
-					text, err := json.Marshal(struct {
-						state.Handed
-						Standing string `json:"standing"`
-					}{h, standing(s, h, now)})
-					if err != nil {
-						return err
-					}
-					fmt.Fprintln(c.OutOrStdout(), string(text))
+				type line struct {
+					state.Handed
+					Standing string `json:"standing"`
 				}
-				return nil
+				var lines []line
+				for _, h := range handed {
+					lines = append(lines, line{h, standing(s, h, now)})
+				}
+				return list(c.OutOrStdout(), lines)
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 3, ' ', 0)
 			fmt.Fprintln(w, "NAME\tGROUPS\tHANDED OUT\tEXPIRES\tSTANDING\tSERIAL")
@@ -53,7 +50,7 @@ func newHandedOut() *cobra.Command {
 	}
 	flags.configFlags.add(c)
 	c.Flags().StringVar(&flags.stateDir, "state", "", "`folder` of the state")
-	c.Flags().BoolVar(&flags.json, "json", false, "a JSON object a line")
+	c.Flags().BoolVar(&flags.json, "json", false, "a JSON object a line, the result last")
 	return c
 }
 

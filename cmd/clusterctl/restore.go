@@ -80,10 +80,13 @@ func digestOf(file string) (string, error) {
 }
 
 // restore does it under the lock, as apply does what it does.
-func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string, approve bool) error {
+func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string, approve bool) (err error) {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {
 		return err
+	}
+	if f.json {
+		defer func() { err = end(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil) }()
 	}
 	_, err = f.locked(c.Context(), configuration)
 	if err != nil {
@@ -117,7 +120,7 @@ func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string,
 		return err
 	}
 	if f.json {
-		return f.print(c, map[string]string{"outcome": "restored"})
+		return nil
 	}
 	fmt.Fprintf(out, "\nRestored in %.1f s. What was changed since may differ from the configuration: clusterctl plan shows it, and clusterctl apply brings it back.\n", time.Since(start).Seconds())
 	if len(excludes) > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -63,7 +64,12 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 				return err
 			}
 			if flags.json {
-				return printJSON(c, map[string]any{"machines": len(s.Machines), "objects": len(s.Objects), "members": len(s.Etcd), "notes": notes})
+				text, err := json.Marshal(map[string]any{"kind": "result", "outcome": "done", "machines": len(s.Machines), "objects": len(s.Objects), "members": len(s.Etcd), "notes": notes})
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
+				return err
 			}
 			for _, n := range notes {
 				fmt.Fprintln(c.OutOrStdout(), "Note:", n+".")

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -144,23 +143,16 @@ func newTokenList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := live.Tokens(c.Context())
+			tokens, err := live.Tokens(c.Context())
 			if err != nil {
 				return err
 			}
 			if flags.json {
-				for _, t := range list {
-					text, err := json.Marshal(t)
-					if err != nil {
-						return err
-					}
-					fmt.Fprintln(c.OutOrStdout(), string(text))
-				}
-				return nil
+				return list(c.OutOrStdout(), tokens)
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 3, ' ', 0)
 			fmt.Fprintln(w, "TOKEN ID\tTTL\tEXPIRES\tDESCRIPTION\tEXTRA GROUPS")
-			for _, t := range list {
+			for _, t := range tokens {
 				left, until := "<forever>", "<never>"
 				if !t.Expires.IsZero() {
 					left, until = residual(time.Until(t.Expires)), t.Expires.UTC().Format(time.RFC3339)
@@ -171,7 +163,7 @@ func newTokenList() *cobra.Command {
 		},
 	}
 	flags.add(c, false)
-	c.Flags().BoolVar(&flags.json, "json", false, "a JSON object a line")
+	c.Flags().BoolVar(&flags.json, "json", false, "a JSON object a line, the result last")
 	return c
 }
 
