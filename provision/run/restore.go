@@ -156,7 +156,11 @@ func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string
 	if r.Member != "" {
 		fmt.Fprintf(&text, "The store is made anew of the data that %s has: everything that its member knew of stays.\n", at.Name)
 	} else {
-		fmt.Fprintf(&text, "The store is made anew on %s from %s, taken %s (%s ago): revision %d, %d keys.\n", at.Name, called(s, r), s.Taken.UTC().Format(time.RFC3339), Age(a.p.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
+		when := "taken"
+		if r.File != "" {
+			when = "a file of" // which a copy may have made younger
+		}
+		fmt.Fprintf(&text, "The store is made anew on %s from %s, %s %s (%s ago): revision %d, %d keys.\n", at.Name, called(s, r), when, s.Taken.UTC().Format(time.RFC3339), Age(a.p.engine.now().Sub(s.Taken)), s.Revision, s.Keys)
 		text.WriteString("What was written since is lost.\n")
 	}
 	fmt.Fprintf(&text, "The API servers stop on %s. What data there is moves to %s on each.\n", strings.Join(a.Machines(), ", "), moved)

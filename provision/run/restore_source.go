@@ -40,7 +40,13 @@ func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapsho
 		if err != nil {
 			return nil, store.Snapshot{}, err
 		}
-		return m, answer.Snapshots[0], nil
+		info, err := os.Stat(r.File)
+		if err != nil {
+			return nil, store.Snapshot{}, err
+		}
+		s := answer.Snapshots[0]
+		s.Taken = info.ModTime() // the machine's copy was written just now
+		return m, s, nil
 	}
 	return a.fromSnapshots(ctx, r.Name)
 }

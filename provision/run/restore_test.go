@@ -2,7 +2,11 @@ package run_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -319,4 +323,38 @@ func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
 	refusedWith(t, err, "nothing is changed: a snapshot of the store has to be taken before")
 	w.engine.NoSnapshot = true
 	w.mustApply()
+}
+
+// How old a snapshot in a file is, the file says, and not the copy of it that a machine was sent a moment ago.
+func TestARestoreFromAFileSaysHowOldThatIs(t *testing.T) {
+	w := three(t)
+	w.former()
+	w.lose("a", "b", "c")
+	for _, h := range w.hosts {
+		answer := h.Stored
+		h.Stored = func(q store.Request) (store.Answer, error) {
+			a, err := answer(q)
+			if q.Op == store.Check {
+				a.Snapshots[0].Taken, a.Snapshots[0].Cluster = time.Now(), ""
+			}
+			return a, err
+		}
+	}
+	file := filepath.Join(t.TempDir(), "kept.db")
+	if err := os.WriteFile(file, []byte("snapshot"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	if err := os.Chtimes(file, written, written); err != nil {
+		t.Fatal(err)
+	}
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte("snapshot")))
+	asked := ""
+	stop := errors.New("no")
+	if err := w.restore(run.Restore{File: file, Digest: digest, Approve: func(text string) error { asked = text; return stop }}); !errors.Is(err, stop) {
+		t.Fatal(err)
+	}
+	if !strings.Contains(asked, file+", a file of 2026-03-04T05:06:07Z (") {
+		t.Errorf("asked: %s", asked)
+	}
 }
