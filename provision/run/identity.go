@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
@@ -41,7 +42,9 @@ func (p *Prepared) identify() error {
 			errs = append(errs, at(m, err))
 			continue
 		}
-		if err := p.double(m); err != nil {
+		if err := p.outdated(m); err != nil {
+			errs = append(errs, at(m, err))
+		} else if err := p.double(m); err != nil {
 			errs = append(errs, at(m, err))
 		} else if err := p.readdressed(m); err != nil && !p.engine.Destroy {
 			errs = append(errs, at(m, err))
@@ -57,6 +60,20 @@ func at(m *machine, err error) error {
 // foreign reports whether a machine serves a cluster that is not this one.
 func (p *Prepared) foreign(m *machine) bool {
 	return m.facts.ClusterCA != "" && !p.State.Ours(certs.ClusterCA, func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
+}
+
+// outdated is an error when a machine of the cluster has what only a later state can have given to it: an apply by this one would take that
+// back, and with a key of the store whatever was encrypted with it. A machine that comes in, or is made anew, has nothing that is kept.
+func (p *Prepared) outdated(m *machine) error {
+	if p.engine.Destroy || p.engine.replaced(m.Address) || !p.State.Machines[m.Address].Joined {
+		return nil
+	}
+	later := p.State.Outdated(m.facts.Given)
+	if len(later) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the state in %s is older than the cluster: this machine was given, by a later one, %s. An apply would take that back. Bring the latest state here, from where the last apply was run; if there is none any more, make it anew with clusterctl state rebuild -force. When other machines do not say this, it is this one that is old, its disk from a copy: apply -replace %s",
+		p.engine.Store.Dir, strings.Join(later, ", "), m.Address)
 }
 
 // double is an error when a machine that is to be removed is one that stays, known there by another address, or when one that is

@@ -54,6 +54,9 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 		e.say(Event{Kind: EventNote, Message: "going on with the restore from " + s.Snapshot + ", whose first member is on " + s.Machine})
 		return e.rejoin(ctx, s.Machine)
 	}
+	if err := a.p.identify(); err != nil { // the machines would be refused by the apply that comes after, with the store thrown away
+		return err
+	}
 	if err := a.restorable(ctx, r); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprin
 // Facts returns Machine, and whether etcd has run.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
-	f.ClusterCA = host.ClusterCA(h)
+	f.ClusterCA, f.Given = host.ClusterCA(h), host.GivenTo(h)
 	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
 	f.Release, f.Tried = host.Releases(h)
 	return f, nil

@@ -1,0 +1,119 @@
+package run_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clusterctl/certs"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// S10, P04: what the cluster was given since a copy of the state was made is not taken back by an apply that goes by that copy: neither the
+// key that values in the store are encrypted with, nor those that sign tokens and certificates, nor that a certificate is revoked.
+func TestAnOldStateTakesNothingBack(t *testing.T) {
+	key := func(name string) config.Encryption {
+		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
+	}
+	for name, test := range map[string]struct {
+		file string
+		do   func(w *trusting)
+	}{
+		"a key of the store": {encryptionFile, func(w *trusting) {
+			w.encrypt(key("two"))
+			w.mustApply()
+		}},
+		"the key of service accounts": {pkiDir + "sa.key", func(w *trusting) {
+			w.change(func(s *state.State) {
+				private, public, err := certs.NewKey()
+				if err == nil {
+					err = s.Rotate(state.ServiceAccount, certs.Pair{Cert: public, Key: private}, 0, time.Now())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+			w.mustApply()
+		}},
+		"the store's authority": {pkiDir + "etcd/ca.crt", func(w *trusting) {
+			w.change(func(s *state.State) {
+				next, err := certs.NewCA("etcd", 0, time.Now())
+				if err == nil {
+					err = s.Rotate(certs.EtcdCA, next, 0, time.Now())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+			w.mustApply()
+		}},
+		"a revoked certificate": {pkiDir + "ca.crl", func(w *trusting) {
+			w.change(func(s *state.State) {
+				s.Revoke(certs.Revoked{CA: certs.ClusterCA, Serial: "4711", At: time.Now(), Until: time.Now().Add(time.Hour)})
+			})
+			w.mustApply()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTrusting(t)
+			w.encrypt(key("one"))
+			w.mustApply()
+			path := filepath.Join(w.engine.Store.Dir, "state.json")
+			old, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.do(w)
+			given, err := w.hosts["machine.control"].ReadFile(test.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, old, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			logged := w.logged()
+			_, err = w.apply()
+			if err == nil || !strings.Contains(err.Error(), "older than the cluster") {
+				t.Errorf("the apply says %v", err)
+			}
+			w.unchanged(logged)
+			now, err := w.hosts["machine.control"].ReadFile(test.file)
+			if err != nil || string(now) != string(given) {
+				t.Errorf("%s was taken back", test.file)
+			}
+		})
+	}
+}
+
+// P07: a restore by a state that is older than the cluster stops before anything is thrown away.
+func TestAnOldStateRestoresNothing(t *testing.T) {
+	w := three(t)
+	w.former()
+	path := filepath.Join(w.engine.Store.Dir, "state.json")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.state()
+	private, public, err := certs.NewKey()
+	if err == nil {
+		err = s.Rotate(state.ServiceAccount, certs.Pair{Cert: public, Key: private}, 0, time.Now())
+	}
+	if err == nil {
+		err = w.engine.Store.Write(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mustApply()
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logged := w.logged()
+	refusedWith(t, w.restore(run.Restore{AllowLoss: true}), "older than the cluster")
+	w.unchanged(logged)
+}
