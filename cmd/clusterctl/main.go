@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/daemons/version"
+	"clusterctl/hcl/config"
 	"clusterctl/provision/run"
 )
 
@@ -47,7 +48,7 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	case errors.Is(err, run.ErrInterrupted):
 		err = run.ErrInterrupted // said once, whatever was told along the way
 	}
-	fmt.Fprintln(root.ErrOrStderr(), "Error:", err)
+	fmt.Fprintln(root.ErrOrStderr(), "Error:", config.Plain(err.Error()))
 	return 1
 }
 

@@ -118,7 +118,10 @@ func (p *progress) say(e run.Event) {
 
 func (p *progress) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }
 
-func (p *progress) mask(line string) string { return mask(line, p.secrets) }
+// mask has lines that machines and the API say neither show a secret, nor command the terminal, nor look like others' lines.
+func (p *progress) mask(line string) string {
+	return mask(config.Indented(line, "          "), p.secrets)
+}
 
 // counted are changes of which there are many, and none takes time.
 func counted(c *step.Change) bool {

@@ -78,7 +78,7 @@ func bring(ctx context.Context, a *run.Access, s store.Snapshot, file string) er
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // after the rename there is nothing to remove
 	sum := newDigest(f)
-	err = a.Read(ctx, s.Member, s.Name, sum)
+	err = a.Read(ctx, s, sum)
 	if err == nil {
 		err = f.Sync()
 	}

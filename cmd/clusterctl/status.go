@@ -123,7 +123,7 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 			declared = fmt.Sprintf("no, %d differences: see plan", len(m.Differs))
 		}
 		if m.Error != "" {
-			declared = "not reached: " + m.Error
+			declared = "not reached: " + config.Indented(m.Error, "  ")
 		}
 		if t := m.Facts.CertExpiry; !t.IsZero() {
 			expiry = fmt.Sprintf("%d days", int(time.Until(t).Hours()/24))
@@ -136,15 +136,15 @@ func (s *clusterStatus) print(c *cobra.Command) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Health)) {
 		text := "well"
 		if s.Health[name] != "" {
-			text = s.Health[name]
+			text = config.Indented(s.Health[name], "  ")
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", name, text)
 	}
 	for _, machine := range slices.Sorted(maps.Keys(s.Trouble)) {
-		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, s.Trouble[machine])
+		fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", machine, config.Indented(s.Trouble[machine], "  "))
 	}
 	if s.API != "" {
-		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", s.API)
+		fmt.Fprintln(c.OutOrStdout(), "The API does not answer:", config.Indented(s.API, "  "))
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ const (
 	silence = 45 * time.Second
 	// stuck is how long a single step may take before the agent no longer says that it is at work: more than any step allows itself.
 	stuck = 30 * time.Minute
+	// mostBeats is how often an agent says so of one step; one more than there can be, and one for the step before.
+	mostBeats = int(stuck/beat) + 2
 )
 
 // alive is where an agent writes while it is at work.

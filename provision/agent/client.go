@@ -3,10 +3,10 @@ package agent
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -126,7 +126,7 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 	if err := writeFrame(c.conn, frameData, nil); err != nil {
 		return fmt.Errorf("send %s: %w", name, c.lost(ctx, err))
 	}
-	if _, err := c.wait(heard, nil); err != nil {
+	if _, err := c.wait(q, 0, heard, nil); err != nil {
 		return fmt.Errorf("send %s: %w", name, err)
 	}
 	return nil
@@ -148,15 +148,17 @@ func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progre
 	if err := writeWhole(c.conn, frameRequest, frame); err != nil {
 		return answer{}, c.lost(ctx, err)
 	}
-	a, err := c.wait(heard, progress)
+	a, err := c.wait(q, len(steps), heard, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}
 	return a, err
 }
 
-// wait reads up to the answer. heard is called whenever something has come.
-func (c *Client) wait(heard func(), progress func(Progress)) (answer, error) {
+// wait reads up to the answer to q, which is about so many steps. heard is called whenever something has come. An agent tells of each step
+// once, and no longer than stuck that it is at work on one: one that goes on is none of ours, and would never end.
+func (c *Client) wait(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
+	told, beats := 0, 0
 	for {
 		kind, payload, err := readFrame(c.in)
 		if err != nil {
@@ -165,17 +167,28 @@ func (c *Client) wait(heard func(), progress func(Progress)) (answer, error) {
 		heard()
 		switch kind {
 		case frameAlive:
+			if beats++; beats > mostBeats {
+				return answer{}, fmt.Errorf("%w: it has been at one step for %s", ErrHangs, stuck)
+			}
 		case frameProgress:
+			if told++; told > steps {
+				return answer{}, fmt.Errorf("it tells of more than the %d steps that it was given: the other side does not speak the agent's protocol", steps)
+			}
+			beats = 0
 			var p Progress
-			if err := json.Unmarshal(payload, &p); err != nil {
+			if err := understand(payload, &p); err != nil {
 				return answer{}, fmt.Errorf("read the agent's progress: %w", err)
 			}
+			plain(reflect.ValueOf(&p))
 			if progress != nil {
 				progress(p)
 			}
 		case frameAnswer:
 			var a answer
-			if err := json.Unmarshal(payload, &a); err != nil {
+			if err := understand(payload, &a); err != nil {
+				return answer{}, fmt.Errorf("read the agent's answer: %w", err)
+			}
+			if err := a.tame(q); err != nil && a.Error == "" {
 				return answer{}, fmt.Errorf("read the agent's answer: %w", err)
 			}
 			if a.Error != "" {

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -27,7 +28,11 @@ const (
 	frameAlive    = 'L' // the agent is at work
 )
 
-const maxFrame = 64 << 20
+// maxFrame is how long a frame may be, and maxPromise how much of one has its memory before it has come.
+const (
+	maxFrame   = 64 << 20
+	maxPromise = 1 << 20
+)
 
 // readAhead is how much is read before it is wanted. What is larger goes straight to where it is wanted.
 const readAhead = 4 << 10
@@ -116,9 +121,18 @@ func readFrame(r io.Reader) (byte, []byte, error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes: the other side does not speak the agent's protocol", n)
 	}
-	payload := make([]byte, n)
-	if _, err := io.ReadFull(r, payload); err != nil {
+	if n <= maxPromise {
+		payload := make([]byte, n)
+		if _, err := io.ReadFull(r, payload); err != nil {
+			return 0, nil, err
+		}
+		return head[0], payload, nil
+	}
+	var payload bytes.Buffer
+	if _, err := io.CopyN(&payload, r, int64(n)); errors.Is(err, io.EOF) {
+		return 0, nil, io.ErrUnexpectedEOF
+	} else if err != nil {
 		return 0, nil, err
 	}
-	return head[0], payload, nil
+	return head[0], payload.Bytes(), nil
 }

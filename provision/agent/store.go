@@ -26,13 +26,14 @@ func (c *Client) Store(ctx context.Context, digest string, q store.Request) (sto
 	return *a.Store, nil
 }
 
-// Read writes a file of the machine to w.
-func (c *Client) Read(ctx context.Context, path string, w io.Writer) error {
+// Read writes a file of the machine to w, and is an error when it is larger than size.
+func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
 	heard, unwatch := c.watch()
 	defer unwatch()
-	if err := writeJSON(c.conn, frameRequest, request{Op: opRead, Path: path}); err != nil {
+	q := request{Op: opRead, Path: path}
+	if err := writeJSON(c.conn, frameRequest, q); err != nil {
 		return c.lost(ctx, err)
 	}
 	pieces := &pieceReader{in: c.in, heard: heard}
@@ -40,10 +41,17 @@ func (c *Client) Read(ctx context.Context, path string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, copyErr := io.Copy(w, z)
+	_, copyErr := io.CopyN(w, z, size)
+	if errors.Is(copyErr, io.EOF) { // less, which whoever knows its digest finds out
+		copyErr = nil
+	} else if n, _ := z.Read(make([]byte, 1)); copyErr == nil && n > 0 {
+		_ = c.conn.Close() // what else comes is not waited for
+		z.Close()
+		return fmt.Errorf("read %s: it is larger than the %d bytes that were said", path, size)
+	}
 	z.Close()
 	_, _ = io.Copy(io.Discard, pieces) // so that the conversation can go on
-	if _, err := c.wait(heard, nil); err != nil {
+	if _, err := c.wait(q, 0, heard, nil); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

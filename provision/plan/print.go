@@ -20,7 +20,7 @@ type Style struct {
 
 // Print writes a plan for people.
 func (p *Plan) Print(w io.Writer, s Style) error {
-	p = p.Masked(s.Secrets)
+	p = p.Masked(s.Secrets).plain()
 	out := &strings.Builder{}
 	for _, m := range p.Machines {
 		if m.Action == None {

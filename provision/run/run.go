@@ -31,8 +31,8 @@ type Agent interface {
 	Look(ctx context.Context) (role.Remains, error)
 	Send(ctx context.Context, digest, name string, compressed io.Reader) error
 	SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error
-	// Read writes a file of the machine to w.
-	Read(ctx context.Context, path string, w io.Writer) error
+	// Read writes a file of the machine to w, and is an error when it is larger than size.
+	Read(ctx context.Context, path string, size int64, w io.Writer) error
 	// Store has the program etcd of that digest, which has been sent, do something with the store.
 	Store(ctx context.Context, digest string, q store.Request) (store.Answer, error)
 	Close() error

@@ -109,13 +109,13 @@ func (a *Access) everywhere(ctx context.Context, ask func(*store.Request)) (all 
 	return all, notes, err
 }
 
-// Read writes a machine's snapshot to w.
-func (a *Access) Read(ctx context.Context, machine, name string, w io.Writer) error {
-	m, err := a.through(ctx, machine)
+// Read writes a snapshot to w, of the machine whose member it is.
+func (a *Access) Read(ctx context.Context, s store.Snapshot, w io.Writer) error {
+	m, err := a.through(ctx, s.Member)
 	if err != nil {
 		return err
 	}
-	return m.agent.Read(ctx, a.Path(name), w)
+	return m.agent.Read(ctx, a.Path(s.Name), s.Size, w)
 }
 
 // LastSnapshots says how the last snapshots went, by the names of the machines with a member that are reached.

@@ -2,7 +2,12 @@
 // Provisioning asks, on machines, through their agents.
 package store
 
-import "time"
+import (
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+)
 
 // The program etcd, besides being a member, looks after members and keeps snapshots: `etcd store REQUEST` does what
 // one Request says and prints an Answer, both as JSON. Nothing secret is in either.
@@ -103,6 +108,12 @@ type Snapshot struct {
 	// Encryption has the keys that values are encrypted with, as PROVIDER:VERSION:NAME, and the resources of these values.
 	Encryption map[string][]string `json:"encryption,omitempty"`
 	In         []string            `json:"in,omitempty"` // local, s3
+}
+
+// IsName reports whether a text can be a snapshot's name, which is that of files on machines and on the operator's computer: it stays in its folder.
+func IsName(name string) bool {
+	return name != "" && len(name) <= 200 && name[0] != '.' && filepath.IsLocal(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) })
 }
 
 // LastSnapshot is where a machine keeps how its last snapshots went.

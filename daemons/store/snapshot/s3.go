@@ -123,6 +123,9 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 		if _, whole := sizes[name]; !whole {
 			continue
 		}
+		if !store.IsName(name) {
+			continue // somebody else's
+		}
 		s, err := k.record(ctx, client, name)
 		if err != nil {
 			return nil, err
@@ -159,6 +162,9 @@ func (k *Keeper) record(ctx context.Context, client *minio.Client, name string) 
 func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, error) {
 	if k.Settings.S3 == nil {
 		return store.Snapshot{}, errors.New("no bucket is declared")
+	}
+	if !store.IsName(name) {
+		return store.Snapshot{}, fmt.Errorf("%q is no name of a snapshot", name)
 	}
 	client, err := bucket(k.Settings.S3)
 	if err != nil {

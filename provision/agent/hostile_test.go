@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"clusterctl/daemons/config/store"
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
+	"clusterctl/provision/support"
+)
+
+// says is a connection to a machine that answers everything with the same bytes.
+type says struct {
+	io.Reader
+}
+
+func (says) Write(b []byte) (int, error) { return len(b), nil }
+func (says) Close() error                { return nil }
+
+// hostile is a client of a machine that gives one answer.
+func hostile(t *testing.T, a any) *Client {
+	t.Helper()
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := writeFrame(&b, frameAnswer, text); err != nil {
+		t.Fatal(err)
+	}
+	return NewClient(says{&b})
+}
+
+const forged = "x\x1b[2J\nPlan: 0 to create, 0 to change, 0 to remove."
+
+// What a machine says of itself reaches a terminal: it can neither command that, nor add lines that look like ours.
+func TestAMachineCannotForgeLines(t *testing.T) {
+	plain := func(what, text string) {
+		t.Helper()
+		if strings.ContainsAny(text, "\x1b\r") || strings.Contains(text, "\nPlan:") {
+			t.Errorf("%s is %q", what, text)
+		}
+	}
+	f, err := hostile(t, answer{Facts: &host.Facts{Hostname: forged, OS: forged, Addresses: []string{forged}, Sysctl: map[string]string{forged: forged},
+		Release: &host.Release{Version: forged}, Snapshot: &store.Outcome{Error: forged}, Survey: host.Survey{Listening: []host.Listener{{Process: forged}}}}}).Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"host name": f.Hostname, "os": f.OS, "address": f.Addresses[0], "release": f.Release.Version,
+		"snapshot": f.Snapshot.Error, "process": f.Listening[0].Process} {
+		plain(what, text)
+	}
+	for k, v := range f.Sysctl {
+		plain("setting", k+v)
+	}
+	c := step.Change{Action: forged, Kind: forged, Name: forged, Note: forged, Diff: []string{forged}}
+	list, err := hostile(t, answer{Changes: []step.Change{c}}).Check(t.Context(), []step.Step{&step.File{Path: "/a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain("change", strings.Join(append(list[0].Diff, list[0].Action, list[0].Kind, list[0].Name, list[0].Note), " "))
+	_, err = hostile(t, answer{Error: forged}).Facts(t.Context())
+	if err == nil {
+		t.Fatal("a failure is none")
+	}
+	plain("error", err.Error())
+}
+
+// Files of a support bundle go into a folder of the machine's own.
+func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
+	files := []support.File{{Name: "../m2/kernel.txt"}, {Name: "/etc/passwd"}, {Name: "a\x00b"}, {Name: "a/../../b"}, {Name: "journal/kubelet.log"}, {Name: ""}, {Name: `..\b`}}
+	got, err := hostile(t, answer{Files: files}).Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range got {
+		names = append(names, f.Name)
+	}
+	if !slices.Equal(names, []string{"journal/kubelet.log"}) {
+		t.Errorf("files are %q", names)
+	}
+}
+
+// A snapshot's name becomes that of a file here, and is given to other machines.
+func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
+	for _, name := range []string{"../../.ssh/x", "/etc/cron.d/x", "", ".", "..", "a\nb", ".hidden"} {
+		if a, err := hostile(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{Name: name}}}}).Store(t.Context(), "", store.Request{Op: store.List}); err == nil {
+			t.Errorf("%q is taken: %+v", name, a)
+		}
+	}
+	if _, err := hostile(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{Name: "etcd-20261123T080000Z-m1"}}}}).Store(t.Context(), "", store.Request{Op: store.Save}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who asks for a snapshot counts on one.
+func TestAnAnswerWithoutASnapshotIsAnError(t *testing.T) {
+	for _, op := range []string{store.Save, store.Check, store.FromData} {
+		if a, err := hostile(t, answer{Store: &store.Answer{}}).Store(t.Context(), "", store.Request{Op: op}); err == nil {
+			t.Errorf("%s: %+v", op, a)
+		}
+	}
+}
+
+// An answer costs about as much memory as it has bytes.
+func TestAnAnswerOfManySmallValuesIsRefused(t *testing.T) {
+	const n = 8 << 20
+	text := append([]byte(`{"changes":[{}`), bytes.Repeat([]byte(",{}"), n)...)
+	text = append(text, "]}"...)
+	var b bytes.Buffer
+	if err := writeFrame(&b, frameAnswer, text); err != nil {
+		t.Fatal(err)
+	}
+	c := NewClient(says{&b})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := c.Check(t.Context(), []step.Step{&step.File{Path: "/a"}})
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "values") {
+		t.Errorf("error %v", err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 200<<20 {
+		t.Errorf("an answer of %d MB took %d MB of memory", len(text)>>20, took>>20)
+	}
+}
+
+// A head that promises much takes no memory before that has come.
+func TestAPromisedFrameTakesNoMemory(t *testing.T) {
+	c := NewClient(says{bytes.NewReader([]byte{frameAnswer, 3, 0xff, 0xff, 0xff})})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := c.Facts(t.Context())
+	runtime.ReadMemStats(&after)
+	if err == nil {
+		t.Error("no error")
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("it took %d MB", took>>20)
+	}
+}
+
+// A file that is read from a machine is no larger than was said.
+func TestAMachineCannotFillTheDisk(t *testing.T) {
+	near, far := net.Pipe()
+	defer func() { _ = near.Close() }()
+	go func() {
+		_, _, _ = readFrame(far)
+		w := &pieceWriter{far}
+		_ = send(endless{}, "/x", w.out)
+		_ = far.Close()
+	}()
+	var got counter
+	err := NewClient(near).Read(t.Context(), "/x", 1<<20, &got)
+	if err == nil || !strings.Contains(err.Error(), "larger") {
+		t.Errorf("error %v", err)
+	}
+	if got > 1<<20 {
+		t.Errorf("%d bytes were written", got)
+	}
+}
+
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) { *c += counter(len(b)); return len(b), nil }
+
+// endless has files without an end.
+type endless struct{ host.Host }
+
+func (endless) Open(string) (io.ReadCloser, error) { return io.NopCloser(zeros{}), nil }
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// again is a connection on which the same frame comes without an end.
+type again struct {
+	frame []byte
+	at    int
+	most  int // frames, so that the test ends
+}
+
+func (a *again) Read(b []byte) (int, error) {
+	if a.most == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, a.frame[a.at:])
+	if a.at = (a.at + n) % len(a.frame); a.at == 0 {
+		a.most--
+	}
+	return n, nil
+}
+
+// What a run is told goes into its journal: a machine can neither fill the disk with that, nor keep the run from ending.
+func TestAMachineCannotGoOnForever(t *testing.T) {
+	frame := func(kind byte, payload string) *again {
+		var b bytes.Buffer
+		if err := writeFrame(&b, kind, []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+		return &again{frame: b.Bytes(), most: 100_000}
+	}
+	told := 0
+	err := NewClient(says{frame(frameProgress, `{"index":0,"change":{"action":"+"}}`)}).Apply(t.Context(), []step.Step{&step.File{Path: "/a"}, &step.File{Path: "/b"}}, func(Progress) { told++ })
+	if err == nil || told > 2 {
+		t.Errorf("two steps were told of %d times: %v", told, err)
+	}
+	alive := frame(frameAlive, "")
+	if err := NewClient(says{alive}).Apply(t.Context(), nil, nil); !errors.Is(err, ErrHangs) {
+		t.Errorf("an agent that is at work for days: %v", err)
+	}
+}
+
+// FuzzClient gives a client bytes for what an agent says: it ends, with an answer or an error, and what it says of it is plain.
+func FuzzClient(f *testing.F) {
+	begin := func(kind byte, payload string) []byte {
+		var b bytes.Buffer
+		if err := writeFrame(&b, kind, []byte(payload)); err != nil {
+			f.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	f.Add(begin(frameAnswer, `{"facts":{"hostname":"m1","snapshot":{"tried":"2026-11-23T08:00:00Z"}}}`))
+	f.Add(begin(frameAnswer, `{"changes":[{"action":"+","diff":["\u001b[2J"]}],"files":[{"name":"../x"}],"remains":{"name":"n","member":{}}}`))
+	f.Add(begin(frameAnswer, `{"store":{"snapshots":[{"name":"../x"}]}}`))
+	f.Add(append(begin(frameProgress, `{"index":-1,"change":{"name":"\n"}}`), begin(frameAnswer, `{"error":"a\nb"}`)...))
+	f.Add(append(begin(frameData, "(\xb5/\xfd"), begin(frameData, "")...))
+	f.Add([]byte{frameAnswer, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ctx := context.Background()
+		client := func() *Client { return NewClient(says{bytes.NewReader(data)}) }
+		plain := func(text string) {
+			if strings.ContainsAny(text, "\x1b\r") {
+				t.Errorf("%q", text)
+			}
+		}
+		if facts, err := client().Facts(ctx); err == nil {
+			plain(facts.Hostname + facts.OS)
+		} else {
+			plain(err.Error())
+		}
+		if list, err := client().Check(ctx, []step.Step{&step.File{}}); err == nil {
+			plain(list[0].Name + strings.Join(list[0].Diff, ""))
+		}
+		_ = client().Apply(ctx, nil, func(p Progress) { plain(p.Change.Name) })
+		_, _ = client().Look(ctx)
+		_, _ = client().Collect(ctx)
+		_, _ = client().Store(ctx, "", store.Request{Op: store.List})
+		var got counter
+		if _ = client().Read(ctx, "/x", 1<<20, &got); got > 1<<20 {
+			t.Errorf("%d bytes of a file", got)
+		}
+	})
+}
