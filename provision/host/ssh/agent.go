@@ -155,7 +155,7 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 	defer func() { _ = session.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
 	defer stop()
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr limited // the machine may be anybody's, and say things without an end
 	session.Stdin, session.Stdout, session.Stderr = input, &stdout, &stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
@@ -166,7 +166,7 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 		}
 		return nil, err
 	}
-	return stdout.Bytes(), nil
+	return []byte(stdout.String()), nil
 }
 
 // start runs the agent.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ type server struct {
 	hostKey gossh.Signer
 	sudo    string // what the probe finds: root, nopass, pass, nosudo
 	there   bool   // the program is there
+	floods  bool   // every command says things without an end
 	hangs   string // a command that has this in it never ends
 	mu      sync.Mutex
 	ran     []string
@@ -134,6 +136,16 @@ func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) in
 	s.ran = append(s.ran, command)
 	s.mu.Unlock()
 	switch {
+	case s.floods:
+		piece := bytes.Repeat([]byte("x"), 64<<10)
+		for range 2048 {
+			if _, err := c.Write(piece); err != nil {
+				break
+			}
+			if _, err := c.Stderr().Write(piece); err != nil {
+				break
+			}
+		}
 	case s.hangs != "" && strings.Contains(command, s.hangs):
 		<-ended
 	case strings.HasPrefix(command, "LC_ALL"):
@@ -250,6 +262,41 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 		if _, err := c.Start(t.Context(), program); !errors.Is(err, ssh.ErrRoot) || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: error %v lacks %q", sudo, err, hint)
 		}
+	}
+}
+
+// A machine that says things without an end costs the operator's computer no memory.
+func TestAMachineThatSaysMuchTakesNoMemory(t *testing.T) {
+	s, home := start(t)
+	s.floods = true
+	c, err := dial(t, s, home, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, done := uint64(0), make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	_, err = c.Start(t.Context(), program)
+	close(done)
+	watch.Wait()
+	if !errors.Is(err, ssh.ErrLogin) {
+		t.Errorf("error %v", err)
+	}
+	if most > 64<<20 {
+		t.Errorf("the heap grew to %d MB", most>>20)
 	}
 }
 
