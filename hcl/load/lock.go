@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,6 +36,9 @@ type lockedModule struct {
 	Hash   string `hcl:"hash"`
 }
 
+// commitForm is how git names commits.
+var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
 // readLocks reads a lock file; one that is not there says nothing.
 func readLocks(path string) (map[string]lock, error) {
 	locks := map[string]lock{}
@@ -56,6 +60,9 @@ func readLocks(path string) (map[string]lock, error) {
 		return nil, fmt.Errorf("read %s: %w", path, diags)
 	}
 	for _, m := range content.Modules {
+		if !commitForm.MatchString(m.Commit) { // git would take some for its options
+			return nil, fmt.Errorf("read %s: %q of module %q is no commit", path, m.Commit, m.Source)
+		}
 		locks[m.Source] = lock{commit: m.Commit, hash: m.Hash}
 	}
 	return locks, nil

@@ -268,7 +268,24 @@ func (s Store) Read() (*State, error) {
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)
 	}
+	state.complete()
 	return &state, nil
+}
+
+// complete makes what a file has left out, or has as null, as empty as it says.
+func (s *State) complete() {
+	if s.Machines == nil {
+		s.Machines = map[string]Machine{}
+	}
+	if s.Etcd == nil {
+		s.Etcd = map[string]Member{}
+	}
+	if s.CAs == nil {
+		s.CAs = map[string][]byte{}
+	}
+	if s.Keys.CAs == nil {
+		s.Keys.CAs = map[string][]byte{}
+	}
 }
 
 // Write keeps the state. A reader sees the old or the new one. Who has lost the lock writes nothing.
