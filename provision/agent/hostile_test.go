@@ -155,8 +155,7 @@ func TestAMachineCannotFillTheDisk(t *testing.T) {
 	defer func() { _ = near.Close() }()
 	go func() {
 		_, _, _ = readFrame(far)
-		w := &pieceWriter{far}
-		_ = send(endless{}, "/x", w.out)
+		_ = send(endless{}, "/x", far)
 		_ = far.Close()
 	}()
 	var got counter
