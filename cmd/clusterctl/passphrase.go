@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"golang.org/x/term"
 )
@@ -18,6 +20,7 @@ type prompt struct {
 
 	mu    sync.Mutex
 	known map[string][]byte
+	ended bool // nobody is asked again: the run is interrupted
 }
 
 // attempts is how often a passphrase may be wrong, as OpenSSH's NumberOfPasswordPrompts has it.
@@ -30,10 +33,14 @@ func (p *prompt) ask(path string, try func([]byte) error) error {
 	if known, ok := p.known[path]; ok {
 		return try(known)
 	}
+	if p.ended {
+		return errAskStopped
+	}
 	var err error
 	for range attempts {
 		text, asked := p.terminal(fmt.Sprintf("Passphrase for %s: ", path))
 		if asked != nil {
+			p.ended = errors.Is(asked, errAskStopped)
 			return asked
 		}
 		if err = try(text); err == nil {
@@ -53,7 +60,30 @@ func askTerminal(question string) ([]byte, error) {
 	if _, err := fmt.Fprint(tty, question); err != nil {
 		return nil, err
 	}
-	text, err := term.ReadPassword(int(tty.Fd()))
-	_, _ = fmt.Fprintln(tty)
-	return text, err
+	fd := int(tty.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(stop)
+	type answer struct {
+		text []byte
+		err  error
+	}
+	typed := make(chan answer, 1)
+	go func() { // a read does not end with the run; this one ends with the process
+		text, err := term.ReadPassword(fd)
+		typed <- answer{text, err}
+	}()
+	select {
+	case a := <-typed:
+		_, _ = fmt.Fprintln(tty)
+		return a.text, a.err
+	case <-stop:
+		_ = term.Restore(fd, before) // what one types is seen again
+		_, _ = fmt.Fprintln(tty)
+		return nil, errAskStopped
+	}
 }

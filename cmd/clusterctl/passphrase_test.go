@@ -32,3 +32,20 @@ func TestAPassphraseIsTypedOncePerKey(t *testing.T) {
 		t.Errorf("error %v after %d questions", err, asked)
 	}
 }
+
+// Whoever interrupts a run at the prompt is not asked for the next machine's key.
+func TestAnInterruptedPromptIsTheLast(t *testing.T) {
+	asked := 0
+	p := &prompt{known: map[string][]byte{}, terminal: func(string) ([]byte, error) {
+		asked++
+		return nil, errAskStopped
+	}}
+	for _, key := range []string{"/key", "/other", "/key"} {
+		if err := p.ask(key, func([]byte) error { return nil }); !errors.Is(err, errAskStopped) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times, want once", asked)
+	}
+}

@@ -180,5 +180,8 @@ func TestAPassphraseIsAskedForOnlyWhenTheKeyIsWanted(t *testing.T) {
 		if (err != nil) != row.fails || asked != row.asked {
 			t.Errorf("%v, %q: asked %d times, error %v", row.keys, row.answer, asked, err)
 		}
+		if err != nil && (!errors.Is(err, ssh.ErrLogin) || errors.Is(err, ssh.ErrUnreachable)) {
+			t.Errorf("a wrong passphrase is no machine that is not reached: %v", err)
+		}
 	}
 }

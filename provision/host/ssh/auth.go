@@ -209,6 +209,16 @@ type lockedKey struct {
 	wait   func(func() error) error // stops the clock while a person types
 }
 
+// lockedError is that a key which a machine wants was not unlocked.
+type lockedError struct {
+	path string
+	why  error
+}
+
+func (e *lockedError) Error() string { return fmt.Sprintf("unlock %s: %v", e.path, e.why) }
+
+func (e *lockedError) Unwrap() error { return e.why }
+
 func (k *lockedKey) PublicKey() ssh.PublicKey { return k.public }
 
 func (k *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
@@ -224,7 +234,7 @@ func (k *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm str
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("unlock %s: %w", k.path, err)
+		return nil, &lockedError{k.path, err}
 	}
 	if s, ok := signer.(ssh.AlgorithmSigner); ok {
 		return s.SignWithAlgorithm(rand, data, algorithm)

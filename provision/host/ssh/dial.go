@@ -289,7 +289,10 @@ func (c *Client) handshake(conn net.Conn, t Target, address, password string, wa
 		return hostKeyErr
 	}
 	sshConn, channels, requests, err := ssh.NewClientConn(conn, address, settings)
+	var locked *lockedError
 	switch {
+	case errors.As(err, &locked):
+		return nil, fmt.Errorf("%w as %s at %s: %w", ErrLogin, t.User, address, locked)
 	case hostKeyErr != nil:
 		return nil, hostKeyErr
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
