@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	_ "time/tzdata" // CronJobs name time zones, and a machine may know none
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

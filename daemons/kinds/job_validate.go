@@ -1,10 +1,10 @@
 package kinds
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -105,8 +105,8 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	if c.Spec.Schedule == "" {
 		errs = append(errs, field.Required(path.Child("schedule"), ""))
 	} else {
-		if msg := cronSchedule(withoutZone(c.Spec.Schedule)); msg != "" {
-			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, msg))
+		if _, err := cron.ParseStandard(withoutZone(c.Spec.Schedule)); err != nil {
+			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, err.Error()))
 		}
 		if strings.Contains(c.Spec.Schedule, "TZ") {
 			errs = append(errs, field.Invalid(path.Child("schedule"), c.Spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
@@ -137,81 +137,8 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 
 // withoutZone returns a schedule without the zone that it begins with, which has a field of its own.
 func withoutZone(schedule string) string {
-	if zone, rest, ok := strings.Cut(schedule, " "); ok && (strings.HasPrefix(zone, "TZ=") || strings.HasPrefix(zone, "CRON_TZ=")) {
+	if zone, rest, _ := strings.Cut(schedule, " "); strings.HasPrefix(zone, "TZ=") || strings.HasPrefix(zone, "CRON_TZ=") {
 		return strings.TrimSpace(rest)
 	}
 	return schedule
-}
-
-// cronSchedule says what is wrong with a schedule: five fields, or a macro.
-func cronSchedule(s string) string {
-	if macro, ok := strings.CutPrefix(s, "@"); ok {
-		if every, ok := strings.CutPrefix(macro, "every "); ok {
-			if _, err := time.ParseDuration(every); err != nil {
-				return "failed to parse duration " + s + ": " + err.Error()
-			}
-			return ""
-		}
-		if !oneOf(macro, []string{"yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"}) {
-			return "unrecognized descriptor: " + s
-		}
-		return ""
-	}
-	parts := strings.Fields(s)
-	if len(parts) != 5 {
-		return "expected exactly 5 fields, found " + strconv.Itoa(len(parts)) + ": [" + s + "]"
-	}
-	bounds := [5]struct {
-		low, high int
-		names     string
-	}{{0, 59, ""}, {0, 23, ""}, {1, 31, ""}, {1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"}, {0, 6, "sun mon tue wed thu fri sat"}}
-	for i, part := range parts {
-		for _, term := range strings.Split(part, ",") {
-			if msg := cronTerm(term, bounds[i].low, bounds[i].high, strings.Fields(bounds[i].names)); msg != "" {
-				return msg
-			}
-		}
-	}
-	return ""
-}
-
-func cronTerm(term string, low, high int, names []string) string {
-	span, step, stepped := strings.Cut(term, "/")
-	if stepped {
-		if n, err := strconv.Atoi(step); err != nil || n < 1 {
-			return "step of range should be a positive number: " + term
-		}
-	}
-	if span == "*" || span == "?" {
-		return ""
-	}
-	from, to, ranged := strings.Cut(span, "-")
-	number := func(s string) (int, bool) {
-		for i, name := range names {
-			if strings.EqualFold(s, name) {
-				return i + low, true
-			}
-		}
-		n, err := strconv.Atoi(s)
-		return n, err == nil
-	}
-	a, ok := number(from)
-	if !ok {
-		return "failed to parse int from " + from
-	}
-	b := a
-	if ranged {
-		if b, ok = number(to); !ok {
-			return "failed to parse int from " + to
-		}
-	}
-	switch {
-	case a < low:
-		return "beginning of range (" + from + ") below minimum (" + strconv.Itoa(low) + "): " + term
-	case b > high:
-		return "end of range (" + strconv.Itoa(b) + ") above maximum (" + strconv.Itoa(high) + "): " + term
-	case a > b:
-		return "beginning of range (" + from + ") beyond end of range (" + to + "): " + term
-	}
-	return ""
 }

@@ -58,6 +58,7 @@ func TestValidationRefusesS12(t *testing.T) {
 		"job restarts":     {"Job", "spec: {" + template + "}", `spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`},
 		"daemon set":       {"DaemonSet", "spec: {updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 1}}, selector: {matchLabels: {a: b}}, " + template + "}", "may not be set when maxUnavailable is non-zero"},
 		"cron":             {"CronJob", "spec: {schedule: '61 * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61`},
+		"cron zone alone":  {"CronJob", "spec: {schedule: 'TZ=UTC', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.schedule: Invalid value: "TZ=UTC": empty spec string`},
 		"cron zone":        {"CronJob", "spec: {schedule: '@daily', timeZone: Moon/Sea, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}}", `spec.timeZone: Invalid value: "Moon/Sea": unknown time zone Moon/Sea`},
 
 		"service ports":   {"Service", `spec: {}`, "spec.ports: Required value"},

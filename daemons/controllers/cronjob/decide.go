@@ -1,0 +1,187 @@
+package cronjob
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Decision is what one look at a CronJob asks for, besides its status.
+type Decision struct {
+	Start  time.Time                // scheduled time of the job to start; zero: none
+	Stop   []corev1.ObjectReference // running jobs that the new one replaces
+	Expire []*batchv1.Job           // finished jobs beyond the history's limits
+	Events []Event
+	Again  time.Duration // look again after this time; zero: no need
+}
+
+// Event is something to tell about a CronJob.
+type Event struct{ Type, Reason, Message string }
+
+func (d *Decision) tell(kind, reason, format string, args ...any) {
+	d.Events = append(d.Events, Event{kind, reason, fmt.Sprintf(format, args...)})
+}
+
+// late is added to the next time, so that a timer that is early by a moment does not find nothing to do.
+const late = 100 * time.Millisecond
+
+// Decide brings the status of a CronJob up to date with its jobs and says what to do. gone has the jobs of status.active that
+// are certainly no more: a job that the cache does not have yet is none of them.
+func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time) Decision {
+	var d Decision
+	observe(cj, jobs, gone, now, &d)
+	d.Expire = expired(cj, jobs)
+	if cj.DeletionTimestamp != nil {
+		return d
+	}
+	zone, err := location(cj)
+	if err != nil {
+		d.tell(corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %s", *cj.Spec.TimeZone, err)
+		return d
+	}
+	if cj.Spec.Suspend != nil && *cj.Spec.Suspend {
+		return d
+	}
+	if strings.Contains(cj.Spec.Schedule, "TZ") {
+		d.tell(corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see "+
+			"https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule)
+	}
+	schedule, err := parse(cj)
+	if err != nil {
+		d.tell(corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", cj.Spec.Schedule, err)
+		return d
+	}
+	if schedule.Next(now).IsZero() { // the 30th of February
+		d.tell(corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : no time matches it", cj.Spec.Schedule)
+		return d
+	}
+	now = now.In(zone)
+	after := cj.CreationTimestamp.In(zone)
+	if last := cj.Status.LastScheduleTime; last != nil {
+		after = last.In(zone)
+	}
+	var deadline time.Duration
+	counted := after
+	if seconds := cj.Spec.StartingDeadlineSeconds; seconds != nil {
+		// More seconds than a Duration can count are as good as a century.
+		deadline = time.Duration(min(*seconds, 100*366*24*3600)) * time.Second
+		if limit := now.Add(-deadline); limit.After(after) {
+			counted = limit
+		}
+	}
+	due := latest(schedule, after, now)
+	from := after
+	if !due.IsZero() {
+		from = due
+	}
+	d.Again = schedule.Next(from).Sub(now) + late
+	if due.IsZero() {
+		return d
+	}
+	if missedTooMany(schedule, counted, now) {
+		d.tell(corev1.EventTypeWarning, "TooManyMissedTimes",
+			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+	}
+	if cj.Spec.StartingDeadlineSeconds != nil && due.Add(deadline).Before(now) {
+		d.tell(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", due.UTC().Format(time.RFC1123Z))
+		return d
+	}
+	if slices.ContainsFunc(cj.Status.Active, func(r corev1.ObjectReference) bool { return r.Name == jobName(cj, due) }) {
+		return d // started, and only the time of it is not written yet
+	}
+	if len(cj.Status.Active) > 0 {
+		switch cj.Spec.ConcurrencyPolicy {
+		case batchv1.ForbidConcurrent:
+			d.tell(corev1.EventTypeNormal, "JobAlreadyActive",
+				"Not starting job because prior execution is running and concurrency policy is Forbid")
+			return d
+		case batchv1.ReplaceConcurrent:
+			d.Stop = slices.Clone(cj.Status.Active)
+		}
+	}
+	d.Start = due
+	return d
+}
+
+// observe has the status say which jobs run, when the last one was scheduled and when one last succeeded. A job that bears the time
+// that it was made for counts even if whoever made it ended before the status was written.
+func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time, d *Decision) {
+	s := &cj.Status
+	s.Active = slices.DeleteFunc(s.Active, func(r corev1.ObjectReference) bool {
+		if gone[r.UID] {
+			d.tell(corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", r.Name)
+		}
+		return gone[r.UID]
+	})
+	for _, job := range jobs {
+		at := slices.IndexFunc(s.Active, func(r corev1.ObjectReference) bool { return r.UID == job.UID })
+		end, finished := finish(job)
+		scheduled, ours := scheduledFor(cj, job, now)
+		if ours && (s.LastScheduleTime == nil || scheduled.After(s.LastScheduleTime.Time)) {
+			s.LastScheduleTime = &metav1.Time{Time: scheduled}
+		}
+		switch {
+		case at >= 0 && finished:
+			s.Active = slices.Delete(s.Active, at, at+1)
+			d.tell(corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", job.Name, end)
+		case at < 0 && !finished && ours && job.DeletionTimestamp == nil:
+			s.Active = append(s.Active, reference(job))
+		case at < 0 && !finished && !ours:
+			d.tell(corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", job.Name)
+		}
+		if done := job.Status.CompletionTime; end == batchv1.JobComplete && done != nil &&
+			(s.LastSuccessfulTime == nil || done.After(s.LastSuccessfulTime.Time)) {
+			s.LastSuccessfulTime = done.DeepCopy()
+		}
+	}
+	if len(s.Active) == 0 {
+		s.Active = nil
+	}
+}
+
+// expired returns the finished jobs that are more than the history may keep, oldest first.
+func expired(cj *batchv1.CronJob, jobs []*batchv1.Job) []*batchv1.Job {
+	var out []*batchv1.Job
+	for _, history := range []struct {
+		end   batchv1.JobConditionType
+		limit *int32
+	}{{batchv1.JobComplete, cj.Spec.SuccessfulJobsHistoryLimit}, {batchv1.JobFailed, cj.Spec.FailedJobsHistoryLimit}} {
+		var ended []*batchv1.Job
+		for _, job := range jobs {
+			if end, _ := finish(job); end == history.end && job.DeletionTimestamp == nil {
+				ended = append(ended, job)
+			}
+		}
+		if history.limit == nil || len(ended) <= int(*history.limit) {
+			continue
+		}
+		slices.SortFunc(ended, func(a, b *batchv1.Job) int {
+			return cmp.Or(begun(a).Compare(begun(b)), cmp.Compare(a.Name, b.Name))
+		})
+		out = append(out, ended[:len(ended)-int(*history.limit)]...)
+	}
+	return out
+}
+
+func begun(job *batchv1.Job) time.Time {
+	if job.Status.StartTime == nil {
+		return job.CreationTimestamp.Time
+	}
+	return job.Status.StartTime.Time
+}
+
+func finish(job *batchv1.Job) (batchv1.JobConditionType, bool) {
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return c.Type, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,245 @@
+package cronjob
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func at(t *testing.T, text string) time.Time {
+	t.Helper()
+	out, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func cronJob(created time.Time, schedule string) *batchv1.CronJob {
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "n", UID: "u", CreationTimestamp: metav1.NewTime(created)},
+		Spec:       batchv1.CronJobSpec{Schedule: schedule, TimeZone: ptr.To("Etc/UTC"), ConcurrencyPolicy: batchv1.AllowConcurrent},
+	}
+}
+
+// made returns the job of a time as it is in the cluster.
+func made(cj *batchv1.CronJob, scheduled time.Time, end batchv1.JobConditionType) *batchv1.Job {
+	job := newJob(cj, scheduled)
+	job.UID = types.UID(job.Name)
+	job.CreationTimestamp = metav1.NewTime(scheduled)
+	finishJob(job, end, scheduled.Add(30*time.Second))
+	return job
+}
+
+func finishJob(job *batchv1.Job, end batchv1.JobConditionType, when time.Time) {
+	if end == "" {
+		return
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: end, Status: corev1.ConditionTrue}}
+	if end == batchv1.JobComplete {
+		job.Status.CompletionTime = &metav1.Time{Time: when}
+	}
+}
+
+func TestWhatIsDoneAtAMoment(t *testing.T) {
+	running := func(scheduled string) func(*testing.T, *batchv1.CronJob) []*batchv1.Job {
+		return func(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
+			return []*batchv1.Job{made(cj, at(t, scheduled), "")}
+		}
+	}
+	for name, c := range map[string]struct {
+		schedule string // every hour when empty
+		now      string // 10:30:20 on the 5th when empty
+		change   func(*batchv1.CronJob)
+		jobs     func(*testing.T, *batchv1.CronJob) []*batchv1.Job
+		starts   string // no job when empty
+		stops    int
+		again    time.Duration
+		events   string // reasons
+	}{
+		"nothing is due yet":       {now: "2026-03-05T09:59:59Z", again: time.Second},
+		"at the time itself":       {now: "2026-03-05T10:00:00Z", starts: "2026-03-05T10:00:00Z", again: time.Hour},
+		"late":                     {starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
+		"@hourly":                  {schedule: "@hourly", starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
+		"@daily":                   {schedule: "@daily", now: "2026-03-06T00:00:01Z", starts: "2026-03-06T00:00:00Z", again: 24*time.Hour - time.Second},
+		"@every":                   {schedule: "@every 7m", starts: "2026-03-05T10:30:00Z", again: 6*time.Minute + 40*time.Second},
+		"names of days and months": {schedule: "15 10 * mar thu", starts: "2026-03-05T10:15:00Z", again: 7*24*time.Hour - 15*time.Minute - 20*time.Second},
+		"only the latest of those that were missed": {schedule: "*/10 * * * *", starts: "2026-03-05T10:30:00Z", again: 9*time.Minute + 40*time.Second},
+		"more than a hundred missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z", starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
+			events: "TooManyMissedTimes"},
+		"a deadline leaves few missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z", starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
+			change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](300) }},
+		"within the deadline": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1820) },
+			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
+		"beyond the deadline": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1819) },
+			again: 29*time.Minute + 40*time.Second, events: "MissSchedule"},
+		"a deadline without end": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1 << 62) },
+			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
+		"suspended":         {change: func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }},
+		"being deleted":     {change: func(cj *batchv1.CronJob) { cj.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
+		"unknown zone":      {change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Moon/Sea") }, events: "UnknownTimeZone"},
+		"no schedule":       {schedule: "61 * * * *", events: "UnparseableSchedule"},
+		"a zone alone":      {schedule: "TZ=UTC", events: "UnsupportedSchedule UnparseableSchedule"},
+		"a day that is not": {schedule: "0 0 30 2 *", events: "InvalidSchedule"},
+		"a zone inside": {schedule: "CRON_TZ=Asia/Tokyo 0 19 * * *", starts: "2026-03-05T10:00:00Z", again: 23*time.Hour + 29*time.Minute + 40*time.Second,
+			events: "UnsupportedSchedule"},
+		"another zone": {schedule: "30 5 * * *", change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("America/New_York") },
+			starts: "2026-03-05T05:30:00-05:00", again: 24*time.Hour - 20*time.Second},
+		"the night of the changed clock": {schedule: "30 2 * * *", now: "2026-03-08T20:00:00Z", // 02:30 of the 8th is not in New York
+			change: func(cj *batchv1.CronJob) {
+				cj.Spec.TimeZone = ptr.To("America/New_York")
+				cj.Status.LastScheduleTime = &metav1.Time{Time: time.Date(2026, 3, 7, 7, 30, 0, 0, time.UTC)}
+			}, again: 10*time.Hour + 30*time.Minute},
+		"started already": {change: func(cj *batchv1.CronJob) {
+			cj.Status.LastScheduleTime = &metav1.Time{Time: time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)}
+		}, again: 29*time.Minute + 40*time.Second},
+		"started, and the status was never written": {jobs: running("2026-03-05T10:00:00Z"), again: 29*time.Minute + 40*time.Second},
+		"beside another":           {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"), starts: "2026-03-05T11:00:00Z", again: time.Hour},
+		"not beside another":       {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"), again: time.Hour, change: policy(batchv1.ForbidConcurrent), events: "JobAlreadyActive"},
+		"instead of another":       {now: "2026-03-05T11:00:00Z", jobs: running("2026-03-05T10:00:00Z"), starts: "2026-03-05T11:00:00Z", stops: 1, again: time.Hour, change: policy(batchv1.ReplaceConcurrent)},
+		"one made by hand":         {jobs: byHand, starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second, events: "UnexpectedJob", change: policy(batchv1.ForbidConcurrent)},
+		"after another has ended":  {now: "2026-03-05T11:00:00Z", jobs: completed, starts: "2026-03-05T11:00:00Z", again: time.Hour, change: both(policy(batchv1.ForbidConcurrent), active), events: "SawCompletedJob"},
+		"after one that went away": {now: "2026-03-05T11:00:00Z", starts: "2026-03-05T11:00:00Z", again: time.Hour, change: both(policy(batchv1.ForbidConcurrent), active), events: "MissingJob"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.schedule == "" {
+				c.schedule = "0 * * * *"
+			}
+			if c.now == "" {
+				c.now = "2026-03-05T10:30:20Z"
+			}
+			cj := cronJob(at(t, "2026-03-05T09:06:00Z"), c.schedule)
+			var jobs []*batchv1.Job
+			if c.jobs != nil {
+				jobs = c.jobs(t, cj)
+			}
+			if c.change != nil {
+				c.change(cj)
+			}
+			gone := map[types.UID]bool{}
+			for _, r := range cj.Status.Active {
+				gone[r.UID] = !slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return job.UID == r.UID })
+			}
+			now := at(t, c.now)
+			d := Decide(cj, jobs, gone, now)
+			switch {
+			case c.starts == "" && !d.Start.IsZero():
+				t.Errorf("starts a job for %s", d.Start)
+			case c.starts != "" && d.Start.Format(time.RFC3339) != c.starts:
+				t.Errorf("starts for %s, want %s", d.Start.Format(time.RFC3339), c.starts)
+			}
+			if len(d.Stop) != c.stops {
+				t.Errorf("stops %v", d.Stop)
+			}
+			if c.again > 0 {
+				c.again += late
+			}
+			if d.Again != c.again {
+				t.Errorf("again after %s, want %s", d.Again, c.again)
+			}
+			var reasons []string
+			for _, e := range d.Events {
+				reasons = append(reasons, e.Reason)
+			}
+			if got := strings.Join(reasons, " "); got != c.events {
+				t.Errorf("events %q, want %q", got, c.events)
+			}
+		})
+	}
+}
+
+func policy(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
+	return func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = p }
+}
+
+func both(a, b func(*batchv1.CronJob)) func(*batchv1.CronJob) {
+	return func(cj *batchv1.CronJob) { a(cj); b(cj) }
+}
+
+// active has the job of 10 o'clock in the status.
+func active(cj *batchv1.CronJob) {
+	scheduled := time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)
+	name := jobName(cj, scheduled)
+	cj.Status.Active = []corev1.ObjectReference{{Name: name, UID: types.UID(name)}}
+	cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
+}
+
+func completed(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
+	return []*batchv1.Job{made(cj, at(t, "2026-03-05T10:00:00Z"), batchv1.JobComplete)}
+}
+
+func byHand(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {
+	job := made(cj, at(t, "2026-03-05T10:00:00Z"), "")
+	job.Name, job.Annotations = "by-hand", map[string]string{"cronjob.kubernetes.io/instantiate": "manual"}
+	return []*batchv1.Job{job}
+}
+
+func TestTheStatusSaysWhatRunsAndWhatSucceededLast(t *testing.T) {
+	cj := cronJob(at(t, "2026-03-05T06:00:00Z"), "0 * * * *")
+	active(cj)
+	jobs := []*batchv1.Job{
+		made(cj, at(t, "2026-03-05T08:00:00Z"), batchv1.JobFailed), made(cj, at(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
+		made(cj, at(t, "2026-03-05T07:00:00Z"), batchv1.JobComplete), made(cj, at(t, "2026-03-05T10:00:00Z"), ""), made(cj, at(t, "2026-03-05T11:00:00Z"), ""),
+	}
+	Decide(cj, jobs, nil, at(t, "2026-03-05T11:10:00Z"))
+	s := cj.Status
+	if len(s.Active) != 2 || s.Active[1].Kind != "Job" || s.Active[1].APIVersion != "batch/v1" || s.Active[1].Namespace != "n" {
+		t.Errorf("active: %v", s.Active)
+	}
+	if want := at(t, "2026-03-05T11:00:00Z"); !s.LastScheduleTime.Time.Equal(want) {
+		t.Errorf("last scheduled %s, want %s", s.LastScheduleTime, want)
+	}
+	if want := at(t, "2026-03-05T09:00:30Z"); s.LastSuccessfulTime == nil || !s.LastSuccessfulTime.Time.Equal(want) {
+		t.Errorf("last success %v, want %s", s.LastSuccessfulTime, want)
+	}
+}
+
+func TestTheHistoryKeepsTheYoungest(t *testing.T) {
+	for _, c := range []struct {
+		succeeded, failed *int32
+		want              string // hours whose jobs go
+	}{
+		{nil, nil, ""}, {ptr.To[int32](3), ptr.To[int32](1), "02"}, {ptr.To[int32](1), ptr.To[int32](2), "01 03"}, {ptr.To[int32](0), ptr.To[int32](0), "01 03 05 02 04"},
+	} {
+		cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
+		cj.Spec.SuccessfulJobsHistoryLimit, cj.Spec.FailedJobsHistoryLimit = c.succeeded, c.failed
+		var jobs []*batchv1.Job
+		for hour, end := range []batchv1.JobConditionType{"", batchv1.JobComplete, batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailed, batchv1.JobComplete} {
+			jobs = append(jobs, made(cj, time.Date(2026, 3, 5, hour, 0, 0, 0, time.UTC), end))
+		}
+		slices.Reverse(jobs)
+		var got []string
+		for _, job := range Decide(cj, jobs, nil, at(t, "2026-03-05T05:30:00Z")).Expire {
+			got = append(got, job.CreationTimestamp.UTC().Format("15"))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("limits %v and %v: %v go, want %s", c.succeeded, c.failed, got, c.want)
+		}
+	}
+}
+
+func TestAJobIsNamedAfterItsTimeAndOwned(t *testing.T) {
+	cj := cronJob(at(t, "2026-03-05T00:00:00Z"), "0 * * * *")
+	cj.Spec.JobTemplate.Labels, cj.Spec.JobTemplate.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+	zone, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := newJob(cj, at(t, "2026-03-05T10:00:00Z").In(zone))
+	if job.Name != "c-29545080" || job.Namespace != "n" || job.Labels["a"] != "b" || job.Annotations["c"] != "d" {
+		t.Errorf("job: %+v", job.ObjectMeta)
+	}
+	if got := job.Annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]; got != "2026-03-05T19:00:00+09:00" {
+		t.Errorf("scheduled timestamp %s", got)
+	}
+	if !metav1.IsControlledBy(job, cj) || job.OwnerReferences[0].Kind != "CronJob" || !*job.OwnerReferences[0].BlockOwnerDeletion {
+		t.Errorf("owners: %v", job.OwnerReferences)
+	}
+}

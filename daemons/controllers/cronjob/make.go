@@ -1,0 +1,42 @@
+package cronjob
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// jobName follows from the scheduled time alone, so that two who start the job of one time make one job.
+func jobName(cj *batchv1.CronJob, scheduled time.Time) string {
+	return fmt.Sprintf("%s-%d", cj.Name, scheduled.Unix()/60)
+}
+
+// newJob returns the job of a scheduled time.
+func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
+	template := cj.Spec.JobTemplate.DeepCopy()
+	annotations := map[string]string{}
+	maps.Copy(annotations, template.Annotations)
+	annotations[batchv1.CronJobScheduledTimestampAnnotation] = scheduled.Format(time.RFC3339)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: jobName(cj, scheduled), Namespace: cj.Namespace, Labels: template.Labels, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cj, kind)},
+		},
+		Spec: template.Spec,
+	}
+}
+
+// scheduledFor returns the time that a job was made for; jobs made by hand of a CronJob have none.
+func scheduledFor(cj *batchv1.CronJob, job *batchv1.Job, now time.Time) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+	return t, err == nil && job.Name == jobName(cj, t) && !t.After(now)
+}
+
+func reference(job *batchv1.Job) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Namespace: job.Namespace, Name: job.Name,
+		UID: job.UID, ResourceVersion: job.ResourceVersion}
+}

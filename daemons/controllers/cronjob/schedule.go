@@ -1,0 +1,69 @@
+package cronjob
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+)
+
+// parse returns the times that a CronJob asks for, in its time zone. The API refuses new objects with a zone inside the schedule;
+// those that are stored keep theirs.
+func parse(cj *batchv1.CronJob) (cron.Schedule, error) {
+	text := cj.Spec.Schedule
+	if cj.Spec.TimeZone != nil && !strings.Contains(text, "TZ") {
+		text = "TZ=" + *cj.Spec.TimeZone + " " + text
+	}
+	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
+		if !strings.Contains(text, " ") {
+			return nil, errors.New("a time zone without a schedule")
+		}
+	}
+	return cron.ParseStandard(text)
+}
+
+// location is where the times of a CronJob are told. It fails for a zone that this machine does not know.
+func location(cj *batchv1.CronJob) (*time.Location, error) {
+	if cj.Spec.TimeZone == nil {
+		return time.Local, nil
+	}
+	return time.LoadLocation(*cj.Spec.TimeZone)
+}
+
+// latest returns the last time of a schedule in (after, now], or the zero time.
+func latest(schedule cron.Schedule, after, now time.Time) time.Time {
+	first := schedule.Next(after)
+	if first.IsZero() || first.After(now) {
+		return time.Time{}
+	}
+	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
+		return first.Add(now.Sub(first) / every.Delay * every.Delay)
+	}
+	// The latest start whose next time has come is searched for, since years of minutes may lie between.
+	low, high := after, now // Next(low) has come, Next(high) has not
+	for high.Sub(low) > time.Second {
+		middle := low.Add(high.Sub(low) / 2)
+		if next := schedule.Next(middle); next.IsZero() || next.After(now) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return schedule.Next(low)
+}
+
+// tooMany is how many missed times are worth a warning.
+const tooMany = 100
+
+// missedTooMany says whether more than tooMany times of a schedule lie in (after, now].
+func missedTooMany(schedule cron.Schedule, after, now time.Time) bool {
+	for range tooMany + 1 {
+		after = schedule.Next(after)
+		if after.IsZero() || after.After(now) {
+			return false
+		}
+	}
+	return true
+}
