@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 		return nil, err
 	}
 	return &run.Engine{
-		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
+		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive, Run: rand.Text(), Who: who(),
 		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot, SkipUnreachable: f.skipUnreachable,
 		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
 	}, nil
@@ -209,14 +210,19 @@ func apiServers(c *config.Cluster) (list []string) {
 
 // lock takes the state's lock for a run.
 func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, error) {
-	who, _ := os.Hostname()
-	who = fmt.Sprintf("%s, process %d", who, os.Getpid())
+	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
+	defer cancel()
+	return state.Acquire(ctx, store.Dir, who())
+}
+
+// who is told to others that would change the same cluster at the same time.
+func who() string {
+	host, _ := os.Hostname()
+	who := fmt.Sprintf("%s, process %d", host, os.Getpid())
 	if user := os.Getenv("USER"); user != "" {
 		who = user + "@" + who
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
-	defer cancel()
-	return state.Acquire(ctx, store.Dir, who)
+	return who
 }
 
 // errNoCluster is that a command needs what apply makes.

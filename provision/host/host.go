@@ -20,6 +20,8 @@ type Host interface {
 	Units
 	// Facts looks at the machine.
 	Facts(ctx context.Context) (Facts, error)
+	// Alone waits until nobody else is alone with the machine, until end is called or the process that called it has ended.
+	Alone(ctx context.Context) (end func(), err error)
 	// Run runs a program and returns what it wrote; on failure the error has it.
 	Run(ctx context.Context, name string, args ...string) ([]byte, error)
 	// RunStore runs the program etcd for a request about the store, as JSON, and returns what it printed; on failure the
@@ -129,6 +131,7 @@ type Facts struct {
 	CgroupV2     bool              `json:"cgroupV2"`
 	OOMAdjust    bool              `json:"oomAdjust"`    // CAP_SYS_RESOURCE
 	Root         bool              `json:"root"`         // user id 0
+	LastRun      string            `json:"lastRun,omitempty"` // the run that has changed it last since it booted
 	EtcdData     bool              `json:"etcdData"`     // an etcd member has run here
 	EtcdCluster  string            `json:"etcdCluster"`  // the id of its cluster, in hex, as etcdctl shows it
 	SysctlFrozen []string          `json:"sysctlFrozen"` // settings that cannot be written here

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
@@ -49,6 +50,7 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
+	saw     *string   // which run had changed it when it was first looked at
 	asked   time.Time // by the operator's clock
 	steps   []step.Step
 	changes []step.Change
@@ -298,6 +300,12 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 	if err != nil {
 		_ = a.Close()
 		return hangs(ctx, factsTimeout, err)
+	}
+	if m.saw == nil { // a connection that is made again takes nobody's turn who came in between
+		m.saw = &m.facts.LastRun
+	}
+	if p.engine.Run != "" {
+		a.Take(agent.Turn{Run: p.engine.Run, Who: p.engine.Who, Saw: *m.saw})
 	}
 	m.agent = a
 	p.engine.say(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})

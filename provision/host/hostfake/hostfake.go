@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"clusterctl/daemons/config/store"
 	"clusterctl/provision/host"
@@ -41,6 +42,8 @@ type Host struct {
 
 	Stored    func(store.Request) (store.Answer, error) // what the program etcd answers; nil: that no store does
 	StoreFail error                                     // what making a member of a snapshot gives
+
+	alone sync.Mutex // of whom Alone has returned to
 
 	mu     sync.Mutex
 	files  map[string]file
@@ -82,6 +85,18 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
 	f.Release, f.Tried = host.Releases(h)
 	return f, nil
+}
+
+// Alone waits for who is.
+func (h *Host) Alone(ctx context.Context) (func(), error) {
+	for !h.alone.TryLock() {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return h.alone.Unlock, nil
 }
 
 // Stat describes a file.
