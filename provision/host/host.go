@@ -129,12 +129,12 @@ type Facts struct {
 	Memory       int64             `json:"memory"` // bytes
 	Systemd      string            `json:"systemd"`
 	CgroupV2     bool              `json:"cgroupV2"`
-	OOMAdjust    bool              `json:"oomAdjust"`    // CAP_SYS_RESOURCE
-	Root         bool              `json:"root"`         // user id 0
+	OOMAdjust    bool              `json:"oomAdjust"`         // CAP_SYS_RESOURCE
+	Root         bool              `json:"root"`              // user id 0
 	LastRun      string            `json:"lastRun,omitempty"` // the run that has changed it last since it booted
-	EtcdData     bool              `json:"etcdData"`     // an etcd member has run here
-	EtcdCluster  string            `json:"etcdCluster"`  // the id of its cluster, in hex, as etcdctl shows it
-	SysctlFrozen []string          `json:"sysctlFrozen"` // settings that cannot be written here
+	EtcdData     bool              `json:"etcdData"`          // an etcd member has run here
+	EtcdCluster  string            `json:"etcdCluster"`       // the id of its cluster, in hex, as etcdctl shows it
+	SysctlFrozen []string          `json:"sysctlFrozen"`      // settings that cannot be written here
 	Sysctl       map[string]string `json:"sysctl"`
 	CertExpiry   time.Time         `json:"certExpiry"` // of the certificate in /etc/kubernetes/pki that ends first
 	Addresses    []string          `json:"addresses"`

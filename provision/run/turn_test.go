@@ -117,4 +117,3 @@ func TestTwoOperatorsAtOnceLeaveWhatOneOfThemDeclared(t *testing.T) {
 		t.Error("something is left to do")
 	}
 }
-
