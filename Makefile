@@ -114,10 +114,11 @@ SHELLS  := bash-completion/completions/clusterctl zsh/site-functions/_clusterctl
 # The bundle stays together: clusterctl finds it beside itself, through the link in bin.
 .PHONY: install
 install: build ## Install the bundle, its manual and completions for shells below PREFIX; DESTDIR goes before it
-	install -d $(LIB)/cni $(LIB)/packed $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
+	install -d $(LIB)/cni $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
 	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause containerd containerd-shim-runc-v2 runc) $(LIB)/
 	install -m 755 $(addprefix $(BIN)/cni/,$(CNI)) $(LIB)/cni/
-	rm -f $(LIB)/packed/* && install -m 644 $(BIN)/packed/* $(LIB)/packed/
+	rm -rf $(LIB)/packed
+	if [ -d $(BIN)/packed ]; then install -d $(LIB)/packed && install -m 644 $(BIN)/packed/* $(LIB)/packed/; fi
 	ln -sfn ../lib/clusterctl/clusterctl $(DESTDIR)$(PREFIX)/bin/clusterctl
 	$(LIB)/clusterctl man $(SHARE)/man/man1
 	$(LIB)/clusterctl completion bash >$(SHARE)/bash-completion/completions/clusterctl

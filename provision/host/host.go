@@ -119,6 +119,7 @@ type Unit struct {
 type Facts struct {
 	// Identity is of the installation of the machine: its machine-id and sshd's host keys. Empty when it has none.
 	Identity     string            `json:"identity,omitempty"`
+	Boot         string            `json:"boot,omitempty"`      // its present run, which another boot ends
 	ClusterCA    string            `json:"clusterCA,omitempty"` // fingerprint of the authority of the cluster that it serves
 	Given        Given             `json:"given,omitzero"`      // of the cluster's secrets
 	Hostname     string            `json:"hostname"`

@@ -26,6 +26,7 @@ type Input struct {
 	State   *state.State // authorities, and how etcd members started
 	Files   Files
 	Release host.Release      // what the files are
+	Closed  bool              // neither upgrades nor reboots now: the window for them is closed
 	Revoked map[string][]byte // by authority: its list of revoked certificates, DER
 }
 
@@ -45,6 +46,7 @@ type part struct {
 // parts is every machine from top to bottom: the order is the order of the steps. A control
 // plane of static pods needs the runtime and the kubelet first, one of units does not.
 var parts = []part{
+	{"system", always, system, nil},
 	{"base", always, base, nil},
 	{"pki", always, pki, nil},
 	{"unit-form", Input.units, unitForm, nil},

@@ -28,7 +28,7 @@ func (p *Prepared) preflight() error {
 			tables = append(tables, at(m, table(errs, warnings)))
 		}
 	}
-	p.Plan.Warnings = plan.Warnings(said)
+	p.Plan.Warnings = append(plan.Warnings(said), p.waiting()...)
 	return errors.Join(tables...)
 }
 

@@ -354,7 +354,7 @@ func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Release: p.engine.Bundle.Release(), Revoked: revoked})
+	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Release: p.engine.Bundle.Release(), Revoked: revoked, Closed: p.closed()})
 	p.renew(m, steps)
 	return steps, err
 }
@@ -427,6 +427,9 @@ func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 		return "no restart"
 	}
 	text := "restart " + strings.Join(units, ", ")
+	if slices.Equal(units, []string{plan.WholeMachine}) {
+		text = p.rebootLine(changes)
+	}
 	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +42,7 @@ machine "c1" {
 }
 `
 
-// operatorKilled is an operator whose process is killed after each step that it tells of, over and over, while it makes a cluster, changes a node,
+// operatorKilled is an operator whose process is killed while it tells of what it does, over and over, while it makes a cluster, changes a node,
 // and takes everything away: with nothing but the next attempt each comes to its end.
 func operatorKilled(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "killed", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
@@ -64,14 +65,14 @@ func operatorKilled(ctx context.Context, t *testing.T) {
 	}
 }
 
-// most is how often one operation is killed: more than it has steps.
-const most = 300
+// most is how often one operation is killed: more than it tells of deeds.
+const most = 200
 
-// killedUntilDone runs a verb, killed as soon as it tells of a step, until it ends without telling of one.
+// killedUntilDone runs a verb, killed as soon as it tells of its first deed, then of its second, and so on, until it ends before that.
 func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb ...string) (killed int) {
 	t.Helper()
 	for range most {
-		cmd := c.Ctl(ctx, append(verb, "-auto-approve", "-json", "-no-snapshot")...)
+		cmd := c.Ctl(ctx, append(verb, "-auto-approve", "-json")...)
 		var said strings.Builder
 		cmd.Stderr = &said
 		out, err := cmd.StdoutPipe()
@@ -83,10 +84,13 @@ func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb
 		}
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 16<<20)
-		for lines.Scan() {
+		for deeds := 0; lines.Scan(); {
 			said.WriteString(lines.Text() + "\n")
 			var e struct{ Kind string }
-			if json.Unmarshal(lines.Bytes(), &e) == nil && e.Kind == "step" {
+			if json.Unmarshal(lines.Bytes(), &e) != nil || !slices.Contains([]string{"begin", "send", "step", "object", "done"}, e.Kind) {
+				continue
+			}
+			if deeds++; deeds > killed {
 				_ = cmd.Process.Signal(syscall.SIGKILL) // it may have ended by itself
 				break
 			}
@@ -297,7 +301,7 @@ func anotherCluster(ctx context.Context, t *testing.T) {
 	second.Folder = filepath.Join(c.Lab.Home(), "second")
 	own := strings.NewReplacer(`"home"`, `"second"`, `"c1"`, `"c2"`, "10.99.0.11", "10.99.0.12").Replace(smallControl)
 	for text, says := range map[string]string{
-		own + smallNode: "it serves another cluster",
+		own + smallNode: "it serves a cluster, and there is no state of one",
 		strings.Replace(smallControl, `"home"`, `"second"`, 1): "etcd member",
 	} {
 		if err := second.Write("cluster.hcl", text); err != nil {
