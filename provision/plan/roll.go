@@ -120,7 +120,9 @@ func MayRestart(name string, units []string, list []Health) error {
 		return nil
 	}
 	own := list[i]
-	stops := func(daemon string) bool { return slices.Contains(units, daemon) || slices.Contains(units, WholeMachine) }
+	stops := func(daemon string) bool {
+		return slices.Contains(units, daemon) || slices.Contains(units, WholeMachine)
+	}
 	if stops("etcd") && own.Member && own.Etcd == "" {
 		var up, members int
 		var broken []string

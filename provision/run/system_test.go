@@ -163,7 +163,9 @@ func TestSystemsWaitForTheirWindow(t *testing.T) {
 			upgraded++
 		}
 	}
-	if upgraded != 2 || !slices.ContainsFunc(w.order, func(s string) bool { return strings.Contains(s, "the window for upgrades and reboots has closed meanwhile") }) {
+	if upgraded != 2 || !slices.ContainsFunc(w.order, func(s string) bool {
+		return strings.Contains(s, "the window for upgrades and reboots has closed meanwhile")
+	}) {
 		t.Errorf("%d were upgraded; %q", upgraded, w.order)
 	}
 	now = now.Add(7 * 24 * time.Hour).Add(-90 * time.Minute)
