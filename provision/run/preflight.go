@@ -28,7 +28,8 @@ func (p *Prepared) preflight() error {
 			tables = append(tables, at(m, table(errs, warnings)))
 		}
 	}
-	p.Plan.Warnings = append(plan.Warnings(said), p.waiting()...)
+	p.Plan.Warnings = plan.Warnings(said)
+	p.Plan.Waits = p.waiting()
 	return errors.Join(tables...)
 }
 

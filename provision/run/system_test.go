@@ -143,8 +143,8 @@ func TestSystemsWaitForTheirWindow(t *testing.T) {
 	w := newDebians(t, config.System{Upgrade: config.UpgradeAll, Reboot: true, Window: &config.Window{Days: []time.Weekday{time.Monday}, From: 2 * time.Hour, To: 4 * time.Hour, Zone: time.UTC}})
 	w.engine.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	p := w.mustApply()
-	if !p.Empty() || !slices.Contains(p.Warnings, "upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.") {
-		t.Errorf("with a closed window the plan is %+v, %q", p.Machines, p.Warnings)
+	if !p.Empty() || !slices.Contains(p.Waits, "upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.") {
+		t.Errorf("with a closed window the plan is %+v, %q", p.Machines, p.Waits)
 	}
 	now = now.Add(2 * time.Hour)
 	for _, m := range []config.Machine{control, nodeA, nodeB} {

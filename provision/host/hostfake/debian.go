@@ -82,7 +82,7 @@ func (d *Debian) install(h *Host, arg string) error {
 		version = known.Version
 	}
 	if o := d.Archive[name]; version == "" || o.Version != version {
-		return fmt.Errorf("E: Version '%s' for '%s' was not found", version, name)
+		return fmt.Errorf("version '%s' for '%s' was not found", version, name)
 	}
 	d.Installed[name] = version
 	if known.Reboots {
