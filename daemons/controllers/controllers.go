@@ -62,6 +62,7 @@ var all = []struct {
 	{"taint-eviction", taint.New, "taint-eviction-controller"},
 	{"deployment", deployment.New, "deployment-controller"},
 	{"replicaset", replicaset.New, "replicaset-controller"},
+	{"replicationcontroller", replicaset.NewReplicationControllers, "replication-controller"},
 	{"daemonset", daemonset.New, "daemonset-controller"},
 	{"job", job.New, "job-controller"},
 	{"endpoints", endpoints.New, ""},
