@@ -27,6 +27,7 @@ import (
 	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/clusterrole"
+	"clusterctl/daemons/controllers/cronjob"
 	"clusterctl/daemons/controllers/daemonset"
 	"clusterctl/daemons/controllers/deployment"
 	"clusterctl/daemons/controllers/disruption"
@@ -65,6 +66,7 @@ var all = []struct {
 	{"replicationcontroller", replicaset.NewReplicationControllers, "replication-controller"},
 	{"daemonset", daemonset.New, "daemonset-controller"},
 	{"job", job.New, "job-controller"},
+	{"cronjob", cronjob.New, "cronjob-controller"},
 	{"endpoints", endpoints.New, ""},
 	{"endpointslice", endpoints.NewSlices, ""},
 	{"disruption", disruption.New, "controllermanager"},
