@@ -44,6 +44,7 @@ import (
 	"clusterctl/daemons/controllers/replicaset"
 	"clusterctl/daemons/controllers/resourcequota"
 	"clusterctl/daemons/controllers/serviceaccount"
+	"clusterctl/daemons/controllers/statefulset"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
 )
@@ -64,6 +65,7 @@ var all = []struct {
 	{"deployment", deployment.New, "deployment-controller"},
 	{"replicaset", replicaset.New, "replicaset-controller"},
 	{"replicationcontroller", replicaset.NewReplicationControllers, "replication-controller"},
+	{"statefulset", statefulset.New, "statefulset-controller"},
 	{"daemonset", daemonset.New, "daemonset-controller"},
 	{"job", job.New, "job-controller"},
 	{"cronjob", cronjob.New, "cronjob-controller"},
