@@ -24,7 +24,7 @@ type Turn struct {
 }
 
 // lastRun is kept for as long as the machine runs: a reboot is no other run.
-const lastRun = "/run/clusterctl/last-run.json"
+const lastRun = host.Turns + "/last-run.json"
 
 type record struct {
 	Run string    `json:"run"`

@@ -218,3 +218,6 @@ const RouteProtocol = 99
 
 // Library is where sent files are kept: Library/DIGEST/NAME.
 const Library = "/usr/local/lib/clusterctl"
+
+// Turns is where a machine keeps, until it is booted anew, whose turn it is to change it.
+const Turns = "/run/clusterctl"

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"clusterctl/provision/host"
 )
 
 // alone is locked by the process that is alone with the machine. The kernel lets go of it when that ends, however it does.
-const alone = "/run/clusterctl/alone"
+const alone = host.Turns + "/alone"
 
 // Alone waits until no other process is alone with the machine.
 func (h *Host) Alone(ctx context.Context) (func(), error) { return lockFile(ctx, alone) }
