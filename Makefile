@@ -22,6 +22,7 @@ help: ## List the targets
 
 .PHONY: build
 build: $(BIN)/.tools binaries ## Build the whole bundle into bin/
+	$(BIN)/clusterctl pack
 
 .PHONY: binaries
 binaries: ## Build clusterctl, etcd and pause
@@ -116,6 +117,8 @@ install: build ## Install the bundle, its manual and completions for shells belo
 	install -d $(LIB)/cni $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
 	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause containerd containerd-shim-runc-v2 runc) $(LIB)/
 	install -m 755 $(addprefix $(BIN)/cni/,$(CNI)) $(LIB)/cni/
+	rm -rf $(LIB)/packed
+	if [ -d $(BIN)/packed ]; then install -d $(LIB)/packed && install -m 644 $(BIN)/packed/* $(LIB)/packed/; fi
 	ln -sfn ../lib/clusterctl/clusterctl $(DESTDIR)$(PREFIX)/bin/clusterctl
 	$(LIB)/clusterctl man $(SHARE)/man/man1
 	$(LIB)/clusterctl completion bash >$(SHARE)/bash-completion/completions/clusterctl

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 		return nil, err
 	}
 	return &run.Engine{
-		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive,
+		Config: c.Cluster, Store: store, Bundle: files, Say: say, Live: connectLive(store), Run: rand.Text(), Who: who(),
 		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn, Losses: f.losses, Downgrade: f.downgrade, Refresh: f.refreshOnly, NoSnapshot: f.noSnapshot, SkipUnreachable: f.skipUnreachable,
 		Dial: func(ctx context.Context, m config.Machine) (run.Agent, error) { return f.dial(ctx, m, files) },
 	}, nil
@@ -187,8 +188,17 @@ func (s *session) Close() error {
 // toolCertificate is how long the tool's own certificate lives: it is made for every run.
 const toolCertificate = 24 * time.Hour
 
-// connectLive prepares to speak with the API as the tool.
-func connectLive(s *state.State, c *config.Cluster) (run.Cluster, error) { return connect(s, c) }
+// connectLive prepares to speak with the API as the tool, which remembers beside the state what needs no second look.
+func connectLive(store state.Store) func(*state.State, *config.Cluster) (run.Cluster, error) {
+	return func(s *state.State, c *config.Cluster) (run.Cluster, error) {
+		live, err := connect(s, c)
+		if err != nil {
+			return nil, err
+		}
+		live.Remember(filepath.Join(store.Dir, "settled.json"))
+		return live, nil
+	}
+}
 
 func connect(s *state.State, c *config.Cluster) (*workload.Live, error) {
 	request := certs.SuperAdmin()
@@ -209,14 +219,19 @@ func apiServers(c *config.Cluster) (list []string) {
 
 // lock takes the state's lock for a run.
 func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, error) {
-	who, _ := os.Hostname()
-	who = fmt.Sprintf("%s, process %d", who, os.Getpid())
+	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
+	defer cancel()
+	return state.Acquire(ctx, store.Dir, who())
+}
+
+// who is told to others that would change the same cluster at the same time.
+func who() string {
+	host, _ := os.Hostname()
+	who := fmt.Sprintf("%s, process %d", host, os.Getpid())
 	if user := os.Getenv("USER"); user != "" {
 		who = user + "@" + who
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(f.lockTimeout, time.Second))
-	defer cancel()
-	return state.Acquire(ctx, store.Dir, who)
+	return who
 }
 
 // errNoCluster is that a command needs what apply makes.

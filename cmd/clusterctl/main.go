@@ -94,6 +94,7 @@ func newRoot() *cobra.Command {
 		newEtcd(),
 		newVersion(),
 		newMan(),
+		newPack(),
 		newDaemon(),
 		newDev(),
 		newAgent(),

@@ -44,6 +44,7 @@ import (
 	"clusterctl/daemons/controllers/replicaset"
 	"clusterctl/daemons/controllers/resourcequota"
 	"clusterctl/daemons/controllers/serviceaccount"
+	"clusterctl/daemons/controllers/statefulset"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
 )
@@ -63,6 +64,8 @@ var all = []struct {
 	{"taint-eviction", taint.New, "taint-eviction-controller"},
 	{"deployment", deployment.New, "deployment-controller"},
 	{"replicaset", replicaset.New, "replicaset-controller"},
+	{"replicationcontroller", replicaset.NewReplicationControllers, "replication-controller"},
+	{"statefulset", statefulset.New, "statefulset-controller"},
 	{"daemonset", daemonset.New, "daemonset-controller"},
 	{"job", job.New, "job-controller"},
 	{"cronjob", cronjob.New, "cronjob-controller"},

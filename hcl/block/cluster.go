@@ -26,6 +26,7 @@ type clusterBlock struct {
 	Audit        *auditBlock      `hcl:"audit,block" doc:"What is kept about requests to the API."`
 	Runtime      *runtimeBlock    `hcl:"runtime,block" doc:"Where the container runtime comes from, and how it pulls images."`
 	Roll         *rollBlock       `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
+	System       *systemBlock     `hcl:"system,block" doc:"What becomes of the machines' own packages, and when they may be rebooted."`
 }
 
 type etcdBlock struct {
@@ -86,6 +87,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	}
 	diags = append(diags, decodeRuntime(b, raw.Runtime, c)...)
 	diags = append(diags, decodeRoll(b, raw.Roll, c)...)
+	diags = append(diags, decodeSystem(b, raw.System, c)...)
 	value := map[string]cty.Value{
 		"name": cty.StringVal(c.Name), "version": cty.StringVal(c.Version), "domain": cty.StringVal(c.Domain),
 		"pod_cidrs": stringList(c.PodCIDRs), "service_cidrs": stringList(c.ServiceCIDRs), "endpoint": cty.StringVal(c.Endpoint),

@@ -33,6 +33,7 @@ type Cluster struct {
 	Audit            Audit
 	Runtime          Runtime
 	Roll             Roll
+	System           System
 
 	Machines  []Machine
 	Images    []Image
@@ -150,6 +151,7 @@ type Roll struct {
 	Hold           time.Duration // that a new release has to be well; zero means ten seconds
 	Timeout        time.Duration // that a daemon has to start, and to be ready; zero means two minutes
 	OnFailure      string        // OnFailureStop when empty
+	Pause          time.Duration // between one machine and the next whose daemons restart
 }
 
 // What becomes of the other nodes when one has failed.

@@ -22,6 +22,8 @@ type Client struct {
 	conn io.ReadWriteCloser
 	in   *bufio.Reader
 
+	turn *Turn // whose what is applied is
+
 	silent atomic.Bool // it was closed since nothing came for too long
 }
 
@@ -29,6 +31,9 @@ type Client struct {
 func NewClient(conn io.ReadWriteCloser) *Client {
 	return &Client{conn: conn, in: bufio.NewReaderSize(conn, readAhead)}
 }
+
+// Take says whose turn it is to apply.
+func (c *Client) Take(t Turn) { c.turn = &t }
 
 // Close ends the conversation.
 func (c *Client) Close() error { return c.conn.Close() }
@@ -80,7 +85,7 @@ func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, e
 
 // Apply has all steps applied that differ; progress is told of each.
 func (c *Client) Apply(ctx context.Context, steps []step.Step, progress func(Progress)) error {
-	_, err := c.askOf(ctx, request{Op: opApply}, steps, progress)
+	_, err := c.askOf(ctx, request{Op: opApply, Turn: c.turn}, steps, progress)
 	return err
 }
 

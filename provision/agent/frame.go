@@ -57,6 +57,7 @@ type request struct {
 	Private bool           `json:"private,omitempty"`
 	Store   *store.Request `json:"store,omitempty"`
 	Path    string         `json:"path,omitempty"`
+	Turn    *Turn          `json:"turn,omitempty"` // whose turn what is applied belongs to
 }
 
 type answer struct {

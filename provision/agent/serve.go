@@ -58,7 +58,12 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in io.Reader, out *alive) (answer, error) {
 	switch q.Op {
 	case opFacts:
+		last, err := readRecord(h) // before the rest: a run that comes in between is noticed
+		if err != nil {
+			return answer{}, err
+		}
 		f, err := h.Facts(ctx)
+		f.LastRun = last.Run
 		return answer{Facts: &f}, err
 	case opGather:
 		return answer{Files: support.Collect(ctx, h)}, nil
@@ -81,6 +86,11 @@ func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in
 			changes, err := step.Check(ctx, h, steps)
 			return answer{Changes: changes}, err
 		}
+		end, err := take(ctx, h, q.Turn)
+		if err != nil {
+			return answer{}, err
+		}
+		defer end()
 		return answer{}, step.Apply(ctx, h, steps, func(i int, c step.Change) {
 			out.progressed()
 			_ = writeJSON(out, frameProgress, Progress{i, c})

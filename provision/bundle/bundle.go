@@ -68,8 +68,9 @@ type Bundle struct {
 	Version    string // of clusterctl
 	Kubernetes string
 
-	cache string
-	files map[string]File
+	cache  string
+	packed string // the folder beside the programs where Pack puts their compressed forms
+	files  map[string]File
 
 	mu     sync.Mutex
 	sums   map[string]sum // by path, as remembered
@@ -93,6 +94,7 @@ func Open(executable, cache string) (*Bundle, error) {
 		_ = json.Unmarshal(text, &b.sums) // a damaged cache is made anew
 	}
 	dir := filepath.Dir(executable)
+	b.packed = filepath.Join(dir, "packed")
 	if err := b.add(Clusterctl, executable); err != nil {
 		return nil, err
 	}

@@ -6,29 +6,37 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
 )
 
 // Zstd opens a file's content compressed with zstd, as agents take it.
 func (b *Bundle) Zstd(f File) (io.ReadCloser, error) {
-	return b.compressed(f, "zst", func(w io.Writer) (io.WriteCloser, error) {
-		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest))
-	})
+	return b.compressed(f, "zst", fastZstd)
 }
 
 // Gzip opens a file's content compressed with gzip, which every machine can undo.
 func (b *Bundle) Gzip(_ context.Context, f File) (io.ReadCloser, error) {
-	return b.compressed(f, "gz", func(w io.Writer) (io.WriteCloser, error) {
-		return gzip.NewWriterLevel(w, gzip.BestSpeed)
-	})
+	return b.compressed(f, "gz", fastGzip)
 }
+
+func fastZstd(w io.Writer) (io.WriteCloser, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest))
+}
+
+func fastGzip(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriterLevel(w, gzip.BestSpeed) }
 
 // compressed makes a file's compressed form once, however many machines want it.
 func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.WriteCloser, error)) (io.ReadCloser, error) {
-	path := filepath.Join(b.cache, f.Digest+"."+ext)
+	name := f.Digest + "." + ext
+	if made, err := os.Open(filepath.Join(b.packed, name)); err == nil {
+		return made, nil
+	}
+	path := filepath.Join(b.cache, name)
 	b.mu.Lock()
 	lock, ok := b.making[path]
 	if !ok {
@@ -41,14 +49,22 @@ func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.Write
 	if done, err := os.Open(path); err == nil {
 		return done, nil
 	}
-	in, err := os.Open(f.Path)
-	if err != nil {
+	if err := compress(f, path, writer); err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }()
-	out, err := os.CreateTemp(b.cache, ".new-*")
+	return os.Open(path)
+}
+
+// compress makes the compressed form of a file, whole or not at all.
+func compress(f File, path string, writer func(io.Writer) (io.WriteCloser, error)) error {
+	in, err := os.Open(f.Path)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
 	}
 	defer func() { _ = os.Remove(out.Name()) }()
 	z, err := writer(out)
@@ -62,10 +78,48 @@ func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.Write
 		err = closeErr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("compress %s: %w", f.Name, err)
+		return fmt.Errorf("compress %s: %w", f.Name, err)
 	}
-	if err := os.Rename(out.Name(), path); err != nil {
-		return nil, err
+	return os.Rename(out.Name(), path)
+}
+
+// Pack puts the compressed forms of what every machine gets beside the programs, so that no first apply has to make them, and takes
+// away those of other builds. Whoever uses them needs no right to write there: a machine holds what it gets against its digest.
+func (b *Bundle) Pack() error {
+	if err := os.MkdirAll(b.packed, 0o755); err != nil {
+		return err
 	}
-	return os.Open(path)
+	wanted := map[string]bool{b.files[Clusterctl].Digest + ".gz": true}
+	pack := func(f File, ext string, writer func(io.Writer) (io.WriteCloser, error)) error {
+		path := filepath.Join(b.packed, f.Digest+"."+ext)
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		if err := compress(f, path, writer); err != nil {
+			return err
+		}
+		return os.Chmod(path, 0o644)
+	}
+	g := errgroup.Group{}
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, f := range b.files {
+		wanted[f.Digest+".zst"] = true
+		g.Go(func() error { return pack(f, "zst", fastZstd) })
+	}
+	g.Go(func() error { return pack(b.files[Clusterctl], "gz", fastGzip) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(b.packed)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !wanted[e.Name()] {
+			if err := os.Remove(filepath.Join(b.packed, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -20,6 +20,8 @@ type Host interface {
 	Units
 	// Facts looks at the machine.
 	Facts(ctx context.Context) (Facts, error)
+	// Alone waits until nobody else is alone with the machine, until end is called or the process that called it has ended.
+	Alone(ctx context.Context) (end func(), err error)
 	// Run runs a program and returns what it wrote; on failure the error has it.
 	Run(ctx context.Context, name string, args ...string) ([]byte, error)
 	// RunStore runs the program etcd for a request about the store, as JSON, and returns what it printed; on failure the
@@ -117,6 +119,7 @@ type Unit struct {
 type Facts struct {
 	// Identity is of the installation of the machine: its machine-id and sshd's host keys. Empty when it has none.
 	Identity     string            `json:"identity,omitempty"`
+	Boot         string            `json:"boot,omitempty"`      // its present run, which another boot ends
 	ClusterCA    string            `json:"clusterCA,omitempty"` // fingerprint of the authority of the cluster that it serves
 	Given        Given             `json:"given,omitzero"`      // of the cluster's secrets
 	Hostname     string            `json:"hostname"`
@@ -127,11 +130,12 @@ type Facts struct {
 	Memory       int64             `json:"memory"` // bytes
 	Systemd      string            `json:"systemd"`
 	CgroupV2     bool              `json:"cgroupV2"`
-	OOMAdjust    bool              `json:"oomAdjust"`    // CAP_SYS_RESOURCE
-	Root         bool              `json:"root"`         // user id 0
-	EtcdData     bool              `json:"etcdData"`     // an etcd member has run here
-	EtcdCluster  string            `json:"etcdCluster"`  // the id of its cluster, in hex, as etcdctl shows it
-	SysctlFrozen []string          `json:"sysctlFrozen"` // settings that cannot be written here
+	OOMAdjust    bool              `json:"oomAdjust"`         // CAP_SYS_RESOURCE
+	Root         bool              `json:"root"`              // user id 0
+	LastRun      string            `json:"lastRun,omitempty"` // the run that has changed it last since it booted
+	EtcdData     bool              `json:"etcdData"`          // an etcd member has run here
+	EtcdCluster  string            `json:"etcdCluster"`       // the id of its cluster, in hex, as etcdctl shows it
+	SysctlFrozen []string          `json:"sysctlFrozen"`      // settings that cannot be written here
 	Sysctl       map[string]string `json:"sysctl"`
 	CertExpiry   time.Time         `json:"certExpiry"` // of the certificate in /etc/kubernetes/pki that ends first
 	Addresses    []string          `json:"addresses"`
@@ -214,3 +218,6 @@ const RouteProtocol = 99
 
 // Library is where sent files are kept: Library/DIGEST/NAME.
 const Library = "/usr/local/lib/clusterctl"
+
+// Turns is where a machine keeps, until it is booted anew, whose turn it is to change it.
+const Turns = "/run/clusterctl"

@@ -45,6 +45,7 @@ type Plan struct {
 	Certificates string     `json:"certificates,omitempty"` // when the next one ends
 	Snapshot     string     `json:"snapshot,omitempty"`     // before what one of the store is taken
 	Warnings     []string   `json:"warnings,omitempty"`
+	Waits        []string   `json:"waits,omitempty"`   // what is declared and waits for its time
 	Partly       bool       `json:"partly,omitempty"`  // a selection left something out
 	Pending      bool       `json:"pending,omitempty"` // the API is not there yet: objects are compared after the machines
 	Awaited      int        `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
@@ -142,7 +143,7 @@ func (p *Plan) Count(action string) (machines, objects int) {
 // Fingerprint is the same for plans that would do the same.
 func (p *Plan) Fingerprint() string {
 	copied := *p
-	copied.Certificates, copied.Warnings, copied.Unanswered = "", nil, "" // they change with time, not with what is done
+	copied.Certificates, copied.Warnings, copied.Waits, copied.Unanswered = "", nil, nil, "" // they change with time, not with what is done
 	copied.Machines = slices.DeleteFunc(slices.Clone(p.Machines), func(m Machine) bool { return m.Action == Skipped })
 	text, err := json.Marshal(copied)
 	if err != nil {

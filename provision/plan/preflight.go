@@ -85,6 +85,9 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	if c.Runtime.Source == config.RuntimeDistribution && m.Has(config.RoleNode) && name != "" && !debian {
 		l.fail("runs %s, whose packages are not known here: runtime { source = \"bundle\" } needs none", f.OS)
 	}
+	if s := c.System; (len(s.Packages) > 0 || s.Upgrade != "") && name != "" && !debian {
+		l.fail("runs %s, whose packages are not known here: leave packages and upgrade out of the cluster's system block", f.OS)
+	}
 	switch v := kernel(f.Kernel); {
 	case v == 0:
 	case v < oldestKernel:

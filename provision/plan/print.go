@@ -89,12 +89,12 @@ func (p *Plan) facts() string {
 }
 
 // notes are the warnings when there is something to do: they say why it may not come out
-// as expected, and are old news otherwise.
+// as expected, and are old news otherwise. What waits for its time is said in any case.
 func (p *Plan) notes() []string {
 	if p.Empty() && !p.Pending {
-		return nil
+		return p.Waits
 	}
-	return p.Warnings
+	return append(slices.Clone(p.Warnings), p.Waits...)
 }
 
 // Number says how many there are of something: 1 machine, 2 machines.

@@ -10,11 +10,16 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Restarted returns the daemons that changes start anew, be they units or static pods.
+// WholeMachine stands for all daemons of a machine, where its system is upgraded or rebooted.
+const WholeMachine = "the machine"
+
+// Restarted returns the daemons that changes start anew, be they units or static pods; WholeMachine alone when that are all.
 func Restarted(changes []step.Change) (daemons []string) {
 	for _, c := range changes {
 		switch {
 		case c.Action == step.Delete || c.Note == "enable":
+		case c.Kind == step.Upgrades || c.Kind == step.Reboots:
+			return []string{WholeMachine}
 		case c.Kind == "unit":
 			daemons = append(daemons, strings.TrimSuffix(c.Name, ".service"))
 		case c.Kind == "pod":
@@ -29,6 +34,12 @@ func Restarted(changes []step.Change) (daemons []string) {
 // that is replaced under them.
 func Drains(changes []step.Change) string {
 	for _, c := range changes {
+		switch c.Kind {
+		case step.Reboots:
+			return "it is rebooted"
+		case step.Upgrades:
+			return "its packages are upgraded"
+		}
 		if c.Kind == "unit" && c.Name == "containerd.service" && strings.HasPrefix(c.Note, "restart") {
 			return "the container runtime restarts"
 		}
@@ -109,7 +120,10 @@ func MayRestart(name string, units []string, list []Health) error {
 		return nil
 	}
 	own := list[i]
-	if slices.Contains(units, "etcd") && own.Member && own.Etcd == "" {
+	stops := func(daemon string) bool {
+		return slices.Contains(units, daemon) || slices.Contains(units, WholeMachine)
+	}
+	if stops("etcd") && own.Member && own.Etcd == "" {
 		var up, members int
 		var broken []string
 		for _, h := range list {
@@ -129,7 +143,7 @@ func MayRestart(name string, units []string, list []Health) error {
 				up, members, majority, strings.Join(broken, "; "), wayOut(list, "etcd", func(h Health) bool { return h.Member && h.Etcd != "" }))
 		}
 	}
-	if slices.Contains(units, "kube-apiserver") && own.API == "" {
+	if stops("kube-apiserver") && own.API == "" {
 		var broken []string
 		for _, h := range list {
 			if h.Name != name && h.API == "" {

@@ -26,6 +26,7 @@ type Input struct {
 	State   *state.State // authorities, and how etcd members started
 	Files   Files
 	Release host.Release      // what the files are
+	Closed  bool              // neither upgrades nor reboots now: the window for them is closed
 	Revoked map[string][]byte // by authority: its list of revoked certificates, DER
 }
 
@@ -45,6 +46,7 @@ type part struct {
 // parts is every machine from top to bottom: the order is the order of the steps. A control
 // plane of static pods needs the runtime and the kubelet first, one of units does not.
 var parts = []part{
+	{"system", always, system, nil},
 	{"base", always, base, nil},
 	{"pki", always, pki, nil},
 	{"unit-form", Input.units, unitForm, nil},
@@ -123,7 +125,7 @@ func Clean() []step.Step {
 	for _, path := range []string{etcdData, "/var/lib/kubelet", "/var/lib/containerd", "/etc/cni", "/opt/cni", "/etc/containerd", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd", "/run/netns"} {
 		list = append(list, &step.Unused{Path: path})
 	}
-	return append(list, &step.Absent{Path: host.Library})
+	return append(list, &step.Absent{Path: host.Turns}, &step.Absent{Path: host.Library})
 }
 
 // forwarding6 is turned on by CNI's bridge plugin, whether a network has addresses of IPv6 or not.
@@ -143,13 +145,13 @@ func Network() host.Network {
 }
 
 // Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes away the programs
-// themselves, of which the one that looks at the machine is one, or a directory that is empty.
+// themselves, of which the one that looks at the machine is one, who has been at work there, or a directory that is empty.
 func Agent(s step.Step) bool {
 	if _, empty := s.(*step.Unused); empty {
 		return true
 	}
 	absent, ok := s.(*step.Absent)
-	return ok && absent.Path == host.Library
+	return ok && (absent.Path == host.Library || absent.Path == host.Turns)
 }
 
 func always(Input) bool             { return true }

@@ -231,6 +231,12 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 		if !errors.Is(err, agent.ErrLost) || attempt == attempts || ctx.Err() != nil {
 			return err
 		}
+		if p.mayReboot(m) {
+			if err := p.rebooted(ctx, m); err != nil {
+				return err
+			}
+			continue
+		}
 		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})
 		if err := p.again(ctx, m, attempt); err != nil {
 			return err

@@ -193,9 +193,15 @@ func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 		}
 		names = plan.ControlOrder(names, list)
 	}
-	for _, name := range names {
+	for i, name := range names {
+		restarts := len(plan.Restarted(byName[name].changes)) > 0
 		if err := p.each(ctx, []*machine{byName[name]}, p.guardedRoll); err != nil {
 			return err
+		}
+		if restarts && i < len(names)-1 {
+			if err := p.pause(ctx, byName[name]); err != nil {
+				return ErrInterrupted
+			}
 		}
 	}
 	return nil

@@ -29,6 +29,7 @@ func (p *Prepared) preflight() error {
 		}
 	}
 	p.Plan.Warnings = plan.Warnings(said)
+	p.Plan.Waits = p.waiting()
 	return errors.Join(tables...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"clusterctl/hcl/config"
+	"clusterctl/provision/agent"
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
@@ -49,6 +50,7 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
+	saw     *string   // which run had changed it when it was first looked at
 	asked   time.Time // by the operator's clock
 	steps   []step.Step
 	changes []step.Change
@@ -299,6 +301,12 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 		_ = a.Close()
 		return hangs(ctx, factsTimeout, err)
 	}
+	if m.saw == nil { // a connection that is made again takes nobody's turn who came in between
+		m.saw = &m.facts.LastRun
+	}
+	if p.engine.Run != "" {
+		a.Take(agent.Turn{Run: p.engine.Run, Who: p.engine.Who, Saw: *m.saw})
+	}
 	m.agent = a
 	p.engine.say(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
 	return nil
@@ -346,7 +354,7 @@ func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Release: p.engine.Bundle.Release(), Revoked: revoked})
+	steps, err := role.Steps(role.Input{Cluster: p.engine.Config, Machine: m.Machine, Facts: m.facts, State: p.State, Files: p.engine.Bundle, Release: p.engine.Bundle.Release(), Revoked: revoked, Closed: p.closed()})
 	p.renew(m, steps)
 	return steps, err
 }
@@ -419,6 +427,9 @@ func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 		return "no restart"
 	}
 	text := "restart " + strings.Join(units, ", ")
+	if slices.Equal(units, []string{plan.WholeMachine}) {
+		text = p.rebootLine(changes)
+	}
 	if why := plan.Drains(changes); why != "" && m.Has(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
 	}

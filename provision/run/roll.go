@@ -27,6 +27,8 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 		return errors.Join(failed, p.writeOwed())
 	}
 	var stop atomic.Bool
+	var left atomic.Int64
+	left.Store(int64(len(rolled)))
 	err := p.most(ctx, p.budget(), rolled, func(ctx context.Context, m *machine) error {
 		if stop.Load() {
 			return nil
@@ -35,7 +37,10 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 		if err != nil && !p.goesOn() {
 			stop.Store(true)
 		}
-		return err
+		if err != nil || left.Add(-1) <= 0 {
+			return err
+		}
+		return p.pause(ctx, m)
 	})
 	return errors.Join(failed, err, p.writeOwed())
 }
@@ -55,6 +60,9 @@ func (p *Prepared) count(role string) (n int) {
 // roll changes one machine: without its pods where the change needs that.
 func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
 	defer func() { p.failed(ctx, m, err) }()
+	if err := p.tooLate(ctx, m); err != nil {
+		return err
+	}
 	node := m.Has(config.RoleNode) && !p.fresh
 	if why := plan.Drains(m.changes); node && why != "" && m.action == plan.Change {
 		if err := p.clear(ctx, m, why); err != nil {

@@ -29,6 +29,8 @@ type Agent interface {
 	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
 	Collect(ctx context.Context) ([]support.File, error)
 	Look(ctx context.Context) (role.Remains, error)
+	// Take says whose turn it is to apply; without it nobody's is asked for.
+	Take(t agent.Turn)
 	Send(ctx context.Context, digest, name string, compressed io.Reader) error
 	SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error
 	// Read writes a file of the machine to w, and is an error when it is larger than size.
@@ -90,6 +92,8 @@ type Engine struct {
 	RenewOn         []string         // machines, by address or name, whose certificates are renewed; all when none
 	Refresh         bool             // only hold the state against the world, and forget what is gone
 	NoSnapshot      bool             // take none of the store before a risky change
+	Run             string           // a name that no other run has: machines tell by it whether another one has changed them; empty: nobody asks
+	Who             string           // who runs this, for others who do at the same time
 	Now             func() time.Time // nil means time.Now
 }
 

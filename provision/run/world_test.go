@@ -33,6 +33,9 @@ type world struct {
 	engine *run.Engine
 	live   *fakeLive
 	wait   sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[netip.Addr][]net.Conn // of agents
 }
 
 type fakeLive struct {
@@ -206,6 +209,12 @@ func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
 		return nil, err
 	}
 	near, far := net.Pipe()
+	w.mu.Lock()
+	if w.conns == nil {
+		w.conns = map[netip.Addr][]net.Conn{}
+	}
+	w.conns[m.IP] = append(w.conns[m.IP], far)
+	w.mu.Unlock()
 	w.wait.Add(1)
 	go func() {
 		defer w.wait.Done()
@@ -213,6 +222,16 @@ func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
 		_ = far.Close()
 	}()
 	return agent.NewClient(near), nil
+}
+
+// cut ends all connections to a machine.
+func (w *world) cut(m config.Machine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns[m.IP] {
+		_ = c.Close()
+	}
+	w.conns[m.IP] = nil
 }
 
 // apply runs everything and returns the plan that was carried out.

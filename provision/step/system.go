@@ -3,11 +3,9 @@ package step
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"strings"
-	"time"
 
 	"clusterctl/provision/host"
 )
@@ -49,41 +47,5 @@ func (s *Sysctl) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 
 func setSysctl(ctx context.Context, h host.Host, name, value string) error {
 	_, err := h.Run(ctx, "sysctl", "-q", "-w", name+"="+value)
-	return err
-}
-
-// Package is that a package of the distribution is installed.
-type Package struct {
-	Name string `json:"name"`
-}
-
-// Label names the package.
-func (s *Package) Label() string { return "package " + s.Name }
-
-// Check asks the package manager.
-func (s *Package) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if _, err := h.Stat("/usr/bin/dpkg-query"); err != nil {
-		return Change{}, fmt.Errorf("only Debian and its relatives are known to have packages: use runtime { source = \"bundle\" }: %w", err)
-	}
-	out, err := h.Run(ctx, "dpkg-query", "-W", "-f=${Status}", s.Name)
-	if err == nil && strings.HasPrefix(string(out), "install ok installed") {
-		return Change{}, nil
-	}
-	return Change{Action: Create, Kind: "package", Name: s.Name}, nil
-}
-
-// Apply installs it.
-func (s *Package) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-	defer cancel()
-	if _, err := h.Run(ctx, "apt-get", "install", "-y", "--no-install-recommends", s.Name); err == nil {
-		return nil
-	}
-	if _, err := h.Run(ctx, "apt-get", "update"); err != nil {
-		return err
-	}
-	_, err := h.Run(ctx, "apt-get", "install", "-y", "--no-install-recommends", s.Name)
 	return err
 }

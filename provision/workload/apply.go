@@ -33,6 +33,8 @@ func (l *Live) Plan(ctx context.Context, c *config.Cluster, before []state.Objec
 		return nil, nil, err
 	}
 	known(desired, c, before)
+	l.settled.open(ctx, l)
+	defer l.settled.save()
 	gone := obsolete(desired, before)
 	there, err := l.look(ctx, append(references(desired), gone...))
 	if err != nil {
@@ -105,7 +107,7 @@ func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object
 		o.Action = plan.Change
 		return o, foreignError{d.Address, by}
 	}
-	if l.same.still(d.reference(), live) {
+	if l.settled.still(d, live) {
 		return o, nil
 	}
 	result, err := l.dryRun(ctx, d)
@@ -119,7 +121,7 @@ func (l *Live) compare(ctx context.Context, d Desired, there *seen) (plan.Object
 			o.Note = strings.TrimPrefix(o.Note+"; taken over from "+by, "; ")
 		}
 	} else {
-		l.same.note(d.reference(), live)
+		l.settled.note(d, live)
 	}
 	return o, nil
 }
@@ -223,6 +225,8 @@ func (l *Live) Apply(ctx context.Context, c *config.Cluster, before []state.Obje
 		return nil, err
 	}
 	known(desired, c, before)
+	l.settled.open(ctx, l)
+	defer l.settled.save()
 	var applied []state.Object
 	var refused run.Refused
 	kept := func() []state.Object { // what is there whatever happens: done so far, and what was before

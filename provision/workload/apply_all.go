@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
 	"clusterctl/provision/plan"
@@ -126,7 +127,10 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline ti
 		if err == nil && o.Action != plan.None {
 			var client dynamic.ResourceInterface
 			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
-				_, err = l.write(ctx, client, d)
+				var written *unstructured.Unstructured
+				if written, err = l.write(ctx, client, d); err == nil {
+					l.settled.note(d, written)
+				}
 			}
 		}
 		if err == nil {

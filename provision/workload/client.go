@@ -30,7 +30,7 @@ type Live struct {
 	dynamic dynamic.Interface
 	mapper  meta.ResettableRESTMapper
 
-	same same // what was compared, and is as declared
+	settled settled // what was compared, and is as declared
 }
 
 var _ run.Cluster = (*Live)(nil)
@@ -64,7 +64,15 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
-	return &Live{rest: cfg, dynamic: d, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}, nil
+	l := &Live{rest: cfg, dynamic: d, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}
+	l.settled.version = func() (string, error) {
+		v, err := disco.ServerVersion()
+		if err != nil {
+			return "", err
+		}
+		return v.GitVersion + " " + v.GitCommit, nil
+	}
+	return l, nil
 }
 
 // REST returns how the API is reached, for other clients.

@@ -25,13 +25,16 @@ import (
 	"clusterctl/provision/state"
 )
 
+var webhooks = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+
 type mapper struct{ *meta.DefaultRESTMapper }
 
 func (mapper) Reset() {}
 
 func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList", nodes: "NodeList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList"}, objects...)
-	m := mapper{meta.NewDefaultRESTMapper(nil)}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList", nodes: "NodeList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+		webhooks: "MutatingWebhookConfigurationList"}, objects...)
+	m := mapper{meta.NewDefaultRESTMapper([]schema.GroupVersion{webhooks.GroupVersion()})}
 	for _, kind := range []string{"ConfigMap", "Service", "Pod"} {
 		m.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeNamespace)
 	}
@@ -39,6 +42,7 @@ func fakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 		m.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeRoot)
 	}
 	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
+	m.Add(webhooks.GroupVersion().WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
 	m.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, meta.RESTScopeRoot)
 	return &Live{dynamic: client, mapper: m}, client
 }

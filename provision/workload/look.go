@@ -109,29 +109,3 @@ func references(desired []Desired) []state.Object {
 	}
 	return list
 }
-
-// same is at which resource versions objects were as declared. One that still has it needs no second dry run.
-type same struct {
-	mu sync.Mutex
-	at map[state.Object]string
-}
-
-func versionOf(live *unstructured.Unstructured) string {
-	return string(live.GetUID()) + " " + live.GetResourceVersion()
-}
-
-func (s *same) note(o state.Object, live *unstructured.Unstructured) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at == nil {
-		s.at = map[state.Object]string{}
-	}
-	s.at[o] = versionOf(live)
-}
-
-func (s *same) still(o state.Object, live *unstructured.Unstructured) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, known := s.at[o]
-	return known && live.GetResourceVersion() != "" && at == versionOf(live)
-}

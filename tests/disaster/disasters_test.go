@@ -35,6 +35,9 @@ var disasters = []struct {
 	{"etcd-majority-lost", majorityGone},
 	{"etcd-all-lost", allDisksGone},
 	{"etcd-no-space", noSpace},
+	{"operator-killed", operatorKilled},
+	{"two-operators", twoOperators},
+	{"machine-of-another-cluster", anotherCluster},
 }
 
 // turn is how many disasters are tried for a commit.

@@ -28,7 +28,7 @@ type controller struct {
 	loop.Context
 	loop.Loop
 	sets      appslisters.DaemonSetLister
-	revisions appslisters.ControllerRevisionLister
+	revisions loop.Revisions
 	nodes     corelisters.NodeLister
 	pods      loop.PodIndex
 	expect    loop.Expectations
@@ -38,8 +38,9 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	sets, revisions := c.Informers.Apps().V1().DaemonSets(), c.Informers.Apps().V1().ControllerRevisions()
 	pods, nodes := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
-	d := &controller{Context: c, sets: sets.Lister(), revisions: revisions.Lister(), nodes: nodes.Lister(),
-		pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	d := &controller{Context: c, sets: sets.Lister(), nodes: nodes.Lister(),
+		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.DefaultDaemonSetUniqueLabelKey},
+		pods:      loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	d.Loop = loop.Loop{Name: "daemonset", Log: c.Log, Sync: d.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 		revisions.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced}}
 	loop.On(sets.Informer(), d.Add)
@@ -95,13 +96,14 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil
 	}
-	set, err := d.sets.DaemonSets(namespace).Get(name)
+	cached, err := d.sets.DaemonSets(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		d.expect.Forget(key)
 		return nil
 	} else if err != nil {
 		return err
 	}
+	set := cached.DeepCopy()
 	if set.DeletionTimestamp != nil {
 		return nil
 	}
@@ -128,7 +130,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if met {
 		manageErr = d.manage(ctx, key, set, hash, Plan(set, nodes, pods, hash, d.Now()))
 	}
-	return errors.Join(manageErr, d.writeStatus(ctx, set, nodes, pods, hash))
+	return errors.Join(manageErr, d.writeStatus(ctx, set, cached.Status, nodes, pods, hash))
 }
 
 func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonSet, hash string, a Actions) error {
@@ -159,12 +161,12 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	return errors.Join(err, deleteErr)
 }
 
-func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash string) error {
+func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, before appsv1.DaemonSetStatus, nodes []*corev1.Node, pods []*corev1.Pod, hash string) error {
 	want := Status(set, nodes, pods, hash, d.Now())
 	if set.Spec.MinReadySeconds > 0 && want.NumberReady != want.NumberAvailable {
 		d.AddAfter(set.Namespace+"/"+set.Name, time.Duration(set.Spec.MinReadySeconds)*time.Second)
 	}
-	if apiequality.Semantic.DeepEqual(set.Status, want) {
+	if apiequality.Semantic.DeepEqual(before, want) {
 		return nil
 	}
 	updated := set.DeepCopy()

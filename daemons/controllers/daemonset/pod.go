@@ -1,22 +1,13 @@
 package daemonset
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
-	"slices"
 	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -132,91 +123,17 @@ func Status(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, has
 // revise makes sure that a ControllerRevision holds the set's template, returns the
 // hash that pods of this template are labelled with, and drops old revisions.
 func (d *controller) revise(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
-	data, err := templatePatch(&set.Spec.Template)
-	if err != nil {
-		return "", err
-	}
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		return "", err
-	}
-	all, err := d.revisions.ControllerRevisions(set.Namespace).List(selector)
-	if err != nil {
-		return "", err
-	}
-	var mine []*appsv1.ControllerRevision
-	for _, r := range all {
-		if metav1.IsControlledBy(r, set) {
-			mine = append(mine, r)
-		}
-	}
-	slices.SortFunc(mine, func(a, b *appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
-	client := d.Client.AppsV1().ControllerRevisions(set.Namespace)
-	highest := int64(0)
-	if len(mine) > 0 {
-		highest = mine[len(mine)-1].Revision
-	}
-	for i, r := range mine {
-		if bytes.Equal(r.Data.Raw, data) {
-			if r.Revision < highest { // an undo makes an old template the newest
-				updated := r.DeepCopy()
-				updated.Revision = highest + 1
-				if _, err := client.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
-					return "", fmt.Errorf("renumber ControllerRevision %s: %w", r.Name, err)
-				}
-			}
-			return r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], d.dropOld(ctx, set, append(slices.Clone(mine[:i]), mine[i+1:]...))
-		}
-	}
-	h := fnv.New32a()
-	_, _ = h.Write(data)
-	hash := rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
-	revision := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-" + hash, Labels: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, kind)}, Annotations: set.Annotations},
-		Data: runtime.RawExtension{Raw: data}, Revision: highest + 1,
-	}
-	for k, v := range set.Spec.Template.Labels {
-		revision.Labels[k] = v
-	}
-	revision.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
-	if _, err := client.Create(ctx, revision, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", fmt.Errorf("record the template of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
-	}
-	return hash, nil
-}
-
-func (d *controller) dropOld(ctx context.Context, set *appsv1.DaemonSet, old []*appsv1.ControllerRevision) error {
-	limit := 10
-	if set.Spec.RevisionHistoryLimit != nil {
-		limit = int(*set.Spec.RevisionHistoryLimit)
-	}
 	live := map[string]bool{}
 	for _, pod := range d.pods.Of(set.UID) {
 		live[pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] = true
 	}
-	for i := range len(old) - limit {
-		if live[old[i].Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] {
-			continue
-		}
-		if err := d.Client.AppsV1().ControllerRevisions(set.Namespace).Delete(ctx, old[i].Name, loop.AsSeen(old[i])); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// templatePatch is a revision's data as kubectl rollout undo expects it: a patch that
-// puts the template back.
-func templatePatch(template *corev1.PodTemplateSpec) ([]byte, error) {
-	raw, err := json.Marshal(template)
+	update, _, err := d.revisions.Record(ctx, loop.Revised{
+		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template,
+		Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
+		Used: func(c *appsv1.ControllerRevision) bool { return live[c.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] },
+	})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, err
-	}
-	fields["$patch"] = "replace"
-	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
+	return update.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], nil
 }

@@ -61,11 +61,17 @@ func (x PodIndex) find(index, value string) []*corev1.Pod {
 	return pods
 }
 
+// Pods finds pods by who controls them.
+type Pods interface {
+	Of(owner types.UID) []*corev1.Pod
+	Orphans(namespace string) []*corev1.Pod
+}
+
 // ClaimPods returns the pods that belong to owner: its own that match its selector,
 // and matching orphans, which it adopts. Own pods that no longer match are released.
 // Adopted pods get the finalizers that the owner's own have. fresh reads the owner from
 // the server, so that a deleted one adopts nothing.
-func ClaimPods(ctx context.Context, client kubernetes.Interface, index PodIndex, owner metav1.Object, kind schema.GroupVersionKind,
+func ClaimPods(ctx context.Context, client kubernetes.Interface, index Pods, owner metav1.Object, kind schema.GroupVersionKind,
 	selector labels.Selector, finalizers []string, fresh func(context.Context) (metav1.Object, error)) ([]*corev1.Pod, error) {
 	var claimed []*corev1.Pod
 	for _, pod := range index.Of(owner.GetUID()) {
@@ -168,6 +174,20 @@ func AsSeen(o metav1.Object) metav1.DeleteOptions {
 // event. One that is gone already, or has become another (ready, finished, released), is
 // an error: the caller has to stop expecting it and to look again.
 func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
+	err := DeleteSeen(ctx, c, pod)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return err
+	}
+	if err != nil {
+		c.Events.Eventf(owner, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return err
+	}
+	c.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+	return nil
+}
+
+// DeleteSeen deletes a pod as long as it is what pod says.
+func DeleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	err := pods.Delete(ctx, pod.Name, AsSeen(pod))
 	if apierrors.IsConflict(err) {
@@ -181,15 +201,7 @@ func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 		}
 		err = pods.Delete(ctx, pod.Name, AsSeen(live))
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return err
-	}
-	if err != nil {
-		c.Events.Eventf(owner, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
-		return err
-	}
-	c.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
-	return nil
+	return err
 }
 
 // sameToDelete says whether nothing that a pod may be chosen for deletion by has changed.

@@ -1,5 +1,5 @@
-// Package replicaset keeps as many pods as a ReplicaSet asks for: it makes, adopts,
-// releases and deletes them, and reports how many there are. Which template to run is
+// Package replicaset keeps as many pods as a ReplicaSet, or a ReplicationController, asks for: it makes,
+// adopts, releases and deletes them, and reports how many there are. Which template to run is
 // the Deployment controller's decision.
 package replicaset
 
@@ -13,33 +13,37 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/controllers/loop"
 )
 
-var kind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
-
 type controller struct {
 	loop.Context
 	loop.Loop
-	sets   appslisters.ReplicaSetLister
+	kind
 	pods   loop.PodIndex
 	expect loop.Expectations
 }
 
-// New returns the controller.
-func New(c loop.Context) loop.Controller {
-	sets := c.Informers.Apps().V1().ReplicaSets()
+// New returns the controller of ReplicaSets.
+func New(c loop.Context) loop.Controller { return of(c, replicaSets(c)) }
+
+// NewReplicationControllers returns the controller of ReplicationControllers.
+func NewReplicationControllers(c loop.Context) loop.Controller {
+	return of(c, replicationControllers(c))
+}
+
+func of(c loop.Context, k kind) *controller {
 	pods := c.Informers.Core().V1().Pods()
-	r := &controller{Context: c, sets: sets.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
-	r.Loop = loop.Loop{Name: "replicaset", Log: c.Log, Sync: r.sync, Workers: 8,
-		Synced: []cache.InformerSynced{sets.Informer().HasSynced, pods.Informer().HasSynced}}
-	loop.OnChange(sets.Informer(), func(old, obj any) {
+	r := &controller{Context: c, kind: k, pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
+	r.Loop = loop.Loop{Name: k.name, Log: c.Log, Sync: r.sync, Workers: k.workers,
+		Synced: []cache.InformerSynced{k.informer.HasSynced, pods.Informer().HasSynced}}
+	loop.OnChange(k.informer, func(old, obj any) {
 		if obj == nil {
-			set := old.(*appsv1.ReplicaSet)
-			r.expect.Forget(set.Namespace + "/" + set.Name)
+			if key, err := cache.MetaNamespaceKeyFunc(old); err == nil {
+				r.expect.Forget(key)
+			}
 			return
 		}
 		r.Add(obj)
@@ -52,7 +56,7 @@ func (r *controller) podChanged(old, obj any) {
 	var was, is *corev1.Pod
 	if old != nil {
 		was = old.(*corev1.Pod)
-		if key := loop.Owner(was, kind.Kind); key != "" {
+		if key := loop.Owner(was, r.gvk.Kind); key != "" {
 			if obj == nil || obj.(*corev1.Pod).DeletionTimestamp != nil {
 				r.expect.Deleted(key, string(was.UID))
 			}
@@ -63,7 +67,7 @@ func (r *controller) podChanged(old, obj any) {
 		return
 	}
 	is = obj.(*corev1.Pod)
-	if key := loop.Owner(is, kind.Kind); key != "" {
+	if key := loop.Owner(is, r.gvk.Kind); key != "" {
 		if was == nil {
 			r.expect.Created(key)
 		}
@@ -78,12 +82,8 @@ func (r *controller) podChanged(old, obj any) {
 
 // wakeAdopters queues the sets whose selector matches a pod that nobody controls.
 func (r *controller) wakeAdopters(pod *corev1.Pod) {
-	sets, err := r.sets.GetPodReplicaSets(pod)
-	if err != nil {
-		return // nobody matches
-	}
-	for _, set := range sets {
-		r.Add(set)
+	for _, key := range r.matching(pod) {
+		r.Queue().Add(key)
 	}
 }
 
@@ -92,7 +92,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil
 	}
-	set, err := r.sets.ReplicaSets(namespace).Get(name)
+	set, err := r.get(namespace, name)
 	if apierrors.IsNotFound(err) {
 		r.expect.Forget(key)
 		return nil
@@ -118,7 +118,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	if met && set.DeletionTimestamp == nil {
 		manageErr = r.manage(ctx, key, set, active)
 	}
-	status := Status(set, active, pods, manageErr, r.Now())
+	status := Status(set.ReplicaSet, active, pods, manageErr, r.Now())
 	if err := r.writeStatus(ctx, set, status); err != nil {
 		return err
 	}
@@ -128,9 +128,9 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	return manageErr
 }
 
-func (r *controller) claim(ctx context.Context, set *appsv1.ReplicaSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	return loop.ClaimPods(ctx, r.Client, r.pods, set, kind, selector, nil, func(ctx context.Context) (metav1.Object, error) {
-		return r.Client.AppsV1().ReplicaSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+func (r *controller) claim(ctx context.Context, set *set, selector labels.Selector) ([]*corev1.Pod, error) {
+	return loop.ClaimPods(ctx, r.Client, r.pods, set, r.gvk, selector, nil, func(ctx context.Context) (metav1.Object, error) {
+		return r.live(ctx, set.Namespace, set.Name)
 	})
 }
 
@@ -138,14 +138,14 @@ func (r *controller) claim(ctx context.Context, set *appsv1.ReplicaSet, selector
 const burst = 500
 
 // manage makes the pods that are missing, or deletes those that are too many.
-func (r *controller) manage(ctx context.Context, key string, set *appsv1.ReplicaSet, active []*corev1.Pod) error {
-	want := int(replicas(set))
+func (r *controller) manage(ctx context.Context, key string, set *set, active []*corev1.Pod) error {
+	want := int(replicas(set.ReplicaSet))
 	switch missing := want - len(active); {
 	case missing > 0:
 		missing = min(missing, burst)
 		r.expect.Expect(key, missing)
 		called, err := loop.InBatches(ctx, missing, func(ctx context.Context, _ int) error {
-			err := loop.CreatePod(ctx, r.Context, set, loop.PodFromTemplate(&set.Spec.Template, set, kind))
+			err := loop.CreatePod(ctx, r.Context, set.object, loop.PodFromTemplate(&set.Spec.Template, set, r.gvk))
 			if err != nil {
 				r.expect.Created(key)
 			}
@@ -164,7 +164,7 @@ func (r *controller) manage(ctx context.Context, key string, set *appsv1.Replica
 	return nil
 }
 
-func (r *controller) deleteSome(ctx context.Context, key string, set *appsv1.ReplicaSet, active []*corev1.Pod, n int) error {
+func (r *controller) deleteSome(ctx context.Context, key string, set *set, active []*corev1.Pod, n int) error {
 	together := map[string]int{}
 	for _, pod := range active {
 		together[pod.Spec.NodeName]++
@@ -177,7 +177,7 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *appsv1.Rep
 	}
 	r.expect.Expect(key, 0, uids...)
 	called, err := loop.InBatches(ctx, n, func(ctx context.Context, i int) error {
-		err := loop.DeletePod(ctx, r.Context, set, doomed[i])
+		err := loop.DeletePod(ctx, r.Context, set.object, doomed[i])
 		if err != nil {
 			r.expect.Deleted(key, uids[i])
 		}
@@ -189,18 +189,15 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *appsv1.Rep
 	return err
 }
 
-func (r *controller) writeStatus(ctx context.Context, set *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus) error {
+func (r *controller) writeStatus(ctx context.Context, set *set, status appsv1.ReplicaSetStatus) error {
+	if !r.ending {
+		status.TerminatingReplicas = nil
+	}
 	if sameStatus(set.Status, status) {
 		return nil
 	}
-	updated := set.DeepCopy()
-	updated.Status = status
-	_, err := r.Client.AppsV1().ReplicaSets(set.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("write the status of ReplicaSet %s/%s: %w", set.Namespace, set.Name, err)
+	if err := r.update(ctx, set, status); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of %s %s/%s: %w", r.gvk.Kind, set.Namespace, set.Name, err)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"clusterctl/daemons/config/store"
 	"clusterctl/provision/host"
@@ -39,8 +40,13 @@ type Host struct {
 	// Before is called with each of those that writes a file or makes a unit something else; its error is what comes of it.
 	Before func(what string) error
 
+	Debian *Debian             // its packages; nil: it has no package manager
+	Reboot func(h *Host) error // called when it is told to reboot, once what does not outlive that is gone
+
 	Stored    func(store.Request) (store.Answer, error) // what the program etcd answers; nil: that no store does
 	StoreFail error                                     // what making a member of a snapshot gives
+
+	alone sync.Mutex // of whom Alone has returned to
 
 	mu     sync.Mutex
 	files  map[string]file
@@ -49,6 +55,7 @@ type Host struct {
 	mounts []string
 
 	processes uint32
+	boots     int
 }
 
 type file struct {
@@ -78,10 +85,22 @@ func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprin
 // Facts returns Machine, and whether etcd has run.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
-	f.ClusterCA, f.Given = host.ClusterCA(h), host.GivenTo(h)
+	f.ClusterCA, f.Given, f.Boot = host.ClusterCA(h), host.GivenTo(h), host.Boot(h)
 	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
 	f.Release, f.Tried = host.Releases(h)
 	return f, nil
+}
+
+// Alone waits for who is.
+func (h *Host) Alone(ctx context.Context) (func(), error) {
+	for !h.alone.TryLock() {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return h.alone.Unlock, nil
 }
 
 // Stat describes a file.
@@ -236,10 +255,15 @@ func (h *Host) Files() []string {
 func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, error) {
 	defer h.lock()()
 	h.did("%s %s", name, strings.Join(args, " "))
-	if name == "sysctl" && len(args) > 0 {
+	switch {
+	case name == "sysctl" && len(args) > 0:
 		key, value, _ := strings.Cut(args[len(args)-1], "=")
 		p := path.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
 		h.files[p] = file{host.Info{Mode: 0o644}, []byte(value + "\n")}
+	case name == "systemctl" && slices.Equal(args, []string{"reboot"}):
+		return nil, h.reboot()
+	case h.Debian != nil:
+		return h.Debian.run(h, name, args)
 	}
 	return nil, nil
 }

@@ -33,7 +33,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f.CgroupV2 = err == nil
 	f.OOMAdjust = capabilities()&(1<<capSysResource) != 0
 	f.EtcdData, f.EtcdCluster = host.EtcdFacts(h)
-	f.Identity, f.ClusterCA, f.Given = identity(), host.ClusterCA(h), host.GivenTo(h)
+	f.Identity, f.ClusterCA, f.Given, f.Boot = identity(), host.ClusterCA(h), host.GivenTo(h), host.Boot(h)
 	f.CertExpiry = expiry("/etc/kubernetes/pki")
 	f.Snapshot = lastSnapshot()
 	f.Release, f.Tried = host.Releases(h)

@@ -1,0 +1,187 @@
+package loop
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+)
+
+// Revisions keeps the templates that an owner has had as ControllerRevisions, the newest with the highest number.
+type Revisions struct {
+	Client kubernetes.Interface
+	Lister appslisters.ControllerRevisionLister
+	Label  string // that holds a revision's hash
+}
+
+// Revised is who has revisions.
+type Revised struct {
+	Owner      metav1.Object
+	Kind       schema.GroupVersionKind
+	Selector   *metav1.LabelSelector
+	Template   *corev1.PodTemplateSpec
+	Collisions **int32 // of the owner's status: how many hashes were somebody else's
+	Limit      *int32  // of former ones; ten when there is none
+	// Used reports whether something still goes by a revision.
+	Used func(*appsv1.ControllerRevision) bool
+}
+
+// Record makes sure that a revision holds the owner's template, and that it is the newest one. It returns that and all of the owner's, the oldest
+// first, and drops former ones that are too many and that nothing goes by.
+func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.ControllerRevision, all []*appsv1.ControllerRevision, err error) {
+	data, err := templatePatch(o.Template)
+	if err != nil {
+		return nil, nil, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(o.Selector)
+	if err != nil {
+		return nil, nil, err
+	}
+	if all, err = r.of(o.Owner, selector); err != nil {
+		return nil, nil, err
+	}
+	var highest int64
+	if len(all) > 0 {
+		highest = all[len(all)-1].Revision
+	}
+	i := slices.IndexFunc(all, func(c *appsv1.ControllerRevision) bool { return bytes.Equal(c.Data.Raw, data) })
+	switch {
+	case i < 0:
+		if update, err = r.create(ctx, o, data, highest+1); err != nil {
+			return nil, nil, err
+		}
+	case all[i].Revision < highest: // an undo makes an old template the newest
+		update = all[i].DeepCopy()
+		update.Revision = highest + 1
+		if update, err = r.Client.AppsV1().ControllerRevisions(update.Namespace).Update(ctx, update, metav1.UpdateOptions{}); err != nil {
+			return nil, nil, fmt.Errorf("renumber ControllerRevision %s: %w", all[i].Name, err)
+		}
+	default:
+		update = all[i]
+	}
+	former := slices.DeleteFunc(slices.Clone(all), func(c *appsv1.ControllerRevision) bool { return c.UID == update.UID })
+	return update, append(slices.Clone(former), update), r.drop(ctx, o, former)
+}
+
+func (r Revisions) of(owner metav1.Object, selector labels.Selector) (mine []*appsv1.ControllerRevision, err error) {
+	all, err := r.Lister.ControllerRevisions(owner.GetNamespace()).List(selector)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if metav1.IsControlledBy(c, owner) {
+			mine = append(mine, c)
+		}
+	}
+	slices.SortFunc(mine, func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return mine, nil
+}
+
+// create makes a revision. Its name follows from the template, so that a second attempt finds it; where another template has that name, a count of
+// such collisions goes into the hash.
+func (r Revisions) create(ctx context.Context, o Revised, data []byte, number int64) (*appsv1.ControllerRevision, error) {
+	client := r.Client.AppsV1().ControllerRevisions(o.Owner.GetNamespace())
+	for {
+		hash := hashOf(data, *o.Collisions)
+		c := &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(), Name: o.Owner.GetName() + "-" + hash, Labels: maps.Clone(o.Template.Labels),
+				Annotations: o.Owner.GetAnnotations(), OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Owner, o.Kind)}},
+			Data: runtime.RawExtension{Raw: data}, Revision: number,
+		}
+		if c.Labels == nil {
+			c.Labels = map[string]string{}
+		}
+		c.Labels[r.Label] = hash
+		made, err := client.Create(ctx, c, metav1.CreateOptions{})
+		if err == nil {
+			return made, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("record the template of %s %s/%s: %w", o.Kind.Kind, c.Namespace, o.Owner.GetName(), err)
+		}
+		there, err := client.Get(ctx, c.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("look at ControllerRevision %s: %w", c.Name, err)
+		}
+		if metav1.IsControlledBy(there, o.Owner) && bytes.Equal(there.Data.Raw, data) {
+			return there, nil
+		}
+		n := int32(1)
+		if *o.Collisions != nil {
+			n = **o.Collisions + 1
+		}
+		*o.Collisions = &n
+	}
+}
+
+func hashOf(data []byte, collisions *int32) string {
+	h := fnv.New32a()
+	_, _ = h.Write(data)
+	if collisions != nil {
+		_, _ = h.Write([]byte(strconv.Itoa(int(*collisions))))
+	}
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
+}
+
+func (r Revisions) drop(ctx context.Context, o Revised, former []*appsv1.ControllerRevision) error {
+	limit := 10
+	if o.Limit != nil {
+		limit = int(*o.Limit)
+	}
+	unused := slices.DeleteFunc(former, o.Used)
+	for i := range len(unused) - limit {
+		if err := r.Client.AppsV1().ControllerRevisions(unused[i].Namespace).Delete(ctx, unused[i].Name, AsSeen(unused[i])); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// templatePatch is a revision's data as kubectl rollout undo expects it: a patch that
+// puts the template back.
+func templatePatch(template *corev1.PodTemplateSpec) ([]byte, error) {
+	raw, err := json.Marshal(template)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, err
+	}
+	fields["$patch"] = "replace"
+	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
+}
+
+// TemplateOf is the template that a revision holds.
+func TemplateOf(c *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
+	var data struct {
+		Spec struct {
+			Template *corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(c.Data.Raw, &data); err != nil {
+		return nil, fmt.Errorf("read ControllerRevision %s: %w", c.Name, err)
+	}
+	if data.Spec.Template == nil {
+		return nil, fmt.Errorf("ControllerRevision %s holds no template", c.Name)
+	}
+	return data.Spec.Template, nil
+}

@@ -1,0 +1,128 @@
+package replicaset
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// set is an object of either kind, as a ReplicaSet.
+type set struct {
+	*appsv1.ReplicaSet
+	object loop.Owned // as it is, for events
+}
+
+// kind is what differs between the kinds.
+type kind struct {
+	gvk      schema.GroupVersionKind
+	name     string // of the loop
+	workers  int
+	ending   bool // its status says how many pods are terminating
+	informer cache.SharedIndexInformer
+	get      func(namespace, name string) (*set, error)
+	live     func(ctx context.Context, namespace, name string) (metav1.Object, error)
+	matching func(pod *corev1.Pod) []string // keys of those whose selector matches
+	update   func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error
+}
+
+func replicaSets(c loop.Context) kind {
+	sets := c.Informers.Apps().V1().ReplicaSets()
+	return kind{
+		gvk: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), name: "replicaset", workers: 8, ending: true, informer: sets.Informer(),
+		get: func(namespace, name string) (*set, error) {
+			s, err := sets.Lister().ReplicaSets(namespace).Get(name)
+			return &set{s, s}, err
+		},
+		live: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
+			return c.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		matching: func(pod *corev1.Pod) (keys []string) {
+			list, err := sets.Lister().GetPodReplicaSets(pod)
+			if err != nil {
+				return nil // nobody matches
+			}
+			for _, s := range list {
+				keys = append(keys, s.Namespace+"/"+s.Name)
+			}
+			return keys
+		},
+		update: func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error {
+			updated := s.DeepCopy()
+			updated.Status = status
+			_, err := c.Client.AppsV1().ReplicaSets(s.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+			return err
+		},
+	}
+}
+
+func replicationControllers(c loop.Context) kind {
+	list := c.Informers.Core().V1().ReplicationControllers()
+	return kind{
+		gvk: corev1.SchemeGroupVersion.WithKind("ReplicationController"), name: "replicationcontroller", workers: 4, informer: list.Informer(),
+		get: func(namespace, name string) (*set, error) {
+			r, err := list.Lister().ReplicationControllers(namespace).Get(name)
+			if err != nil {
+				return nil, err
+			}
+			return &set{asReplicaSet(r), r}, nil
+		},
+		live: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
+			return c.Client.CoreV1().ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		matching: func(pod *corev1.Pod) (keys []string) {
+			matching, err := list.Lister().GetPodControllers(pod)
+			if err != nil {
+				return nil // nobody matches
+			}
+			for _, r := range matching {
+				keys = append(keys, r.Namespace+"/"+r.Name)
+			}
+			return keys
+		},
+		update: func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error {
+			updated := s.object.(*corev1.ReplicationController).DeepCopy()
+			updated.Status = ofReplicationController(status)
+			_, err := c.Client.CoreV1().ReplicationControllers(s.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+			return err
+		},
+	}
+}
+
+// asReplicaSet is a ReplicationController as a ReplicaSet. An empty selector is its template's labels, by default; should there be none
+// either, nothing matches.
+func asReplicaSet(r *corev1.ReplicationController) *appsv1.ReplicaSet {
+	s := &appsv1.ReplicaSet{ObjectMeta: r.ObjectMeta}
+	s.Spec.Replicas, s.Spec.MinReadySeconds = r.Spec.Replicas, r.Spec.MinReadySeconds
+	if len(r.Spec.Selector) > 0 {
+		s.Spec.Selector = &metav1.LabelSelector{MatchLabels: r.Spec.Selector}
+	}
+	if r.Spec.Template != nil {
+		s.Spec.Template = *r.Spec.Template
+	}
+	s.Status = appsv1.ReplicaSetStatus{
+		Replicas: r.Status.Replicas, FullyLabeledReplicas: r.Status.FullyLabeledReplicas, ReadyReplicas: r.Status.ReadyReplicas,
+		AvailableReplicas: r.Status.AvailableReplicas, ObservedGeneration: r.Status.ObservedGeneration,
+	}
+	for _, c := range r.Status.Conditions {
+		s.Status.Conditions = append(s.Status.Conditions, appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+	}
+	return s
+}
+
+// ofReplicationController is a status as that of a ReplicationController, which does not say how many pods terminate.
+func ofReplicationController(s appsv1.ReplicaSetStatus) corev1.ReplicationControllerStatus {
+	status := corev1.ReplicationControllerStatus{Replicas: s.Replicas, FullyLabeledReplicas: s.FullyLabeledReplicas, ReadyReplicas: s.ReadyReplicas,
+		AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration}
+	for _, c := range s.Conditions {
+		status.Conditions = append(status.Conditions, corev1.ReplicationControllerCondition{Type: corev1.ReplicationControllerConditionType(c.Type), Status: c.Status,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
+	}
+	return status
+}

@@ -1,0 +1,155 @@
+package statefulset
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// act carries a decision out. Claims come before the pod that wants them, and what they belong to is settled before a pod goes.
+func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, d Decision) error {
+	for _, pod := range d.Failed {
+		r.Events.Eventf(set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace, set.Name, pod.Name)
+	}
+	if err := r.settle(ctx, set, pods); err != nil {
+		return err
+	}
+	if _, err := loop.InBatches(ctx, len(d.Create), func(ctx context.Context, i int) error { return r.create(ctx, set, d.Create[i]) }); err != nil {
+		return err
+	}
+	for _, pod := range d.Mend {
+		if _, err := r.Client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
+			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+			return fmt.Errorf("mend pod %s: %w", pod.Name, err)
+		}
+	}
+	for _, pod := range d.Delete {
+		if err := r.remove(ctx, set, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle has the claims of pods that are there belong to what the retention policy says, and makes those that are missing for pods that wait for them.
+func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) error {
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return nil
+	}
+	there, condemned := divide(set, pods)
+	for _, o := range there {
+		for _, want := range claims(set, o.n) {
+			if o.Status.Phase == corev1.PodPending && !o.going() {
+				if err := r.ensure(ctx, set, o.Pod, want); err != nil {
+					return err
+				}
+			}
+			if err := r.own(ctx, set, want.Name, nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, o := range condemned {
+		for _, want := range claims(set, o.n) {
+			if err := r.own(ctx, set, want.Name, o.Pod); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// own brings a claim's owners to what they should be.
+func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, pod *corev1.Pod) error {
+	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	refs, changed := owners(set, claim, pod)
+	if !changed || claim.DeletionTimestamp != nil {
+		return nil
+	}
+	updated := claim.DeepCopy()
+	updated.OwnerReferences = refs
+	if _, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("say what claim %s belongs to: %w", name, err)
+	}
+	return nil
+}
+
+// ensure makes a claim that is not there. One that is being deleted has to go first: a pod with it would lose its data.
+func (r *controller) ensure(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
+	there, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(want.Name)
+	switch {
+	case err == nil && there.DeletionTimestamp != nil:
+		return fmt.Errorf("pvc %s is being deleted", want.Name)
+	case err == nil:
+		return nil
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	want.OwnerReferences, _ = owners(set, want, nil)
+	switch _, err = r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, want, metav1.CreateOptions{}); {
+	case apierrors.IsAlreadyExists(err):
+		live, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Get(ctx, want.Name, metav1.GetOptions{})
+		if err == nil && live.DeletionTimestamp != nil {
+			err = fmt.Errorf("pvc %s is being deleted", want.Name)
+		}
+		return err
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return err
+	case err != nil:
+		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "create Claim %s for Pod %s in StatefulSet %s failed error: %v", want.Name, pod.Name, set.Name, err)
+		return fmt.Errorf("create claim %s: %w", want.Name, err)
+	}
+	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Claim %s Pod %s in StatefulSet %s success", want.Name, pod.Name, set.Name)
+	return nil
+}
+
+func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
+	n, _ := ordinal(set, pod)
+	for _, want := range claims(set, n) {
+		if err := r.ensure(ctx, set, pod, want); err != nil {
+			return err
+		}
+	}
+	_, err := r.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return err
+	case apierrors.IsAlreadyExists(err): // the cache does not have it yet, or it is somebody else's and in the way
+		live, getErr := r.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if getErr != nil || metav1.IsControlledBy(live, set) {
+			return err
+		}
+		fallthrough
+	case err != nil:
+		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+		return fmt.Errorf("create pod %s: %w", pod.Name, err)
+	}
+	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful", pod.Name, set.Name)
+	return nil
+}
+
+// remove deletes a pod as long as it is the one that was decided about. What it has become since is looked at in the next round.
+func (r *controller) remove(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
+	err := loop.DeleteSeen(ctx, r.Context, pod)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return err
+	case err != nil:
+		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedDelete", "delete Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
+		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	}
+	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", pod.Name, set.Name)
+	return nil
+}

@@ -1,0 +1,173 @@
+// Package statefulset keeps the pods of a StatefulSet: numbered, each with claims of its own that outlive it, made, removed and updated in order.
+// What ControllerRevisions hold is loop's; binding claims is somebody else's.
+package statefulset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+var kind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	sets      appslisters.StatefulSetLister
+	claims    corelisters.PersistentVolumeClaimLister
+	revisions loop.Revisions
+	pods      loop.PodIndex
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	sets, revisions := c.Informers.Apps().V1().StatefulSets(), c.Informers.Apps().V1().ControllerRevisions()
+	pods, claims := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().PersistentVolumeClaims()
+	r := &controller{Context: c, sets: sets.Lister(), claims: claims.Lister(),
+		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.ControllerRevisionHashLabelKey},
+		pods:      loop.PodsByOwner(pods.Informer())}
+	r.Loop = loop.Loop{Name: "statefulset", Log: c.Log, Sync: r.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
+		revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced}}
+	loop.On(sets.Informer(), r.Add)
+	loop.OnChange(pods.Informer(), r.podChanged)
+	return r
+}
+
+func (r *controller) podChanged(old, obj any) {
+	for _, o := range []any{old, obj} {
+		pod, ok := o.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		if key := loop.Owner(pod, kind.Kind); key != "" {
+			r.Queue().Add(key)
+		} else if metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp == nil {
+			r.wakeAdopters(pod)
+		}
+	}
+}
+
+func (r *controller) wakeAdopters(pod *corev1.Pod) {
+	sets, err := r.sets.GetPodStatefulSets(pod)
+	if err != nil {
+		return // nobody matches
+	}
+	for _, set := range sets {
+		if _, ok := ordinal(set, pod); ok {
+			r.Add(set)
+		}
+	}
+}
+
+func (r *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	cached, err := r.sets.StatefulSets(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	set := cached.DeepCopy()
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil || selector.Empty() {
+		return nil // the API server refuses such a set
+	}
+	pods, err := r.claim(ctx, set, selector)
+	if err != nil || set.DeletionTimestamp != nil {
+		return err
+	}
+	current, update, err := r.revise(ctx, set, pods)
+	if err != nil {
+		return err
+	}
+	now := r.Now()
+	d := Decide(set, current, update, pods, now)
+	actErr := r.act(ctx, set, pods, d)
+	status := Status(set, current, update, pods, now)
+	if !apiequality.Semantic.DeepEqual(cached.Status, status) {
+		set.Status = status
+		if _, err := r.Client.AppsV1().StatefulSets(namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return errors.Join(fmt.Errorf("write the status of StatefulSet %s: %w", key, err), actErr)
+		}
+	}
+	if again := untilAvailable(set, pods, now); again >= 0 {
+		r.AddAfter(key, again)
+	}
+	return actErr
+}
+
+// untilAvailable is how long it is until the next pod has been ready for long enough; less than zero when none is on its way.
+func untilAvailable(set *appsv1.StatefulSet, pods []*corev1.Pod, now time.Time) time.Duration {
+	least := time.Duration(-1)
+	if set.Spec.MinReadySeconds == 0 {
+		return least
+	}
+	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
+	for _, pod := range pods {
+		ready, since := loop.Ready(pod)
+		if left := since.Add(minReady).Sub(now); ready && left > 0 && (least < 0 || left < least) {
+			least = left
+		}
+	}
+	return least
+}
+
+// named are pods of which only those are anybody's to take in that have one of a set's names.
+type named struct {
+	loop.PodIndex
+	set *appsv1.StatefulSet
+}
+
+func (x named) Orphans(namespace string) []*corev1.Pod {
+	return slices.DeleteFunc(x.PodIndex.Orphans(namespace), func(pod *corev1.Pod) bool {
+		_, ok := ordinal(x.set, pod)
+		return !ok
+	})
+}
+
+// claim returns the set's own pods, and takes in those that nobody controls and that have its labels and one of its names.
+func (r *controller) claim(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
+	return loop.ClaimPods(ctx, r.Client, named{r.pods, set}, set, kind, selector, nil, func(ctx context.Context) (metav1.Object, error) {
+		return r.Client.AppsV1().StatefulSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+	})
+}
+
+// revise records the set's template, and says which one pods have and which they are to have.
+func (r *controller) revise(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) (current, update revision, err error) {
+	used := map[string]bool{set.Status.CurrentRevision: true, set.Status.UpdateRevision: true}
+	for _, pod := range pods {
+		used[pod.Labels[appsv1.StatefulSetRevisionLabel]] = true
+	}
+	newest, all, err := r.revisions.Record(ctx, loop.Revised{
+		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template, Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
+		Used: func(c *appsv1.ControllerRevision) bool { return used[c.Name] },
+	})
+	if err != nil {
+		return current, update, err
+	}
+	update = revision{newest.Name, &set.Spec.Template}
+	for _, c := range all {
+		if c.Name == set.Status.CurrentRevision && c.Name != newest.Name {
+			template, err := loop.TemplateOf(c)
+			return revision{c.Name, template}, update, err
+		}
+	}
+	return update, update, nil
+}

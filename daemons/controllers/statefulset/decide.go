@@ -1,0 +1,229 @@
+package statefulset
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// revision is a template that a set has, or had.
+type revision struct {
+	name     string
+	template *corev1.PodTemplateSpec
+}
+
+// Decision is what is to be done about a set now.
+type Decision struct {
+	Create []*corev1.Pod
+	Mend   []*corev1.Pod // pods that lack the labels that say which they are, as they should be
+	Delete []*corev1.Pod
+	Failed []*corev1.Pod // of those that are deleted: they have ended, and are made anew
+}
+
+// one is a pod as far as it is decided about.
+type one struct {
+	*corev1.Pod
+	n int
+}
+
+func (o one) going() bool { return o.DeletionTimestamp != nil }
+
+func (o one) ended() bool {
+	return o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded
+}
+
+// healthy is running and ready, and not on its way.
+func (o one) healthy() bool {
+	ready, _ := loop.Ready(o.Pod)
+	return !o.going() && o.Status.Phase == corev1.PodRunning && ready
+}
+
+func (o one) of(r revision) bool { return o.Labels[appsv1.StatefulSetRevisionLabel] == r.name }
+
+// Decide says what is to be done. current is the template that pods have, update the one that they are to have; they are one unless a change is under way. pods
+// are the set's own.
+func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) (d Decision) {
+	ordered := set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+	there, condemned := divide(set, pods)
+	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
+	available := func(o one) bool {
+		return o.healthy() && loop.Available(o.Pod, minReady, now)
+	}
+	missing := 0
+	for n := first(set); n < first(set)+replicas(set); n++ {
+		i := slices.IndexFunc(there, func(o one) bool { return o.n == n })
+		switch {
+		case i < 0:
+			missing++
+			d.Create = append(d.Create, newPod(set, n, wanted(set, n, current, update)))
+			if ordered {
+				return d
+			}
+			continue
+		case there[i].ended() && !there[i].going():
+			d.Delete, d.Failed = append(d.Delete, there[i].Pod), append(d.Failed, there[i].Pod)
+			missing++
+			if ordered {
+				return d
+			}
+			continue
+		case !there[i].going() && !identified(there[i].Pod, n):
+			mended := there[i].DeepCopy()
+			if mended.Labels == nil {
+				mended.Labels = map[string]string{}
+			}
+			identify(set, mended, n)
+			d.Mend = append(d.Mend, mended)
+		}
+		if ordered && !available(there[i]) {
+			return d
+		}
+	}
+	if stop := d.shrink(condemned, there, ordered, available); stop {
+		return d
+	}
+	d.roll(set, update, there, missing, available)
+	return d
+}
+
+// divide returns the pods that a set is to have, and those that are too many, each by their numbers.
+func divide(set *appsv1.StatefulSet, pods []*corev1.Pod) (there, condemned []one) {
+	for _, pod := range pods {
+		n, ok := ordinal(set, pod)
+		if !ok {
+			continue
+		}
+		if n >= first(set) && n < first(set)+replicas(set) {
+			there = append(there, one{pod, n})
+		} else {
+			condemned = append(condemned, one{pod, n})
+		}
+	}
+	byNumber := func(a, b one) int { return a.n - b.n }
+	slices.SortFunc(there, byNumber)
+	slices.SortFunc(condemned, byNumber)
+	return there, condemned
+}
+
+// wanted is the template for a pod that is to be made: below the partition the one that the others there have.
+func wanted(set *appsv1.StatefulSet, n int, current, update revision) revision {
+	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || n >= first(set)+partition(set) {
+		return update
+	}
+	return current
+}
+
+func partition(set *appsv1.StatefulSet) int {
+	if r := set.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
+		return int(*r.Partition)
+	}
+	return 0
+}
+
+// shrink takes the last of those that are too many, or all of them where their order does not matter. stop is that nothing else is due meanwhile.
+func (d *Decision) shrink(condemned, there []one, ordered bool, available func(one) bool) (stop bool) {
+	var unhealthy *one // the first of all that is not well: only itself may be taken
+	for _, o := range append(slices.Clone(there), condemned...) {
+		if !o.healthy() {
+			unhealthy = &o
+			break
+		}
+	}
+	for _, o := range slices.Backward(condemned) {
+		switch {
+		case o.going() && ordered:
+			return true
+		case o.going():
+			continue
+		case ordered && !available(o) && (unhealthy == nil || unhealthy.UID != o.UID):
+			return true
+		}
+		d.Delete = append(d.Delete, o.Pod)
+		if ordered {
+			return true
+		}
+	}
+	return false
+}
+
+// roll takes pods that have another template than they are to have, the last first, as many at a time as may be unavailable. They come back with it.
+func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, missing int, available func(one) bool) {
+	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return
+	}
+	budget, down := maxUnavailable(set), missing
+	var old []one
+	for _, o := range there {
+		if o.n < first(set)+partition(set) {
+			continue
+		}
+		if slices.Contains(d.Delete, o.Pod) {
+			continue // and is missing
+		}
+		if !available(o) {
+			down++
+		}
+		if !o.of(update) && !o.going() {
+			old = append(old, o)
+		}
+	}
+	for _, o := range slices.Backward(old) {
+		if available(o) { // one that is down already costs nothing more
+			if down >= budget {
+				return
+			}
+			down++
+		}
+		d.Delete = append(d.Delete, o.Pod)
+	}
+}
+
+// maxUnavailable is how many pods may be down during an update: one, or what is said, of all replicas and rounded up, one at least.
+func maxUnavailable(set *appsv1.StatefulSet) int {
+	r := set.Spec.UpdateStrategy.RollingUpdate
+	if r == nil || r.MaxUnavailable == nil {
+		return 1
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, replicas(set), true)
+	if err != nil {
+		return 1
+	}
+	return max(n, 1)
+}
+
+// Status is what a set's status should say.
+func Status(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) appsv1.StatefulSetStatus {
+	s := *set.Status.DeepCopy()
+	s.ObservedGeneration, s.CurrentRevision, s.UpdateRevision = set.Generation, current.name, update.name
+	s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas = 0, 0, 0, 0, 0
+	there, condemned := divide(set, pods)
+	for _, o := range append(there, condemned...) {
+		s.Replicas++
+		if o.healthy() {
+			s.ReadyReplicas++
+			if loop.Available(o.Pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now) {
+				s.AvailableReplicas++
+			}
+		}
+		if o.going() {
+			continue
+		}
+		if o.of(current) {
+			s.CurrentReplicas++
+		}
+		if o.of(update) {
+			s.UpdatedReplicas++
+		}
+	}
+	// An update is through when all pods have its template and are ready: from then on it is the current one.
+	if n := int32(replicas(set)); set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
+		s.UpdatedReplicas == n && s.ReadyReplicas == n && s.Replicas == n {
+		s.CurrentRevision, s.CurrentReplicas = s.UpdateRevision, s.UpdatedReplicas
+	}
+	return s
+}

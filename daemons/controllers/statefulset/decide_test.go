@@ -1,0 +1,366 @@
+package statefulset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+)
+
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+func template(image string) *corev1.PodTemplateSpec {
+	return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}
+}
+
+var was, is = revision{"web-old", template("old")}, revision{"web-new", template("new")}
+
+func web(replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", UID: "set", Generation: 3}}
+	s.Spec.Replicas, s.Spec.ServiceName, s.Spec.PodManagementPolicy = &replicas, "svc", appsv1.OrderedReadyPodManagement
+	s.Spec.Selector, s.Spec.Template = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, *is.template
+	s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1))}}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+// podsOf reads "0 1old 2!": numbers, with the template that they have, and what they are: ! not ready, x on their way, f failed, ~ ready since a second.
+func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
+	for _, word := range strings.Fields(text) {
+		r := is
+		if strings.Contains(word, "old") {
+			r = was
+		}
+		n := 0
+		_, _ = fmt.Sscanf(word, "%d", &n)
+		pod := newPod(set, n, r)
+		pod.UID = types.UID(word)
+		pod.Status.Phase = corev1.PodRunning
+		ready, since := corev1.ConditionTrue, now.Add(-time.Hour)
+		switch word[len(word)-1] {
+		case '!':
+			ready = corev1.ConditionFalse
+		case 'x':
+			pod.DeletionTimestamp = &metav1.Time{Time: now}
+		case 'f':
+			pod.Status.Phase, ready = corev1.PodFailed, corev1.ConditionFalse
+		case '~':
+			since = now.Add(-time.Second)
+		}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Time{Time: since}}}
+		list = append(list, pod)
+	}
+	return list
+}
+
+func said(d Decision) string {
+	var words []string
+	for _, pod := range d.Create {
+		words = append(words, "+"+strings.TrimPrefix(pod.Name, "web-")+strings.TrimPrefix(pod.Labels[appsv1.StatefulSetRevisionLabel], "web"))
+	}
+	for _, pod := range d.Mend {
+		words = append(words, "~"+strings.TrimPrefix(pod.Name, "web-"))
+	}
+	for _, pod := range d.Delete {
+		words = append(words, "-"+strings.TrimPrefix(pod.Name, "web-"))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestWhatIsDoneAboutASet(t *testing.T) {
+	parallel := func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }
+	partitioned := func(n int32) func(*appsv1.StatefulSet) {
+		return func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
+	}
+	unavailable := func(v intstr.IntOrString, more ...func(*appsv1.StatefulSet)) func(*appsv1.StatefulSet) {
+		return func(s *appsv1.StatefulSet) {
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &v
+			for _, m := range more {
+				m(s)
+			}
+		}
+	}
+	onDelete := func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	}
+	for _, row := range []struct {
+		name     string
+		replicas int32
+		change   func(*appsv1.StatefulSet)
+		pods     string
+		want     string
+	}{
+		{"one after the other", 3, nil, "", "+0-new"},
+		{"the first is not ready", 3, nil, "0!", ""},
+		{"the second", 3, nil, "0", "+1-new"},
+		{"one in the midst is missing", 3, nil, "0 2", "+1-new"},
+		{"all there", 3, nil, "0 1 2", ""},
+		{"at once", 3, parallel, "1!", "+0-new +2-new"},
+		{"not ready for long enough", 3, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0~", ""},
+		{"ready for long enough", 3, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0", "+1-new"},
+		{"from another number", 2, func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3} }, "3", "+4-new"},
+		{"to another number", 2, func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 3} }, "0 1 3 4", "-1"},
+		{"a failed one goes", 3, nil, "0 1f", "-1"},
+		{"and is made anew", 3, nil, "0", "+1-new"},
+		{"one on its way is waited for", 3, nil, "0x 1 2", ""},
+		{"smaller: the last first", 1, nil, "0 1 2", "-2"},
+		{"smaller: it is on its way", 1, nil, "0 1 2x", ""},
+		{"smaller: not while another is not well", 1, nil, "0! 1 2", ""},
+		{"smaller: a well one, though one before it is not", 1, nil, "0 1! 2", "-2"},
+		{"smaller: the one that is not well", 1, nil, "0 1 2!", "-2"},
+		{"smaller: at once", 1, func(s *appsv1.StatefulSet) { parallel(s) }, "0! 1 2!", "-2 -1"},
+		{"none", 0, nil, "0 1", "-1"},
+		{"an update: the last first", 3, nil, "0old 1old 2old", "-2"},
+		{"an update: it comes back with it", 3, nil, "0old 1old", "+2-new"},
+		{"an update: the next when it is ready", 3, nil, "0old 1old 2!", ""},
+		{"an update: the next", 3, nil, "0old 1old 2", "-1"},
+		{"an update: down to the partition", 3, partitioned(2), "0old 1old 2", ""},
+		{"below the partition with what there is", 3, partitioned(2), "1old 2", "+0-old"},
+		{"a partition beyond all", 3, partitioned(5), "0old 1old 2old", ""},
+		{"an update two at a time", 4, unavailable(intstr.FromInt32(2)), "0old 1old 2old 3old", "-3 -2"},
+		{"an update, a share, rounded up", 4, unavailable(intstr.FromString("30%")), "0old 1old 2old 3old", "-3 -2"},
+		{"an update two at a time, one is down", 4, unavailable(intstr.FromInt32(2), parallel), "0old 1old 2old 3!", "-2"},
+		{"an update of one that does not work", 3, parallel, "0old 1old 2old!", "-2"},
+		{"an update waits for the one that was updated", 3, parallel, "0old 1old 2!", ""},
+		{"by hand", 3, onDelete, "0old 1old 2old", ""},
+		{"by hand, deleted", 3, onDelete, "1old 2old", "+0-new"},
+	} {
+		set := web(row.replicas, row.change)
+		if got := said(Decide(set, was, is, podsOf(set, row.pods), now)); got != row.want {
+			t.Errorf("%s: of %q %q is done, want %q", row.name, row.pods, got, row.want)
+		}
+	}
+}
+
+func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
+	set := web(1, func(s *appsv1.StatefulSet) {
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"l": "1"}}}}
+	})
+	r := revision{"web-new", template("new")}
+	r.template.Spec.Volumes = []corev1.Volume{{Name: "data"}, {Name: "tmp"}}
+	pod := newPod(set, 2, r)
+	if pod.Name != "web-2" || pod.GenerateName != "" || pod.Spec.Hostname != "web-2" || pod.Spec.Subdomain != "svc" || !metav1.IsControlledBy(pod, set) {
+		t.Errorf("it is %+v", pod)
+	}
+	want := map[string]string{"app": "web", "controller-revision-hash": "web-new", "statefulset.kubernetes.io/pod-name": "web-2", "apps.kubernetes.io/pod-index": "2"}
+	if fmt.Sprint(pod.Labels) != fmt.Sprint(want) || len(r.template.Labels) != 1 {
+		t.Errorf("its labels are %v; the template's %v", pod.Labels, r.template.Labels)
+	}
+	if len(pod.Spec.Volumes) != 2 || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-2" || pod.Spec.Volumes[1].Name != "tmp" {
+		t.Errorf("its volumes are %+v", pod.Spec.Volumes)
+	}
+	if c := claims(set, 2); len(c) != 1 || c[0].Name != "data-web-2" || c[0].Namespace != "n" || c[0].Labels["app"] != "web" || c[0].Labels["l"] != "1" {
+		t.Errorf("its claims are %+v", c)
+	}
+	// Labels that somebody took away are put back.
+	delete(pod.Labels, "apps.kubernetes.io/pod-index")
+	set = web(1, nil)
+	lost := podsOf(set, "0")
+	delete(lost[0].Labels, "apps.kubernetes.io/pod-index")
+	if d := Decide(set, is, is, lost, now); said(d) != "~0" || d.Mend[0].Labels["apps.kubernetes.io/pod-index"] != "0" {
+		t.Errorf("then %q is done", said(d))
+	}
+	for name, member := range map[string]bool{"web-0": true, "web-12": true, "web-01": false, "web-": false, "web-x": false, "web--1": false, "other-1": false, "web-1-2": false} {
+		if _, got := ordinal(set, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != member {
+			t.Errorf("%s is a member: %t", name, got)
+		}
+	}
+}
+
+func TestWhatClaimsBelongTo(t *testing.T) {
+	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	bySet := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}
+	byPod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-1", UID: "pod"}
+	former := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-1", UID: "former"}
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "c"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", UID: "pod"}}
+	for _, row := range []struct {
+		deleted, scaled appsv1.PersistentVolumeClaimRetentionPolicyType
+		condemned       bool
+		has, want       []metav1.OwnerReference
+	}{
+		{keep, keep, false, nil, nil},
+		{keep, keep, true, []metav1.OwnerReference{other}, []metav1.OwnerReference{other}},
+		{drop, keep, false, nil, []metav1.OwnerReference{bySet}},
+		{drop, keep, true, []metav1.OwnerReference{bySet}, []metav1.OwnerReference{bySet}},
+		{keep, keep, false, []metav1.OwnerReference{other, bySet, byPod}, []metav1.OwnerReference{other}},
+		{keep, drop, false, []metav1.OwnerReference{byPod}, nil},
+		{keep, drop, true, nil, []metav1.OwnerReference{byPod}},
+		{keep, drop, true, []metav1.OwnerReference{former}, []metav1.OwnerReference{byPod}},
+		{drop, drop, true, []metav1.OwnerReference{bySet}, []metav1.OwnerReference{byPod}},
+		{drop, drop, false, []metav1.OwnerReference{byPod}, []metav1.OwnerReference{bySet}},
+	} {
+		set := web(1, func(s *appsv1.StatefulSet) {
+			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: row.deleted, WhenScaled: row.scaled}
+		})
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has}}
+		var p *corev1.Pod
+		if row.condemned {
+			p = pod
+		}
+		got, changed := owners(set, claim, p)
+		if !slices.Equal(got, row.want) || changed != !slices.Equal(row.has, row.want) {
+			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned, row.has, got, changed)
+		}
+	}
+}
+
+func TestTheStatusCountsPods(t *testing.T) {
+	set := web(4, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 })
+	s := Status(set, was, is, podsOf(set, "0old 1old! 2~ 3x 4old"), now)
+	got := fmt.Sprint(s.ObservedGeneration, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision)
+	if want := "3 5 3 2 3 1web-oldweb-new"; got != want {
+		t.Errorf("it is %s, want %s", got, want)
+	}
+	set = web(2, nil)
+	if s := Status(set, was, is, podsOf(set, "0 1"), now); s.CurrentRevision != is.name || s.CurrentReplicas != 2 {
+		t.Errorf("after an update it is %+v", s)
+	}
+	if s := Status(set, was, is, podsOf(set, "0 1!"), now); s.CurrentRevision != was.name || s.CurrentReplicas != 0 {
+		t.Errorf("before its end it is %+v", s)
+	}
+}
+
+// Whatever happens to pods, and whatever is asked for meanwhile: the order is kept, no more pods than allowed are taken, and in the end all is as declared.
+func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ordered := rapid.Bool().Draw(t, "ordered")
+		most := rapid.IntRange(1, 3).Draw(t, "unavailable")
+		set := web(int32(rapid.IntRange(0, 5).Draw(t, "replicas")), func(s *appsv1.StatefulSet) {
+			if !ordered {
+				s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+			}
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(int32(most)))
+		})
+		pods, uid, current, update := map[int]*corev1.Pod{}, 0, is, is
+		list := func() (all []*corev1.Pod) {
+			for _, pod := range pods {
+				all = append(all, pod)
+			}
+			return all
+		}
+		well := func(n int) bool { p := pods[n]; return p != nil && one{p, n}.healthy() }
+		sync := func() bool {
+			d := Decide(set, current, update, list(), now)
+			for _, pod := range d.Create {
+				n, _ := ordinal(set, pod)
+				if pods[n] != nil {
+					t.Fatalf("a second pod %d", n)
+				}
+				for before := range n {
+					if ordered && !well(before) {
+						t.Fatalf("pod %d is made before %d is well", n, before)
+					}
+				}
+				uid++
+				pod.UID, pod.Status.Phase = types.UID(fmt.Sprint(uid)), corev1.PodPending
+				pods[n] = pod
+			}
+			taken := 0
+			for _, pod := range d.Delete {
+				n, _ := ordinal(set, pod)
+				if n < replicas(set) && well(n) {
+					taken++
+				}
+				if n >= replicas(set) && ordered {
+					for other := range pods {
+						if other > n {
+							t.Fatalf("%d is taken before %d", n, other)
+						}
+					}
+				}
+				pods[n] = pod.DeepCopy()
+				pods[n].DeletionTimestamp = &metav1.Time{Time: now}
+			}
+			if taken > 0 {
+				down := 0
+				for n := range replicas(set) {
+					if !well(n) {
+						down++
+					}
+				}
+				if down > most {
+					t.Fatalf("%d are down, and %d may be", down, most)
+				}
+			}
+			if s := Status(set, current, update, list(), now); s.CurrentRevision == update.name {
+				current = update
+			}
+			return len(d.Create)+len(d.Delete) > 0
+		}
+		kubelet := func(n int, fate int) bool {
+			p := pods[n]
+			switch {
+			case p == nil:
+				return false
+			case p.DeletionTimestamp != nil:
+				delete(pods, n)
+				return true
+			}
+			p = p.DeepCopy()
+			pods[n] = p
+			ready := corev1.ConditionTrue
+			switch fate {
+			case 1:
+				ready = corev1.ConditionFalse
+			case 2:
+				ready = corev1.ConditionFalse
+				p.Status.Phase = corev1.PodFailed
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+				return true
+			}
+			if p.Status.Phase == corev1.PodFailed {
+				return false
+			}
+			changed := !well(n) || ready == corev1.ConditionFalse
+			p.Status.Phase = corev1.PodRunning
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+			return changed
+		}
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				set.Spec.Replicas = ptr.To(int32(rapid.IntRange(0, 5).Draw(t, "replicas")))
+			case 1:
+				update = rapid.SampledFrom([]revision{was, is}).Draw(t, "template")
+				set.Spec.Template = *update.template
+			case 2, 3, 4:
+				kubelet(rapid.IntRange(0, 5).Draw(t, "pod"), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "fate"))
+			default:
+				sync()
+			}
+		}
+		for round := 0; ; round++ {
+			moved := sync()
+			for n := range 6 {
+				moved = kubelet(n, 0) || moved
+			}
+			if !moved {
+				break
+			}
+			if round > 200 {
+				t.Fatal("it does not come to rest")
+			}
+		}
+		if len(pods) != replicas(set) {
+			t.Fatalf("%d pods, want %d", len(pods), replicas(set))
+		}
+		for n, p := range pods {
+			if !well(n) || p.Labels[appsv1.StatefulSetRevisionLabel] != update.name {
+				t.Fatalf("pod %d is %s, well %t", n, p.Labels[appsv1.StatefulSetRevisionLabel], well(n))
+			}
+		}
+	})
+}

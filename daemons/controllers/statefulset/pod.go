@@ -1,0 +1,138 @@
+package statefulset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// ordinal is a pod's number in a set, from its name: SET-NUMBER.
+func ordinal(set *appsv1.StatefulSet, pod *corev1.Pod) (int, bool) {
+	text, ok := strings.CutPrefix(pod.Name, set.Name+"-")
+	n, err := strconv.Atoi(text)
+	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == text
+}
+
+// first is the number of a set's first pod.
+func first(set *appsv1.StatefulSet) int {
+	if set.Spec.Ordinals == nil {
+		return 0
+	}
+	return int(set.Spec.Ordinals.Start)
+}
+
+func replicas(set *appsv1.StatefulSet) int {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*set.Spec.Replicas)
+}
+
+// newPod is a set's pod of a number, from a revision's template.
+func newPod(set *appsv1.StatefulSet, n int, of revision) *corev1.Pod {
+	pod := loop.PodFromTemplate(of.template, set, kind)
+	pod.GenerateName, pod.Name = "", fmt.Sprintf("%s-%d", set.Name, n)
+	pod.Labels = maps.Clone(pod.Labels)
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[appsv1.StatefulSetRevisionLabel] = of.name
+	identify(set, pod, n)
+	pod.Spec.Hostname, pod.Spec.Subdomain = pod.Name, set.Spec.ServiceName
+	attach(set, pod, n)
+	return pod
+}
+
+// identify gives a pod the labels that say which one it is.
+func identify(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
+	pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name
+	pod.Labels[appsv1.PodIndexLabel] = strconv.Itoa(n)
+}
+
+// identified reports whether a pod has them.
+func identified(pod *corev1.Pod, n int) bool {
+	return pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name && pod.Labels[appsv1.PodIndexLabel] == strconv.Itoa(n)
+}
+
+// attach has a pod's volumes of the claim templates' names be its claims, in place of what the template says of them.
+func attach(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
+	var volumes []corev1.Volume
+	for _, t := range set.Spec.VolumeClaimTemplates {
+		volumes = append(volumes, corev1.Volume{Name: t.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(set, &t, n)}}})
+	}
+	for _, v := range pod.Spec.Volumes {
+		if !slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == v.Name }) {
+			volumes = append(volumes, v)
+		}
+	}
+	pod.Spec.Volumes = volumes
+}
+
+func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, n int) string {
+	return fmt.Sprintf("%s-%s-%d", template.Name, set.Name, n)
+}
+
+// claims are those of a pod.
+func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClaim) {
+	for i := range set.Spec.VolumeClaimTemplates {
+		c := set.Spec.VolumeClaimTemplates[i].DeepCopy()
+		c.Name, c.Namespace = claimName(set, c, n), set.Namespace
+		if set.Spec.Selector != nil {
+			c.Labels = maps.Clone(c.Labels)
+			if c.Labels == nil {
+				c.Labels = map[string]string{}
+			}
+			maps.Copy(c.Labels, set.Spec.Selector.MatchLabels)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Owners of claims, as the retention policy wants them: with the set goes what is deleted with it, with the pod what is deleted when the set is made
+// smaller. pod is nil as long as it stays.
+func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (refs []metav1.OwnerReference, changed bool) {
+	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
+	if policy == nil {
+		policy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
+	}
+	bySet := policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	byPod := policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType && pod != nil
+	if byPod {
+		bySet = false // it goes before
+	}
+	own := claim.Name
+	for _, ref := range claim.OwnerReferences {
+		switch {
+		case ref.Kind == kind.Kind && ref.UID == set.UID:
+			if !bySet {
+				changed = true
+				continue
+			}
+			bySet = false
+		case ref.Kind == "Pod" && ref.APIVersion == "v1" && strings.HasSuffix(own, "-"+ref.Name):
+			if !byPod || ref.UID != pod.UID {
+				changed = true
+				continue
+			}
+			byPod = false
+		}
+		refs = append(refs, ref)
+	}
+	if bySet {
+		refs, changed = append(refs, metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: set.Name, UID: set.UID}), true
+	}
+	if byPod {
+		refs, changed = append(refs, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}), true
+	}
+	return refs, changed
+}

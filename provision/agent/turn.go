@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// Two operators with copies of one configuration each hold the lock of their own folder, so a machine itself has to know whose turn it is.
+// Every run that changes it leaves its name there, and is refused when another run has been at work since it looked: what that run did was not
+// in its plan. Nothing expires and no clock is asked. A run that died holds nobody up: whoever looks after it goes on.
+
+// Turn is who changes a machine, and whose work he saw when he looked at it.
+type Turn struct {
+	Run string `json:"run"`           // this run's own name
+	Who string `json:"who,omitempty"` // for people
+	Saw string `json:"saw,omitempty"` // the run that had changed the machine last; empty when none had since it booted
+}
+
+// lastRun is kept for as long as the machine runs: a reboot is no other run.
+const lastRun = host.Turns + "/last-run.json"
+
+type record struct {
+	Run string    `json:"run"`
+	Who string    `json:"who,omitempty"`
+	At  time.Time `json:"at"`
+}
+
+func readRecord(h host.Files) (r record, err error) {
+	text, err := h.ReadFile(lastRun)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r, nil
+	case err != nil:
+		return r, fmt.Errorf("read which run has changed this machine: %w", err)
+	}
+	if json.Unmarshal(text, &r) != nil {
+		return record{Run: "unreadable"}, nil // a run that nobody can name, and that is another one
+	}
+	return r, nil
+}
+
+// othersTurn bounds how long a run waits for another one's steps.
+const othersTurn = 2 * time.Minute
+
+// take makes it the turn of a run until end is called. A run without a name is one that changes nothing of what others plan.
+func take(ctx context.Context, h host.Host, t *Turn) (end func(), err error) {
+	if t == nil {
+		return func() {}, nil
+	}
+	waits, cancel := context.WithTimeout(ctx, othersTurn)
+	defer cancel()
+	end, err = h.Alone(waits)
+	if err != nil {
+		if r, _ := readRecord(h); waits.Err() != nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("another run%s has been changing this machine for %s: nothing was done here by this one. Apply again when that has ended", r.by(), othersTurn)
+		}
+		return nil, fmt.Errorf("wait for this machine's turn: %w", err)
+	}
+	if err := claim(h, t); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+func claim(h host.Files, t *Turn) error {
+	last, err := readRecord(h)
+	switch {
+	case err != nil:
+		return err
+	case last.Run == t.Run:
+		return nil
+	case last.Run != "" && last.Run != t.Saw:
+		return fmt.Errorf("another run%s has changed this machine since this one looked at it, last begun here at %s: nothing more is done here by this one. When that has ended, plan again: what it did was not in this plan",
+			last.by(), last.At.UTC().Format(time.DateTime+" MST"))
+	}
+	text, err := json.Marshal(record{Run: t.Run, Who: t.Who, At: time.Now()})
+	if err != nil {
+		return err
+	}
+	if err := h.WriteFile(lastRun, bytes.NewReader(text), 0o600, 0, 0); err != nil {
+		return fmt.Errorf("write down which run changes this machine: %w", err)
+	}
+	return nil
+}
+
+func (r record) by() string {
+	if r.Who == "" {
+		return ""
+	}
+	return ", of " + r.Who + ","
+}

@@ -1,0 +1,109 @@
+package hostfake
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"clusterctl/provision/host"
+)
+
+// Debian is the package manager of a machine in memory, as far as steps ask it something.
+type Debian struct {
+	Installed map[string]string // versions, by names
+	Lists     map[string]Offer  // what it knows is to be had
+	Archive   map[string]Offer  // what is to be had
+	Old       bool              // its lists are
+}
+
+// Offer is a version of a package.
+type Offer struct {
+	Version, Origin string
+	Reboots         bool // its installation asks for a reboot
+}
+
+// run is called with the host locked.
+func (d *Debian) run(h *Host, name string, args []string) ([]byte, error) {
+	switch name {
+	case "dpkg-query":
+		if _, there := d.Installed[args[len(args)-1]]; there {
+			return []byte("install ok installed"), nil
+		}
+		return nil, errors.New("no packages found matching " + args[len(args)-1])
+	case "find":
+		if d.Old {
+			return nil, nil
+		}
+		return []byte(args[0] + "\n"), nil
+	case "env":
+		i := slices.Index(args, "apt-get")
+		if i < 0 {
+			return nil, fmt.Errorf("%q is not known here", args)
+		}
+		return d.apt(h, args[i+1:])
+	}
+	return nil, nil
+}
+
+func (d *Debian) apt(h *Host, args []string) ([]byte, error) {
+	switch {
+	case slices.Contains(args, "update"):
+		d.Lists, d.Old = maps.Clone(d.Archive), false
+	case slices.Contains(args, "--simulate"):
+		var b strings.Builder
+		b.WriteString("Reading package lists...\n")
+		for _, name := range slices.Sorted(maps.Keys(d.Installed)) {
+			if o := d.Lists[name]; o.Version != "" && o.Version != d.Installed[name] {
+				fmt.Fprintf(&b, "Inst %s [%s] (%s %s [amd64])\n", name, d.Installed[name], o.Version, o.Origin)
+			}
+		}
+		return []byte(b.String()), nil
+	case slices.Contains(args, "install"):
+		for _, arg := range args[slices.Index(args, "install")+1:] {
+			if strings.HasPrefix(arg, "-") {
+				continue
+			}
+			if err := d.install(h, arg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (d *Debian) install(h *Host, arg string) error {
+	name, version, named := strings.Cut(arg, "=")
+	known := d.Lists[name]
+	if !named {
+		version = known.Version
+	}
+	if o := d.Archive[name]; version == "" || o.Version != version {
+		return fmt.Errorf("version '%s' for '%s' was not found", version, name)
+	}
+	d.Installed[name] = version
+	if known.Reboots {
+		h.files["/run/reboot-required"] = file{host.Info{Mode: 0o644}, []byte("*** System restart required ***\n")}
+		h.files["/run/reboot-required.pkgs"] = file{host.Info{Mode: 0o644}, []byte(name + "\n")}
+	}
+	return nil
+}
+
+// reboot is called with the host locked: what is in memory alone goes, and units that are enabled start again.
+func (h *Host) reboot() error {
+	if err := h.before("reboot"); err != nil {
+		return err
+	}
+	h.boots++
+	maps.DeleteFunc(h.files, func(p string, _ file) bool { return strings.HasPrefix(path.Clean(p), "/run/") })
+	h.files[host.BootID] = file{host.Info{Mode: fs.FileMode(0o444)}, fmt.Appendf(nil, "boot %d\n", h.boots)}
+	if h.Reboot == nil {
+		return nil
+	}
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	return h.Reboot(h)
+}

@@ -1,0 +1,23 @@
+package role
+
+import (
+	"clusterctl/hcl/config"
+	"clusterctl/provision/step"
+)
+
+// system is what of the machine's own system is declared. A reboot comes before everything that it would interrupt.
+func system(b *builder) {
+	s := b.Cluster.System
+	for _, name := range s.Packages {
+		b.add(&step.Package{Name: name})
+	}
+	if b.Closed {
+		return
+	}
+	if s.Upgrade != "" {
+		b.add(&step.PackageLists{}, &step.Upgrade{Security: s.Upgrade == config.UpgradeSecurity})
+	}
+	if s.Reboot {
+		b.add(&step.Reboot{})
+	}
+}

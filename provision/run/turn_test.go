@@ -1,0 +1,119 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clusterctl/hcl/config"
+	"clusterctl/provision/run"
+	"clusterctl/provision/state"
+)
+
+// operator is somebody else with a copy of the same configuration and state, on another computer.
+func (w *world) operator(name string) *run.Engine {
+	w.t.Helper()
+	e := *w.engine
+	dir := filepath.Join(w.t.TempDir(), "state")
+	if err := os.CopyFS(dir, os.DirFS(w.engine.Store.Dir)); err != nil {
+		w.t.Fatal(err)
+	}
+	e.Store = state.Store{Dir: dir, Sealer: w.engine.Store.Sealer}
+	e.Run, e.Who = "the run of "+name, name
+	return &e
+}
+
+// P02: two operators with a copy of the configuration each, whose locks do not meet: who is second at a machine is told of the first, and changes
+// nothing there by a plan that did not know of him.
+func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.engine.Run, w.engine.Who = "the first run", "root@first"
+	w.mustApply()
+	grown := nodeA
+	grown.Kubelet.MaxPods = 42
+	w.declare(control, grown)
+	second := w.operator("root@second")
+
+	mine, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	if mine.Plan.Empty() {
+		t.Fatal("nothing is to be changed")
+	}
+	theirs, err := second.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := theirs.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	did := len(w.hosts["machine.a"].Log)
+	err = mine.Apply(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "another run, of root@second, has changed this machine since this one looked at it") {
+		t.Fatalf("the first operator is not told of the second: %v", err)
+	}
+	if now := w.hosts["machine.a"].Log; len(now) != did {
+		t.Errorf("and yet was changed: %q", now[did:])
+	}
+	if !w.mustApply().Empty() { // looked at anew, it is done
+		t.Error("something is left to do")
+	}
+}
+
+// Two that apply different things at the same time, over and over: the machine is at the end what one of them declared, whole.
+func TestTwoOperatorsAtOnceLeaveWhatOneOfThemDeclared(t *testing.T) {
+	w := newWorld(t, control, nodeA)
+	w.engine.Run, w.engine.Who = "the first run", "root@first"
+	w.mustApply()
+	engines := []*run.Engine{w.operator("root@one"), w.operator("root@two")}
+	for turn := range 4 {
+		var wait sync.WaitGroup
+		for i, e := range engines {
+			c := *w.engine.Config
+			node := nodeA
+			node.Kubelet.MaxPods = 50 + 10*turn + i
+			c.Machines = []config.Machine{control, node}
+			e.Config, e.Run = &c, fmt.Sprintf("run %d of %d", turn, i)
+			wait.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				p, err := e.Prepare(ctx)
+				if err != nil {
+					t.Errorf("%s: %v", e.Who, err)
+					return
+				}
+				defer p.Close()
+				if err := p.Apply(ctx); err != nil && !strings.Contains(err.Error(), "another run, of ") {
+					t.Errorf("%s: %v", e.Who, err)
+				}
+			})
+		}
+		wait.Wait()
+	}
+	e := engines[0]
+	e.Run = "the last run"
+	p, err := e.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := e.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer steps.Close()
+	if !steps.Plan.Empty() {
+		t.Error("something is left to do")
+	}
+}
