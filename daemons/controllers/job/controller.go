@@ -138,7 +138,6 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	met := j.expect.Met(key)
 	now := j.Now()
 	before := job.Status.DeepCopy()
-	count(job, pods)
 	d := Decide(job, pods, now)
 	if !met {
 		d.Create, d.Delete = nil, nil
@@ -152,7 +151,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		job = written
 	}
 	if err := j.letGo(ctx, pods, func(pod *corev1.Pod) bool {
-		return uncounted(job, pod.UID) || pod.DeletionTimestamp != nil && forgiven(job, pod)
+		return uncounted(job, pod.UID) || d.Release[pod.UID]
 	}); err != nil {
 		return err
 	}
@@ -179,7 +178,7 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 		j.expect.Deleted(key, uid)
 	}
 	created, err := loop.InBatches(ctx, len(d.Create), func(ctx context.Context, i int) error {
-		err := loop.CreatePod(ctx, j.Context, job, newPod(job, d.Create[i]))
+		err := loop.CreatePod(ctx, j.Context, job, newPod(job, d.Create[i], d.Replaces[d.Create[i]]))
 		if err != nil {
 			j.expect.Created(key)
 		}
@@ -263,6 +262,9 @@ func managedByAnother(job *batchv1.Job) bool {
 
 func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionFalse && hasCondition(before.Conditions, c.Type) {
+			j.Events.Event(job, corev1.EventTypeNormal, "Resumed", "Job resumed")
+		}
 		if c.Status != corev1.ConditionTrue || hasCondition(before.Conditions, c.Type) {
 			continue
 		}

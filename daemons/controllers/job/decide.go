@@ -1,10 +1,8 @@
 package job
 
 import (
-	"fmt"
+	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,173 +17,235 @@ import (
 type Decision struct {
 	Create []int // one pod each; the number is the completion index of an indexed job, else -1
 	Delete []*corev1.Pod
-	Again  time.Duration // look again after this time; zero: no need
+	// Replaces has the pods that new ones of their index stand in for.
+	Replaces map[int]*corev1.Pod
+	Release  map[types.UID]bool // ended pods that are counted as nothing
+	Again    time.Duration      // look again after this time; zero: no need
 }
 
-// count moves finished pods into the status: first by UID, and once their finalizer
-// is off, into the numbers.
-func count(job *batchv1.Job, pods []*corev1.Pod) {
-	held := map[types.UID]*corev1.Pod{}
-	for _, pod := range pods {
-		if tracked(pod) {
-			held[pod.UID] = pod
-		}
-	}
-	u := job.Status.UncountedTerminatedPods
-	if u == nil {
-		u = &batchv1.UncountedTerminatedPods{}
-	}
-	next := &batchv1.UncountedTerminatedPods{}
-	for _, uid := range u.Succeeded {
-		if held[uid] != nil {
-			next.Succeeded = append(next.Succeeded, uid)
-		} else if !indexed(job) {
-			job.Status.Succeeded++
-		}
-	}
-	for _, uid := range u.Failed {
-		if held[uid] != nil {
-			next.Failed = append(next.Failed, uid)
-		} else {
-			job.Status.Failed++
-		}
-	}
-	done := completed(job)
-	for _, pod := range pods {
-		if !tracked(pod) || slices.Contains(next.Succeeded, pod.UID) || slices.Contains(next.Failed, pod.UID) || forgiven(job, pod) {
-			continue
-		}
-		switch {
-		case pod.Status.Phase == corev1.PodSucceeded:
-			next.Succeeded = append(next.Succeeded, pod.UID)
-			if i, ok := index(pod); ok && indexed(job) {
-				done[i] = true
-			}
-		case pod.Status.Phase == corev1.PodFailed, forced(pod):
-			next.Failed = append(next.Failed, pod.UID)
-		}
-	}
-	if indexed(job) {
-		job.Status.CompletedIndexes = formatIndexes(done)
-		job.Status.Succeeded = int32(len(done))
-	}
-	job.Status.UncountedTerminatedPods = next
-}
-
-// forgiven says whether a pod goes uncounted: one that never reached a node, and one
-// that was stopped because the job is suspended.
-func forgiven(job *batchv1.Job, pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodSucceeded {
-		return false
-	}
-	return pod.Spec.NodeName == "" || job.Spec.Suspend != nil && *job.Spec.Suspend
-}
-
-// forced says whether a pod was deleted without waiting for its node, which may never
-// say how it ended.
-func forced(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
-}
-
-func uncounted(job *batchv1.Job, uid types.UID) bool {
-	u := job.Status.UncountedTerminatedPods
-	return u != nil && (slices.Contains(u.Succeeded, uid) || slices.Contains(u.Failed, uid))
-}
-
-// Decide brings the job's status up to date, after count, and returns what to do.
+// Decide brings the job's status up to date and returns what to do.
 func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
-	var d Decision
+	t := count(job, pods)
+	d := Decision{Release: t.release}
 	s := &job.Status
-	var active []*corev1.Pod
-	var ready, terminating, restarts int32
-	var lastFailure time.Time
-	for _, pod := range pods {
-		switch {
-		case loop.Active(pod):
-			active = append(active, pod)
-			if is, _ := loop.Ready(pod); is {
-				ready++
-			}
-			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-				restarts += c.RestartCount
-			}
-		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
-			if !forced(pod) && pod.Spec.NodeName != "" {
-				terminating++
-			}
-		case pod.Status.Phase == corev1.PodFailed:
-			if t := finishedAt(pod); t.After(lastFailure) {
-				lastFailure = t
-			}
-		}
-	}
-	u := s.UncountedTerminatedPods
-	failed := s.Failed + int32(len(u.Failed))
-	succeeded := s.Succeeded
-	if !indexed(job) {
-		succeeded += int32(len(u.Succeeded))
-	}
-	if job.Spec.Suspend != nil && *job.Spec.Suspend {
-		set(s, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
-		s.StartTime = nil
-		d.Delete = active
-		s.Active, s.Ready, s.Terminating = 0, new(int32), pointer(terminating+int32(len(active)))
-		return d
-	}
-	if hasCondition(s.Conditions, batchv1.JobSuspended) {
-		set(s, batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", now)
-	}
-	if s.StartTime == nil {
-		start := metav1.NewTime(now)
-		s.StartTime = &start
-	}
-	limit := int32(6)
-	if job.Spec.BackoffLimit != nil {
-		limit = *job.Spec.BackoffLimit
-	}
-	onFailure := job.Spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	seen := look(pods)
 	var deadlineLeft time.Duration
-	if seconds := job.Spec.ActiveDeadlineSeconds; seconds != nil {
-		deadlineLeft = s.StartTime.Add(time.Duration(*seconds) * time.Second).Sub(now)
+	timed := job.Spec.ActiveDeadlineSeconds != nil && !suspended(job)
+	if !suspended(job) {
+		if hasCondition(s.Conditions, batchv1.JobSuspended) {
+			set(s, batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", now)
+		}
+		begin(s, now)
+	}
+	if timed {
+		deadlineLeft = s.StartTime.Add(time.Duration(min(*job.Spec.ActiveDeadlineSeconds, longest)) * time.Second).Sub(now)
+	}
+	if !ending(job) {
+		if c, ok := verdictOf(job, &seen, t, timed && deadlineLeft <= 0); ok {
+			set(s, c.Type, corev1.ConditionTrue, c.Reason, c.Message, now)
+		}
 	}
 	switch {
-	case hasCondition(s.Conditions, batchv1.JobFailureTarget), hasCondition(s.Conditions, batchv1.JobSuccessCriteriaMet):
-	case failed > limit || onFailure && restarts > 0 && restarts+failed > limit:
-		set(s, batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit", now)
-	case job.Spec.ActiveDeadlineSeconds != nil && deadlineLeft <= 0:
-		set(s, batchv1.JobFailureTarget, corev1.ConditionTrue, batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline", now)
-	case enough(job, succeeded, len(active)):
-		set(s, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods", now)
-	}
-	ending := hasCondition(s.Conditions, batchv1.JobFailureTarget) || hasCondition(s.Conditions, batchv1.JobSuccessCriteriaMet)
-	if ending {
-		d.Delete = active
-		terminating += int32(len(active))
-		active, ready = nil, 0
-		finish(job, terminating, now)
-	} else {
-		wanted := wantedActive(job, succeeded, len(active))
-		switch {
-		case len(active) > wanted:
-			together := map[string]int{}
-			for _, pod := range active {
-				together[pod.Spec.NodeName]++
-			}
-			loop.DeletionOrder(active, together)
-			d.Delete = active[:len(active)-wanted]
-		case len(active) < wanted:
-			if wait := backoff(failed, lastFailure, now); wait > 0 {
-				d.Again = wait
-			} else {
-				d.Create = missing(job, active, wanted-len(active))
-			}
+	case ending(job):
+		begin(s, now)
+		d.Delete = seen.stopAll()
+		if len(t.held) == 0 { // what was held is counted first
+			finish(job, seen.terminating, now)
 		}
-		if deadlineLeft > 0 && (d.Again == 0 || deadlineLeft < d.Again) {
+	case suspended(job):
+		set(s, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
+		s.StartTime = nil
+		d.Delete = seen.stopAll()
+	default:
+		manage(job, &seen, t, now, &d)
+		if timed && (d.Again == 0 || deadlineLeft < d.Again) {
 			d.Again = deadlineLeft
 		}
 	}
-	s.Active, s.Ready, s.Terminating = int32(len(active)), &ready, &terminating
+	s.Active, s.Ready, s.Terminating = int32(len(seen.active)), &seen.ready, &seen.terminating
 	return d
+}
+
+// begin says when the job began; one that was suspended begins anew.
+func begin(s *batchv1.JobStatus, now time.Time) {
+	if s.StartTime == nil {
+		s.StartTime = &metav1.Time{Time: now}
+	}
+}
+
+// longest is more seconds than anybody waits, and fewer than a Duration can count.
+const longest = 100 * 366 * 24 * 3600
+
+// view is what the pods of a job show.
+type view struct {
+	active                       []*corev1.Pod
+	stopping                     []*corev1.Pod // told to end, and not ended
+	ready, terminating, restarts int32
+	failures                     int // since the last success
+	lastFailure                  time.Time
+}
+
+// stopAll returns the pods that run, and counts them as stopping.
+func (v *view) stopAll() []*corev1.Pod {
+	out := v.active
+	v.terminating += int32(len(out))
+	v.active, v.ready = nil, 0
+	return out
+}
+
+func look(pods []*corev1.Pod) view {
+	var v view
+	var lastSuccess time.Time
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			if t := finishedAt(pod); t.After(lastSuccess) {
+				lastSuccess = t
+			}
+		}
+	}
+	for _, pod := range pods {
+		switch {
+		case loop.Active(pod):
+			v.active = append(v.active, pod)
+			if is, _ := loop.Ready(pod); is {
+				v.ready++
+			}
+			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+				v.restarts += c.RestartCount
+			}
+		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
+			if !forced(pod) && pod.Spec.NodeName != "" {
+				v.terminating++
+				v.stopping = append(v.stopping, pod)
+			}
+		case pod.Status.Phase == corev1.PodFailed:
+			if t := finishedAt(pod); t.After(lastSuccess) {
+				v.failures++
+				if t.After(v.lastFailure) {
+					v.lastFailure = t
+				}
+			}
+		}
+	}
+	return v
+}
+
+// verdictOf says what the job is heading for, if its end is decided.
+func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobCondition, decided bool) {
+	s, spec := &job.Status, &job.Spec
+	limit := int32(6)
+	if spec.BackoffLimit != nil {
+		limit = *spec.BackoffLimit
+	}
+	failed := s.Failed + int32(len(s.UncountedTerminatedPods.Failed)+len(t.held))
+	onFailure := spec.Template.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	var lost int
+	if perIndex(job) {
+		lost = len(givenUp(job))
+	}
+	fail := func(reason, message string) (batchv1.JobCondition, bool) {
+		return batchv1.JobCondition{Type: batchv1.JobFailureTarget, Reason: reason, Message: message}, true
+	}
+	succeed := func(reason, message string) (batchv1.JobCondition, bool) {
+		return batchv1.JobCondition{Type: batchv1.JobSuccessCriteriaMet, Reason: reason, Message: message}, true
+	}
+	switch {
+	case t.failing != "":
+		return fail(batchv1.JobReasonPodFailurePolicy, t.failing)
+	case failed > limit, onFailure && seen.restarts > 0 && seen.restarts >= limit:
+		return fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	case late:
+		return fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	case spec.MaxFailedIndexes != nil && lost > int(*spec.MaxFailedIndexes):
+		return fail(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	case lost > 0 && lost+int(s.Succeeded) >= int(*spec.Completions):
+		return fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	}
+	if indexed(job) {
+		if message, ok := succeededBy(job, completed(job)); ok {
+			return succeed(batchv1.JobReasonSuccessPolicy, message)
+		}
+	}
+	if enough(job, succeeded(job), len(seen.active)) {
+		return succeed(batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
+	}
+	return c, false
+}
+
+func succeeded(job *batchv1.Job) int32 {
+	if indexed(job) {
+		return job.Status.Succeeded
+	}
+	return job.Status.Succeeded + int32(len(job.Status.UncountedTerminatedPods.Succeeded))
+}
+
+// manage has as many pods run as the job asks for now.
+func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
+	wanted := wantedActive(job, succeeded(job), len(seen.active))
+	excess := unfit(job, seen.active)
+	rest := slices.DeleteFunc(slices.Clone(seen.active), func(pod *corev1.Pod) bool { return slices.Contains(excess, pod) })
+	if over := len(rest) - wanted; over > 0 {
+		together := map[string]int{}
+		for _, pod := range rest {
+			together[pod.Spec.NodeName]++
+		}
+		loop.DeletionOrder(rest, together)
+		excess = append(excess, rest[:over]...)
+	}
+	d.Delete = excess
+	occupied := rest
+	if onlyFailedAreReplaced(job) {
+		occupied = slices.Concat(rest, seen.stopping)
+	}
+	room := wanted - len(occupied)
+	if room <= 0 {
+		return
+	}
+	if perIndex(job) {
+		before := predecessors(job, seen.stopping, t.held)
+		d.Create, d.Again = missing(job, occupied, room, before, now)
+		d.Replaces = before
+	} else if wait := backoff(seen.failures, seen.lastFailure, now); wait > 0 {
+		d.Again = wait
+	} else {
+		d.Create, _ = missing(job, occupied, room, nil, now)
+	}
+}
+
+// predecessors returns, by index, the pod whose failures the next one has to count on from.
+func predecessors(job *batchv1.Job, stopping []*corev1.Pod, held map[int]*corev1.Pod) map[int]*corev1.Pod {
+	out := maps.Clone(held)
+	for _, pod := range stopping {
+		if i, ok := index(job, pod); ok && (out[i] == nil || attempt(pod) >= attempt(out[i])) {
+			out[i] = pod
+		}
+	}
+	return out
+}
+
+// unfit returns the active pods that no index of the job is for: of an index that it no longer has, or that another has already.
+func unfit(job *batchv1.Job, active []*corev1.Pod) (out []*corev1.Pod) {
+	if !indexed(job) {
+		return nil
+	}
+	taken := completed(job)
+	if perIndex(job) {
+		maps.Copy(taken, givenUp(job))
+	}
+	for _, pod := range slices.SortedStableFunc(slices.Values(active), func(a, b *corev1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) // the older one stays
+	}) {
+		i, ok := index(job, pod)
+		if !ok || taken[i] {
+			out = append(out, pod)
+		}
+		taken[i] = true
+	}
+	return out
+}
+
+func ending(job *batchv1.Job) bool {
+	return hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) || hasCondition(job.Status.Conditions, batchv1.JobSuccessCriteriaMet)
 }
 
 // finish turns what the job is heading for into its end, once no pod of it is left
@@ -211,7 +271,8 @@ func finish(job *batchv1.Job, terminating int32, now time.Time) {
 
 func enough(job *batchv1.Job, succeeded int32, active int) bool {
 	if job.Spec.Completions == nil {
-		return succeeded > 0 && active == 0
+		// A worker that was stopped for a suspension, and ended well, has not found the work done.
+		return succeeded > 0 && active == 0 && !suspended(job)
 	}
 	return succeeded >= *job.Spec.Completions
 }
@@ -227,11 +288,15 @@ func wantedActive(job *batchv1.Job, succeeded int32, active int) int {
 		}
 		return parallelism
 	}
-	return min(parallelism, int(*job.Spec.Completions-succeeded))
+	left := int(*job.Spec.Completions - succeeded)
+	if perIndex(job) {
+		left -= len(givenUp(job))
+	}
+	return max(0, min(parallelism, left))
 }
 
-// backoff is how long to wait before replacing failed pods: 10 s, doubling to 10 min.
-func backoff(failed int32, last, now time.Time) time.Duration {
+// backoff is how long to wait before replacing what failed so often in a row: 10 s, doubling to 10 min.
+func backoff(failed int, last, now time.Time) time.Duration {
 	if failed == 0 || last.IsZero() {
 		return 0
 	}
@@ -242,107 +307,45 @@ func backoff(failed int32, last, now time.Time) time.Duration {
 	return last.Add(wait).Sub(now)
 }
 
-func missing(job *batchv1.Job, active []*corev1.Pod, n int) []int {
-	out := make([]int, 0, n)
+// missing returns the indexes of at most n pods to make, and how long those that failed have to wait that were left out for it.
+func missing(job *batchv1.Job, occupied []*corev1.Pod, n int, before map[int]*corev1.Pod, now time.Time) (out []int, again time.Duration) {
 	if !indexed(job) {
 		for range n {
 			out = append(out, -1)
 		}
-		return out
+		return out, 0
 	}
 	taken := completed(job)
-	for _, pod := range active {
-		if i, ok := index(pod); ok {
+	if perIndex(job) {
+		maps.Copy(taken, givenUp(job))
+	}
+	for _, pod := range occupied {
+		if i, ok := index(job, pod); ok {
 			taken[i] = true
 		}
 	}
 	for i := 0; len(out) < n && i < int(*job.Spec.Completions); i++ {
-		if !taken[i] {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func newPod(job *batchv1.Job, i int) *corev1.Pod {
-	pod := loop.PodFromTemplate(&job.Spec.Template, job, kind)
-	pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
-	if i < 0 {
-		return pod
-	}
-	text := strconv.Itoa(i)
-	for _, m := range []*map[string]string{&pod.Labels, &pod.Annotations} {
-		if *m == nil {
-			*m = map[string]string{}
-		}
-		(*m)[batchv1.JobCompletionIndexAnnotation] = text
-	}
-	pod.GenerateName = fmt.Sprintf("%s-%d-", job.Name, i)
-	pod.Spec.Hostname = fmt.Sprintf("%s-%d", job.Name, i)
-	env := corev1.EnvVar{Name: "JOB_COMPLETION_INDEX", ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']"}}}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for c := range containers {
-			containers[c].Env = append(containers[c].Env, env)
-		}
-	}
-	return pod
-}
-
-func indexed(job *batchv1.Job) bool {
-	return job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion && job.Spec.Completions != nil
-}
-
-func index(pod *corev1.Pod) (int, bool) {
-	i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
-	return i, err == nil
-}
-
-// completed reads "1,3-5".
-func completed(job *batchv1.Job) map[int]bool {
-	out := map[int]bool{}
-	for part := range strings.SplitSeq(job.Status.CompletedIndexes, ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		a, err := strconv.Atoi(from)
-		if err != nil {
+		if taken[i] {
 			continue
 		}
-		b := a
-		if ranged {
-			if b, err = strconv.Atoi(to); err != nil {
+		if pod := before[i]; pod != nil {
+			if !finished(pod) && annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
+				continue // the index is given up when this one has stopped
+			}
+			if wait := backoff(attempt(pod)+1, finishedAt(pod), now); wait > 0 {
+				if again == 0 || wait < again {
+					again = wait
+				}
 				continue
 			}
 		}
-		for i := a; i <= b; i++ {
-			out[i] = true
-		}
+		out = append(out, i)
 	}
-	return out
+	return out, again
 }
 
-func formatIndexes(set map[int]bool) string {
-	all := make([]int, 0, len(set))
-	for i := range set {
-		all = append(all, i)
-	}
-	slices.Sort(all)
-	var parts []string
-	for i := 0; i < len(all); {
-		j := i
-		for j+1 < len(all) && all[j+1] == all[j]+1 {
-			j++
-		}
-		switch j - i {
-		case 0:
-			parts = append(parts, strconv.Itoa(all[i]))
-		case 1:
-			parts = append(parts, strconv.Itoa(all[i]), strconv.Itoa(all[j]))
-		default:
-			parts = append(parts, fmt.Sprintf("%d-%d", all[i], all[j]))
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 func finishedAt(pod *corev1.Pod) time.Time {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -20,13 +21,17 @@ type world struct {
 	now  time.Time
 	n    int
 	most int // active at once
+
+	step   time.Duration // between two looks; zero is past every back-off
+	last   Decision
+	lastAt time.Time
 }
 
 func (w *world) sync() {
-	count(w.job, w.pods)
 	d := Decide(w.job, w.pods, w.now)
+	w.last, w.lastAt = d, w.now
 	for _, pod := range w.pods {
-		if uncounted(w.job, pod.UID) {
+		if uncounted(w.job, pod.UID) || d.Release[pod.UID] {
 			pod.Finalizers = nil
 		}
 	}
@@ -37,7 +42,7 @@ func (w *world) sync() {
 	}
 	for _, i := range d.Create {
 		w.n++
-		pod := newPod(w.job, i)
+		pod := newPod(w.job, i, d.Replaces[i])
 		pod.UID = types.UID(fmt.Sprint(w.n))
 		pod.Status.Phase = corev1.PodRunning
 		w.pods = append(w.pods, pod)
@@ -49,7 +54,7 @@ func (w *world) sync() {
 		}
 	}
 	w.most = max(w.most, active)
-	w.now = w.now.Add(time.Hour) // past every back-off
+	w.now = w.now.Add(cmp.Or(w.step, time.Hour))
 }
 
 func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) { // S19
@@ -99,7 +104,7 @@ func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) { // S19
 
 func TestIndexesAreWrittenAsRanges(t *testing.T) {
 	job := &batchv1.Job{Status: batchv1.JobStatus{CompletedIndexes: "1,3-5,7,8"}}
-	if got := formatIndexes(completed(job)); got != "1,3-5,7,8" {
+	if got := formatIndexes(parseIndexes(job.Status.CompletedIndexes, 9)); got != "1,3-5,7,8" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -1,0 +1,80 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// verdict says what a job's podFailurePolicy makes of a failed pod: the action of the first rule that matches, and why. Without
+// such a rule a failure counts.
+func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction, string) {
+	policy := job.Spec.PodFailurePolicy
+	if policy == nil || pod.Status.Phase != corev1.PodFailed {
+		return batchv1.PodFailurePolicyActionCount, ""
+	}
+	for i, rule := range policy.Rules {
+		if rule.Action == batchv1.PodFailurePolicyActionFailIndex && job.Spec.BackoffLimitPerIndex == nil {
+			continue
+		}
+		if rule.OnExitCodes != nil {
+			if name, code, ok := exited(pod, rule.OnExitCodes); ok {
+				return rule.Action, fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d matching %s rule at index %d",
+					name, pod.Namespace, pod.Name, code, rule.Action, i)
+			}
+		}
+		for _, wanted := range rule.OnPodConditions {
+			if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == wanted.Type && c.Status == wanted.Status }) {
+				return rule.Action, fmt.Sprintf("Pod %s/%s has condition %s matching %s rule at index %d", pod.Namespace, pod.Name, wanted.Type, rule.Action, i)
+			}
+		}
+	}
+	return batchv1.PodFailurePolicyActionCount, ""
+}
+
+// exited finds a container that failed with an exit code that a rule means.
+func exited(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) (name string, code int32, ok bool) {
+	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		end := c.State.Terminated
+		if end == nil || end.ExitCode == 0 || rule.ContainerName != nil && *rule.ContainerName != c.Name {
+			continue
+		}
+		if slices.Contains(rule.Values, end.ExitCode) == (rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn) {
+			return c.Name, end.ExitCode, true
+		}
+	}
+	return "", 0, false
+}
+
+// succeededBy returns the first rule of a job's successPolicy that the indexes satisfy, in words.
+func succeededBy(job *batchv1.Job, done map[int]bool) (string, bool) {
+	if job.Spec.SuccessPolicy == nil || !indexed(job) {
+		return "", false
+	}
+	for i, rule := range job.Spec.SuccessPolicy.Rules {
+		have, want := len(done), int(*job.Spec.Completions)
+		if rule.SucceededIndexes != nil {
+			wanted := parseIndexes(*rule.SucceededIndexes, want)
+			have, want = 0, len(wanted)
+			for k := range wanted {
+				if done[k] {
+					have++
+				}
+			}
+		}
+		if rule.SucceededCount != nil {
+			want = int(*rule.SucceededCount)
+		}
+		if have >= want {
+			return fmt.Sprintf("Matched rules at index %d", i), true
+		}
+	}
+	return "", false
+}
+
+// onlyFailedAreReplaced says whether a pod that is being stopped keeps its place until it has stopped.
+func onlyFailedAreReplaced(job *batchv1.Job) bool {
+	return job.Spec.PodReplacementPolicy != nil && *job.Spec.PodReplacementPolicy == batchv1.Failed
+}
