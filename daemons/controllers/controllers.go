@@ -25,6 +25,7 @@ import (
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/accounttoken"
+	"clusterctl/daemons/controllers/autoscaler"
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/cronjob"
@@ -69,6 +70,7 @@ var all = []struct {
 	{"daemonset", daemonset.New, "daemonset-controller"},
 	{"job", job.New, "job-controller"},
 	{"cronjob", cronjob.New, "cronjob-controller"},
+	{"horizontal-pod-autoscaler", autoscaler.New, "horizontal-pod-autoscaler"},
 	{"endpoints", endpoints.New, ""},
 	{"endpointslice", endpoints.NewSlices, ""},
 	{"disruption", disruption.New, "controllermanager"},

@@ -1,0 +1,147 @@
+package autoscaler
+
+import (
+	"math"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// History is what an autoscaler remembers of the last hours; it is lost with the process, and then begins with what there is.
+type History struct {
+	Recommended []Moment // numbers of replicas that the metrics asked for
+	Scaled      []Moment // changes of the number: above zero, pods that were added
+}
+
+// Moment is a number and when it was.
+type Moment struct {
+	At time.Time
+	N  int32
+}
+
+// longest is more than any window or period of a behavior may be.
+const longest = time.Hour
+
+// forget drops what nobody asks for any more.
+func (h *History) forget(now time.Time) {
+	for _, list := range []*[]Moment{&h.Recommended, &h.Scaled} {
+		kept := (*list)[:0]
+		for _, m := range *list {
+			if m.At.After(now.Add(-longest - time.Second)) {
+				kept = append(kept, m)
+			}
+		}
+		*list = kept
+	}
+}
+
+// usual is the behavior of an autoscaler that has none of its own.
+const (
+	usualDownWindow = 5 * time.Minute
+	usualMost       = 4 // replicas that may always be asked for at once; else twice as many
+)
+
+// settle holds a recommendation against those of the stabilization windows: scaling up asks for no more than the least, scaling
+// down for no fewer than the most.
+func settle(h *History, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired int32, now time.Time, c *conditions) int32 {
+	up, down := time.Duration(0), usualDownWindow
+	if behavior != nil {
+		up, down = window(behavior.ScaleUp, 0), window(behavior.ScaleDown, usualDownWindow)
+	}
+	least, most := desired, desired
+	for _, m := range h.Recommended {
+		if m.At.After(now.Add(-up)) {
+			least = min(least, m.N)
+		}
+		if m.At.After(now.Add(-down)) {
+			most = max(most, m.N)
+		}
+	}
+	h.Recommended = append(h.Recommended, Moment{now, desired})
+	out := min(max(current, least), most)
+	switch {
+	case out < desired:
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation")
+	case out > desired:
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation")
+	default:
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ReadyForNewScale", "recommended size matches current size")
+	}
+	return out
+}
+
+func window(rules *autoscalingv2.HPAScalingRules, usual time.Duration) time.Duration {
+	if rules == nil || rules.StabilizationWindowSeconds == nil {
+		return usual
+	}
+	return time.Duration(*rules.StabilizationWindowSeconds) * time.Second
+}
+
+// limit keeps a number of replicas within the autoscaler's bounds and its policies of how fast it may change.
+func limit(h *History, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired, least, most int32, now time.Time, c *conditions) int32 {
+	fastest, slowest := int32(math.MaxInt32), int32(0) // how far up and down it may go now
+	switch {
+	case behavior == nil:
+		fastest = max(usualMost, 2*min(current, math.MaxInt32/2))
+	case desired > current:
+		fastest = max(current, pace(h, behavior.ScaleUp, current, now, true))
+	case desired < current:
+		slowest = min(current, pace(h, behavior.ScaleDown, current, now, false))
+	}
+	limited := func(to int32, reason, message string) int32 {
+		c.set(autoscalingv2.ScalingLimited, corev1.ConditionTrue, reason, "%s", message)
+		return to
+	}
+	switch {
+	case desired > min(most, fastest) && fastest < most:
+		return limited(fastest, "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate")
+	case desired > most:
+		return limited(most, "TooManyReplicas", "the desired replica count is more than the maximum replica count")
+	case desired < max(least, slowest) && slowest > least:
+		return limited(slowest, "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate")
+	case desired < least:
+		return limited(least, "TooFewReplicas", "the desired replica count is less than the minimum replica count")
+	}
+	c.set(autoscalingv2.ScalingLimited, corev1.ConditionFalse, "DesiredWithinRange", "the desired count is within the acceptable range")
+	return desired
+}
+
+// pace is how far the policies let the number of replicas go by now.
+func pace(h *History, rules *autoscalingv2.HPAScalingRules, current int32, now time.Time, up bool) int32 {
+	if rules == nil {
+		if up {
+			return math.MaxInt32
+		}
+		return 0
+	}
+	choice := autoscalingv2.MaxChangePolicySelect
+	if rules.SelectPolicy != nil {
+		choice = *rules.SelectPolicy
+	}
+	if choice == autoscalingv2.DisabledPolicySelect || len(rules.Policies) == 0 {
+		return current
+	}
+	farthest := int32(-1)
+	for _, policy := range rules.Policies {
+		start := current // what there was when the period began
+		for _, m := range h.Scaled {
+			if m.At.After(now.Add(-time.Duration(policy.PeriodSeconds) * time.Second)) {
+				start -= m.N
+			}
+		}
+		change := float64(policy.Value)
+		if policy.Type == autoscalingv2.PercentScalingPolicy {
+			change = float64(start) * float64(policy.Value) / 100
+		}
+		to := int32(math.Max(0, math.Trunc(float64(start)-change)))
+		if up {
+			to = ceil(float64(start) + change)
+		}
+		higher := up == (choice == autoscalingv2.MaxChangePolicySelect)
+		if farthest < 0 || higher && to > farthest || !higher && to < farthest {
+			farthest = to
+		}
+	}
+	return farthest
+}

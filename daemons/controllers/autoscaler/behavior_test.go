@@ -1,0 +1,105 @@
+package autoscaler
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+)
+
+func rules(choice autoscalingv2.ScalingPolicySelect, policies ...autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
+	return &autoscalingv2.HPAScalingRules{SelectPolicy: &choice, Policies: policies}
+}
+
+func TestHowFastTheNumberMayChange(t *testing.T) {
+	pods := func(n int32) autoscalingv2.HPAScalingPolicy {
+		return autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: n, PeriodSeconds: 60}
+	}
+	percent := func(n int32) autoscalingv2.HPAScalingPolicy {
+		return autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: n, PeriodSeconds: 60}
+	}
+	const most, least, off = autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect, autoscalingv2.DisabledPolicySelect
+	for name, c := range map[string]struct {
+		rules  *autoscalingv2.HPAScalingRules
+		scaled []Moment
+		up     bool
+		want   int32 // from ten
+	}{
+		"four pods up":             {rules(most, pods(4)), nil, true, 14},
+		"a quarter up, rounded up": {rules(most, percent(25)), nil, true, 13},
+		"the larger one":           {rules(most, pods(4), percent(100)), nil, true, 20},
+		"the smaller one":          {rules(least, pods(4), percent(100)), nil, true, 14},
+		"not at all":               {rules(off, pods(4)), nil, true, 10},
+		"four pods down":           {rules(most, pods(4)), nil, false, 6},
+		"a quarter down, cut":      {rules(most, percent(25)), nil, false, 7},
+		"the larger step down":     {rules(most, pods(4), percent(50)), nil, false, 5},
+		"the smaller step down":    {rules(least, pods(4), percent(50)), nil, false, 6},
+		"more than there are":      {rules(most, pods(40)), nil, false, 0},
+		"three were added in time": {rules(most, pods(4)), []Moment{{epoch.Add(-59 * time.Second), 3}}, true, 11},
+		"three were added before":  {rules(most, pods(4)), []Moment{{epoch.Add(-60 * time.Second), 3}}, true, 14},
+		"three were taken away":    {rules(most, pods(4)), []Moment{{epoch.Add(-time.Second), -3}}, false, 9},
+		"taken away, and now up":   {rules(most, pods(4)), []Moment{{epoch.Add(-time.Second), -3}}, true, 17},
+		"without rules up":         {nil, nil, true, math.MaxInt32},
+	} {
+		if got := pace(&History{Scaled: c.scaled}, c.rules, 10, epoch, c.up); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestWindowsHoldTheNumberInBothDirections(t *testing.T) {
+	behavior := &autoscalingv2.HorizontalPodAutoscalerBehavior{
+		ScaleUp:   &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](60)},
+		ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](120)},
+	}
+	for _, c := range []struct {
+		asked   int32
+		history []Moment
+		want    int32
+		reason  string
+	}{
+		{8, []Moment{{epoch.Add(-30 * time.Second), 6}}, 6, "ScaleUpStabilized"}, {8, []Moment{{epoch.Add(-60 * time.Second), 6}}, 8, "ReadyForNewScale"},
+		{8, []Moment{{epoch.Add(-30 * time.Second), 3}}, 5, "ScaleUpStabilized"}, {2, []Moment{{epoch.Add(-90 * time.Second), 4}}, 4, "ScaleDownStabilized"},
+		{2, []Moment{{epoch.Add(-120 * time.Second), 4}}, 2, "ReadyForNewScale"}, {2, []Moment{{epoch.Add(-90 * time.Second), 9}}, 5, "ScaleDownStabilized"},
+	} {
+		seen := &conditions{now: epoch}
+		if got := settle(&History{Recommended: c.history}, behavior, 5, c.asked, epoch, seen); got != c.want || seen.list[0].Reason != c.reason {
+			t.Errorf("%d is asked for after %v: %d, %s; want %d, %s", c.asked, c.history, got, seen.list[0].Reason, c.want, c.reason)
+		}
+	}
+}
+
+func TestAnAutoscalerStaysWithinItsBoundsAndPolicies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		least, most := rapid.Int32Range(1, 5).Draw(t, "least"), rapid.Int32Range(5, 40).Draw(t, "most")
+		step := rapid.Int32Range(1, 6).Draw(t, "step")
+		by := rules(autoscalingv2.MaxChangePolicySelect, autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: step, PeriodSeconds: 60})
+		behavior := &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: by, ScaleDown: by}
+		h, now := &History{}, epoch
+		current := rapid.Int32Range(least, most).Draw(t, "current")
+		was := []Moment{{now, current}}
+		for range 40 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second) // looks may come twice
+			h.forget(now)
+			seen := &conditions{now: now}
+			desired := settle(h, behavior, current, rapid.Int32Range(0, 60).Draw(t, "asked"), now, seen)
+			next := limit(h, behavior, current, desired, least, most, now, seen)
+			if next != current {
+				h.Scaled = append(h.Scaled, Moment{now, next - current})
+				current = next
+			}
+			was = append(was, Moment{now, current})
+			if current < least || current > most {
+				t.Fatalf("%d replicas, of %d to %d", current, least, most)
+			}
+			for _, m := range was {
+				if now.Sub(m.At) < time.Minute && (current-m.N > 2*step || m.N-current > 2*step) {
+					t.Fatalf("%d replicas within a minute of %d, by steps of %d", current, m.N, step)
+				}
+			}
+		}
+	})
+}

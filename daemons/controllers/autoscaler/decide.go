@@ -1,0 +1,134 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// conditions are an autoscaler's, as they change.
+type conditions struct {
+	list []autoscalingv2.HorizontalPodAutoscalerCondition
+	now  time.Time
+}
+
+func (c *conditions) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus, reason, format string, args ...any) {
+	i := slices.IndexFunc(c.list, func(old autoscalingv2.HorizontalPodAutoscalerCondition) bool { return old.Type == kind })
+	if i < 0 {
+		i, c.list = len(c.list), append(c.list, autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind})
+	}
+	at := &c.list[i]
+	if at.Status != status {
+		at.Status, at.LastTransitionTime = status, metav1.NewTime(c.now)
+	}
+	at.Reason, at.Message = reason, fmt.Sprintf(format, args...)
+}
+
+// Outcome is what one look at an autoscaler asks for.
+type Outcome struct {
+	Replicas int32
+	Rescale  bool
+	Reason   string // of the new size, in words
+	Metrics  []autoscalingv2.MetricStatus
+	Events   []Event
+	Err      error
+}
+
+// Event is something to tell about an autoscaler.
+type Event struct{ Type, Reason, Message string }
+
+func (o *Outcome) warn(reason string, err error) {
+	o.Events = append(o.Events, Event{corev1.EventTypeWarning, reason, err.Error()})
+}
+
+// Decide works out how many replicas a target should have. Where some metrics give no answer it never asks for fewer.
+func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t target, m Metrics, h *History, c *conditions) Outcome {
+	least, most := int32(1), hpa.Spec.MaxReplicas
+	if hpa.Spec.MinReplicas != nil {
+		least = *hpa.Spec.MinReplicas
+	}
+	h.forget(t.now)
+	if len(h.Recommended) == 0 {
+		h.Recommended = append(h.Recommended, Moment{t.now, t.wanted})
+	}
+	o := Outcome{Replicas: t.wanted}
+	switch {
+	case t.wanted == 0 && least != 0:
+		o.Replicas = 0
+		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
+		return o
+	case t.wanted > most:
+		o.Replicas, o.Reason = most, "Current number of replicas above Spec.MaxReplicas"
+	case t.wanted < least:
+		o.Replicas, o.Reason = least, "Current number of replicas below Spec.MinReplicas"
+	default:
+		if t.find != nil {
+			if o.Err = t.find(&t); o.Err != nil {
+				return o
+			}
+		}
+		asked, by := t.ask(ctx, hpa, m, &o, c)
+		if o.Err != nil {
+			return o
+		}
+		switch {
+		case asked > t.wanted:
+			o.Reason = by + " above target"
+		case asked < t.wanted:
+			o.Reason = "All metrics below target"
+		}
+		settled := settle(h, hpa.Spec.Behavior, t.wanted, asked, t.now, c)
+		o.Replicas = limit(h, hpa.Spec.Behavior, t.wanted, settled, least, most, t.now, c)
+	}
+	o.Rescale = o.Replicas != t.wanted
+	return o
+}
+
+// ask returns the most that any metric asks for, and which one.
+func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, m Metrics, o *Outcome, c *conditions) (most int32, by string) {
+	var first *failure
+	failed := 0
+	for _, spec := range hpa.Spec.Metrics {
+		a, f := t.measure(ctx, m, spec)
+		if f != nil {
+			failed++
+			o.warn(f.reason, f.err)
+			o.Metrics = append(o.Metrics, autoscalingv2.MetricStatus{})
+			if first == nil {
+				first = f
+			}
+			continue
+		}
+		o.Metrics = append(o.Metrics, a.status)
+		if by == "" || a.replicas > most {
+			most, by = a.replicas, a.name
+		}
+	}
+	if failed > 0 && (by == "" || most < t.wanted) {
+		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason, "the HPA was unable to compute the replica count: %v", first.err)
+		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics), first.err)
+		o.warn("FailedComputeMetricsReplicas", o.Err)
+		return t.wanted, ""
+	}
+	c.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from %s", by)
+	return most, by
+}
+
+// usualTolerance is the ratio's distance from one that is let be.
+const usualTolerance = 0.1
+
+func tolerance(behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
+	t := Tolerance{Down: usualTolerance, Up: usualTolerance}
+	if behavior != nil && behavior.ScaleDown != nil && behavior.ScaleDown.Tolerance != nil {
+		t.Down = behavior.ScaleDown.Tolerance.AsApproximateFloat64()
+	}
+	if behavior != nil && behavior.ScaleUp != nil && behavior.ScaleUp.Tolerance != nil {
+		t.Up = behavior.ScaleUp.Tolerance.AsApproximateFloat64()
+	}
+	return t
+}

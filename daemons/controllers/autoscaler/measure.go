@@ -1,0 +1,152 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// target is what an autoscaler scales, as it is now.
+type target struct {
+	namespace    string
+	selector     labels.Selector
+	pods         []*corev1.Pod
+	wanted, have int32 // replicas by its spec and by its status
+	tolerance    Tolerance
+	now          time.Time
+	find         func(*target) error                                             // has the selector and the pods filled in, or says why there are none; nil where they are
+	object       func(autoscalingv2.CrossVersionObjectReference) (string, error) // path of an object for Metrics.Object
+}
+
+// answer is what one metric asks for, and how it is told.
+type answer struct {
+	replicas int32
+	name     string
+	status   autoscalingv2.MetricStatus
+}
+
+// failure is why a metric gives no answer; reason is the condition's and the event's.
+type failure struct {
+	reason string
+	err    error
+}
+
+func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.MetricSpec) (answer, *failure) {
+	var a answer
+	var err error
+	a.status.Type = spec.Type
+	reason := "FailedGet" + string(spec.Type) + "Metric"
+	switch {
+	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
+		r := spec.Resource
+		var current autoscalingv2.MetricValueStatus
+		a.replicas, a.name, current, err = t.resource(ctx, m, r.Name, "", r.Target)
+		a.status.Resource = &autoscalingv2.ResourceMetricStatus{Name: r.Name, Current: current}
+	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
+		r := spec.ContainerResource
+		var current autoscalingv2.MetricValueStatus
+		a.replicas, a.name, current, err = t.resource(ctx, m, r.Name, r.Container, r.Target)
+		a.status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: r.Name, Container: r.Container, Current: current}
+	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
+		a.name = "pods metric " + spec.Pods.Metric.Name
+		var samples map[string]Sample
+		if samples, err = m.Pods(ctx, t.namespace, t.selector, spec.Pods.Metric); err != nil {
+			err = fmt.Errorf("unable to get metric %s: %w", spec.Pods.Metric.Name, err)
+			break
+		}
+		var u Use
+		u, err = byAverage(t.wanted, value(spec.Pods.Target.AverageValue), t.pods, samples, "", t.tolerance, t.now)
+		a.replicas = u.Replicas
+		a.status.Pods = &autoscalingv2.PodsMetricStatus{Metric: spec.Pods.Metric, Current: autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)}}
+	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
+		o := spec.Object
+		a.name = fmt.Sprintf("%s metric %s", o.DescribedObject.Kind, o.Metric.Name)
+		var at string
+		var total int64
+		if at, err = t.object(o.DescribedObject); err == nil {
+			total, err = m.Object(ctx, at, o.Metric)
+		}
+		if err != nil {
+			err = fmt.Errorf("unable to get metric %s: %s on %s %s/%w", o.Metric.Name, o.DescribedObject.Kind, t.namespace, o.DescribedObject.Name, err)
+			break
+		}
+		var current autoscalingv2.MetricValueStatus
+		a.replicas, current = t.figure(o.Target, total)
+		a.status.Object = &autoscalingv2.ObjectMetricStatus{DescribedObject: o.DescribedObject, Metric: o.Metric, Current: current}
+	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
+		e := spec.External
+		a.name = fmt.Sprintf("external metric %s(%+v)", e.Metric.Name, e.Metric.Selector)
+		var total int64
+		if total, err = m.External(ctx, t.namespace, e.Metric); err != nil {
+			err = fmt.Errorf("unable to get external metric %s/%s/%s: %w", t.namespace, e.Metric.Name, metav1.FormatLabelSelector(e.Metric.Selector), err)
+			break
+		}
+		var current autoscalingv2.MetricValueStatus
+		a.replicas, current = t.figure(e.Target, total)
+		a.status.External = &autoscalingv2.ExternalMetricStatus{Metric: e.Metric, Current: current}
+	default:
+		return a, &failure{"InvalidMetricSourceType", fmt.Errorf("unknown metric source type %q", spec.Type)}
+	}
+	if err != nil {
+		return a, &failure{reason, err}
+	}
+	return a, nil
+}
+
+// resource answers a metric about what pods use, or one container of each.
+func (t target) resource(ctx context.Context, m Metrics, name corev1.ResourceName, container string, to autoscalingv2.MetricTarget) (
+	replicas int32, metric string, current autoscalingv2.MetricValueStatus, err error) {
+	kind := "resource"
+	if container != "" {
+		kind = "container resource"
+	}
+	samples, err := m.Resource(ctx, t.namespace, t.selector, name, container)
+	var u Use
+	switch {
+	case err != nil:
+		err = fmt.Errorf("unable to get metrics for resource %s: %w", name, err)
+	case to.AverageValue != nil:
+		u, err = byAverage(t.wanted, value(to.AverageValue), t.pods, samples, name, t.tolerance, t.now)
+	case to.AverageUtilization != nil:
+		u, err = byUtilization(t.wanted, *to.AverageUtilization, t.pods, samples, name, container, t.tolerance, t.now)
+		current.AverageUtilization = &u.Utilization
+	default:
+		err = fmt.Errorf("neither a utilization target nor a value target was set")
+	}
+	current.AverageValue = milli(u.Average)
+	if to.AverageValue != nil {
+		return u.Replicas, fmt.Sprintf("%s %s", name, kind), current, wrap(err, "failed to get %s usage: %w", name)
+	}
+	return u.Replicas, fmt.Sprintf("%s %s utilization (percentage of request)", name, kind), current, wrap(err, "failed to get %s utilization: %w", name)
+}
+
+// figure answers a metric that is one number for all pods.
+func (t target) figure(to autoscalingv2.MetricTarget, total int64) (int32, autoscalingv2.MetricValueStatus) {
+	if to.AverageValue != nil {
+		u := byShare(t.have, value(to.AverageValue), total, t.tolerance)
+		return u.Replicas, autoscalingv2.MetricValueStatus{AverageValue: milli(u.Average)}
+	}
+	return byTotal(t.wanted, value(to.Value), total, t.pods, t.tolerance), autoscalingv2.MetricValueStatus{Value: milli(total)}
+}
+
+func wrap(err error, format string, name corev1.ResourceName) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format, name, err)
+}
+
+func value(q *resource.Quantity) int64 {
+	if q == nil {
+		return 0
+	}
+	return q.MilliValue()
+}
+
+func milli(n int64) *resource.Quantity { return resource.NewMilliQuantity(n, resource.DecimalSI) }

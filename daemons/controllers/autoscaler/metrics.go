@@ -1,0 +1,166 @@
+package autoscaler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+)
+
+// Metrics are what a target's load is read from. Each answer is an error or complete: no samples is not no load.
+type Metrics interface {
+	// Resource returns what pods use, of a resource; of one container where it is named.
+	Resource(ctx context.Context, namespace string, selector labels.Selector, name corev1.ResourceName, container string) (map[string]Sample, error)
+	Pods(ctx context.Context, namespace string, selector labels.Selector, metric autoscalingv2.MetricIdentifier) (map[string]Sample, error)
+	// Object returns a figure about an object, whose path is as in the API: namespaces/n/RESOURCE.GROUP/NAME.
+	Object(ctx context.Context, path string, metric autoscalingv2.MetricIdentifier) (int64, error)
+	External(ctx context.Context, namespace string, metric autoscalingv2.MetricIdentifier) (int64, error)
+}
+
+// served reads the metrics that API servers offer behind the cluster's.
+type served struct{ client rest.Interface }
+
+// answerTimeout bounds one question, so that metrics of a server that hangs hold up nothing else.
+const answerTimeout = 10 * time.Second
+
+// podMetricsList and metricValueList are the parts of metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io that are read.
+type podMetricsList struct {
+	Items []struct {
+		Metadata   metav1.ObjectMeta `json:"metadata"`
+		Timestamp  metav1.Time       `json:"timestamp"`
+		Window     metav1.Duration   `json:"window"`
+		Containers []struct {
+			Name  string              `json:"name"`
+			Usage corev1.ResourceList `json:"usage"`
+		} `json:"containers"`
+	} `json:"items"`
+}
+
+type metricValueList struct {
+	Items []struct {
+		DescribedObject corev1.ObjectReference `json:"describedObject"`
+		Timestamp       metav1.Time            `json:"timestamp"`
+		WindowSeconds   *int64                 `json:"windowSeconds"`
+		Value           resource.Quantity      `json:"value"`
+	} `json:"items"`
+}
+
+func (s served) get(ctx context.Context, into any, query url.Values, parts ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	request := s.client.Get().AbsPath(path.Join(append([]string{"/apis"}, parts...)...))
+	for key, values := range query {
+		for _, value := range values {
+			if value != "" {
+				request = request.Param(key, value)
+			}
+		}
+	}
+	raw, err := request.DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	return nil
+}
+
+func (s served) Resource(ctx context.Context, namespace string, selector labels.Selector, name corev1.ResourceName, container string) (map[string]Sample, error) {
+	var list podMetricsList
+	err := s.get(ctx, &list, url.Values{"labelSelector": {selector.String()}}, "metrics.k8s.io/v1beta1/namespaces", namespace, "pods")
+	if err != nil {
+		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
+	}
+	out := map[string]Sample{}
+pods:
+	for _, item := range list.Items {
+		sample := Sample{At: item.Timestamp.Time, Window: item.Window.Duration}
+		found := container == ""
+		for _, c := range item.Containers {
+			if container != "" && c.Name != container {
+				continue
+			}
+			quantity, ok := c.Usage[name]
+			if !ok {
+				continue pods // half of a pod's use is not its use
+			}
+			found = true
+			sample.Value += quantity.MilliValue()
+		}
+		if found && len(item.Containers) > 0 {
+			out[item.Metadata.Name] = sample
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no metrics returned from resource metrics API")
+	}
+	return out, nil
+}
+
+func (s served) Pods(ctx context.Context, namespace string, selector labels.Selector, metric autoscalingv2.MetricIdentifier) (map[string]Sample, error) {
+	var list metricValueList
+	query := url.Values{"labelSelector": {selector.String()}, "metricLabelSelector": {metav1.FormatLabelSelector(metric.Selector)}}
+	if metric.Selector == nil {
+		query.Del("metricLabelSelector")
+	}
+	if err := s.get(ctx, &list, query, "custom.metrics.k8s.io/v1beta2/namespaces", namespace, "pods/*", metric.Name); err != nil {
+		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, errors.New("no metrics returned from custom metrics API")
+	}
+	out := map[string]Sample{}
+	for _, item := range list.Items {
+		window := time.Minute
+		if item.WindowSeconds != nil {
+			window = time.Duration(*item.WindowSeconds) * time.Second
+		}
+		out[item.DescribedObject.Name] = Sample{Value: item.Value.MilliValue(), At: item.Timestamp.Time, Window: window}
+	}
+	return out, nil
+}
+
+func (s served) Object(ctx context.Context, at string, metric autoscalingv2.MetricIdentifier) (int64, error) {
+	var list metricValueList
+	query := url.Values{}
+	if metric.Selector != nil {
+		query.Set("metricLabelSelector", metav1.FormatLabelSelector(metric.Selector))
+	}
+	if err := s.get(ctx, &list, query, "custom.metrics.k8s.io/v1beta2", at, metric.Name); err != nil {
+		return 0, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return 0, errors.New("no metrics returned from custom metrics API")
+	}
+	return list.Items[0].Value.MilliValue(), nil
+}
+
+func (s served) External(ctx context.Context, namespace string, metric autoscalingv2.MetricIdentifier) (int64, error) {
+	var list metricValueList
+	query := url.Values{}
+	if metric.Selector != nil {
+		query.Set("labelSelector", metav1.FormatLabelSelector(metric.Selector))
+	}
+	if err := s.get(ctx, &list, query, "external.metrics.k8s.io/v1beta1/namespaces", namespace, metric.Name); err != nil {
+		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return 0, errors.New("no metrics returned from external metrics API")
+	}
+	var sum int64
+	for _, item := range list.Items {
+		sum += item.Value.MilliValue()
+	}
+	return sum, nil
+}

@@ -1,0 +1,248 @@
+package autoscaler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Sample is what one pod uses, in thousandths.
+type Sample struct {
+	Value  int64
+	At     time.Time
+	Window time.Duration // before At, over which Value is an average
+}
+
+// Tolerance is how far from one the ratio of use to target may be before anything is done.
+type Tolerance struct{ Down, Up float64 }
+
+func (t Tolerance) holds(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
+
+// While a pod starts, its use of the processor says little about the load.
+const (
+	initialization   = 5 * time.Minute
+	initialReadiness = 30 * time.Second
+)
+
+// group is how the pods of a target count.
+type group struct {
+	measured, unready, missing []*corev1.Pod
+}
+
+// sortPods says which pods' samples count: not of those that end, nor, for the processor, of those that start.
+func sortPods(pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, now time.Time) (g group) {
+	for _, pod := range pods {
+		sample, found := samples[pod.Name]
+		switch {
+		case pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed:
+		case pod.Status.Phase == corev1.PodPending:
+			g.unready = append(g.unready, pod)
+		case !found:
+			g.missing = append(g.missing, pod)
+		case resource == corev1.ResourceCPU && starting(pod, sample, now):
+			g.unready = append(g.unready, pod)
+		default:
+			g.measured = append(g.measured, pod)
+		}
+	}
+	return g
+}
+
+func starting(pod *corev1.Pod, sample Sample, now time.Time) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.PodReady || pod.Status.StartTime == nil {
+			continue
+		}
+		changed, unready := c.LastTransitionTime.Time, c.Status == corev1.ConditionFalse
+		if pod.Status.StartTime.Add(initialization).After(now) {
+			return unready || sample.At.Before(changed.Add(sample.Window))
+		}
+		return unready && pod.Status.StartTime.Add(initialReadiness).After(changed) // it was never ready
+	}
+	return true
+}
+
+// Use is what a metric asks for.
+type Use struct {
+	Replicas    int32
+	Utilization int32 // percent of what was requested
+	Average     int64 // per pod, in thousandths
+}
+
+// byUtilization works out how many pods it takes for them to use target percent of what they request.
+func byUtilization(current, target int32, pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, container string,
+	tolerance Tolerance, now time.Time) (Use, error) {
+	if len(pods) == 0 {
+		return Use{}, errors.New("no pods returned by selector while calculating replica count")
+	}
+	g := sortPods(pods, samples, resource, now)
+	if len(g.measured) == 0 {
+		return Use{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
+	}
+	requests := map[string]int64{}
+	for _, pod := range pods {
+		request, err := requested(pod, resource, container)
+		if err != nil {
+			return Use{}, err
+		}
+		requests[pod.Name] = request
+	}
+	var used, wanted int64
+	for _, pod := range g.measured {
+		used, wanted = used+samples[pod.Name].Value, wanted+requests[pod.Name]
+	}
+	if wanted == 0 {
+		return Use{}, errors.New("no metrics returned matched known pods")
+	}
+	ratio := func() float64 { return float64(used*100/wanted) / float64(target) }
+	u := Use{Utilization: int32(used * 100 / wanted), Average: used / int64(len(g.measured))}
+	u.Replicas = g.replicas(current, ratio(), tolerance, func(pod *corev1.Pod, full bool) float64 {
+		wanted += requests[pod.Name]
+		if full {
+			used += requests[pod.Name] * int64(max(100, target)) / 100
+		}
+		return ratio()
+	})
+	return u, nil
+}
+
+// byAverage works out how many pods it takes for each to use target.
+func byAverage(current int32, target int64, pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, tolerance Tolerance, now time.Time) (Use, error) {
+	if len(pods) == 0 {
+		return Use{}, errors.New("no pods returned by selector while calculating replica count")
+	}
+	g := sortPods(pods, samples, resource, now)
+	if len(g.measured) == 0 {
+		return Use{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
+	}
+	var used, n int64
+	for _, pod := range g.measured {
+		used, n = used+samples[pod.Name].Value, n+1
+	}
+	ratio := func() float64 { return float64(used/n) / float64(target) }
+	u := Use{Average: used / n}
+	u.Replicas = g.replicas(current, ratio(), tolerance, func(_ *corev1.Pod, full bool) float64 {
+		n++
+		if full {
+			used += target
+		}
+		return ratio()
+	})
+	return u, nil
+}
+
+// replicas answers the ratio of use to target. Pods without a sample are taken to use what they should when it is about fewer, and
+// nothing when it is about more; those that start, nothing then. assume takes in one such pod and returns the ratio with it.
+func (g group) replicas(current int32, ratio float64, tolerance Tolerance, assume func(pod *corev1.Pod, full bool) float64) int32 {
+	startingCount := ratio > 1 && len(g.unready) > 0
+	if !startingCount && len(g.missing) == 0 {
+		if tolerance.holds(ratio) {
+			return current
+		}
+		return ceil(ratio * float64(len(g.measured)))
+	}
+	adjusted, n := ratio, len(g.measured)
+	if ratio != 1 {
+		n += len(g.missing)
+		for _, pod := range g.missing {
+			adjusted = assume(pod, ratio < 1)
+		}
+	}
+	if startingCount {
+		n += len(g.unready)
+		for _, pod := range g.unready {
+			adjusted = assume(pod, false)
+		}
+	}
+	if tolerance.holds(adjusted) || ratio < 1 && adjusted > 1 || ratio > 1 && adjusted < 1 {
+		return current
+	}
+	replicas := ceil(adjusted * float64(n))
+	if adjusted < 1 && replicas > current || adjusted > 1 && replicas < current {
+		return current // the pods are others than those that were counted
+	}
+	return replicas
+}
+
+// byTotal works out how many pods it takes for one figure to come down to target, from as many as are ready.
+func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance Tolerance) int32 {
+	ratio := float64(value) / float64(target)
+	if current == 0 {
+		return ceil(ratio)
+	}
+	if tolerance.holds(ratio) {
+		return current
+	}
+	ready := 0
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodRunning && isReady(pod) {
+			ready++
+		}
+	}
+	return ceil(ratio * float64(ready))
+}
+
+// byShare works out how many pods it takes for each one's share of a figure to be target.
+func byShare(current int32, target, value int64, tolerance Tolerance) Use {
+	u := Use{Replicas: current}
+	if current > 0 {
+		u.Average = int64(math.Ceil(float64(value) / float64(current)))
+	}
+	if current == 0 || !tolerance.holds(float64(value)/(float64(target)*float64(current))) {
+		u.Replicas = ceil(float64(value) / float64(target))
+	}
+	return u
+}
+
+func ceil(f float64) int32 { return int32(min(math.Ceil(f), math.MaxInt32)) }
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// requested returns what a pod, or one container of it, requests of a resource, in thousandths.
+func requested(pod *corev1.Pod, resource corev1.ResourceName, container string) (int64, error) {
+	if r := pod.Spec.Resources; container == "" && r != nil {
+		if q, ok := r.Requests[resource]; ok {
+			return q.MilliValue(), nil
+		}
+	}
+	var sum int64
+	found := false
+	add := func(c *corev1.Container) error {
+		if container != "" && c.Name != container {
+			return nil
+		}
+		found = true
+		q, ok := c.Resources.Requests[resource]
+		if !ok {
+			return fmt.Errorf("missing request for %s in container %s of Pod %s", resource, c.Name, pod.Name)
+		}
+		sum += q.MilliValue()
+		return nil
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			if err := add(c); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if err := add(&pod.Spec.Containers[i]); err != nil {
+			return 0, err
+		}
+	}
+	if container != "" && !found {
+		return 0, fmt.Errorf("container %s not found in Pod %s", container, pod.Name)
+	}
+	return sum, nil
+}
