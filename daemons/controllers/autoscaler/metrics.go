@@ -58,7 +58,7 @@ type metricValueList struct {
 func (s served) get(ctx context.Context, into any, query url.Values, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request := s.client.Get().AbsPath(path.Join(append([]string{"/apis"}, parts...)...))
+	request := s.client.Get().AbsPath(path.Join(append([]string{"/apis"}, parts...)...)).Timeout(answerTimeout)
 	for key, values := range query {
 		for _, value := range values {
 			if value != "" {

@@ -32,6 +32,7 @@ type controller struct {
 	jobs   batchlisters.JobLister
 	pods   loop.PodIndex
 	expect loop.Expectations
+	wrote  written
 
 	released loop.Loop // keys of pods that nobody controls and that wait to be counted
 }
@@ -105,9 +106,13 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	cached, err := j.jobs.Jobs(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		j.expect.Forget(key)
+		j.wrote.forget(key)
 		return j.abandoned(ctx, namespace, name, "")
 	} else if err != nil {
 		return err
+	}
+	if j.wrote.behind(key, cached.ResourceVersion) {
+		return nil // the watch will bring what was written, and this key again
 	}
 	if cached.Status.StartTime == nil {
 		if err := j.abandoned(ctx, namespace, name, cached.UID); err != nil {
@@ -147,6 +152,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		if err != nil {
 			return fmt.Errorf("write the status of Job %s: %w", key, err)
 		}
+		j.wrote.note(key, written.ResourceVersion)
 		j.tell(job, before)
 		job = written
 	}

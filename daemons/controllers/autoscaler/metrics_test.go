@@ -1,0 +1,82 @@
+package autoscaler
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// answers serves what servers of metrics say, by path and query.
+func answers(t *testing.T, by map[string]string) served {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		query.Del("timeout")
+		asked := r.URL.EscapedPath()
+		if len(query) > 0 {
+			asked += "?" + query.Encode()
+		}
+		text, ok := by[asked]
+		if !ok {
+			t.Errorf("asked for %s", asked)
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return served{client.RESTClient()}
+}
+
+func TestMetricsAreReadFromTheirAPIs(t *testing.T) {
+	const resources = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods?labelSelector=app%3Dweb"
+	s := answers(t, map[string]string{
+		resources: `{"items": [
+			{"metadata": {"name": "a"}, "timestamp": "2026-03-05T10:00:00Z", "window": "30s", "containers": [{"name": "c", "usage": {"cpu": "150m"}}, {"name": "d", "usage": {"cpu": "1"}}]},
+			{"metadata": {"name": "b"}, "timestamp": "2026-03-05T10:00:00Z", "window": "30s", "containers": [{"name": "c", "usage": {"cpu": "1"}}, {"name": "d", "usage": {"memory": "1"}}]}]}`,
+		"/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/%2A/hits?labelSelector=app%3Dweb&metricLabelSelector=verb%3DGET": `{"items": [
+			{"describedObject": {"name": "a"}, "value": "2500m", "windowSeconds": 5, "timestamp": "2026-03-05T10:00:00Z"}, {"describedObject": {"name": "b"}, "value": "3", "timestamp": "2026-03-05T10:00:00Z"}]}`,
+		"/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/ingresses.networking.k8s.io/i/hits": `{"items": [{"value": "7"}]}`,
+		"/apis/external.metrics.k8s.io/v1beta1/namespaces/n/queue?labelSelector=name%3Dq":     `{"items": [{"value": "7"}, {"value": "500m"}]}`,
+		"/apis/external.metrics.k8s.io/v1beta1/namespaces/n/none":                             `{"items": []}`,
+	})
+	web := labels.SelectorFromSet(labels.Set{"app": "web"})
+	all, err := s.Resource(t.Context(), "n", web, corev1.ResourceCPU, "")
+	if err != nil || len(all) != 1 || all["a"].Value != 1150 || all["a"].Window != 30*time.Second || !all["a"].At.Equal(epoch) {
+		t.Errorf("cpu of pods: %v, %v; the second pod's is not known whole", all, err)
+	}
+	one, err := s.Resource(t.Context(), "n", web, corev1.ResourceCPU, "c")
+	if err != nil || len(one) != 2 || one["a"].Value != 150 || one["b"].Value != 1000 {
+		t.Errorf("cpu of containers: %v, %v", one, err)
+	}
+	hits := autoscalingv2.MetricIdentifier{Name: "hits", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"verb": "GET"}}}
+	pods, err := s.Pods(t.Context(), "n", web, hits)
+	if err != nil || len(pods) != 2 || pods["a"].Value != 2500 || pods["a"].Window != 5*time.Second || pods["b"].Window != time.Minute {
+		t.Errorf("hits of pods: %v, %v", pods, err)
+	}
+	if got, err := s.Object(t.Context(), "namespaces/n/ingresses.networking.k8s.io/i", autoscalingv2.MetricIdentifier{Name: "hits"}); err != nil || got != 7000 {
+		t.Errorf("hits of an object: %d, %v", got, err)
+	}
+	queue := autoscalingv2.MetricIdentifier{Name: "queue", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "q"}}}
+	if got, err := s.External(t.Context(), "n", queue); err != nil || got != 7500 {
+		t.Errorf("queue: %d, %v", got, err)
+	}
+	if _, err := s.External(t.Context(), "n", autoscalingv2.MetricIdentifier{Name: "none"}); err == nil || !strings.Contains(err.Error(), "no metrics returned from external metrics API") {
+		t.Errorf("no answer: %v", err)
+	}
+}
