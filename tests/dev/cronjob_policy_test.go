@@ -80,7 +80,11 @@ func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			ns := namespace(t)
-			cron(t, ns, func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = policy })
+			// The first job is of a time before the last minute, so that another time is due as soon as every minute is one.
+			earlier := time.Now().UTC().Add(-3 * time.Minute)
+			cron(t, ns, func(s *batchv1.CronJobSpec) {
+				s.ConcurrencyPolicy, s.TimeZone, s.Schedule = policy, ptr.To("Etc/UTC"), earlier.Format("4 15 * * *")
+			})
 			overdue(t, ns)
 			var first batchv1.Job
 			until(t, "a job that runs", func(ctx context.Context) (bool, any) {
@@ -91,7 +95,7 @@ func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
 				first = jobs[0]
 				return c.Status.Active[0].UID == first.UID && metav1.IsControlledBy(&first, c) && first.Annotations[batchv1.CronJobScheduledTimestampAnnotation] != "", c.Status
 			})
-			overdue(t, ns)
+			must[*batchv1.CronJob](t)(client.BatchV1().CronJobs(ns).Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"schedule":"* * * * *"}}`), metav1.PatchOptions{}))
 			if policy == batchv1.ForbidConcurrent {
 				until(t, "that it does not begin another", func(ctx context.Context) (bool, any) {
 					c, jobs := cronJobs(ctx, t, ns)
