@@ -369,5 +369,3 @@ func set(s *batchv1.JobStatus, kind batchv1.JobConditionType, value corev1.Condi
 		s.Conditions[i] = c
 	}
 }
-
-func pointer[T any](v T) *T { return &v }
