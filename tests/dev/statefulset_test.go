@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,4 +206,39 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 		names, _ := claims(ctx)
 		return len(names) == 0 && len(podsOf(t, ns, "app=web")) == 0, names
 	})
+}
+
+// A set that was deleted without its pods and made again takes in their revision too: its pods are as declared, and none is restarted.
+func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	statefulSet(t, ns, 2, nil)
+	before := setUntil(t, ns, "two pods", readyReplicas(2))
+	uids := map[string]types.UID{}
+	for _, pod := range podsOf(t, ns, "app=web") {
+		uids[pod.Name] = pod.UID
+	}
+	orphan := metav1.DeletePropagationOrphan
+	if err := client.AppsV1().StatefulSets(ns).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the set to go", func(ctx context.Context) (bool, any) {
+		_, err := client.AppsV1().StatefulSets(ns).Get(ctx, "web", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), err
+	})
+	again := statefulSet(t, ns, 2, nil)
+	after := setUntil(t, ns, "both to be taken in", readyReplicas(2))
+	if after.Status.UpdateRevision != before.Status.UpdateRevision || after.Status.CurrentRevision != before.Status.CurrentRevision ||
+		after.Status.UpdatedReplicas != 2 || after.Status.CollisionCount != nil && *after.Status.CollisionCount != 0 {
+		t.Errorf("its status is %+v, that of the former %+v", after.Status, before.Status)
+	}
+	for _, pod := range podsOf(t, ns, "app=web") {
+		if pod.UID != uids[pod.Name] || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(&pod, again) {
+			t.Errorf("%s is restarted, or nobody's", pod.Name)
+		}
+	}
+	revisions := must[*appsv1.ControllerRevisionList](t)(client.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{})).Items
+	if len(revisions) != 1 || !metav1.IsControlledBy(&revisions[0], again) {
+		t.Errorf("its revisions are %+v", revisions)
+	}
 }

@@ -112,9 +112,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if err != nil || selector.Empty() {
 		return nil
 	}
-	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, nil, func(ctx context.Context) (metav1.Object, error) {
-		return d.Client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
-	})
+	pods, err := loop.ClaimPods(ctx, d.Client, d.pods, set, kind, selector, nil, d.fresh(set))
 	if err != nil {
 		return err
 	}
@@ -131,6 +129,13 @@ func (d *controller) sync(ctx context.Context, key string) error {
 		manageErr = d.manage(ctx, key, set, hash, Plan(set, nodes, pods, hash, d.Now()))
 	}
 	return errors.Join(manageErr, d.writeStatus(ctx, set, cached.Status, nodes, pods, hash))
+}
+
+// fresh reads a set from the server.
+func (d *controller) fresh(set *appsv1.DaemonSet) func(context.Context) (metav1.Object, error) {
+	return func(ctx context.Context) (metav1.Object, error) {
+		return d.Client.AppsV1().DaemonSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+	}
 }
 
 func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonSet, hash string, a Actions) error {

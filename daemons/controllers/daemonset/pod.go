@@ -130,7 +130,8 @@ func (d *controller) revise(ctx context.Context, set *appsv1.DaemonSet) (string,
 	update, _, err := d.revisions.Record(ctx, loop.Revised{
 		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template,
 		Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
-		Used: func(c *appsv1.ControllerRevision) bool { return live[c.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] },
+		Used:  func(c *appsv1.ControllerRevision) bool { return live[c.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] },
+		Fresh: d.fresh(set),
 	})
 	if err != nil {
 		return "", err

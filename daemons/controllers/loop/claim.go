@@ -94,12 +94,8 @@ func ClaimPods(ctx context.Context, client kubernetes.Interface, index Pods, own
 			continue
 		}
 		if !checked {
-			now, err := fresh(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(), owner.GetName(), err)
-			}
-			if now.GetUID() != owner.GetUID() || now.GetDeletionTimestamp() != nil {
-				return claimed, nil
+			if ok, err := mayAdopt(ctx, owner, kind, fresh); !ok {
+				return claimed, err
 			}
 			checked = true
 		}
@@ -112,6 +108,15 @@ func ClaimPods(ctx context.Context, client kubernetes.Interface, index Pods, own
 		}
 	}
 	return claimed, nil
+}
+
+// mayAdopt reports whether an owner is still there by what the server says, which caches may not know yet.
+func mayAdopt(ctx context.Context, owner metav1.Object, kind schema.GroupVersionKind, fresh func(context.Context) (metav1.Object, error)) (bool, error) {
+	now, err := fresh(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(), owner.GetName(), err)
+	}
+	return now.GetUID() == owner.GetUID() && now.GetDeletionTimestamp() == nil, nil
 }
 
 func adopt(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, owner metav1.Object, kind schema.GroupVersionKind,

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -40,6 +42,8 @@ type Revised struct {
 	Limit      *int32  // of former ones; ten when there is none
 	// Used reports whether something still goes by a revision.
 	Used func(*appsv1.ControllerRevision) bool
+	// Fresh reads the owner from the server, so that a deleted one adopts nothing.
+	Fresh func(context.Context) (metav1.Object, error)
 }
 
 // Record makes sure that a revision holds the owner's template, and that it is the newest one. It returns that and all of the owner's, the oldest
@@ -53,7 +57,7 @@ func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.Contro
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, err = r.of(o.Owner, selector); err != nil {
+	if all, err = r.claim(ctx, o, selector); err != nil {
 		return nil, nil, err
 	}
 	var highest int64
@@ -79,20 +83,72 @@ func (r Revisions) Record(ctx context.Context, o Revised) (update *appsv1.Contro
 	return update, append(slices.Clone(former), update), r.drop(ctx, o, former)
 }
 
-func (r Revisions) of(owner metav1.Object, selector labels.Selector) (mine []*appsv1.ControllerRevision, err error) {
-	all, err := r.Lister.ControllerRevisions(owner.GetNamespace()).List(selector)
+// claim returns the owner's revisions, the oldest first, with those that match its selector and that nobody controls: they were left by an owner of the same
+// name that was deleted without what it had, and the pods that it left go by them.
+func (r Revisions) claim(ctx context.Context, o Revised, selector labels.Selector) (mine []*appsv1.ControllerRevision, err error) {
+	all, err := r.Lister.ControllerRevisions(o.Owner.GetNamespace()).List(selector)
 	if err != nil {
 		return nil, err
 	}
+	checked := false
 	for _, c := range all {
-		if metav1.IsControlledBy(c, owner) {
+		if metav1.IsControlledBy(c, o.Owner) {
 			mine = append(mine, c)
+		}
+		if metav1.GetControllerOf(c) != nil || c.DeletionTimestamp != nil {
+			continue
+		}
+		if !checked {
+			if ok, err := mayAdopt(ctx, o.Owner, o.Kind, o.Fresh); !ok {
+				return nil, errors.Join(err, fmt.Errorf("%s %s/%s is being deleted", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName()))
+			}
+			checked = true
+		}
+		adopted, err := r.adopt(ctx, o, c)
+		if err != nil {
+			return nil, err
+		}
+		if adopted != nil {
+			mine = append(mine, adopted)
 		}
 	}
 	slices.SortFunc(mine, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return mine, nil
+}
+
+func (r Revisions) adopt(ctx context.Context, o Revised, c *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(o.Owner, o.Kind)}, "uid": c.UID,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := r.Client.AppsV1().ControllerRevisions(c.Namespace).Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil, nil // gone, or another has adopted it
+	}
+	return adopted, err
+}
+
+// Named is one of an owner's revisions by its name, from the server where the cache does not have it yet; nil when it is gone.
+func (r Revisions) Named(ctx context.Context, owner metav1.Object, all []*appsv1.ControllerRevision, name string) (*appsv1.ControllerRevision, error) {
+	for _, c := range all {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	c, err := r.Client.AppsV1().ControllerRevisions(owner.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look at ControllerRevision %s: %w", name, err)
+	case !metav1.IsControlledBy(c, owner):
+		return nil, nil
+	}
+	return c, nil
 }
 
 // create makes a revision. Its name follows from the template, so that a second attempt finds it; where another template has that name, a count of
@@ -121,8 +177,10 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 		if err != nil {
 			return nil, fmt.Errorf("look at ControllerRevision %s: %w", c.Name, err)
 		}
-		if metav1.IsControlledBy(there, o.Owner) && bytes.Equal(there.Data.Raw, data) {
+		if same := bytes.Equal(there.Data.Raw, data); same && metav1.IsControlledBy(there, o.Owner) {
 			return there, nil
+		} else if same && metav1.GetControllerOf(there) == nil {
+			return nil, fmt.Errorf("ControllerRevision %s is to be taken in first", c.Name) // the cache does not show it yet
 		}
 		n := int32(1)
 		if *o.Collisions != nil {

@@ -14,9 +14,6 @@ import (
 
 // act carries a decision out. Claims come before the pod that wants them, and what they belong to is settled before a pod goes.
 func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, d Decision) error {
-	for _, pod := range d.Failed {
-		r.Events.Eventf(set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace, set.Name, pod.Name)
-	}
 	if err := r.settle(ctx, set, pods); err != nil {
 		return err
 	}
@@ -50,14 +47,14 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 					return err
 				}
 			}
-			if err := r.own(ctx, set, want.Name, nil); err != nil {
+			if err := r.own(ctx, set, want.Name, o.Pod, true); err != nil {
 				return err
 			}
 		}
 	}
 	for _, o := range condemned {
 		for _, want := range claims(set, o.n) {
-			if err := r.own(ctx, set, want.Name, o.Pod); err != nil {
+			if err := r.own(ctx, set, want.Name, o.Pod, false); err != nil {
 				return err
 			}
 		}
@@ -65,8 +62,8 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 	return nil
 }
 
-// own brings a claim's owners to what they should be.
-func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, pod *corev1.Pod) error {
+// own brings a claim's owners to what they should be. stays is that the pod is none of those that are too many.
+func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, pod *corev1.Pod, stays bool) error {
 	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -74,7 +71,7 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 	if err != nil {
 		return err
 	}
-	refs, changed := owners(set, claim, pod)
+	refs, changed := owners(set, claim, pod, stays)
 	if !changed || claim.DeletionTimestamp != nil {
 		return nil
 	}
@@ -92,12 +89,14 @@ func (r *controller) ensure(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	switch {
 	case err == nil && there.DeletionTimestamp != nil:
 		return fmt.Errorf("pvc %s is being deleted", want.Name)
+	case err == nil && pod.UID == "" && ofFormerPod(there, pod): // the pod is yet to be made
+		return fmt.Errorf("pvc %s goes with a former pod %s", want.Name, pod.Name)
 	case err == nil:
 		return nil
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	want.OwnerReferences, _ = owners(set, want, nil)
+	want.OwnerReferences, _ = owners(set, want, pod, true)
 	switch _, err = r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, want, metav1.CreateOptions{}); {
 	case apierrors.IsAlreadyExists(err):
 		live, err := r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Get(ctx, want.Name, metav1.GetOptions{})

@@ -144,9 +144,14 @@ func (x named) Orphans(namespace string) []*corev1.Pod {
 
 // claim returns the set's own pods, and takes in those that nobody controls and that have its labels and one of its names.
 func (r *controller) claim(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	return loop.ClaimPods(ctx, r.Client, named{r.pods, set}, set, kind, selector, nil, func(ctx context.Context) (metav1.Object, error) {
+	return loop.ClaimPods(ctx, r.Client, named{r.pods, set}, set, kind, selector, nil, r.fresh(set))
+}
+
+// fresh reads a set from the server.
+func (r *controller) fresh(set *appsv1.StatefulSet) func(context.Context) (metav1.Object, error) {
+	return func(ctx context.Context) (metav1.Object, error) {
 		return r.Client.AppsV1().StatefulSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
-	})
+	}
 }
 
 // revise records the set's template, and says which one pods have and which they are to have.
@@ -157,14 +162,19 @@ func (r *controller) revise(ctx context.Context, set *appsv1.StatefulSet, pods [
 	}
 	newest, all, err := r.revisions.Record(ctx, loop.Revised{
 		Owner: set, Kind: kind, Selector: set.Spec.Selector, Template: &set.Spec.Template, Collisions: &set.Status.CollisionCount, Limit: set.Spec.RevisionHistoryLimit,
-		Used: func(c *appsv1.ControllerRevision) bool { return used[c.Name] },
+		Used:  func(c *appsv1.ControllerRevision) bool { return used[c.Name] },
+		Fresh: r.fresh(set),
 	})
 	if err != nil {
 		return current, update, err
 	}
 	update = revision{newest.Name, &set.Spec.Template}
-	for _, c := range all {
-		if c.Name == set.Status.CurrentRevision && c.Name != newest.Name {
+	if name := set.Status.CurrentRevision; name != "" && name != newest.Name {
+		c, err := r.revisions.Named(ctx, set, all, name)
+		if err != nil {
+			return current, update, err
+		}
+		if c != nil {
 			template, err := loop.TemplateOf(c)
 			return revision{c.Name, template}, update, err
 		}

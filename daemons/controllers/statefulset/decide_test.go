@@ -2,13 +2,13 @@ package statefulset
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -181,9 +181,13 @@ func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 
 func TestWhatClaimsBelongTo(t *testing.T) {
 	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-	bySet := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "set"}
-	byPod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-1", UID: "pod"}
-	former := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-1", UID: "former"}
+	by := func(version, kind, name, uid string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
+	}
+	bySet, byPod := by("apps/v1", "StatefulSet", "web", "set"), by("v1", "Pod", "web-1", "pod")
+	former, formerSet, stranger := by("v1", "Pod", "web-1", "former"), by("apps/v1", "StatefulSet", "web", "former"), by("example.com/v1", "Keeper", "web", "k")
+	shared := bySet
+	shared.Controller = nil
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "c"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", UID: "pod"}}
 	for _, row := range []struct {
@@ -198,7 +202,10 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 		{keep, keep, false, []metav1.OwnerReference{other, bySet, byPod}, []metav1.OwnerReference{other}},
 		{keep, drop, false, []metav1.OwnerReference{byPod}, nil},
 		{keep, drop, true, nil, []metav1.OwnerReference{byPod}},
-		{keep, drop, true, []metav1.OwnerReference{former}, []metav1.OwnerReference{byPod}},
+		{keep, drop, true, []metav1.OwnerReference{former}, []metav1.OwnerReference{former}},
+		{drop, drop, false, []metav1.OwnerReference{formerSet, bySet}, []metav1.OwnerReference{formerSet}},
+		{drop, drop, true, []metav1.OwnerReference{stranger, byPod}, []metav1.OwnerReference{stranger}},
+		{drop, keep, false, []metav1.OwnerReference{shared}, []metav1.OwnerReference{bySet}},
 		{drop, drop, true, []metav1.OwnerReference{bySet}, []metav1.OwnerReference{byPod}},
 		{drop, drop, false, []metav1.OwnerReference{byPod}, []metav1.OwnerReference{bySet}},
 	} {
@@ -206,12 +213,8 @@ func TestWhatClaimsBelongTo(t *testing.T) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: row.deleted, WhenScaled: row.scaled}
 		})
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has}}
-		var p *corev1.Pod
-		if row.condemned {
-			p = pod
-		}
-		got, changed := owners(set, claim, p)
-		if !slices.Equal(got, row.want) || changed != !slices.Equal(row.has, row.want) {
+		got, changed := owners(set, claim, pod, !row.condemned)
+		if !apiequality.Semantic.DeepEqual(got, row.want) || changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
 			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned, row.has, got, changed)
 		}
 	}

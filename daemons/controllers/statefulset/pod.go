@@ -9,7 +9,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -98,41 +100,48 @@ func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClai
 	return list
 }
 
-// Owners of claims, as the retention policy wants them: with the set goes what is deleted with it, with the pod what is deleted when the set is made
-// smaller. pod is nil as long as it stays.
-func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (refs []metav1.OwnerReference, changed bool) {
+// owners are a claim's owners as the retention policy wants them: with the set goes what is deleted with it, with a pod that is too many what is deleted when
+// the set is made smaller. A claim that somebody else controls, or that goes with a former set or pod of the same name, is theirs.
+func owners(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, stays bool) (refs []metav1.OwnerReference, changed bool) {
 	policy := set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil {
 		policy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
 	}
-	bySet := policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-	byPod := policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType && pod != nil
-	if byPod {
-		bySet = false // it goes before
-	}
-	own := claim.Name
+	foreign := false
 	for _, ref := range claim.OwnerReferences {
 		switch {
-		case ref.Kind == kind.Kind && ref.UID == set.UID:
-			if !bySet {
-				changed = true
-				continue
-			}
-			bySet = false
-		case ref.Kind == "Pod" && ref.APIVersion == "v1" && strings.HasSuffix(own, "-"+ref.Name):
-			if !byPod || ref.UID != pod.UID {
-				changed = true
-				continue
-			}
-			byPod = false
+		case refersTo(ref, kind, set):
+			foreign = foreign || ref.UID != set.UID
+		case refersTo(ref, podKind, pod):
+			foreign = foreign || ref.UID != pod.UID
+		default:
+			foreign = foreign || ref.Controller != nil && *ref.Controller
+			refs = append(refs, ref)
 		}
-		refs = append(refs, ref)
 	}
-	if bySet {
-		refs, changed = append(refs, metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: set.Name, UID: set.UID}), true
+	const remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	switch {
+	case foreign:
+		// What is the set's and the pod's own is taken back, and what is a former one's left to go with it.
+		refs = slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(ref metav1.OwnerReference) bool {
+			return refersTo(ref, kind, set) && ref.UID == set.UID || refersTo(ref, podKind, pod) && ref.UID == pod.UID
+		})
+	case policy.WhenScaled == remove && !stays:
+		refs = append(refs, *metav1.NewControllerRef(pod, podKind))
+	case policy.WhenDeleted == remove:
+		refs = append(refs, *metav1.NewControllerRef(set, kind))
 	}
-	if byPod {
-		refs, changed = append(refs, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}), true
-	}
-	return refs, changed
+	return refs, !apiequality.Semantic.DeepEqual(refs, claim.OwnerReferences)
+}
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
+func refersTo(ref metav1.OwnerReference, kind schema.GroupVersionKind, o metav1.Object) bool {
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && version.Group == kind.Group && ref.Kind == kind.Kind && ref.Name == o.GetName()
+}
+
+// ofFormerPod reports whether a claim goes with a pod that had this one's name: with it, this one would lose its data.
+func ofFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(claim.OwnerReferences, func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID })
 }
