@@ -65,6 +65,10 @@ func (s *Server) passOn(q *request) error {
 			speakFor(r.Out.Header, q.user)
 		},
 		ModifyResponse: func(r *http.Response) error {
+			// A server that is hung up on when the time is over may still end its answer, which is empty and no answer.
+			if err := q.http.Context().Err(); err != nil {
+				return err
+			}
 			if r.StatusCode == http.StatusSwitchingProtocols && q.last != nil {
 				q.last()
 			}

@@ -86,6 +86,10 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }() // it was read as far as it matters
+	// A webhook that is hung up on when the time is over may still end its answer, which is empty and no answer.
+	if err := ctx.Err(); err != nil {
+		return &url.Error{Op: "Post", URL: to.String(), Err: err}
+	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
