@@ -1,0 +1,167 @@
+package oracle
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// requiredTerms are the terms of a pod's required affinity, or anti-affinity, to other pods.
+func requiredTerms(pod *corev1.Pod, anti bool) []corev1.PodAffinityTerm {
+	a := pod.Spec.Affinity
+	switch {
+	case a != nil && !anti && a.PodAffinity != nil:
+		return a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	case a != nil && anti && a.PodAntiAffinity != nil:
+		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+func preferredTerms(pod *corev1.Pod, anti bool) []corev1.WeightedPodAffinityTerm {
+	a := pod.Spec.Affinity
+	switch {
+	case a != nil && !anti && a.PodAffinity != nil:
+		return a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	case a != nil && anti && a.PodAntiAffinity != nil:
+		return a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// about is whether a term of a pod is about another: in one of its namespaces, selected by it, with the pod's own values
+// of matchLabelKeys and without those of mismatchLabelKeys. Keys that the pod lacks are ignored.
+func (w *World) about(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
+	if !w.inNamespaces(t, pod, other.Namespace) || !selects(t.LabelSelector, other.Labels) {
+		return false
+	}
+	for _, key := range t.MatchLabelKeys {
+		if value, has := pod.Labels[key]; has && !hasAll(other.Labels, map[string]string{key: value}) {
+			return false
+		}
+	}
+	for _, key := range t.MismatchLabelKeys {
+		if value, has := pod.Labels[key]; has && hasAll(other.Labels, map[string]string{key: value}) {
+			return false
+		}
+	}
+	return true
+}
+
+// inNamespaces: a term is about the namespaces it names and those its selector selects, or the pod's own if it has
+// neither. An empty selector selects all.
+func (w *World) inNamespaces(t corev1.PodAffinityTerm, pod *corev1.Pod, namespace string) bool {
+	if t.NamespaceSelector == nil && len(t.Namespaces) == 0 {
+		return namespace == pod.Namespace
+	}
+	if slices.Contains(t.Namespaces, namespace) || empty(t.NamespaceSelector) {
+		return true
+	}
+	return slices.ContainsFunc(w.Namespaces, func(ns *corev1.Namespace) bool {
+		return ns.Name == namespace && selects(t.NamespaceSelector, ns.Labels)
+	})
+}
+
+// together is whether both nodes have the topology key, with the same value.
+func together(key string, a, b *corev1.Node) bool {
+	mine, has := a.Labels[key]
+	theirs, has2 := b.Labels[key]
+	return has && has2 && mine == theirs
+}
+
+// interPodAffinity refuses nodes by the required affinity and anti-affinity of the pod and by the anti-affinity of those
+// that run already, in this order.
+func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	if !c.nearRequired(pod, node) {
+		return unresolvable("node(s) didn't match pod affinity rules")
+	}
+	for _, t := range requiredTerms(pod, true) {
+		for _, p := range c.pods {
+			if c.about(t, pod, p.pod) && together(t.TopologyKey, p.node, node) {
+				return resolvable("node(s) didn't match pod anti-affinity rules")
+			}
+		}
+	}
+	for _, p := range c.pods {
+		for _, t := range requiredTerms(p.pod, true) {
+			if c.about(t, p.pod, pod) && together(t.TopologyKey, p.node, node) {
+				return resolvable("node(s) didn't satisfy existing pods anti-affinity rules")
+			}
+		}
+	}
+	return nil
+}
+
+// nearRequired is whether, for each required term, a pod that all terms are about is in the node's domain. The first pod
+// of a group that has affinity to itself may run wherever the keys are.
+func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
+	terms := requiredTerms(pod, false)
+	allAbout := func(other *corev1.Pod) bool {
+		return !slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return !c.about(t, pod, other) })
+	}
+	near, anywhere := true, false
+	for _, t := range terms {
+		if _, has := node.Labels[t.TopologyKey]; !has {
+			return false
+		}
+		found := false
+		for _, p := range c.pods {
+			if _, has := p.node.Labels[t.TopologyKey]; has && allAbout(p.pod) {
+				anywhere = true
+				found = found || together(t.TopologyKey, p.node, node)
+			}
+		}
+		near = near && found
+	}
+	return near || !anywhere && allAbout(pod)
+}
+
+// interPodAffinityScore prefers nodes by the weights of the preferred terms of the pod about those that run, and of theirs
+// about the pod. A required affinity of theirs counts as a preferred one of weight 1.
+func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	scores := make([]int64, len(nodes))
+	any := false
+	weigh := func(t corev1.PodAffinityTerm, of, other *corev1.Pod, at *corev1.Node, weight int64) {
+		if _, has := at.Labels[t.TopologyKey]; !has || !c.about(t, of, other) {
+			return
+		}
+		any = true
+		for i, node := range nodes {
+			if together(t.TopologyKey, at, node) {
+				scores[i] += weight
+			}
+		}
+	}
+	for _, p := range c.pods {
+		for _, t := range preferredTerms(pod, false) {
+			weigh(t.PodAffinityTerm, pod, p.pod, p.node, int64(t.Weight))
+		}
+		for _, t := range preferredTerms(pod, true) {
+			weigh(t.PodAffinityTerm, pod, p.pod, p.node, -int64(t.Weight))
+		}
+		for _, t := range requiredTerms(p.pod, false) {
+			weigh(t, p.pod, pod, p.node, 1)
+		}
+		for _, t := range preferredTerms(p.pod, false) {
+			weigh(t.PodAffinityTerm, p.pod, pod, p.node, int64(t.Weight))
+		}
+		for _, t := range preferredTerms(p.pod, true) {
+			weigh(t.PodAffinityTerm, p.pod, pod, p.node, -int64(t.Weight))
+		}
+	}
+	if !any {
+		return nil
+	}
+	var least, most int64 = math.MaxInt64, math.MinInt64
+	for _, s := range scores {
+		least, most = min(least, s), max(most, s)
+	}
+	for i, s := range scores {
+		scores[i] = 0
+		if most > least {
+			scores[i] = int64(maxScore * (float64(s-least) / float64(most-least)))
+		}
+	}
+	return scores
+}

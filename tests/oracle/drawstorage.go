@@ -1,0 +1,145 @@
+package oracle
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// storage are classes, volumes, claims and what the nodes' drivers can attach. No two volumes and no two claims have the
+// same size, so that it is clear which is the smallest.
+func (d draws) storage(w *World) {
+	now, later := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
+	w.Classes = []*storagev1.StorageClass{
+		{ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driver, VolumeBindingMode: &now},
+		{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Provisioner: driver, VolumeBindingMode: &later},
+		{ObjectMeta: metav1.ObjectMeta{Name: "static"}, Provisioner: noProvisioner, VolumeBindingMode: &later},
+	}
+	if d.oneIn(2, "allowed topologies") {
+		w.Classes[1].AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: corev1.LabelTopologyZone, Values: zones[:1+d.upTo(1, "zones")]}}}}
+	}
+	for i := range d.upTo(5, "volumes") {
+		w.Volumes = append(w.Volumes, d.pv(w, i))
+	}
+	for i := range d.upTo(6, "claims") {
+		w.Claims = append(w.Claims, d.pvc(w, fmt.Sprintf("claim%d", i), i))
+	}
+	for i := range d.times(1, "scratch claims") {
+		pod, yes := fmt.Sprintf("p%d", i), true
+		claim := d.pvc(w, pod+"-scratch", 10+i)
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod,
+			UID: types.UID(pick(d, "owned by", "uid-", "uid-", "uid-", "other-") + pod), Controller: &yes}}
+		w.Claims = append(w.Claims, claim)
+	}
+	for _, node := range w.Nodes {
+		if d.oneIn(2, "attaches") {
+			n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name},
+				Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: node.Name}}}}
+			if d.oneIn(2, "limited") {
+				count := int32(d.upTo(2, "how many"))
+				n.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+			}
+			w.CSINodes = append(w.CSINodes, n)
+		}
+	}
+}
+
+func (d draws) mode() []corev1.PersistentVolumeAccessMode {
+	return []corev1.PersistentVolumeAccessMode{pick(d, "access", corev1.ReadWriteOnce, corev1.ReadWriteOncePod, corev1.ReadWriteMany)}
+}
+
+func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
+	name := fmt.Sprintf("pv%d", i)
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}}}
+	v.Spec.StorageClassName = pick(d, "class", "static", "later", "now")
+	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(4, "size"))+i))}
+	v.Spec.AccessModes = append(d.mode(), corev1.ReadWriteOnce)
+	v.Status.Phase = pick(d, "phase", corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumePending)
+	if !d.oneIn(3, "local") {
+		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
+	}
+	if d.oneIn(8, "block") {
+		block := corev1.PersistentVolumeBlock
+		v.Spec.VolumeMode = &block
+	}
+	if d.oneIn(12, "attributes class") {
+		gold := "gold"
+		v.Spec.VolumeAttributesClassName = &gold
+	}
+	if d.oneIn(3, "reachable from") {
+		r := pick(d, "whence", corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: zones[:1]},
+			corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{pick(d, "host", w.Nodes...).Name}})
+		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{r}}}}}
+	}
+	if d.oneIn(4, "labelled zone") {
+		key := pick(d, "label", corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
+		v.Labels[key] = pick(d, "zones", "za", "zb", "za__zc")
+	}
+	if d.oneIn(3, "speed") {
+		v.Labels["speed"] = "fast"
+	}
+	return v
+}
+
+func (d draws) pvc(w *World, name string, i int) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace(), Name: name,
+		UID: types.UID("uid-" + name), Annotations: map[string]string{}}}
+	class := pick(d, "class", "static", "later", "later", "now")
+	c.Spec.StorageClassName = &class
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 512*(1+d.upTo(4, "size"))+i))}
+	c.Spec.AccessModes = d.mode()
+	c.Status.Phase = corev1.ClaimPending
+	if d.oneIn(10, "block") {
+		block := corev1.PersistentVolumeBlock
+		c.Spec.VolumeMode = &block
+	}
+	if d.oneIn(16, "attributes class") {
+		gold := "gold"
+		c.Spec.VolumeAttributesClassName = &gold
+	}
+	if d.oneIn(6, "selector") {
+		c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"speed": "fast"}}
+	}
+	if d.oneIn(24, "being deleted") {
+		at := metav1.NewTime(started0)
+		c.DeletionTimestamp = &at
+	}
+	bind := func(volume string) {
+		c.Spec.VolumeName, c.Status.Phase = volume, corev1.ClaimBound
+		c.Annotations[bindCompleted] = "yes"
+	}
+	switch d.upTo(9, "state") {
+	case 0, 1, 2, 3, 4:
+		for _, v := range w.Volumes {
+			if v.Spec.ClaimRef == nil {
+				v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: name, UID: c.UID}
+				v.Status.Phase = corev1.VolumeBound
+				bind(v.Name)
+				break
+			}
+		}
+	case 5:
+		bind("gone")
+		if d.oneIn(3, "lost") {
+			c.Status.Phase = corev1.ClaimLost
+		}
+	case 6:
+		if class != "now" {
+			c.Annotations[selectedNode] = pick(d, "selected", w.Nodes...).Name
+		}
+	case 7:
+		for _, v := range w.Volumes {
+			if v.Spec.ClaimRef == nil {
+				v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: name}
+				break
+			}
+		}
+	}
+	return c
+}

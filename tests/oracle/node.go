@@ -1,0 +1,196 @@
+package oracle
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxScore is the best score of a plugin on a node.
+const maxScore = 100
+
+// nodeUnschedulable refuses cordoned nodes to pods that do not tolerate the taint that stands for it.
+func nodeUnschedulable(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if node.Spec.Unschedulable && !tolerates(pod, taint) {
+		return unresolvable("node(s) were unschedulable")
+	}
+	return nil
+}
+
+// nodeName refuses all nodes but the one that the pod names.
+func nodeName(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
+		return unresolvable("node(s) didn't match the requested node name")
+	}
+	return nil
+}
+
+// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate.
+func taintToleration(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	if !toleratesNode(pod, node) {
+		return unresolvable("node(s) had untolerated taint(s)")
+	}
+	return nil
+}
+
+func toleratesNode(pod *corev1.Pod, node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		keepsOff := taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+		if keepsOff && !tolerates(pod, taint) {
+			return false
+		}
+	}
+	return true
+}
+
+// taintTolerationScore is best for nodes with the fewest PreferNoSchedule taints that the pod does not tolerate.
+func taintTolerationScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	scores := make([]int64, len(nodes))
+	for i, node := range nodes {
+		for _, taint := range node.Spec.Taints {
+			if taint.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
+				scores[i]++
+			}
+		}
+	}
+	normalize(scores)
+	for i := range scores {
+		scores[i] = maxScore - scores[i]
+	}
+	return scores
+}
+
+// normalize makes the highest score the best one and the others proportional to it.
+func normalize(scores []int64) {
+	highest := int64(0)
+	for _, s := range scores {
+		highest = max(highest, s)
+	}
+	for i := range scores {
+		if highest > 0 {
+			scores[i] = maxScore * scores[i] / highest
+		}
+	}
+}
+
+// affinityTermsConflict refuses pods of which every required term demands two names of its node.
+func affinityTermsConflict(_ *cluster, pod *corev1.Pod) *refusal {
+	if names, only := wantedNames(pod); only && len(names) == 0 {
+		return unresolvable("pod affinity terms conflict")
+	}
+	return nil
+}
+
+// wantedNames are the names of nodes that the required terms' metadata.name admits, and whether all terms name one.
+func wantedNames(pod *corev1.Pod) (names []string, only bool) {
+	required := requiredNodeAffinity(pod)
+	if required == nil || len(required.NodeSelectorTerms) == 0 {
+		return nil, false
+	}
+	for _, term := range required.NodeSelectorTerms {
+		var ofTerm []string
+		named := false
+		for _, r := range term.MatchFields {
+			if r.Key != metav1.ObjectNameField || r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			if !named {
+				ofTerm, named = slices.Clone(r.Values), true
+			} else {
+				ofTerm = slices.DeleteFunc(ofTerm, func(n string) bool { return !slices.Contains(r.Values, n) })
+			}
+		}
+		if !named {
+			return nil, false
+		}
+		names = append(names, ofTerm...)
+	}
+	return names, true
+}
+
+// nodeAffinity refuses nodes that the pod's nodeSelector or required node affinity does not admit.
+func nodeAffinity(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	if !wantsNode(pod, node) {
+		return unresolvable("node(s) didn't match Pod's node affinity/selector")
+	}
+	return nil
+}
+
+// excludedByName refuses nodes whose names the pod's required node affinity excludes, before all filters: upstream
+// looks only at the nodes that are named.
+func excludedByName(pod *corev1.Pod, node *corev1.Node) *refusal {
+	if names, only := wantedNames(pod); only && !slices.Contains(names, node.Name) {
+		r := unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
+		r.plugin = "NodeAffinity"
+		return r
+	}
+	return nil
+}
+
+// nodeAffinityScore is the sum of the weights of the preferred terms that match.
+func nodeAffinityScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	if a := pod.Spec.Affinity; a == nil || a.NodeAffinity == nil ||
+		len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+		return nil
+	}
+	scores := make([]int64, len(nodes))
+	for i, node := range nodes {
+		for _, term := range pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+			if matchesTerm(term.Preference, node) {
+				scores[i] += int64(term.Weight)
+			}
+		}
+	}
+	normalize(scores)
+	return scores
+}
+
+// nodePorts refuses nodes where another pod has one of the pod's host ports: the same port and protocol, and the same
+// address unless either has all of them.
+func nodePorts(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	for _, other := range c.on(node) {
+		for _, theirs := range hostPorts(other) {
+			for _, ours := range hostPorts(pod) {
+				everywhere := ours.HostIP == "0.0.0.0" || theirs.HostIP == "0.0.0.0"
+				if ours.HostPort == theirs.HostPort && ours.Protocol == theirs.Protocol &&
+					(everywhere || ours.HostIP == theirs.HostIP) {
+					return resolvable("node(s) didn't have free ports for the requested pod ports")
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// hostPorts are the ports on the host, with defaults, of the containers that run as long as the pod.
+func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
+	running := slices.Clone(pod.Spec.Containers)
+	for _, c := range pod.Spec.InitContainers {
+		if sidecar(c) {
+			running = append(running, c)
+		}
+	}
+	var ports []corev1.ContainerPort
+	for _, c := range running {
+		for _, p := range c.Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			if p.HostIP == "" {
+				p.HostIP = "0.0.0.0"
+			}
+			if p.Protocol == "" {
+				p.Protocol = corev1.ProtocolTCP
+			}
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// sidecar is whether an init container keeps running beside the containers.
+func sidecar(c corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}

@@ -1,0 +1,229 @@
+// Package oracle says where a pod may run and how well each node suits it, by Kubernetes' documentation alone.
+// It is slow and plain on purpose: loops over all nodes and all pods, no index, no cache, nothing shared with
+// the scheduler that it is compared with. Draw makes random clusters for that comparison.
+//
+// It leaves to others what a cluster of these objects cannot show: dynamic resource allocation, in-tree volumes
+// that stand for a CSI driver's, VolumeAttachments of no pod, storage capacity, gates, queues and events.
+package oracle
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// World is a cluster as the API shows it. Pods with spec.nodeName take part, and pods that only have
+// status.nominatedNodeName take part as nominated ones; others, and those that have ended, do not.
+type World struct {
+	Nodes                  []*corev1.Node
+	Pods                   []*corev1.Pod
+	Namespaces             []*corev1.Namespace
+	Services               []*corev1.Service
+	ReplicationControllers []*corev1.ReplicationController
+	ReplicaSets            []*appsv1.ReplicaSet
+	StatefulSets           []*appsv1.StatefulSet
+	Claims                 []*corev1.PersistentVolumeClaim
+	Volumes                []*corev1.PersistentVolume
+	Classes                []*storagev1.StorageClass
+	CSINodes               []*storagev1.CSINode
+	Budgets                []*policyv1.PodDisruptionBudget
+}
+
+// Verdict is what is to say of one node.
+type Verdict struct {
+	Node         string
+	Plugin       string   // the first filter that refuses, "" when the pod fits
+	Reasons      []string // as upstream words them
+	Unresolvable bool     // removing pods could not help
+	// Score is the weighted sum of the scores, normalized over the nodes that fit. It is 0 on others.
+	Score  int64
+	Scores map[string]int64 // by plugin, normalized, before the weight; a plugin that skips the pod is absent
+}
+
+// refusal is why a filter refuses a node. nil means that it does not.
+type refusal struct {
+	plugin       string
+	reasons      []string
+	unresolvable bool
+}
+
+func unresolvable(reason string) *refusal {
+	return &refusal{reasons: []string{reason}, unresolvable: true}
+}
+func resolvable(reason string) *refusal { return &refusal{reasons: []string{reason}} }
+
+// placed is a pod on a node.
+type placed struct {
+	pod  *corev1.Pod
+	node *corev1.Node
+}
+
+// cluster is a World with the pods that are taken to be on its nodes, which simulations add to and remove from.
+type cluster struct {
+	*World
+	pods []placed
+}
+
+// prefilters refuse a pod everywhere, before any node is looked at, in the order of the default plugins.
+var prefilters = []struct {
+	plugin string
+	refuse func(*cluster, *corev1.Pod) *refusal
+}{
+	{"NodeAffinity", affinityTermsConflict},
+	{"VolumeRestrictions", claimMissing},
+	{"VolumeBinding", claimUnusable},
+	{"VolumeZone", volumeMissing},
+}
+
+// filters are the default plugins in their order.
+var filters = []struct {
+	plugin string
+	refuse func(*cluster, *corev1.Pod, *corev1.Node) *refusal
+}{
+	{"NodeUnschedulable", nodeUnschedulable},
+	{"NodeName", nodeName},
+	{"TaintToleration", taintToleration},
+	{"NodeAffinity", nodeAffinity},
+	{"NodePorts", nodePorts},
+	{"NodeResourcesFit", nodeResourcesFit},
+	{"VolumeRestrictions", volumeRestrictions},
+	{"NodeVolumeLimits", nodeVolumeLimits},
+	{"VolumeBinding", volumeBinding},
+	{"VolumeZone", volumeZone},
+	{"PodTopologySpread", podTopologySpread},
+	{"InterPodAffinity", interPodAffinity},
+}
+
+// scorers are the default plugins with their weights. Each gives a score per node, or nil when it skips the pod.
+var scorers = []struct {
+	plugin string
+	weight int64
+	score  func(*cluster, *corev1.Pod, []*corev1.Node) []int64
+}{
+	{"TaintToleration", 3, taintTolerationScore},
+	{"NodeAffinity", 2, nodeAffinityScore},
+	{"NodeResourcesFit", 1, leastAllocatedScore},
+	{"PodTopologySpread", 2, podTopologySpreadScore},
+	{"InterPodAffinity", 2, interPodAffinityScore},
+	{"NodeResourcesBalancedAllocation", 1, balancedAllocationScore},
+	{"ImageLocality", 1, imageLocalityScore},
+}
+
+// Judge looks at every node for the pod, in the order of w.Nodes.
+func (w *World) Judge(pod *corev1.Pod) []Verdict {
+	c := w.cluster(pod)
+	verdicts := make([]Verdict, len(w.Nodes))
+	var fit []*corev1.Node
+	var at []int
+	everywhere := c.prefilter(pod)
+	for i, node := range w.Nodes {
+		verdicts[i].Node = node.Name
+		r := everywhere
+		if r == nil {
+			r = excludedByName(pod, node)
+		}
+		if r == nil {
+			r = c.judge(pod, node)
+		}
+		if r != nil {
+			verdicts[i].Plugin, verdicts[i].Reasons, verdicts[i].Unresolvable = r.plugin, r.reasons, r.unresolvable
+			continue
+		}
+		verdicts[i].Scores = map[string]int64{}
+		fit, at = append(fit, node), append(at, i)
+	}
+	for _, s := range scorers {
+		for j, score := range s.score(c, pod, fit) {
+			verdicts[at[j]].Scores[s.plugin] = score
+			verdicts[at[j]].Score += s.weight * score
+		}
+	}
+	return verdicts
+}
+
+// cluster has the pods that are bound to a node of the world and have not ended, except the pod to place.
+func (w *World) cluster(pod *corev1.Pod) *cluster {
+	c := &cluster{World: w}
+	for _, p := range w.Pods {
+		if node := w.node(p.Spec.NodeName); node != nil && !ended(p) && !same(p, pod) {
+			c.pods = append(c.pods, placed{p, node})
+		}
+	}
+	return c
+}
+
+// prefilter refuses a pod that no node can take.
+func (c *cluster) prefilter(pod *corev1.Pod) *refusal {
+	for _, f := range prefilters {
+		if r := f.refuse(c, pod); r != nil {
+			r.plugin = f.plugin
+			return r
+		}
+	}
+	return nil
+}
+
+// judge refuses a node by the first filter that does, first with the pods of the same or a higher priority that are
+// nominated to it, for they will come, and then without them, for they may not.
+func (c *cluster) judge(pod *corev1.Pod, node *corev1.Node) *refusal {
+	if nominated := c.nominated(pod, node); len(nominated) > 0 {
+		with := &cluster{World: c.World, pods: append(append([]placed{}, c.pods...), nominated...)}
+		if r := with.filter(pod, node); r != nil {
+			return r
+		}
+	}
+	return c.filter(pod, node)
+}
+
+func (c *cluster) filter(pod *corev1.Pod, node *corev1.Node) *refusal {
+	for _, f := range filters {
+		if r := f.refuse(c, pod, node); r != nil {
+			r.plugin = f.plugin
+			return r
+		}
+	}
+	return nil
+}
+
+func (c *cluster) nominated(pod *corev1.Pod, node *corev1.Node) []placed {
+	var result []placed
+	for _, p := range c.World.Pods {
+		if p.Spec.NodeName == "" && p.Status.NominatedNodeName == node.Name && !ended(p) && !same(p, pod) &&
+			priority(p) >= priority(pod) {
+			result = append(result, placed{p, node})
+		}
+	}
+	return result
+}
+
+// on are the pods on a node.
+func (c *cluster) on(node *corev1.Node) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, p := range c.pods {
+		if p.node == node {
+			pods = append(pods, p.pod)
+		}
+	}
+	return pods
+}
+
+func (w *World) node(name string) *corev1.Node {
+	for _, n := range w.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+func same(a, b *corev1.Pod) bool { return a.Namespace == b.Namespace && a.Name == b.Name }
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+func priority(p *corev1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}

@@ -1,0 +1,172 @@
+package oracle
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// candidate is a node where a pod fits without the victims.
+type candidate struct {
+	node       string
+	victims    []*corev1.Pod // the most important first
+	violations int           // victims that a disruption budget protects
+}
+
+// Preempt says which pods have to go so that a pod that fits nowhere fits, and where, looking at every node. Of equally
+// good nodes it is the first one in w.Nodes.
+func (w *World) Preempt(pod *corev1.Pod) (node string, victims []string, ok bool) {
+	verdicts := w.Judge(pod)
+	c := w.cluster(pod)
+	if !c.mayPreempt(pod, verdicts) {
+		return "", nil, false
+	}
+	var candidates []candidate
+	for i, v := range verdicts {
+		if v.Plugin == "" {
+			return "", nil, false
+		}
+		if v.Unresolvable {
+			continue
+		}
+		if found, ok := c.victims(pod, w.Nodes[i]); ok {
+			candidates = append(candidates, found)
+		}
+	}
+	if len(candidates) == 0 {
+		return "", nil, false
+	}
+	best := slices.MinFunc(candidates, worse)
+	for _, p := range best.victims {
+		victims = append(victims, p.Namespace+"/"+p.Name)
+	}
+	slices.Sort(victims)
+	return best.node, victims, true
+}
+
+// mayPreempt is false for pods whose policy forbids it and for those that wait until the victims of their last preemption
+// have ended.
+func (c *cluster) mayPreempt(pod *corev1.Pod, verdicts []Verdict) bool {
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever {
+		return false
+	}
+	for _, v := range verdicts {
+		if v.Node != pod.Status.NominatedNodeName || v.Plugin != "" && v.Unresolvable {
+			continue
+		}
+		for _, p := range c.on(c.node(v.Node)) {
+			if priority(p) < priority(pod) && endingByPreemption(p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func endingByPreemption(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue &&
+			c.Reason == corev1.PodReasonPreemptionByScheduler
+	})
+}
+
+// victims takes all pods of a lower priority from the node. If the pod fits then, they come back one by one as long as it
+// does: first those that budgets protect, and the more important first. Who cannot is a victim.
+func (c *cluster) victims(pod *corev1.Pod, node *corev1.Node) (candidate, bool) {
+	result := candidate{node: node.Name}
+	without := &cluster{World: c.World}
+	var lower []placed
+	for _, p := range c.pods {
+		if p.node == node && priority(p.pod) < priority(pod) {
+			lower = append(lower, p)
+		} else {
+			without.pods = append(without.pods, p)
+		}
+	}
+	if len(lower) == 0 || without.judge(pod, node) != nil {
+		return result, false
+	}
+	slices.SortStableFunc(lower, func(a, b placed) int { return importance(a.pod, b.pod) })
+	protected, others := c.protected(lower)
+	for i, p := range append(protected, others...) {
+		with := &cluster{World: c.World, pods: append(slices.Clone(without.pods), p)}
+		if with.judge(pod, node) == nil {
+			without = with
+			continue
+		}
+		result.victims = append(result.victims, p.pod)
+		if i < len(protected) {
+			result.violations++
+		}
+	}
+	slices.SortStableFunc(result.victims, importance)
+	return result, len(result.victims) > 0
+}
+
+// importance orders pods by priority, then by who runs longer. A pod that has not started runs shortest.
+func importance(a, b *corev1.Pod) int {
+	if priority(a) != priority(b) {
+		return cmp.Compare(priority(b), priority(a))
+	}
+	return started(a).Compare(started(b))
+}
+
+func started(p *corev1.Pod) time.Time {
+	if p.Status.StartTime == nil {
+		return time.Unix(1<<40, 0)
+	}
+	return p.Status.StartTime.Time
+}
+
+// protected parts the pods whose end would exceed a disruption budget, when those before them have ended, from the others.
+// Pods whose eviction a budget has counted already do not count again.
+func (c *cluster) protected(pods []placed) (violating, others []placed) {
+	left := map[string]int32{}
+	for _, b := range c.Budgets {
+		left[b.Namespace+"/"+b.Name] = b.Status.DisruptionsAllowed
+	}
+	for _, p := range pods {
+		violates := false
+		for _, b := range c.Budgets {
+			if b.Namespace != p.pod.Namespace || len(p.pod.Labels) == 0 || empty(b.Spec.Selector) ||
+				!selects(b.Spec.Selector, p.pod.Labels) {
+				continue
+			}
+			if _, counted := b.Status.DisruptedPods[p.pod.Name]; counted {
+				continue
+			}
+			left[b.Namespace+"/"+b.Name]--
+			violates = violates || left[b.Namespace+"/"+b.Name] < 0
+		}
+		if violates {
+			violating = append(violating, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return violating, others
+}
+
+// worse orders nodes: first those with fewer violations of budgets, then those whose most important victim has the lower
+// priority, then by the sum of the victims' priorities, then by their number, and last those whose longest running
+// victim of the highest priority started latest.
+func worse(a, b candidate) int {
+	return cmp.Or(
+		cmp.Compare(a.violations, b.violations),
+		cmp.Compare(priority(a.victims[0]), priority(b.victims[0])),
+		cmp.Compare(a.priorities(), b.priorities()),
+		cmp.Compare(len(a.victims), len(b.victims)),
+		started(b.victims[0]).Compare(started(a.victims[0])),
+	)
+}
+
+// priorities is the sum of the victims' priorities, each raised to be positive, so that fewer victims are better.
+func (n candidate) priorities() int64 {
+	var sum int64
+	for _, p := range n.victims {
+		sum += int64(priority(p)) + 1<<31
+	}
+	return sum
+}

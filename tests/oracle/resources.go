@@ -1,0 +1,351 @@
+package oracle
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Containers without a request count with these when nodes are ranked by what is left on them.
+const (
+	usualCPU    = 100               // thousandths
+	usualMemory = 200 * 1024 * 1024 // bytes
+)
+
+// amounts are resources by name, CPU in thousandths.
+type amounts map[corev1.ResourceName]int64
+
+func amount(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+func amountsOf(list corev1.ResourceList) amounts {
+	a := amounts{}
+	for name, q := range list {
+		a[name] = amount(name, q)
+	}
+	return a
+}
+
+func (a amounts) add(b amounts) {
+	for name, n := range b {
+		a[name] += n
+	}
+}
+
+func (a amounts) raise(b amounts) {
+	for name, n := range b {
+		if had, ok := a[name]; !ok || n > had {
+			a[name] = n
+		}
+	}
+}
+
+// request is what a container asks for; usual stands in for what it does not name.
+type request func(c corev1.Container) amounts
+
+// sum is what containers need at once: all that run beside each other, or an init container with the sidecars before it,
+// whichever is more.
+func sum(pod *corev1.Pod, of request, usual amounts) amounts {
+	with := func(c corev1.Container) amounts {
+		a := maps.Clone(of(c))
+		if a == nil {
+			a = amounts{}
+		}
+		for name, n := range usual {
+			if _, ok := a[name]; !ok {
+				a[name] = n
+			}
+		}
+		return a
+	}
+	total, sidecars, start := amounts{}, amounts{}, amounts{}
+	for _, c := range pod.Spec.Containers {
+		total.add(with(c))
+	}
+	for _, c := range pod.Spec.InitContainers {
+		if sidecar(c) {
+			total.add(with(c))
+			sidecars.add(with(c))
+			start.raise(sidecars)
+			continue
+		}
+		once := with(c)
+		once.add(sidecars)
+		start.raise(once)
+	}
+	total.raise(start)
+	return total
+}
+
+// podLevel are the resources that a pod can ask for as a whole, instead of its containers' sum.
+func podLevel(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
+}
+
+func hugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// requested is what a pod that is to be placed asks for.
+func requested(pod *corev1.Pod, usual amounts) amounts {
+	total := sum(pod, func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }, usual)
+	if pod.Spec.Resources != nil {
+		setPodLevel(total, amountsOf(pod.Spec.Resources.Requests))
+	}
+	total.add(amountsOf(pod.Spec.Overhead))
+	return total
+}
+
+// used is what a pod on a node takes of it: the most of what it asks for, what the kubelet has allotted and what is in
+// force, for a resize in place may be under way. A resize that the kubelet called infeasible does not count.
+func used(pod *corev1.Pod, usual amounts) amounts {
+	infeasible := resizeInfeasible(pod)
+	asked := func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }
+	allotted := func(c corev1.Container) amounts {
+		if s := containerStatus(pod, c.Name); s != nil && s.AllocatedResources != nil {
+			return amountsOf(s.AllocatedResources)
+		}
+		if infeasible {
+			return nil
+		}
+		return asked(c)
+	}
+	inForce := func(c corev1.Container) amounts {
+		if s := containerStatus(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
+			return amountsOf(s.Resources.Requests)
+		}
+		return allotted(c)
+	}
+	total := sum(pod, inForce, usual)
+	total.raise(sum(pod, allotted, usual))
+	if !infeasible {
+		total.raise(sum(pod, asked, usual))
+	}
+	if pod.Spec.Resources != nil {
+		setPodLevel(total, usedAsAWhole(pod))
+	}
+	total.add(amountsOf(pod.Spec.Overhead))
+	return total
+}
+
+// usedAsAWhole is the same for what the pod asks for instead of its containers' sum.
+func usedAsAWhole(pod *corev1.Pod) amounts {
+	asked := amountsOf(pod.Spec.Resources.Requests)
+	if pod.Status.Resources == nil || len(asked) == 0 {
+		return asked
+	}
+	whole := amountsOf(pod.Status.Resources.Requests)
+	whole.raise(amountsOf(pod.Status.AllocatedResources))
+	if !resizeInfeasible(pod) {
+		whole.raise(asked)
+	}
+	return whole
+}
+
+func setPodLevel(total, whole amounts) {
+	for name, n := range whole {
+		if podLevel(name) {
+			total[name] = n
+		}
+	}
+}
+
+func resizeInfeasible(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodResizePending {
+			return c.Reason == corev1.PodReasonInfeasible
+		}
+	}
+	return false
+}
+
+func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// usedOn is what the pods on a node take of it.
+func (c *cluster) usedOn(node *corev1.Node) amounts {
+	total := amounts{}
+	for _, p := range c.on(node) {
+		total.add(used(p, nil))
+	}
+	return total
+}
+
+// nodeResourcesFit refuses nodes that have not enough left of a resource that the pod asks for. If a node has not as much
+// at all, removing pods does not help.
+func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	r := &refusal{}
+	has := amountsOf(node.Status.Allocatable)
+	if int64(len(c.on(node))+1) > has[corev1.ResourcePods] {
+		r.reasons = append(r.reasons, "Too many pods")
+	}
+	taken, wants := c.usedOn(node), requested(pod, nil)
+	for _, name := range resourceOrder(wants) {
+		if wants[name] > 0 && wants[name] > has[name]-taken[name] {
+			r.reasons = append(r.reasons, "Insufficient "+string(name))
+			r.unresolvable = r.unresolvable || wants[name] > has[name]
+		}
+	}
+	if len(r.reasons) == 0 {
+		return nil
+	}
+	return r
+}
+
+// resourceOrder is the order of the reasons: CPU, memory, ephemeral storage and then the others by name.
+func resourceOrder(a amounts) []corev1.ResourceName {
+	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	var others []corev1.ResourceName
+	for name := range a {
+		if !slices.Contains(first, name) && (strings.Contains(string(name), "/") || hugePages(name)) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return append(first, others...)
+}
+
+// leastAllocatedScore is the mean share of CPU and memory that stays free, where containers without requests
+// count with usual ones.
+func leastAllocatedScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	scores := make([]int64, len(nodes))
+	wants := requested(pod, amounts{corev1.ResourceCPU: usualCPU, corev1.ResourceMemory: usualMemory})
+	for i, node := range nodes {
+		has := amountsOf(node.Status.Allocatable)
+		var total, counted int64
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if has[name] == 0 {
+				continue
+			}
+			taken := wants[name]
+			for _, p := range c.on(node) {
+				taken += used(p, usualOf(p))[name]
+			}
+			if taken <= has[name] {
+				total += (has[name] - taken) * maxScore / has[name]
+			}
+			counted++
+		}
+		if counted > 0 {
+			scores[i] = total / counted
+		}
+	}
+	return scores
+}
+
+// usualOf is what containers of a pod on a node count with if they ask for nothing. Where the pod asks as a whole, only
+// for what neither it nor any container names.
+func usualOf(pod *corev1.Pod) amounts {
+	usual := amounts{corev1.ResourceCPU: usualCPU, corev1.ResourceMemory: usualMemory}
+	whole := false
+	if pod.Spec.Resources != nil {
+		for name := range pod.Spec.Resources.Requests {
+			whole = whole || podLevel(name)
+		}
+	}
+	if whole {
+		for name := range used(pod, nil) {
+			delete(usual, name)
+		}
+	}
+	return usual
+}
+
+// balancedAllocationScore prefers nodes whose shares of CPU and memory in use come closer to each other by the pod.
+// Pods that ask for neither are not ranked.
+func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	wants := requested(pod, nil)
+	if wants[corev1.ResourceCPU] == 0 && wants[corev1.ResourceMemory] == 0 {
+		return nil
+	}
+	scores := make([]int64, len(nodes))
+	for i, node := range nodes {
+		has, before, after := amountsOf(node.Status.Allocatable), c.usedOn(node), c.usedOn(node)
+		after.add(wants)
+		scores[i] = maxScore/2 + (maxScore/2+balance(after, has)-balance(before, has))/2
+	}
+	return scores
+}
+
+// balance is from half of the best score, when one resource is all taken and the other not at all, to the best.
+func balance(taken, has amounts) int64 {
+	var shares []float64
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if has[name] > 0 {
+			shares = append(shares, math.Min(float64(taken[name])/float64(has[name]), 1))
+		}
+	}
+	deviation := 0.0
+	if len(shares) == 2 {
+		deviation = math.Abs((shares[0] - shares[1]) / 2)
+	}
+	return int64((1 - deviation) * maxScore)
+}
+
+// imageLocalityScore prefers nodes that have the pod's images, by their size times the share of nodes that have them too.
+// It counts between 23 MiB for the pod and 1000 MiB for each image.
+func imageLocalityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	const least, most = 23 << 20, 1000 << 20
+	var images []string
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		images = append(images, imageName(container.Image))
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Image != nil {
+			images = append(images, imageName(v.Image.Reference))
+		}
+	}
+	scores := make([]int64, len(nodes))
+	for i, node := range nodes {
+		var total int64
+		for _, image := range images {
+			size, ok := imageSize(node, image)
+			if !ok {
+				continue
+			}
+			having := 0
+			for _, other := range c.Nodes {
+				if _, ok := imageSize(other, image); ok {
+					having++
+				}
+			}
+			total += int64(float64(size) * (float64(having) / float64(len(c.Nodes))))
+		}
+		limit := int64(most) * int64(len(images))
+		scores[i] = maxScore * (min(max(total, least), limit) - least) / (limit - least)
+	}
+	return scores
+}
+
+// imageName has a tag: latest if none is written.
+func imageName(name string) string {
+	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
+		return name + ":latest"
+	}
+	return name
+}
+
+func imageSize(node *corev1.Node, name string) (int64, bool) {
+	for _, image := range node.Status.Images {
+		if slices.Contains(image.Names, name) {
+			return image.SizeBytes, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,391 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Annotations by which the parts of Kubernetes that bind volumes agree.
+const (
+	bindCompleted = "pv.kubernetes.io/bind-completed"
+	selectedNode  = "volume.kubernetes.io/selected-node"
+	noProvisioner = "kubernetes.io/no-provisioner"
+)
+
+// claimMissing refuses pods that name a claim which is not there.
+func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil && c.claim(pod.Namespace, v.PersistentVolumeClaim.ClaimName) == nil {
+			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q not found", v.PersistentVolumeClaim.ClaimName))
+		}
+	}
+	return nil
+}
+
+// volumeRestrictions refuses all nodes while another pod uses a claim of the pod that is for one pod at a time.
+func volumeRestrictions(c *cluster, pod *corev1.Pod, _ *corev1.Node) *refusal {
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := c.claim(pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+		if !slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			continue
+		}
+		for _, p := range c.pods {
+			if p.pod.Namespace == pod.Namespace && slices.ContainsFunc(p.pod.Spec.Volumes, func(o corev1.Volume) bool {
+				return o.PersistentVolumeClaim != nil && o.PersistentVolumeClaim.ClaimName == claim.Name
+			}) {
+				return resolvable("node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
+			}
+		}
+	}
+	return nil
+}
+
+// nodeVolumeLimits refuses nodes to which a driver cannot attach as many volumes as there would be. A volume that several
+// pods use counts once.
+func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	wants := c.attachable(pod)
+	attached := map[string]string{}
+	for _, p := range c.on(node) {
+		for volume, driver := range c.attachable(p) {
+			attached[volume] = driver
+		}
+	}
+	for _, csi := range c.CSINodes {
+		if csi.Name != node.Name {
+			continue
+		}
+		for _, driver := range csi.Spec.Drivers {
+			if driver.Allocatable == nil || driver.Allocatable.Count == nil {
+				continue
+			}
+			there, more := 0, 0
+			for _, d := range attached {
+				if d == driver.Name {
+					there++
+				}
+			}
+			for volume, d := range wants {
+				if _, has := attached[volume]; !has && d == driver.Name {
+					more++
+				}
+			}
+			if more > 0 && there+more > int(*driver.Allocatable.Count) {
+				return resolvable("node(s) exceed max volume count")
+			}
+		}
+	}
+	return nil
+}
+
+// attachable are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for
+// one that its class's provisioner will make.
+func (c *cluster) attachable(pod *corev1.Pod) map[string]string {
+	result := map[string]string{}
+	for _, claim := range c.claims(pod) {
+		if pv := c.volume(claim.Spec.VolumeName); pv != nil {
+			if csi := pv.Spec.CSI; csi != nil {
+				result[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
+			}
+		} else if class := c.class(claimClass(claim)); class != nil {
+			result[class.Provisioner+"/claim/"+claim.Namespace+"/"+claim.Name] = class.Provisioner
+		}
+	}
+	return result
+}
+
+// claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being
+// deleted, another's, or bound by a controller only.
+func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
+	for _, v := range pod.Spec.Volumes {
+		name := claimName(pod, v)
+		if name == "" {
+			continue
+		}
+		claim := c.claim(pod.Namespace, name)
+		switch {
+		case claim == nil:
+			return unresolvable(fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name))
+		case claim.Status.Phase == corev1.ClaimLost:
+			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName))
+		case claim.DeletionTimestamp != nil:
+			return unresolvable(fmt.Sprintf("persistentvolumeclaim %q is being deleted", name))
+		case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
+			return unresolvable(fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pod.Namespace, name, pod.Namespace, pod.Name))
+		}
+	}
+	for _, claim := range c.claims(pod) {
+		if !bound(claim) && !c.waits(claim) {
+			return unresolvable("pod has unbound immediate PersistentVolumeClaims")
+		}
+	}
+	return nil
+}
+
+// bound is whether a claim and its volume are bound to each other for good.
+func bound(claim *corev1.PersistentVolumeClaim) bool {
+	_, completed := claim.Annotations[bindCompleted]
+	return claim.Spec.VolumeName != "" && completed
+}
+
+// waits is whether an unbound claim is bound when a pod that uses it has a node.
+func (c *cluster) waits(claim *corev1.PersistentVolumeClaim) bool {
+	class := c.class(claimClass(claim))
+	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// volumeBinding refuses nodes from which a bound volume cannot be reached, and those for which there is neither
+// a volume for each unbound claim nor a provisioner that makes one there.
+func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	r := &refusal{unresolvable: true}
+	var unbound []*corev1.PersistentVolumeClaim
+	missing := false
+	for _, claim := range c.claims(pod) {
+		if !bound(claim) {
+			unbound = append(unbound, claim)
+			continue
+		}
+		if missing || len(r.reasons) > 0 {
+			continue
+		}
+		pv := c.volume(claim.Spec.VolumeName)
+		missing = pv == nil
+		if pv != nil && !reachable(pv, node) {
+			r.reasons = append(r.reasons, "node(s) had volume node affinity conflict")
+		}
+	}
+	if !c.bindable(unbound, node) {
+		r.reasons = append(r.reasons, "node(s) didn't find available persistent volumes to bind")
+	}
+	if missing {
+		r.reasons = append(r.reasons, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
+	}
+	if len(r.reasons) == 0 {
+		return nil
+	}
+	return r
+}
+
+// reachable is whether a volume's node affinity admits the node.
+func reachable(pv *corev1.PersistentVolume, node *corev1.Node) bool {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return true
+	}
+	return matchesTerms(pv.Spec.NodeAffinity.Required, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}})
+}
+
+// bindable is whether each claim finds a volume of its own, smallest claim first and for each the smallest volume, or can
+// be provisioned for the node. A claim for which a node was chosen before is provisioned there.
+func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) bool {
+	claims = slices.Clone(claims)
+	slices.SortStableFunc(claims, func(a, b *corev1.PersistentVolumeClaim) int {
+		return a.Spec.Resources.Requests.Storage().Cmp(*b.Spec.Resources.Requests.Storage())
+	})
+	for _, claim := range claims {
+		if chosen, ok := claim.Annotations[selectedNode]; ok && chosen != node.Name {
+			return false
+		}
+	}
+	taken := map[string]bool{}
+	for _, claim := range claims {
+		if _, chosen := claim.Annotations[selectedNode]; !chosen {
+			if pv := c.match(claim, node, taken); pv != nil {
+				taken[pv.Name] = true
+				continue
+			}
+		}
+		class := c.class(claimClass(claim))
+		if class.Provisioner == noProvisioner || !admits(class.AllowedTopologies, node) {
+			return false
+		}
+	}
+	return true
+}
+
+// match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its
+// class, modes and attributes class, selected by it and reachable from the node.
+func (c *cluster) match(claim *corev1.PersistentVolumeClaim, node *corev1.Node, taken map[string]bool) *corev1.PersistentVolume {
+	var best *corev1.PersistentVolume
+	for _, pv := range c.Volumes {
+		ref := pv.Spec.ClaimRef
+		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+		if taken[pv.Name] || ref != nil && !mine || pv.DeletionTimestamp != nil || volumeClass(pv) != claimClass(claim) ||
+			pv.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0 ||
+			volumeMode(pv.Spec.VolumeMode) != volumeMode(claim.Spec.VolumeMode) ||
+			text(pv.Spec.VolumeAttributesClassName) != text(claim.Spec.VolumeAttributesClassName) {
+			continue
+		}
+		if mine {
+			if !reachable(pv, node) {
+				return nil
+			}
+			return pv
+		}
+		if pv.Status.Phase != corev1.VolumeAvailable || !reachable(pv, node) ||
+			claim.Spec.Selector != nil && !selects(claim.Spec.Selector, pv.Labels) ||
+			slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+				return !slices.Contains(pv.Spec.AccessModes, m)
+			}) {
+			continue
+		}
+		if best == nil || pv.Spec.Capacity.Storage().Cmp(*best.Spec.Capacity.Storage()) < 0 {
+			best = pv
+		}
+	}
+	return best
+}
+
+// admits is whether one of a class's topologies has a value of the node's for each of its labels, or there are none.
+func admits(topologies []corev1.TopologySelectorTerm, node *corev1.Node) bool {
+	return len(topologies) == 0 || slices.ContainsFunc(topologies, func(t corev1.TopologySelectorTerm) bool {
+		for _, e := range t.MatchLabelExpressions {
+			if value, has := node.Labels[e.Key]; !has || !slices.Contains(e.Values, value) {
+				return false
+			}
+		}
+		return len(t.MatchLabelExpressions) > 0
+	})
+}
+
+// volumeMissing refuses pods with a claim bound to a volume that is not there.
+func volumeMissing(c *cluster, pod *corev1.Pod) *refusal {
+	for _, claim := range c.named(pod) {
+		if claim.Spec.VolumeName != "" && c.volume(claim.Spec.VolumeName) == nil {
+			return unresolvable(fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
+		}
+	}
+	return nil
+}
+
+// volumeZone refuses nodes in another zone or region than a volume's labels say. A node without any such label is taken
+// to be in all of them.
+func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	current := map[string]string{
+		corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+		corev1.LabelTopologyZone: corev1.LabelTopologyZone, corev1.LabelTopologyRegion: corev1.LabelTopologyRegion,
+	}
+	anywhere := true
+	for key := range current {
+		if _, has := node.Labels[key]; has {
+			anywhere = false
+		}
+	}
+	if anywhere {
+		return nil
+	}
+	for _, claim := range c.named(pod) {
+		pv := c.volume(claim.Spec.VolumeName)
+		if pv == nil {
+			continue
+		}
+		for key, now := range current {
+			zones, has := pv.Labels[key]
+			if !has {
+				continue
+			}
+			value, has := node.Labels[key]
+			if !has {
+				value, has = node.Labels[now]
+			}
+			if !has || !slices.Contains(strings.Split(zones, "__"), value) {
+				return unresolvable("node(s) had no available volume zone")
+			}
+		}
+	}
+	return nil
+}
+
+// claims are the pod's claims that exist, with those of its ephemeral volumes.
+func (c *cluster) claims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+	var result []*corev1.PersistentVolumeClaim
+	for _, v := range pod.Spec.Volumes {
+		if claim := c.claim(pod.Namespace, claimName(pod, v)); claim != nil {
+			result = append(result, claim)
+		}
+	}
+	return result
+}
+
+// named are the pod's claims that exist, without those of its ephemeral volumes.
+func (c *cluster) named(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+	var result []*corev1.PersistentVolumeClaim
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			result = append(result, c.claim(pod.Namespace, v.PersistentVolumeClaim.ClaimName))
+		}
+	}
+	return slices.DeleteFunc(result, func(claim *corev1.PersistentVolumeClaim) bool { return claim == nil })
+}
+
+func claimName(pod *corev1.Pod, v corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
+func (w *World) claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	for _, claim := range w.Claims {
+		if claim.Namespace == namespace && claim.Name == name {
+			return claim
+		}
+	}
+	return nil
+}
+
+func (w *World) volume(name string) *corev1.PersistentVolume {
+	for _, pv := range w.Volumes {
+		if pv.Name == name {
+			return pv
+		}
+	}
+	return nil
+}
+
+func (w *World) class(name string) *storagev1.StorageClass {
+	for _, class := range w.Classes {
+		if class.Name == name {
+			return class
+		}
+	}
+	return nil
+}
+
+func claimClass(claim *corev1.PersistentVolumeClaim) string {
+	if class, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return text(claim.Spec.StorageClassName)
+}
+
+func volumeClass(pv *corev1.PersistentVolume) string {
+	if class, ok := pv.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return pv.Spec.StorageClassName
+}
+
+func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if m == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *m
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
