@@ -129,8 +129,9 @@ type Serving struct {
 type Scheduler struct {
 	Connection
 	Serving
-	LeaderElect bool `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
-	Profiling   bool `written:"always" flag:"profiling" help:"serve /debug/pprof"`
+	LeaderElect bool   `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
+	Profiling   bool   `written:"always" flag:"profiling" help:"serve /debug/pprof"`
+	Config      string `flag:"config" help:"file with a KubeSchedulerConfiguration: profiles, their plugins and arguments"`
 }
 
 // DefaultScheduler returns the documented defaults.

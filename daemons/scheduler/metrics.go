@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -9,14 +10,18 @@ import (
 
 // metrics have upstream's names.
 type metrics struct {
-	attempts  *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
-	algorithm prometheus.Histogram
-	scheduler atomic.Pointer[scheduler] // whose queue is shown
+	attempts    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	algorithm   prometheus.Histogram
+	sli         *prometheus.HistogramVec
+	preemptions prometheus.Counter
+	victims     prometheus.Histogram
+	incoming    *prometheus.CounterVec
+	scheduler   atomic.Pointer[scheduler] // whose queue is shown
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	buckets := prometheus.ExponentialBuckets(0.0001, 2, 18)
+	buckets := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scheduler_schedule_attempts_total", Help: "Attempts to schedule pods, by result.",
@@ -27,9 +32,24 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		algorithm: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "scheduler_scheduling_algorithm_duration_seconds", Help: "Time that choosing a node takes.", Buckets: buckets,
 		}),
+		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_pod_scheduling_sli_duration_seconds", Help: "Time from when a pod was first seen without a node to its binding, by the attempts that it took.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
+		}, []string{"attempts"}),
+		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "scheduler_preemption_attempts_total", Help: "Attempts to make room for a pod by removing others.",
+		}),
+		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "scheduler_preemption_victims", Help: "Pods removed by one preemption.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+		}),
+		incoming: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scheduler_queue_incoming_pods_total", Help: "Pods that came into a part of the queue, by what brought them there.",
+		}, []string{"queue", "event"}),
 	}
 	pending := prometheus.NewDesc("scheduler_pending_pods", "Pods without a node, by the part of the queue they are in.", []string{"queue"}, nil)
-	for _, c := range []prometheus.Collector{m.attempts, m.duration, m.algorithm, pendingPods{m, pending}} {
+	for _, c := range []prometheus.Collector{
+		m.attempts, m.duration, m.algorithm, m.sli, m.preemptions, m.victims, m.incoming, pendingPods{m, pending},
+	} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
@@ -37,14 +57,20 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) attempt(result string, took time.Duration) {
-	m.attempts.WithLabelValues(result, Name).Inc()
-	if took > 0 {
-		m.duration.WithLabelValues(result, Name).Observe(took.Seconds())
-	}
+func (m *metrics) attempt(result, profile string, took time.Duration) {
+	m.attempts.WithLabelValues(result, profile).Inc()
+	m.duration.WithLabelValues(result, profile).Observe(took.Seconds())
 }
 
 func (m *metrics) decided(took time.Duration) { m.algorithm.Observe(took.Seconds()) }
+
+// bound counts a pod that has its node.
+func (m *metrics) bound(attempts int, took time.Duration) {
+	m.sli.WithLabelValues(strconv.Itoa(min(attempts, mostAttempts))).Observe(took.Seconds())
+}
+
+// mostAttempts bounds the values of the label attempts.
+const mostAttempts = 16
 
 // pendingPods counts when it is asked, so that the queue need not.
 type pendingPods struct {

@@ -5,117 +5,222 @@ import (
 	"slices"
 	"strings"
 
+	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 )
 
 // Placement is where a pod should go, or why it can go nowhere.
 type Placement struct {
-	Node *plugin.Node // nil: nowhere
+	Node *cluster.Node // nil: nowhere
 
-	Looked   int            // how many nodes there are
-	Reasons  map[string]int // how many nodes each reason was given for
-	Filters  []string       // names of the filters that refused, each once
-	Helpable []*plugin.Node // refused, but might do if pods were taken off
+	Nodes      int                     // how many there are
+	Everywhere *plugin.Refusal         // that was given for all of them at once
+	Refusals   map[*plugin.Refusal]int // how many nodes each was given for
+	Open       []*cluster.Node         // refused, but might do if pods were removed
 }
 
-// Place chooses a node for a pod: the filters leave those that will do, the scores
-// choose among them, and of equals the one that comes first from where the
-// snapshot says to start.
-func Place(pod *plugin.Pod, s *plugin.Snapshot) Placement {
-	p := Placement{Looked: len(s.Nodes)}
-	checks := prepare(pod, s)
-	enough := enoughNodes(len(s.Nodes))
-	fit := make([]*plugin.Node, 0, enough)
-	for i := range s.Nodes {
-		n := s.Nodes[(s.Start+i)%len(s.Nodes)]
-		if p.passes(n, checks) {
-			if fit = append(fit, n); len(fit) == enough {
-				break
+// search is the work of finding a node for one pod.
+type search struct {
+	profile    *Profile
+	task       *plugin.Task
+	everywhere *plugin.Refusal
+	nodeOnly   []plugin.Check // that depend on the node object alone
+	checks     []plugin.Check
+	known      *verdicts
+}
+
+// verdicts are what the checks of node objects alone have said for pods of one shape.
+type verdicts struct {
+	epoch   []uint64
+	refusal []*plugin.Refusal
+}
+
+func newSearch(profile *Profile, c *cluster.Cluster, pod *cluster.Pod, known *verdicts) *search {
+	s := &search{profile: profile, task: &plugin.Task{Cluster: c, Pod: pod, Args: profile.Args}, known: known}
+	if s.known == nil {
+		s.known = &verdicts{}
+	}
+	for _, f := range profile.Filters {
+		if f.Everywhere != nil {
+			if s.everywhere = f.Everywhere(s.task); s.everywhere != nil {
+				return s
 			}
 		}
 	}
-	switch len(fit) {
-	case 0:
-		return p
-	case 1:
-		p.Node = fit[0]
-	default:
-		p.Node = best(pod, s, fit)
+	for _, f := range profile.Filters {
+		if f.Filter == nil {
+			continue
+		}
+		if check := f.Filter(s.task); check == nil {
+			continue
+		} else if f.NodeOnly {
+			s.nodeOnly = append(s.nodeOnly, check)
+		} else {
+			s.checks = append(s.checks, check)
+		}
+	}
+	return s
+}
+
+// filter asks whether a node will do as it is now.
+func (s *search) filter(n *cluster.Node) *plugin.Refusal {
+	if r := s.object(n); r != nil {
+		return r
+	}
+	for _, check := range s.checks {
+		if r := check(n); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// object asks what depends on the node object alone, once for each that it becomes.
+func (s *search) object(n *cluster.Node) *plugin.Refusal {
+	if len(s.nodeOnly) == 0 {
+		return nil
+	}
+	v := s.known
+	if n.Index < len(v.epoch) && v.epoch[n.Index] == n.Epoch {
+		return v.refusal[n.Index]
+	}
+	if more := n.Index + 1 - len(v.epoch); more > 0 {
+		v.epoch = append(v.epoch, make([]uint64, more)...)
+		v.refusal = append(v.refusal, make([]*plugin.Refusal, more)...)
+	}
+	var out *plugin.Refusal
+	for _, check := range s.nodeOnly {
+		if out = check(n); out != nil {
+			break
+		}
+	}
+	v.epoch[n.Index], v.refusal[n.Index] = n.Epoch, out
+	return out
+}
+
+// judge asks whether a node will do with the pods of the same or a higher priority that are promised it, for they will come,
+// and without them, for they may not.
+func (s *search) judge(n *cluster.Node) *plugin.Refusal {
+	if len(n.Nominated) == 0 {
+		return s.filter(n)
+	}
+	var added []*cluster.Pod
+	for _, p := range n.Nominated {
+		if p.UID != s.task.Pod.UID && p.Priority >= s.task.Pod.Priority {
+			s.task.Add(p, n)
+			added = append(added, p)
+		}
+	}
+	var r *plugin.Refusal
+	if len(added) > 0 {
+		r = s.filter(n)
+		for _, p := range slices.Backward(added) {
+			s.task.Remove(p)
+		}
+	}
+	if r == nil {
+		r = s.filter(n)
+	}
+	return r
+}
+
+// place chooses a node: the filters leave those that will do, the scores choose among them, and of equals it is the one that
+// comes first from start. It returns where the next search should begin.
+func (s *search) place(start int) (Placement, int) {
+	nodes := s.task.Nodes()
+	p := Placement{Nodes: len(nodes)}
+	if s.everywhere != nil {
+		p.Everywhere = s.everywhere
+		return p, start
+	}
+	if len(nodes) == 0 {
+		return p, 0
+	}
+	if nominated := s.task.Node(s.task.Pod.Nominated); nominated != nil && s.judge(nominated) == nil {
+		p.Node = nominated // others made room there for it
+		return p, start
+	}
+	if s.task.Pod.OnlyNamed {
+		return s.placeNamed(p), start
+	}
+	enough := enoughNodes(len(nodes), s.profile.Percent)
+	fit := make([]*cluster.Node, 0, enough)
+	start %= len(nodes)
+	looked := 0
+	for ; looked < len(nodes) && len(fit) < enough; looked++ {
+		n := nodes[(start+looked)%len(nodes)]
+		if r := s.judge(n); r != nil {
+			p.refuse(n, r)
+		} else {
+			fit = append(fit, n)
+		}
+	}
+	p.Node = s.best(fit)
+	if looked == len(nodes) {
+		looked = 1 // all were looked at, but not always in the same order
+	}
+	return p, (start + looked) % len(nodes)
+}
+
+// placeNamed looks at the nodes alone that the pod's required affinity names.
+func (s *search) placeNamed(p Placement) Placement {
+	var fit []*cluster.Node
+	looked := map[*cluster.Node]bool{}
+	for _, name := range s.task.Pod.NodeNames {
+		n := s.task.Node(name)
+		if n == nil || looked[n] {
+			continue
+		}
+		looked[n] = true
+		if r := s.judge(n); r != nil {
+			p.refuse(n, r)
+		} else {
+			fit = append(fit, n)
+		}
+	}
+	if p.Node = s.best(fit); p.Node == nil && len(looked) < p.Nodes {
+		if p.Refusals == nil {
+			p.Refusals = map[*plugin.Refusal]int{}
+		}
+		p.Refusals[plugin.Unnamed] += p.Nodes - len(looked)
 	}
 	return p
 }
 
-type check struct {
-	filter *plugin.Filter
-	check  plugin.Check
-}
-
-func prepare(pod *plugin.Pod, s *plugin.Snapshot) []check {
-	checks := make([]check, 0, len(plugin.Filters))
-	for i := range plugin.Filters {
-		if c := plugin.Filters[i].Prepare(pod, s); c != nil {
-			checks = append(checks, check{&plugin.Filters[i], c})
-		}
+func (p *Placement) refuse(n *cluster.Node, r *plugin.Refusal) {
+	if p.Refusals == nil {
+		p.Refusals = map[*plugin.Refusal]int{}
 	}
-	return checks
-}
-
-func (p *Placement) passes(n *plugin.Node, checks []check) bool {
-	for _, c := range checks {
-		reasons := c.check(n)
-		if len(reasons) == 0 {
-			continue
-		}
-		if p.Reasons == nil {
-			p.Reasons = map[string]int{}
-		}
-		for _, r := range reasons {
-			p.Reasons[r]++
-		}
-		if !slices.Contains(p.Filters, c.filter.Name) {
-			p.Filters = append(p.Filters, c.filter.Name)
-		}
-		if c.filter.Helpable {
-			p.Helpable = append(p.Helpable, n)
-		}
-		return false
+	p.Refusals[r]++
+	if !r.Final {
+		p.Open = append(p.Open, n)
 	}
-	return true
 }
 
-// In a large cluster it is enough to choose among some: looking at all would cost
-// more than the best place is worth.
+// In a large cluster it is enough to choose among some: looking at all would cost more than the best place is worth.
 const (
 	lookAtAll = 100
 	atLeast   = 5 // percent
 )
 
-func enoughNodes(nodes int) int {
-	if nodes <= lookAtAll {
+func enoughNodes(nodes, percent int) int {
+	if nodes <= lookAtAll || percent >= 100 {
 		return max(nodes, 1)
 	}
-	percent := max(50-nodes/125, atLeast)
+	if percent <= 0 {
+		percent = max(50-nodes/125, atLeast)
+	}
 	return max(nodes*percent/100, lookAtAll)
 }
 
-func best(pod *plugin.Pod, s *plugin.Snapshot, fit []*plugin.Node) *plugin.Node {
-	total, scores := make([]int64, len(fit)), make([]int64, len(fit))
-	for i := range plugin.Scores {
-		score := &plugin.Scores[i]
-		rate := score.Prepare(pod, s)
-		if rate == nil {
-			continue
-		}
-		for j, n := range fit {
-			scores[j] = rate(n)
-		}
-		if score.Normalize != nil {
-			score.Normalize(scores)
-		}
-		for j := range fit {
-			total[j] += score.Weight * scores[j]
-		}
+func (s *search) best(fit []*cluster.Node) *cluster.Node {
+	switch len(fit) {
+	case 0:
+		return nil
+	case 1:
+		return fit[0]
 	}
+	total := s.scores(fit, nil)
 	top := 0
 	for i := range fit {
 		if total[i] > total[top] {
@@ -125,15 +230,64 @@ func best(pod *plugin.Pod, s *plugin.Snapshot, fit []*plugin.Node) *plugin.Node 
 	return fit[top]
 }
 
+// scores rates nodes that will do; each, if not nil, is told what every plugin gave.
+func (s *search) scores(fit []*cluster.Node, each func(name string, scores []int64)) []int64 {
+	both := make([]int64, 2*len(fit))
+	total, scores := both[:len(fit)], both[len(fit):]
+	for _, score := range s.profile.Scores {
+		rate := score.Score(s.task, fit)
+		if rate == nil {
+			continue
+		}
+		for i, n := range fit {
+			scores[i] = rate(n)
+		}
+		if score.Normalize != nil {
+			score.Normalize(scores)
+		}
+		if each != nil {
+			each(score.Name, scores)
+		}
+		for i := range fit {
+			total[i] += score.Weight * scores[i]
+		}
+	}
+	return total
+}
+
+// Plugins are those that refused, each once.
+func (p *Placement) Plugins() []string {
+	var out []string
+	if p.Everywhere != nil {
+		return append(out, p.Everywhere.Plugin)
+	}
+	for r := range p.Refusals {
+		if !slices.Contains(out, r.Plugin) {
+			out = append(out, r.Plugin)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Explain says why no node would do, as kubectl describe shows it.
 func (p *Placement) Explain() string {
-	if p.Looked == 0 {
+	if p.Nodes == 0 {
 		return "no nodes available to schedule pods"
 	}
-	list := make([]string, 0, len(p.Reasons))
-	for reason, n := range p.Reasons {
+	if p.Everywhere != nil {
+		return fmt.Sprintf("0/%d nodes are available: %s.", p.Nodes, strings.Join(p.Everywhere.Reasons, ", "))
+	}
+	counts := map[string]int{}
+	for r, n := range p.Refusals {
+		for _, reason := range r.Reasons {
+			counts[reason] += n
+		}
+	}
+	list := make([]string, 0, len(counts))
+	for reason, n := range counts {
 		list = append(list, fmt.Sprintf("%d %s", n, reason))
 	}
 	slices.Sort(list)
-	return fmt.Sprintf("0/%d nodes are available: %s.", p.Looked, strings.Join(list, ", "))
+	return fmt.Sprintf("0/%d nodes are available: %s.", p.Nodes, strings.Join(list, ", "))
 }

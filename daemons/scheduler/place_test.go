@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
-	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/cluster"
 )
 
 // node makes a node of 4 cores and 8 GiB for 10 pods.
@@ -87,16 +89,29 @@ func hostPort(n int32) func(*corev1.Pod) {
 	}
 }
 
-// cluster fills a cache, as the watches do.
-func cluster(nodes []*corev1.Node, pods ...*corev1.Pod) *cache {
-	c := newCache()
+var shapes = cluster.NewShapes()
+
+func seen(p *corev1.Pod) *cluster.Pod { return cluster.NewPod(p, shapes) }
+
+// filled is a cluster with nodes and pods, as the watches fill it.
+func filled(nodes []*corev1.Node, pods ...*corev1.Pod) *cluster.Cluster {
+	c := cluster.New()
 	for _, n := range nodes {
-		c.setNode(n)
+		c.SetNode(cluster.NewNode(n))
 	}
 	for _, p := range pods {
-		c.setPod(plugin.NewPod(p))
+		c.SetPod(seen(p), p.Spec.NodeName)
 	}
 	return c
+}
+
+func looking(c *cluster.Cluster, p *cluster.Pod) *search {
+	return newSearch(DefaultProfile(), c, p, nil)
+}
+
+func place(c *cluster.Cluster, p *cluster.Pod) Placement {
+	got, _ := looking(c, p).place(0)
+	return got
 }
 
 func TestPlacementS16(t *testing.T) {
@@ -160,8 +175,7 @@ func TestPlacementS16(t *testing.T) {
 		}), "", "0/1 nodes are available: 1 Insufficient cpu."},
 		"overhead counts": {[]*corev1.Node{one}, nil, pod("p", asks("cpu", "4"), func(p *corev1.Pod) { p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("100m")} }), "", "0/1 nodes are available: 1 Insufficient cpu."},
 	} {
-		p := plugin.NewPod(c.pod)
-		got := Place(p, cluster(c.nodes, c.pods...).snapshot(p))
+		got := place(filled(c.nodes, c.pods...), seen(c.pod))
 		where, why := "", ""
 		if got.Node != nil {
 			where = got.Node.Name
@@ -174,64 +188,53 @@ func TestPlacementS16(t *testing.T) {
 	}
 }
 
-// However pods come and go, and whatever is assumed, taken back or nominated, the sum of
-// requests on a node never exceeds what it has.
+// However pods come and go, and whatever is assumed, taken back or nominated, the sum of requests on a node never exceeds what
+// it has.
 func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCache()
-		nodes := rapid.IntRange(1, 5).Draw(t, "nodes")
-		for i := range nodes {
-			c.setNode(node(fmt.Sprintf("n%d", i)))
+		c := cluster.New()
+		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
+			c.SetNode(cluster.NewNode(node(fmt.Sprintf("n%d", i))))
 		}
-		placed := map[string]*plugin.Pod{}
+		placed := map[string]*corev1.Pod{}
 		for step := range rapid.IntRange(1, 80).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
-			case 0: // a pod ends
-				for name, p := range placed {
-					c.dropPod(p.UID)
+			what := rapid.IntRange(0, 5).Draw(t, "what")
+			if what < 2 && len(placed) > 0 {
+				name := rapid.SampledFrom(slices.Sorted(maps.Keys(placed))).Draw(t, "pod")
+				p := placed[name]
+				switch {
+				case what == 0: // it ends
+					c.DropPod(p.UID)
 					delete(placed, name)
-					break
-				}
-			case 1: // a binding fails, or is confirmed
-				for name, p := range placed {
-					if rapid.Bool().Draw(t, "fails") {
-						c.forget(p.UID)
-						if _, assumed := c.pods[p.UID]; !assumed {
-							delete(placed, name)
-						}
-					} else {
-						c.setPod(plugin.NewPod(p.Pod))
+				case rapid.Bool().Draw(t, "fails"): // its binding fails, if it is not confirmed
+					if c.Pod(p.UID).Assumed {
+						delete(placed, name)
 					}
-					break
+					c.Forget(p.UID)
+				default:
+					c.SetPod(seen(p), p.Spec.NodeName)
 				}
-			default:
-				p := plugin.NewPod(pod(fmt.Sprintf("p%d", step),
+			} else {
+				p := pod(fmt.Sprintf("p%d", step),
 					asks("cpu", fmt.Sprintf("%dm", rapid.IntRange(0, 3000).Draw(t, "cpu"))),
 					asks("memory", fmt.Sprintf("%dMi", rapid.IntRange(0, 6000).Draw(t, "memory"))),
-					priority(int32(rapid.IntRange(0, 2).Draw(t, "priority")))))
-				got := Place(p, c.snapshot(p))
-				if got.Node == nil {
-					if r := Preempt(p, c.snapshot(p), got, nil); r.Node != nil {
-						c.nominate(p, r.Node.Name)
-					}
-					continue
+					priority(int32(rapid.IntRange(0, 2).Draw(t, "priority"))))
+				s := looking(c, seen(p))
+				if got, _ := s.place(step); got.Node != nil {
+					c.Assume(s.task.Pod, got.Node)
+					p.Spec.NodeName = got.Node.Name
+					placed[p.Name] = p
+				} else if r := s.preempt(got, nil); r.Node != nil {
+					c.Nominate(s.task.Pod, r.Node.Name)
 				}
-				p.Spec.NodeName = got.Node.Name
-				c.assume(p, got.Node.Name)
-				placed[p.Name] = p
 			}
-			for _, n := range c.nodes {
-				var cpu, memory int64
-				for _, p := range n.Pods {
-					cpu += p.Requests.MilliCPU
-					memory += p.Requests.Memory
+			for _, n := range c.Nodes() {
+				if r := &n.Requested; r.MilliCPU > n.Allocatable.MilliCPU || r.Memory > n.Allocatable.Memory || int64(len(n.Pods)) > n.Allocatable.Pods {
+					t.Fatalf("node %s holds %dm cpu, %d memory, %d pods", n.Name, r.MilliCPU, r.Memory, len(n.Pods))
 				}
-				if cpu > n.Allocatable.MilliCPU || memory > n.Allocatable.Memory || int64(len(n.Pods)) > n.Allocatable.Pods {
-					t.Fatalf("node %s holds %dm cpu, %d memory, %d pods", n.Name, cpu, memory, len(n.Pods))
-				}
-				if cpu != n.Requested.MilliCPU || memory != n.Requested.Memory {
-					t.Fatalf("node %s counts %dm cpu, has %dm", n.Name, n.Requested.MilliCPU, cpu)
-				}
+			}
+			if err := c.Verify(); err != nil {
+				t.Fatal(err)
 			}
 		}
 	})
@@ -252,7 +255,7 @@ func TestPreemptionS17(t *testing.T) {
 		why     string
 	}{
 		"lower goes":         {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "x", ""},
-		"equal stays":        {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(1))}, pod("p", priority(1), asks("cpu", "1")), "", "", "0/1 nodes are available: 1 No preemption victims found for incoming pods."},
+		"equal stays":        {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(1))}, pod("p", priority(1), asks("cpu", "1")), "", "", "0/1 nodes are available: 1 No preemption victims found for incoming pod."},
 		"no more than needs": {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "1")), pod("y", on("n1"), asks("cpu", "3"))}, pod("p", priority(1), asks("cpu", "1")), "n1", "y", ""},
 		"least important":    {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"), priority(5)), pod("y", on("n2"), asks("cpu", "4"), priority(2))}, pod("p", priority(9), asks("cpu", "1")), "n2", "y", ""},
 		"fewest":             {two, []*corev1.Pod{pod("x", on("n1"), asks("cpu", "2")), pod("y", on("n1"), asks("cpu", "2")), pod("z", on("n2"), asks("cpu", "4"))}, pod("p", priority(9), asks("cpu", "4")), "n2", "z", ""},
@@ -261,9 +264,10 @@ func TestPreemptionS17(t *testing.T) {
 		"never":              {two[:1], []*corev1.Pod{pod("x", on("n1"), asks("cpu", "4"))}, pod("p", priority(1), asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }), "", "", "not eligible due to preemptionPolicy=Never."},
 		"port":               {two[:1], []*corev1.Pod{pod("x", on("n1"), hostPort(80)), pod("y", on("n1"))}, pod("p", priority(1), hostPort(80)), "n1", "x", ""},
 	} {
-		p := plugin.NewPod(c.pod)
-		s := cluster(c.nodes, c.pods...).snapshot(p)
-		got := Preempt(p, s, Place(p, s), []*policyv1.PodDisruptionBudget{budget})
+		s, known := looking(filled(c.nodes, c.pods...), seen(c.pod)), budgets{}
+		known.set(budget)
+		refused, _ := s.place(0)
+		got := s.preempt(refused, known)
 		where, victims := "", []string{}
 		if got.Node != nil {
 			where = got.Node.Name
@@ -278,41 +282,13 @@ func TestPreemptionS17(t *testing.T) {
 }
 
 func TestRoomIsKeptForThePreemptor(t *testing.T) {
-	c := cluster([]*corev1.Node{node("n1")})
-	c.nominate(plugin.NewPod(pod("boss", priority(5), asks("cpu", "4"))), "n1")
-	less, more := plugin.NewPod(pod("less", asks("cpu", "1"))), plugin.NewPod(pod("more", priority(9), asks("cpu", "1")))
-	if got := Place(less, c.snapshot(less)); got.Node != nil {
+	c := filled([]*corev1.Node{node("n1")})
+	c.Nominate(seen(pod("boss", priority(5), asks("cpu", "4"))), "n1")
+	less, more := seen(pod("less", asks("cpu", "1"))), seen(pod("more", priority(9), asks("cpu", "1")))
+	if got := place(c, less); got.Node != nil {
 		t.Error("a less important pod takes the room that was made")
 	}
-	if got := Place(more, c.snapshot(more)); got.Node == nil {
+	if got := place(c, more); got.Node == nil {
 		t.Error("a more important pod is kept out:", got.Explain())
-	}
-}
-
-func BenchmarkPlace(b *testing.B) {
-	for _, size := range []int{100, 1000, 5000} {
-		b.Run(fmt.Sprintf("%d nodes", size), func(b *testing.B) {
-			c := newCache()
-			for i := range size {
-				c.setNode(node(fmt.Sprintf("n%d", i), zone(fmt.Sprintf("z%d", i%3)), func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("110") }))
-			}
-			controller := true
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				p := plugin.NewPod(pod(fmt.Sprintf("p%d", i), asks("cpu", "10m"), func(p *corev1.Pod) {
-					p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(fmt.Sprint(i % 50)), Controller: &controller}}
-				}))
-				got := Place(p, c.snapshot(p))
-				if got.Node == nil {
-					b.Fatal(got.Explain())
-				}
-				c.assume(p, got.Node.Name)
-				if i++; i > 30*size { // pods end as others come
-					c.dropPod(types.UID(fmt.Sprintf("p%d", i-30*size)))
-				}
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pods/s")
-		})
 	}
 }

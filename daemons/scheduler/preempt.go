@@ -6,47 +6,74 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/cluster"
 )
 
 // Preemption is the pods that must go from a node for a more important one.
 type Preemption struct {
-	Node    *plugin.Node // nil: it would not help
-	Victims []*plugin.Pod
+	Node    *cluster.Node // nil: it would not help
+	Victims []*cluster.Pod
 	Reason  string // when it would not help
 }
 
-// candidateLimit bounds how many nodes are tried: the best of many is worth no more.
-const candidateLimit = 100
+// budgets are the disruption budgets by namespace and name.
+type budgets map[string]map[string]*budget
 
-// Preempt chooses the node on which the least harm makes room for the pod: fewest
-// broken disruption budgets, then the least important victims, the fewest, and those
-// that have run for the shortest time. refused is what Place said.
-func Preempt(pod *plugin.Pod, s *plugin.Snapshot, refused Placement, budgets []*policyv1.PodDisruptionBudget) Preemption {
-	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
-		return Preemption{Reason: "not eligible due to preemptionPolicy=Never."}
+// budget is a disruption budget.
+type budget struct {
+	selector  labels.Selector
+	allowed   int32
+	disrupted map[string]metav1.Time
+}
+
+func (b budgets) set(o *policyv1.PodDisruptionBudget) {
+	selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
+	if err != nil || selector.Empty() {
+		selector = labels.Nothing()
 	}
-	if leaving(pod, s) {
+	if b[o.Namespace] == nil {
+		b[o.Namespace] = map[string]*budget{}
+	}
+	b[o.Namespace][o.Name] = &budget{selector, o.Status.DisruptionsAllowed, o.Status.DisruptedPods}
+}
+
+func (b budgets) drop(o *policyv1.PodDisruptionBudget) {
+	if delete(b[o.Namespace], o.Name); len(b[o.Namespace]) == 0 {
+		delete(b, o.Namespace)
+	}
+}
+
+// preempt chooses the node on which the least harm makes room for the pod: fewest broken disruption budgets, then the least
+// important victims, the fewest, and those that have run for the shortest time. refused is what place said.
+func (s *search) preempt(refused Placement, known budgets) Preemption {
+	pod := s.task.Pod
+	switch {
+	case s.profile.Preempt.Off:
+		return Preemption{}
+	case pod.Never:
+		return Preemption{Reason: "not eligible due to preemptionPolicy=Never."}
+	case s.leaving():
 		return Preemption{Reason: "not eligible due to a terminating pod on the nominated node."}
 	}
 	var best *sacrifice
-	hopeless := 0
-	for i, n := range refused.Helpable {
-		if i == candidateLimit {
-			break
-		}
-		c := sacrificeOn(pod, s, n, budgets)
+	hopeless, found := 0, 0
+	enough := max(refused.Nodes*s.profile.Preempt.Percent/100, s.profile.Preempt.AtLeast)
+	for _, n := range refused.Open {
+		c := s.sacrificeOn(n, known)
 		if c == nil {
 			hopeless++
-		} else if best == nil || c.compare(best) < 0 {
+			continue
+		}
+		if best == nil || c.compare(best) < 0 {
 			best = c
+		}
+		if found++; found == enough {
+			break
 		}
 	}
 	if best != nil {
@@ -54,152 +81,135 @@ func Preempt(pod *plugin.Pod, s *plugin.Snapshot, refused Placement, budgets []*
 	}
 	var parts []string
 	if hopeless > 0 {
-		parts = append(parts, fmt.Sprintf("%d No preemption victims found for incoming pods", hopeless))
+		parts = append(parts, fmt.Sprintf("%d No preemption victims found for incoming pod", hopeless))
 	}
-	if rest := refused.Looked - len(refused.Helpable); rest > 0 {
+	if rest := refused.Nodes - len(refused.Open); rest > 0 {
 		parts = append(parts, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
 	}
-	return Preemption{Reason: fmt.Sprintf("0/%d nodes are available: %s.", refused.Looked, strings.Join(parts, ", "))}
+	return Preemption{Reason: fmt.Sprintf("0/%d nodes are available: %s.", refused.Nodes, strings.Join(parts, ", "))}
 }
 
-// leaving says whether pods are going already from the node that is promised to the pod.
-func leaving(pod *plugin.Pod, s *plugin.Snapshot) bool {
-	if pod.Status.NominatedNodeName == "" {
+// leaving says whether pods are going already from the node that is promised to the pod, if it might do at all.
+func (s *search) leaving() bool {
+	n := s.task.Node(s.task.Pod.Nominated)
+	if n == nil {
 		return false
 	}
-	for _, n := range s.Nodes {
-		if n.Name != pod.Status.NominatedNodeName {
-			continue
-		}
-		for _, p := range n.Pods {
-			if p.DeletionTimestamp != nil && p.Priority < pod.Priority {
-				return true
-			}
+	if s.everywhere != nil && s.everywhere.Final {
+		return false
+	}
+	if s.task.Pod.OnlyNamed && !slices.Contains(s.task.Pod.NodeNames, n.Name) {
+		return false
+	}
+	if s.everywhere == nil {
+		if r := s.judge(n); r != nil && r.Final {
+			return false
 		}
 	}
-	return false
+	return slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return p.Priority < s.task.Pod.Priority && p.Preempted })
 }
 
 // sacrifice is what one node would cost.
 type sacrifice struct {
-	node    *plugin.Node
-	victims []*plugin.Pod
-	broken  int // disruption budgets
+	node    *cluster.Node
+	victims []*cluster.Pod // the most important first
+	broken  int            // victims that a disruption budget protects
 }
 
-// sacrificeOn takes all less important pods off a node and puts back, the most
-// important first, those that can stay; nil when even that makes no room.
-func sacrificeOn(pod *plugin.Pod, s *plugin.Snapshot, node *plugin.Node, budgets []*policyv1.PodDisruptionBudget) *sacrifice {
-	var lower []*plugin.Pod
-	bare := node
-	for _, p := range node.Pods {
-		if p.Priority < pod.Priority {
+// sacrificeOn takes all less important pods off a node and puts back, those first that budgets protect and the more important
+// first, who can stay; nil when even that makes no room, or nobody has to go.
+func (s *search) sacrificeOn(n *cluster.Node, known budgets) *sacrifice {
+	var lower []*cluster.Pod
+	for _, p := range n.Pods {
+		if p.Priority < s.task.Pod.Priority {
 			lower = append(lower, p)
-			bare = bare.Without(p)
 		}
 	}
-	if len(lower) == 0 || !fits(pod, s, node, bare) {
+	if len(lower) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(lower, func(a, b *plugin.Pod) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), started(a).Compare(started(b)))
-	})
-	breaks := breaking(lower, budgets)
-	slices.SortStableFunc(lower, func(a, b *plugin.Pod) int {
-		return cmp.Compare(btoi(breaks[b]), btoi(breaks[a]))
-	})
-	out := &sacrifice{node: node}
+	slices.SortStableFunc(lower, importance)
+	defer s.task.Hold(lower)()
 	for _, p := range lower {
-		if with := bare.With(p); fits(pod, s, node, with) {
-			bare = with
-			continue
-		}
-		out.victims = append(out.victims, p)
-		out.broken += btoi(breaks[p])
+		s.task.Remove(p)
 	}
+	var out *sacrifice
+	gone := lower
+	if s.judge(n) == nil {
+		out = &sacrifice{node: n}
+		protected, others := known.protected(lower)
+		gone = nil
+		for i, p := range append(protected, others...) {
+			if s.task.Add(p, n); s.judge(n) == nil {
+				continue
+			}
+			s.task.Remove(p)
+			gone = append(gone, p)
+			out.victims = append(out.victims, p)
+			if i < len(protected) {
+				out.broken++
+			}
+		}
+	}
+	for _, p := range gone {
+		s.task.Add(p, n)
+	}
+	if out == nil || len(out.victims) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(out.victims, importance)
 	return out
 }
 
-func fits(pod *plugin.Pod, s *plugin.Snapshot, old, next *plugin.Node) bool {
-	var p Placement
-	return p.passes(next, prepare(pod, s.Replace(old, next)))
+// importance orders pods by priority, then by who runs longer.
+func importance(a, b *cluster.Pod) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// breaking says which pods cannot be spared by their disruption budgets, if they were to
-// go in this order.
-func breaking(pods []*plugin.Pod, budgets []*policyv1.PodDisruptionBudget) map[*plugin.Pod]bool {
-	out := map[*plugin.Pod]bool{}
-	allowed := map[*policyv1.PodDisruptionBudget]int32{}
-	for _, b := range budgets {
-		allowed[b] = b.Status.DisruptionsAllowed
-	}
+// protected parts the pods that cannot be spared by their disruption budgets, when those before them have gone, from the
+// others. Pods whose eviction a budget has counted already do not count again.
+func (b budgets) protected(pods []*cluster.Pod) (violating, others []*cluster.Pod) {
+	left := map[*budget]int32{}
 	for _, p := range pods {
-		for _, b := range budgets {
-			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-			if err != nil || b.Namespace != p.Namespace || selector.Empty() || !selector.Matches(labels.Set(p.Labels)) {
+		violates := false
+		for _, one := range b[p.Namespace] {
+			if len(p.Labels) == 0 || !one.selector.Matches(labels.Set(p.Labels)) {
 				continue
 			}
-			if _, going := b.Status.DisruptedPods[p.Name]; going {
+			if _, counted := one.disrupted[p.Name]; counted {
 				continue
 			}
-			if allowed[b]--; allowed[b] < 0 {
-				out[p] = true
+			if _, known := left[one]; !known {
+				left[one] = one.allowed
 			}
+			left[one]--
+			violates = violates || left[one] < 0
+		}
+		if violates {
+			violating = append(violating, p)
+		} else {
+			others = append(others, p)
 		}
 	}
-	return out
+	return violating, others
 }
 
 // compare is negative when c does less harm than o.
 func (c *sacrifice) compare(o *sacrifice) int {
 	return cmp.Or(
 		cmp.Compare(c.broken, o.broken),
-		cmp.Compare(c.worst(), o.worst()),
+		cmp.Compare(c.victims[0].Priority, o.victims[0].Priority),
 		cmp.Compare(c.sum(), o.sum()),
 		cmp.Compare(len(c.victims), len(o.victims)),
-		o.oldest().Compare(c.oldest()),
+		cmp.Compare(o.victims[0].Started, c.victims[0].Started),
 	)
 }
 
-// worst is the highest priority among the victims, sum that of all, each made positive.
-func (c *sacrifice) worst() int32 {
-	top := int32(math.MinInt32)
-	for _, v := range c.victims {
-		top = max(top, v.Priority)
-	}
-	return top
-}
-
+// sum is of the victims' priorities, each made positive, so that fewer are better.
 func (c *sacrifice) sum() int64 {
 	var sum int64
 	for _, v := range c.victims {
 		sum += int64(v.Priority) - math.MinInt32
 	}
 	return sum
-}
-
-// oldest is the earliest start among the most important victims.
-func (c *sacrifice) oldest() time.Time {
-	var out time.Time
-	worst := c.worst()
-	for _, v := range c.victims {
-		if t := started(v); v.Priority == worst && (out.IsZero() || t.Before(out)) {
-			out = t
-		}
-	}
-	return out
-}
-
-func started(p *plugin.Pod) time.Time {
-	if p.Status.StartTime != nil {
-		return p.Status.StartTime.Time
-	}
-	return p.CreationTimestamp.Time
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -2,98 +2,213 @@ package scheduler
 
 import (
 	"container/heap"
-	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// Bounds of how long a pod that could not be placed waits before the next try.
-const (
-	firstBackoff = time.Second
-	lastBackoff  = 10 * time.Second
-	// A pod that no event has brought back is tried again all the same.
-	unschedulableLimit = 5 * time.Minute
-)
+// A pod that no event has brought back is tried again all the same.
+const parkedLimit = 5 * time.Minute
 
-// queue holds the pods that have no node: active ones by priority and age, those that
-// wait for their next try, and those that wait for something to change.
+// queue holds the pods that have no node, by classes of pods between which scheduling makes no difference: when one is refused,
+// all are, and an event that may help is looked at once for all of them.
 type queue struct {
-	now func() time.Time
+	now   func() time.Time
+	first time.Duration // back-off after the first refusal
+	most  time.Duration
 
 	mu      sync.Mutex
 	pods    map[types.UID]*item
-	active  activeHeap
-	backoff backoffHeap
-	moves   int // how often something changed that might help
+	classes map[string]*class
+	active  classHeap
+	backoff classHeap
+	parked  [plugin.Everything + 1]map[*class]bool // by the events that may help
 	ready   chan struct{}
 }
 
 type where int
 
 const (
-	inFlight where = iota
-	inActive
-	inBackoff
-	inUnschedulable
+	idle      where = iota // nobody in it waits
+	inActive               // some wait for their turn
+	inBackoff              // for the time of the next try
+	inParked               // for something to change
 )
+
+// class is equal pods that wait.
+type class struct {
+	key      string
+	priority int32
+	oldest   time.Time // member's
+	sample   *cluster.Pod
+	members  []*item // that are not being placed, the oldest first; nil where one has left
+	head     int     // no member is before it
+	live     int
+	flying   int // being placed
+
+	at       where
+	index    int // in its heap
+	refusals int // in a row
+	until    time.Time
+	since    time.Time // parked
+	wakes    plugin.Event
+	refusal  *refusal
+	known    verdicts
+}
+
+// refusal is what all pods of a class are told.
+type refusal struct {
+	message string
+	plugins []string
+}
 
 // item is one pod in the queue.
 type item struct {
-	pod      *plugin.Pod // as last seen; guarded by the queue
-	taken    *plugin.Pod // as it was popped
-	at       where
-	index    int // in its heap
+	pod      *cluster.Pod // as last seen
+	class    *class
+	pos      int // among the members; -1 while it is being placed
 	added    time.Time
 	attempts int
-	until    time.Time // end of back-off
-	parked   time.Time // since when it is unschedulable
-	filters  []string  // which filters refused it last
-	moves    int       // of the queue, when it was popped
-	again    bool      // changed while in flight
+	told     bool   // that it was refused, and that is being written
+	promised string // status.nominatedNodeName as the API showed it last
 }
 
-func newQueue(now func() time.Time) *queue {
-	return &queue{now: now, pods: map[types.UID]*item{}, ready: make(chan struct{}, 1)}
+func newQueue(now func() time.Time, settings Settings) *queue {
+	q := &queue{
+		now: now, first: settings.FirstBackoff, most: settings.MaxBackoff,
+		pods: map[types.UID]*item{}, classes: map[string]*class{}, ready: make(chan struct{}, 1),
+	}
+	for i := range q.parked {
+		q.parked[i] = map[*class]bool{}
+	}
+	return q
 }
 
-// put adds a pod, or takes note of what changed about it. A change of the pod itself
-// may be what it waited for.
-func (q *queue) put(pod *plugin.Pod) {
+// classKey is the same for pods that may share a refusal. A pod that was promised a node waits for that alone.
+func classKey(p *cluster.Pod) string {
+	if p.Nominated != "" {
+		return string(p.UID)
+	}
+	return p.Class()
+}
+
+// put adds a pod, or takes note of what has changed about it. It returns what the pod is to be told at once: that equal ones
+// have been refused, and nothing has changed since.
+func (q *queue) put(p *cluster.Pod) (it *item, added bool, told *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.pods[pod.UID]
+	it = q.pods[p.UID]
 	if it == nil {
-		it = &item{pod: pod, added: q.now()}
-		q.pods[pod.UID] = it
-		q.activate(it)
+		it = &item{added: q.now(), promised: p.Nominated}
+		q.pods[p.UID] = it
+		it.pod = p
+		return it, true, q.join(it)
+	}
+	if p.Nominated == it.promised && it.pod.Nominated != p.Nominated { // ours is newer, and on its way
+		newer := *p
+		newer.Nominated = it.pod.Nominated
+		p = &newer
+	} else {
+		it.promised = p.Nominated
+	}
+	if it.class.key == classKey(p) || it.pos < 0 {
+		it.pod = p // one that is being placed finds its class when it comes back
+		return it, false, nil
+	}
+	q.leave(it)
+	it.pod = p
+	return it, false, q.join(it)
+}
+
+// join makes an item a member of its class, and says what it is to be told.
+func (q *queue) join(it *item) *refusal {
+	key := classKey(it.pod)
+	c := q.classes[key]
+	if c == nil {
+		c = &class{key: key, priority: it.pod.Priority, sample: it.pod}
+		q.classes[key] = c
+	}
+	if c.live == 0 {
+		c.oldest = it.added
+	}
+	it.class, it.pos = c, len(c.members)
+	c.members = append(c.members, it)
+	c.live++
+	switch c.at {
+	case inParked:
+		return c.refusal
+	case inActive:
+	default:
+		q.activate(c)
+	}
+	return nil
+}
+
+// leave takes an item out of its class.
+func (q *queue) leave(it *item) {
+	c := it.class
+	if it.pos >= 0 {
+		c.members[it.pos] = nil
+		it.pos = -1
+		c.live--
+	} else {
+		c.flying--
+	}
+	q.tidy(c)
+}
+
+// tidy keeps a class in the part of the queue where it belongs after a member has left.
+func (q *queue) tidy(c *class) {
+	for c.head < len(c.members) && c.members[c.head] == nil {
+		c.head++
+	}
+	if c.head > 64 && c.head > len(c.members)/2 {
+		c.members = append([]*item(nil), c.members[c.head:]...)
+		c.head = 0
+		for i, it := range c.members {
+			if it != nil {
+				it.pos = i
+			}
+		}
+	}
+	if c.live > 0 {
+		c.oldest = c.members[c.head].added
+		if c.at == inActive {
+			heap.Fix(&q.active, c.index)
+		}
 		return
 	}
-	changed := it.pod.Generation != pod.Generation || !maps.Equal(it.pod.Labels, pod.Labels)
-	it.pod = pod
-	switch {
-	case it.at == inActive:
-		heap.Fix(&q.active, it.index)
-	case it.at == inUnschedulable && changed:
-		q.retry(it)
-	case it.at == inFlight && changed:
-		it.again = true
+	c.members, c.head = nil, 0
+	q.unplace(c)
+	if c.flying == 0 {
+		delete(q.classes, c.key)
 	}
+}
+
+func (q *queue) unplace(c *class) {
+	switch c.at {
+	case inActive:
+		heap.Remove(&q.active, c.index)
+	case inBackoff:
+		heap.Remove(&q.backoff, c.index)
+	case inParked:
+		delete(q.parked[c.wakes], c)
+	}
+	c.at = idle
 }
 
 // drop forgets a pod that is gone or has a node.
 func (q *queue) drop(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.pods[uid]
-	if it == nil {
-		return
+	if it := q.pods[uid]; it != nil {
+		q.leave(it)
+		delete(q.pods, uid)
 	}
-	q.remove(it)
-	delete(q.pods, uid)
 }
 
 // pop returns the pod whose turn it is.
@@ -104,74 +219,118 @@ func (q *queue) pop() (*item, bool) {
 	if len(q.active) == 0 {
 		return nil, false
 	}
-	it := heap.Pop(&q.active).(*item)
-	it.at, it.moves, it.again, it.taken = inFlight, q.moves, false, it.pod
+	c := q.active[0]
+	it := c.members[c.head]
+	c.members[c.head] = nil
+	it.pos = -1
+	c.live--
+	c.flying++
 	it.attempts++
+	q.tidy(c)
 	return it, true
 }
 
-// done forgets a pod that was placed, unless it is another by now.
+// done forgets a pod that was placed.
 func (q *queue) done(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.pods[it.taken.UID] == it {
-		delete(q.pods, it.taken.UID)
+	if q.pods[it.pod.UID] == it {
+		it.class.refusals = 0
+		q.leave(it)
+		delete(q.pods, it.pod.UID)
 	}
 }
 
-// park takes back a pod that could not be placed. If something has changed since it was
-// looked at, or soon is set, it is tried again after a while; else it waits for a change.
-func (q *queue) park(it *item, filters []string, soon bool) {
+// refuse takes back a pod that could not be placed, and with it all of its class: they wait for one of the events. It returns
+// whom to tell.
+func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.pods[it.taken.UID] != it {
-		return // gone meanwhile
+	if q.pods[it.pod.UID] != it {
+		return nil // gone meanwhile
 	}
-	now := q.now()
-	it.filters, it.parked = filters, now
-	it.until = now.Add(backoffOf(it.attempts))
-	if soon || it.again || it.moves != q.moves {
-		q.retry(it)
+	was := it.class
+	was.flying--
+	q.join(it)
+	if was != it.class {
+		q.tidy(was)
+	}
+	c := it.class
+	q.unplace(c)
+	c.refusal, c.wakes, c.since = r, wakes, q.now()
+	c.refusals++
+	c.until = c.since.Add(q.pause(c.refusals))
+	c.at = inParked
+	q.parked[c.wakes][c] = true
+	told := make([]*item, 0, c.live)
+	for _, m := range c.members {
+		if m != nil {
+			told = append(told, m)
+		}
+	}
+	return told
+}
+
+// retry takes back a pod whose placing has failed: it is tried again after a while.
+func (q *queue) retry(it *item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pods[it.pod.UID] != it {
 		return
 	}
-	it.at = inUnschedulable
+	was := it.class
+	was.flying--
+	q.join(it)
+	if was != it.class {
+		q.tidy(was)
+	}
+	c := it.class
+	q.unplace(c)
+	c.refusals++
+	c.until = q.now().Add(q.pause(c.refusals))
+	q.wake(c)
 }
 
-func backoffOf(attempts int) time.Duration {
-	d := firstBackoff
-	for i := 1; i < attempts && d < lastBackoff; i++ {
+func (q *queue) pause(refusals int) time.Duration {
+	d := q.first
+	for i := 1; i < refusals && d < q.most; i++ {
 		d *= 2
 	}
-	return min(d, lastBackoff)
+	return min(d, q.most)
 }
 
-// move brings back pods that wait for a change; which says for whom it may matter, nil
-// for all.
-func (q *queue) move(which func(*item) bool) {
+// move brings back pods that wait for an event; which looks closer at one of a class.
+func (q *queue) move(event plugin.Event, which func(sample *cluster.Pod, plugins []string) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.moves++
-	for _, it := range q.pods {
-		if it.at == inUnschedulable && (which == nil || which(it)) {
-			q.retry(it)
+	for wakes, parked := range q.parked {
+		if plugin.Event(wakes)&event == 0 {
+			continue
+		}
+		for c := range parked {
+			if which == nil || which(c.sample, c.refusal.plugins) {
+				q.unplace(c)
+				q.wake(c)
+			}
 		}
 	}
 }
 
-// retry puts a pod where it is tried again as soon as its back-off is over.
-func (q *queue) retry(it *item) {
-	if q.now().Before(it.until) {
-		it.at = inBackoff
-		heap.Push(&q.backoff, it)
+// wake puts a class where it is tried again as soon as its back-off is over.
+func (q *queue) wake(c *class) {
+	if q.now().Before(c.until) {
+		c.at = inBackoff
+		heap.Push(&q.backoff, c)
 		q.signal() // the loop sleeps until the first back-off ends
 		return
 	}
-	q.activate(it)
+	q.activate(c)
 }
 
-func (q *queue) activate(it *item) {
-	it.at = inActive
-	heap.Push(&q.active, it)
+func (q *queue) activate(c *class) {
+	q.unplace(c)
+	c.at = inActive
+	heap.Push(&q.active, c)
 	q.signal()
 }
 
@@ -182,29 +341,27 @@ func (q *queue) signal() {
 	}
 }
 
-func (q *queue) remove(it *item) {
-	switch it.at {
-	case inActive:
-		heap.Remove(&q.active, it.index)
-	case inBackoff:
-		heap.Remove(&q.backoff, it.index)
-	}
-}
-
-// due moves pods whose back-off is over to the active ones.
+// due moves classes whose back-off is over to the active ones.
 func (q *queue) due() {
 	now := q.now()
 	for len(q.backoff) > 0 && !now.Before(q.backoff[0].until) {
-		it := heap.Pop(&q.backoff).(*item)
-		it.at = inActive
-		heap.Push(&q.active, it)
+		q.activate(q.backoff[0])
 	}
 }
 
 // flush retries pods that have waited for a change for too long.
 func (q *queue) flush() {
-	limit := q.now().Add(-unschedulableLimit)
-	q.move(func(it *item) bool { return it.parked.Before(limit) })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	limit := q.now().Add(-parkedLimit)
+	for _, parked := range q.parked {
+		for c := range parked {
+			if c.since.Before(limit) {
+				q.unplace(c)
+				q.wake(c)
+			}
+		}
+	}
 }
 
 // wait returns how long there is nothing to try, if nothing happens.
@@ -220,49 +377,95 @@ func (q *queue) wait() time.Duration {
 	return q.backoff[0].until.Sub(q.now())
 }
 
-// lengths are how many pods are in each part, for metrics.
-func (q *queue) lengths() (active, backoff, unschedulable int) {
+// told says what a pod is to be told now: the last refusal of its class, nil if it waits no more.
+func (q *queue) told(it *item) (*cluster.Pod, *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, it := range q.pods {
-		if it.at == inUnschedulable {
-			unschedulable++
+	if q.pods[it.pod.UID] != it || it.pos < 0 {
+		return nil, nil
+	}
+	return it.pod, it.class.refusal
+}
+
+// lengths are how many pods are in each part, for metrics.
+func (q *queue) lengths() (active, backoff, parked int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.classes {
+		switch c.at {
+		case inActive:
+			active += c.live
+		case inBackoff:
+			backoff += c.live
+		case inParked:
+			parked += c.live
 		}
 	}
-	return len(q.active), len(q.backoff), unschedulable
+	return active, backoff, parked
 }
 
-// activeHeap has the highest priority first, and of equals the one that waits longest.
-type activeHeap []*item
+// classHeap has the highest priority first and of equals the one whose oldest member waits longest; or, by time, the earliest
+// end of back-off.
+type classHeap []*class
 
-func (h activeHeap) Len() int { return len(h) }
-func (h activeHeap) Less(i, j int) bool {
-	if h[i].pod.Priority != h[j].pod.Priority {
-		return h[i].pod.Priority > h[j].pod.Priority
+func (h classHeap) Len() int { return len(h) }
+func (h classHeap) Less(i, j int) bool {
+	if h[i].at == inBackoff {
+		return h[i].until.Before(h[j].until)
 	}
-	return h[i].added.Before(h[j].added)
+	if h[i].priority != h[j].priority {
+		return h[i].priority > h[j].priority
+	}
+	return h[i].oldest.Before(h[j].oldest)
 }
-func (h activeHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *activeHeap) Push(x any)   { it := x.(*item); it.index = len(*h); *h = append(*h, it) }
-func (h *activeHeap) Pop() any {
+func (h classHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+
+// Push and Pop are the heap's.
+func (h *classHeap) Push(x any) { c := x.(*class); c.index = len(*h); *h = append(*h, c) }
+
+// Pop takes the last.
+func (h *classHeap) Pop() any {
 	old := *h
-	it := old[len(old)-1]
+	c := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	return it
+	return c
 }
 
-// backoffHeap has the earliest end first.
-type backoffHeap []*item
+// promise notes that room is being made for a pod, which then waits by itself.
+func (q *queue) promise(it *item, promised *cluster.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pods[promised.UID] == it {
+		it.pod = promised
+	}
+}
 
-func (h backoffHeap) Len() int           { return len(h) }
-func (h backoffHeap) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
-func (h backoffHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *backoffHeap) Push(x any)        { it := x.(*item); it.index = len(*h); *h = append(*h, it) }
-func (h *backoffHeap) Pop() any {
-	old := *h
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return it
+// unpromise takes that back.
+func (q *queue) unpromise(p *cluster.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it := q.pods[p.UID]
+	if it == nil || it.pod.Nominated == "" {
+		return
+	}
+	lesser := *it.pod
+	lesser.Nominated = ""
+	if it.pos < 0 {
+		it.pod = &lesser
+		return
+	}
+	q.leave(it)
+	it.pod = &lesser
+	q.join(it)
+}
+
+// promised is the node that the API shows as promised to a pod.
+func (q *queue) promised(uid types.UID) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if it := q.pods[uid]; it != nil {
+		return it.promised
+	}
+	return ""
 }

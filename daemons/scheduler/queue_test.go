@@ -1,11 +1,13 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 )
 
@@ -18,7 +20,7 @@ func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
 
 func newTestQueue() (*queue, *clock) {
 	c := &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	return newQueue(c.now), c
+	return newQueue(c.now, DefaultSettings()), c
 }
 
 func popped(t *testing.T, q *queue) string {
@@ -27,16 +29,18 @@ func popped(t *testing.T, q *queue) string {
 	if !ok {
 		return ""
 	}
-	return it.taken.Name
+	return it.pod.Name
 }
+
+var noRoom = &refusal{"no room", []string{"NodeResourcesFit"}}
 
 func TestTheMostImportantPodIsFirstThenTheOldest(t *testing.T) {
 	q, c := newTestQueue()
-	for _, p := range []*corev1.Pod{pod("old"), pod("high", priority(9)), pod("young")} {
-		q.put(plugin.NewPod(p))
+	for _, p := range []*corev1.Pod{pod("old"), pod("other", asks("cpu", "1")), pod("high", priority(9)), pod("young")} {
+		q.put(seen(p))
 		c.pass(time.Second)
 	}
-	for _, want := range []string{"high", "old", "young", ""} {
+	for _, want := range []string{"high", "old", "other", "young", ""} {
 		if got := popped(t, q); got != want {
 			t.Errorf("popped %q, want %q", got, want)
 		}
@@ -45,32 +49,65 @@ func TestTheMostImportantPodIsFirstThenTheOldest(t *testing.T) {
 
 func TestARefusedPodWaitsForAChangeThatMatters(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(plugin.NewPod(pod("p")))
+	q.put(seen(pod("p")))
 	it, _ := q.pop()
-	q.park(it, []string{"NodeResourcesFit"}, false)
+	q.refuse(it, plugin.PodGone, noRoom)
 	c.pass(time.Minute)
 	if got := popped(t, q); got != "" {
 		t.Fatalf("%q came back without a change", got)
 	}
-	q.move(func(it *item) bool { return it.filters[0] == "VolumeBinding" })
+	q.move(plugin.StorageChanged, nil)
+	q.move(plugin.PodGone, func(*cluster.Pod, []string) bool { return false })
 	if got := popped(t, q); got != "" {
 		t.Fatalf("%q came back for a change that is not its concern", got)
 	}
-	q.move(func(it *item) bool { return helped(it.filters) })
+	q.move(plugin.PodGone, nil)
 	if got := popped(t, q); got != "p" {
 		t.Fatalf("popped %q after the change", got)
 	}
 }
 
+// When one of equal pods is refused, all are told, and one look at an event is enough for them.
+func TestEqualPodsAreRefusedTogether(t *testing.T) {
+	q, c := newTestQueue()
+	for i := range 3 {
+		q.put(seen(pod(fmt.Sprintf("p%d", i))))
+	}
+	q.put(seen(pod("other", asks("cpu", "1"))))
+	it, _ := q.pop()
+	if told := q.refuse(it, plugin.PodGone, noRoom); len(told) != 3 {
+		t.Fatalf("%d are told", len(told))
+	}
+	if got := popped(t, q); got != "other" {
+		t.Fatalf("popped %q", got)
+	}
+	if _, _, told := q.put(seen(pod("late"))); told != noRoom {
+		t.Errorf("one that comes later is told %v", told)
+	}
+	if _, told := q.told(q.pods["p1"]); told != noRoom {
+		t.Errorf("p1 is told %v", told)
+	}
+	looks := 0
+	c.pass(time.Minute)
+	q.move(plugin.PodGone, func(*cluster.Pod, []string) bool { looks++; return true })
+	names := map[string]bool{}
+	for range 4 {
+		names[popped(t, q)] = true
+	}
+	if looks != 1 || len(names) != 4 || names[""] {
+		t.Errorf("%d looks, %v came back", looks, names)
+	}
+}
+
 func TestBackoffGrowsFromOneToTenSeconds(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(plugin.NewPod(pod("p")))
+	q.put(seen(pod("p")))
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		it, ok := q.pop()
 		if !ok {
 			t.Fatal("nothing to pop")
 		}
-		q.park(it, nil, true)
+		q.retry(it)
 		if _, early := q.pop(); early {
 			t.Fatal("popped before its back-off was over")
 		}
@@ -81,37 +118,25 @@ func TestBackoffGrowsFromOneToTenSeconds(t *testing.T) {
 	}
 }
 
-func TestAChangeWhileAPodIsLookedAtIsNotLost(t *testing.T) {
-	q, c := newTestQueue()
-	q.put(plugin.NewPod(pod("p")))
-	it, _ := q.pop()
-	q.move(nil) // a node appears in between
-	q.park(it, []string{"NodeResourcesFit"}, false)
-	c.pass(firstBackoff)
-	if got := popped(t, q); got != "p" {
-		t.Errorf("popped %q: the pod waits for a change that has happened", got)
-	}
-}
-
 func TestADroppedPodDoesNotComeBack(t *testing.T) {
 	q, c := newTestQueue()
-	p := plugin.NewPod(pod("p"))
+	p := seen(pod("p"))
 	q.put(p)
 	it, _ := q.pop()
 	q.drop(p.UID)
-	q.park(it, nil, true)
+	q.retry(it)
 	c.pass(time.Minute)
-	if got := popped(t, q); got != "" {
-		t.Errorf("%q came back", got)
+	if got := popped(t, q); got != "" || len(q.classes) != 0 {
+		t.Errorf("%q came back, %d classes are left", got, len(q.classes))
 	}
 }
 
 func TestAForgottenPodIsTriedAgainAfterFiveMinutes(t *testing.T) {
 	q, c := newTestQueue()
-	q.put(plugin.NewPod(pod("p")))
+	q.put(seen(pod("p")))
 	it, _ := q.pop()
-	q.park(it, []string{"NodeAffinity"}, false)
-	c.pass(unschedulableLimit - time.Second)
+	q.refuse(it, plugin.NodeChanged, noRoom)
+	c.pass(parkedLimit - time.Second)
 	q.flush()
 	if got := popped(t, q); got != "" {
 		t.Fatalf("%q came back early", got)
@@ -119,6 +144,32 @@ func TestAForgottenPodIsTriedAgainAfterFiveMinutes(t *testing.T) {
 	c.pass(2 * time.Second)
 	q.flush()
 	if got := popped(t, q); got != "p" {
+		t.Errorf("popped %q", got)
+	}
+}
+
+// A pod for which room is made waits by itself, also when an older word of it comes from the API.
+func TestAPromisedPodWaitsAlone(t *testing.T) {
+	q, c := newTestQueue()
+	q.put(seen(pod("a")))
+	q.put(seen(pod("b")))
+	it, _ := q.pop()
+	promised := *it.pod
+	promised.Nominated = "n1"
+	q.promise(it, &promised)
+	if told := q.refuse(it, plugin.PodGone, noRoom); len(told) != 1 {
+		t.Fatalf("%d are told", len(told))
+	}
+	q.put(seen(pod("a")))
+	if got := q.pods["a"].pod.Nominated; got != "n1" {
+		t.Errorf("the promise is %q", got)
+	}
+	if got := popped(t, q); got != "b" {
+		t.Errorf("popped %q", got)
+	}
+	c.pass(time.Minute)
+	q.move(plugin.PodGone, nil)
+	if got := popped(t, q); got != "a" {
 		t.Errorf("popped %q", got)
 	}
 }

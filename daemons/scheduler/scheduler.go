@@ -1,38 +1,39 @@
-// Package scheduler is the daemon that gives every pod a node: it watches pods without
-// one and the nodes, chooses by the functions of package plugin, and writes its
-// choice through the API. It decides one pod after the other and writes many at once.
+// Package scheduler is the daemon that gives every pod a node: it watches pods without one and the nodes, chooses by the
+// functions of package plugin over the tables of package cluster, and writes its choice through the API. It decides one pod
+// after the other and writes many at once.
 package scheduler
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
-	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/cluster"
 )
 
 // Lease is the name of the lease in kube-system whose holder is active.
 const Lease = "kube-scheduler"
 
-// Name is the schedulerName of the pods that this scheduler places.
-const Name = corev1.DefaultSchedulerName
-
 // Run schedules until ctx ends or the lease is lost.
 func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
+	settings, err := LoadSettings(cfg.Config)
+	if err != nil {
+		return err
+	}
 	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease})
 	if err != nil {
 		return err
@@ -45,10 +46,11 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	s, err := newScheduler(api, env)
+	m, err := newMetrics(env.Metrics)
 	if err != nil {
-		return err
+		return fmt.Errorf("register metrics: %w", err)
 	}
+	active := func(ctx context.Context) error { return newScheduler(api, env.Log, m, settings).run(ctx) }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(api))
@@ -56,27 +58,31 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	g.Go(func() error {
 		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
 		if !cfg.LeaderElect {
-			return s.run(ctx)
+			return active(ctx)
 		}
-		return client.Lead(ctx, leases, Lease, env.Log, s.run)
+		return client.Lead(ctx, leases, Lease, env.Log, active)
 	})
 	return g.Wait()
 }
 
-// scheduler is the running daemon.
+// scheduler is what the active process does.
 type scheduler struct {
-	api     kubernetes.Interface
-	log     *slog.Logger
-	now     func() time.Time
-	events  record.EventRecorder
-	metrics *metrics
+	api      kubernetes.Interface
+	log      *slog.Logger
+	now      func() time.Time
+	events   record.EventRecorder
+	metrics  *metrics
+	settings Settings
+	shapes   *cluster.Shapes
 
 	queue *queue
-	cache *cache
+	tell  *teller
 
-	factory informers.SharedInformerFactory
-	pods    informers.SharedInformerFactory // of pods that have not finished
-	known   lookups
+	mu      sync.Mutex // guards what follows; the queue may be locked under it
+	cluster *cluster.Cluster
+	budgets budgets
+	start   int // where the next search begins
+	waiting map[types.UID]*binding
 
 	binds errgroup.Group // under way, bounded
 }
@@ -84,41 +90,37 @@ type scheduler struct {
 // bindsAtOnce bounds how many decisions are being written.
 const bindsAtOnce = 64
 
-func newScheduler(api kubernetes.Interface, env run.Env) (*scheduler, error) {
-	m, err := newMetrics(env.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
+func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings Settings) *scheduler {
+	s := &scheduler{
+		api: api, log: log, now: time.Now, metrics: m, settings: settings, shapes: cluster.NewShapes(), queue: newQueue(time.Now, settings),
+		tell: newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{},
 	}
-	s := &scheduler{api: api, log: env.Log, now: time.Now, metrics: m, queue: newQueue(time.Now), cache: newCache()}
+	s.binds.SetLimit(bindsAtOnce)
 	m.scheduler.Store(s)
-	return s, nil
+	return s
 }
 
-// run is what the active process does.
+// run schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) error {
-	s.factory = informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(slim))
-	s.pods = informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(slim), informers.WithTweakListOptions(unfinished))
-	s.known = newLookups(s.factory)
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: s.api.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	s.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})
-	s.binds = errgroup.Group{}
-	s.binds.SetLimit(bindsAtOnce)
-
-	synced, err := s.watch()
+	stop, err := s.watch(ctx)
 	if err != nil {
 		return err
 	}
-	s.factory.StartWithContext(ctx)
-	s.pods.StartWithContext(ctx)
-	defer s.factory.Shutdown()
-	defer s.pods.Shutdown()
-	if !clientcache.WaitForCacheSync(ctx.Done(), synced...) {
+	defer stop()
+	if ctx.Err() != nil {
 		return nil // ended while waiting
 	}
-	s.log.Info("scheduling", "nodes", len(s.cache.snapshot(&plugin.Pod{Pod: &corev1.Pod{}}).Nodes))
+	s.log.Info("scheduling", "nodes", s.cluster.Len())
+	var telling sync.WaitGroup
+	for range tellersAtOnce {
+		telling.Go(func() { s.telling(ctx) })
+	}
 	s.loop(ctx)
+	telling.Wait()
 	return s.binds.Wait()
 }
 
@@ -138,6 +140,7 @@ func (s *scheduler) loop(ctx context.Context) {
 		case <-sleep.C:
 		case <-flush.C:
 			s.queue.flush()
+			s.expire()
 		}
 		sleep.Stop()
 	}
@@ -146,19 +149,50 @@ func (s *scheduler) loop(ctx context.Context) {
 // schedule decides on one pod and has the decision written.
 func (s *scheduler) schedule(ctx context.Context, it *item) {
 	began := s.now()
-	pod := it.taken
-	snapshot := s.cache.snapshot(pod)
-	snapshot.Namespaces, snapshot.Volumes = s.known.namespace, s.known
-	placement := Place(pod, snapshot)
-	s.metrics.decided(s.now().Sub(began))
+	s.mu.Lock()
+	pod := it.pod
+	profile := s.settings.profile(pod.Scheduler)
+	search := newSearch(profile, s.cluster, pod, &it.class.known)
+	placement, next := search.place(s.start)
+	s.start = next
 	if placement.Node == nil {
-		s.refuse(ctx, it, snapshot, placement)
+		preemption := s.refuse(it, search, placement)
+		s.mu.Unlock()
+		s.metrics.decided(s.now().Sub(began))
+		s.metrics.attempt("unschedulable", profile.Name, s.now().Sub(began))
+		s.preempt(ctx, pod, preemption)
 		return
 	}
-	node := placement.Node.Name
-	s.cache.assume(pod, node)
+	b := s.assume(it, search, placement.Node, began)
+	s.mu.Unlock()
+	s.metrics.decided(s.now().Sub(began))
 	s.binds.Go(func() error {
-		s.bind(ctx, it, node, began)
+		s.bind(ctx, b)
 		return nil
 	})
+}
+
+// refuse has the pod and its equals wait, and chooses who makes room for it.
+func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemption {
+	pod, message := it.pod, placement.Explain()
+	plugins := placement.Plugins()
+	var preemption Preemption
+	if placement.Nodes > 0 {
+		preemption = search.preempt(placement, s.budgets)
+	}
+	switch {
+	case preemption.Node != nil:
+		s.metrics.preemptions.Inc()
+		promised := *pod
+		promised.Nominated = preemption.Node.Name
+		s.cluster.Nominate(&promised, promised.Nominated)
+		s.queue.promise(it, &promised)
+	case preemption.Reason != "":
+		message += " preemption: " + preemption.Reason
+	}
+	s.metrics.incoming.WithLabelValues("unschedulable", "ScheduleAttemptFailure").Inc()
+	for _, one := range s.queue.refuse(it, wakes(plugins), &refusal{message, plugins}) {
+		s.tell.add(one)
+	}
+	return preemption
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"clusterctl/daemons/run"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // start runs a scheduler over a fake API that carries bindings out.
@@ -36,10 +36,11 @@ func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 		p.Spec.NodeName = b.Target.Name
 		return true, b, api.Tracker().Update(gvr, p, action.GetNamespace())
 	})
-	s, err := newScheduler(api, run.NewEnv(slog.New(slog.DiscardHandler)))
+	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := newScheduler(api, slog.New(slog.DiscardHandler), m, DefaultSettings())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()

@@ -1,20 +1,18 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	policylisters "k8s.io/client-go/listers/policy/v1"
-	storagelisters "k8s.io/client-go/listers/storage/v1"
 	clientcache "k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
 )
 
@@ -23,175 +21,271 @@ func unfinished(o *metav1.ListOptions) {
 	o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 }
 
-// slim drops what the scheduler never reads.
-func slim(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
+// lean keeps of objects what the scheduler reads.
+func (s *scheduler) lean(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return cluster.NewPod(o, s.shapes), nil
+	case *corev1.Node:
+		return cluster.NewNode(o), nil
+	case *corev1.Namespace:
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil
+	case *corev1.PersistentVolumeClaim:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	case *corev1.PersistentVolume:
+		v := *o
+		v.ManagedFields = nil
+		return &v, nil
+	case *policyv1.PodDisruptionBudget:
+		b := *o
+		b.ManagedFields, b.Annotations = nil, nil
+		return &b, nil
+	case *storagev1.CSINode:
+		n := *o
+		n.ManagedFields, n.Annotations = nil, nil
+		return &n, nil
 	}
-	return obj, nil
+	return cluster.LeanOwner(obj)
 }
 
-// lookups are the caches that plugins may look into.
-type lookups struct {
-	namespaces corelisters.NamespaceLister
-	claims     corelisters.PersistentVolumeClaimLister
-	volumes    corelisters.PersistentVolumeLister
-	classes    storagelisters.StorageClassLister
-	budgets    policylisters.PodDisruptionBudgetLister
-}
-
-func newLookups(f informers.SharedInformerFactory) lookups {
-	return lookups{
-		f.Core().V1().Namespaces().Lister(), f.Core().V1().PersistentVolumeClaims().Lister(), f.Core().V1().PersistentVolumes().Lister(),
-		f.Storage().V1().StorageClasses().Lister(), f.Policy().V1().PodDisruptionBudgets().Lister(),
-	}
-}
-
-func (l lookups) namespace(name string) map[string]string {
-	ns, err := l.namespaces.Get(name)
-	if err != nil {
-		return nil
-	}
-	return ns.Labels
-}
-
-// Claim, Volume and Class make lookups plugin.Volumes.
-func (l lookups) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, bool) {
-	c, err := l.claims.PersistentVolumeClaims(namespace).Get(name)
-	return c, err == nil
-}
-
-// Volume returns a persistent volume.
-func (l lookups) Volume(name string) (*corev1.PersistentVolume, bool) {
-	v, err := l.volumes.Get(name)
-	return v, err == nil
-}
-
-// Class returns a storage class.
-func (l lookups) Class(name string) (*storagev1.StorageClass, bool) {
-	c, err := l.classes.Get(name)
-	return c, err == nil
-}
-
-// watch feeds the queue and the cache from what the API shows. It returns what tells
-// whether all that was there at first has arrived: before that, nodes seem emptier
-// than they are.
-func (s *scheduler) watch() ([]clientcache.InformerSynced, error) {
+// watch feeds the queue and the cluster from what the API shows. It returns when all that was there at first has arrived:
+// before that, nodes seem emptier than they are. What it returns ends the watches.
+func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(s.lean))
+	pods := informers.NewSharedInformerFactoryWithOptions(s.api, 0, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
 	var synced []clientcache.InformerSynced
 	for _, w := range []struct {
-		informer clientcache.SharedIndexInformer
-		handler  clientcache.ResourceEventHandlerFuncs
+		informer  clientcache.SharedIndexInformer
+		set, drop func(obj any)
 	}{
-		{s.pods.Core().V1().Pods().Informer(), clientcache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { s.podSeen(nil, obj.(*corev1.Pod)) },
-			UpdateFunc: func(old, obj any) { s.podSeen(old.(*corev1.Pod), obj.(*corev1.Pod)) },
-			DeleteFunc: func(obj any) {
-				if pod, ok := last[*corev1.Pod](obj); ok {
-					s.podGone(pod)
-				}
-			},
-		}},
-		{s.factory.Core().V1().Nodes().Informer(), clientcache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { s.nodeSeen(nil, obj.(*corev1.Node)) },
-			UpdateFunc: func(old, obj any) { s.nodeSeen(old.(*corev1.Node), obj.(*corev1.Node)) },
-			DeleteFunc: func(obj any) {
-				if node, ok := last[*corev1.Node](obj); ok {
-					s.cache.dropNode(node.Name)
-				}
-			},
-		}},
-		{s.factory.Core().V1().PersistentVolumeClaims().Informer(), s.storageChanged()},
-		{s.factory.Core().V1().PersistentVolumes().Informer(), s.storageChanged()},
-		{s.factory.Storage().V1().StorageClasses().Informer(), s.storageChanged()},
-		{s.factory.Core().V1().Namespaces().Informer(), clientcache.ResourceEventHandlerFuncs{}},
-		{s.factory.Policy().V1().PodDisruptionBudgets().Informer(), clientcache.ResourceEventHandlerFuncs{}},
+		{factory.Core().V1().Nodes().Informer(), s.nodeSeen, s.nodeGone},
+		{pods.Core().V1().Pods().Informer(), s.podSeen, s.podGone},
+		{factory.Core().V1().Namespaces().Informer(), s.namespaceSeen, s.namespaceGone},
+		{factory.Core().V1().Services().Informer(), s.ownerSeen, s.ownerGone},
+		{factory.Core().V1().ReplicationControllers().Informer(), s.ownerSeen, s.ownerGone},
+		{factory.Apps().V1().ReplicaSets().Informer(), s.ownerSeen, s.ownerGone},
+		{factory.Apps().V1().StatefulSets().Informer(), s.ownerSeen, s.ownerGone},
+		{factory.Core().V1().PersistentVolumeClaims().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Core().V1().PersistentVolumes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Storage().V1().StorageClasses().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Storage().V1().CSINodes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Policy().V1().PodDisruptionBudgets().Informer(), s.budgetSeen, s.budgetGone},
 	} {
-		registration, err := w.informer.AddEventHandler(w.handler)
+		registration, err := w.informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
+			AddFunc: w.set, UpdateFunc: func(_, obj any) { w.set(obj) },
+			DeleteFunc: func(obj any) {
+				if gone, ok := obj.(clientcache.DeletedFinalStateUnknown); ok {
+					obj = gone.Obj
+				}
+				w.drop(obj)
+			},
+		})
 		if err != nil {
 			return nil, fmt.Errorf("watch: %w", err)
 		}
 		synced = append(synced, registration.HasSynced)
 	}
-	return synced, nil
+	factory.StartWithContext(ctx)
+	pods.StartWithContext(ctx)
+	clientcache.WaitForCacheSync(ctx.Done(), synced...)
+	return func() {
+		factory.Shutdown()
+		pods.Shutdown()
+	}, nil
 }
 
-// last returns the object of a deletion, also of one that was not seen itself.
-func last[T any](obj any) (T, bool) {
-	if gone, ok := obj.(clientcache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	t, ok := obj.(T)
-	return t, ok
-}
-
-func (s *scheduler) podSeen(old, pod *corev1.Pod) {
-	if pod.Spec.NodeName != "" {
-		s.queue.drop(pod.UID)
-		s.cache.setPod(plugin.NewPod(pod))
-		if old == nil || old.Spec.NodeName == "" || !maps.Equal(old.Labels, pod.Labels) {
-			// Someone may have waited for company.
-			s.queue.move(func(it *item) bool {
-				return slices.Contains(it.filters, "InterPodAffinity") || slices.Contains(it.filters, "PodTopologySpread")
-			})
-		} else if old.DeletionTimestamp == nil && pod.DeletionTimestamp != nil {
-			s.queue.move(func(it *item) bool {
-				return slices.Contains(it.filters, "PodTopologySpread") || slices.Contains(it.filters, "InterPodAffinity")
-			})
-		} else if plugin.Resized(old, pod) {
-			s.queue.move(func(it *item) bool { return slices.Contains(it.filters, "NodeResourcesFit") })
-		}
+func (s *scheduler) podSeen(obj any) {
+	p, ok := obj.(*cluster.Pod)
+	if !ok {
 		return
 	}
-	if !mine(pod) {
-		s.queue.drop(pod.UID)
-		return
-	}
-	p := plugin.NewPod(pod)
-	s.cache.nominate(p, pod.Status.NominatedNodeName)
-	s.queue.put(p)
-}
-
-// mine says whether it is for this scheduler to find a node for a pod, now.
-func mine(pod *corev1.Pod) bool {
-	return pod.Spec.SchedulerName == Name && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0
-}
-
-func (s *scheduler) podGone(pod *corev1.Pod) {
-	s.queue.drop(pod.UID)
-	s.cache.dropPod(pod.UID)
-	if pod.Spec.NodeName != "" {
-		s.queue.move(func(it *item) bool { return helped(it.filters) })
-	}
-}
-
-// helped says whether a pod that the filters refused may have its place when another goes.
-func helped(filters []string) bool {
-	for i := range plugin.Filters {
-		if plugin.Filters[i].Helpable && slices.Contains(filters, plugin.Filters[i].Name) {
-			return true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case p.Finished:
+		s.lost(p)
+	case p.NodeName != "":
+		s.onNode(p)
+	case p.DeletionTimestamp != nil || p.Gated || s.settings.profile(p.Scheduler) == nil:
+		s.queue.drop(p.UID)
+		s.cluster.Nominate(p, "")
+	case s.cluster.Pod(p.UID) == nil: // else it is assumed, and on its way
+		if p.Nominated != s.queue.promised(p.UID) {
+			s.cluster.Nominate(p, p.Nominated)
+		}
+		it, added, told := s.queue.put(p)
+		if added {
+			s.metrics.incoming.WithLabelValues("active", "UnscheduledPodAdd").Inc()
+		}
+		if told != nil {
+			s.tell.add(it)
 		}
 	}
-	return len(filters) == 0
 }
 
-func (s *scheduler) nodeSeen(old, node *corev1.Node) {
-	s.cache.setNode(node)
-	if old == nil || matters(old, node) {
-		s.queue.move(nil)
+// onNode takes in a pod that has a node.
+func (s *scheduler) onNode(p *cluster.Pod) {
+	s.queue.drop(p.UID)
+	old := s.cluster.Pod(p.UID)
+	if old != nil && s.cluster.Replace(old, p) {
+		return // nothing that counts has changed
+	}
+	s.cluster.SetPod(p, p.NodeName)
+	switch {
+	case old == nil || old.Assumed:
+		s.happened(plugin.Happened{Event: plugin.PodPlaced, Pod: p})
+	case old.Shape != p.Shape:
+		s.happened(plugin.Happened{Event: plugin.PodPlaced | plugin.PodGone})
+	default: // it is being deleted, or was resized
+		s.happened(plugin.Happened{Event: plugin.PodGone, Node: p.OnNode()})
 	}
 }
 
-// matters says whether a change of a node may let a pod go there that could not before;
-// heartbeats do not.
-func matters(old, node *corev1.Node) bool {
-	return old.Spec.Unschedulable != node.Spec.Unschedulable || !maps.Equal(old.Labels, node.Labels) ||
-		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) ||
-		!equality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable)
+func (s *scheduler) podGone(obj any) {
+	if p, ok := obj.(*cluster.Pod); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lost(p)
+	}
 }
 
-func (s *scheduler) storageChanged() clientcache.ResourceEventHandlerFuncs {
-	move := func(any) {
-		s.queue.move(func(it *item) bool { return slices.Contains(it.filters, "VolumeBinding") })
+// lost forgets a pod, whose room others may take.
+func (s *scheduler) lost(p *cluster.Pod) {
+	s.queue.drop(p.UID)
+	what := plugin.Happened{Event: plugin.PodGone, Pod: p}
+	if old := s.cluster.Pod(p.UID); old != nil {
+		what.Node = old.OnNode()
+	} else if !s.cluster.Promised(p.UID) {
+		return // it had no room
 	}
-	return clientcache.ResourceEventHandlerFuncs{AddFunc: move, UpdateFunc: func(_, obj any) { move(obj) }}
+	s.cluster.DropPod(p.UID)
+	s.happened(what)
+}
+
+func (s *scheduler) nodeSeen(obj any) {
+	if n, ok := obj.(*cluster.NodeObject); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.cluster.SetNode(n) {
+			s.happened(plugin.Happened{Event: plugin.NodeChanged, Node: s.cluster.Node(n.Name)})
+		}
+	}
+}
+
+func (s *scheduler) nodeGone(obj any) {
+	if n, ok := obj.(*cluster.NodeObject); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cluster.DropNode(n.Name)
+		s.happened(plugin.Happened{Event: plugin.PodGone}) // domains have changed
+	}
+}
+
+func (s *scheduler) namespaceSeen(obj any) {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.cluster.SetNamespace(ns.Name, ns.Labels) {
+			s.happened(plugin.Happened{Event: plugin.PodPlaced | plugin.PodGone})
+		}
+	}
+}
+
+func (s *scheduler) namespaceGone(obj any) {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cluster.DropNamespace(ns.Name)
+	}
+}
+
+func (s *scheduler) ownerSeen(obj any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster.SetOwner(obj)
+}
+
+func (s *scheduler) ownerGone(obj any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cluster.DropOwner(obj)
+}
+
+func (s *scheduler) storageSeen(ctx context.Context) func(any) {
+	return func(obj any) { s.storageChanged(ctx, func() { s.cluster.Storage.Set(obj) }) }
+}
+
+func (s *scheduler) storageGone(ctx context.Context) func(any) {
+	return func(obj any) { s.storageChanged(ctx, func() { s.cluster.Storage.Drop(obj) }) }
+}
+
+func (s *scheduler) storageChanged(ctx context.Context, change func()) {
+	s.mu.Lock()
+	change()
+	s.happened(plugin.Happened{Event: plugin.StorageChanged})
+	waiting := len(s.waiting) > 0
+	s.mu.Unlock()
+	if waiting {
+		s.claimsChanged(ctx)
+	}
+}
+
+func (s *scheduler) budgetSeen(obj any) {
+	if b, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.budgets.set(b)
+	}
+}
+
+func (s *scheduler) budgetGone(obj any) {
+	if b, ok := obj.(*policyv1.PodDisruptionBudget); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.budgets.drop(b)
+	}
+}
+
+// happened brings back the pods that an event may help: one look for each class of equal pods.
+func (s *scheduler) happened(what plugin.Happened) {
+	s.queue.move(what.Event, func(sample *cluster.Pod, plugins []string) bool {
+		profile := s.settings.profile(sample.Scheduler)
+		task := &plugin.Task{Cluster: s.cluster, Pod: sample, Args: profile.Args}
+		if what.Event == plugin.NodeChanged && what.Node != nil && !nodeItselfDoes(profile, task, what.Node) {
+			return false
+		}
+		return len(plugins) == 0 || slices.ContainsFunc(plugins, func(name string) bool {
+			p, _ := plugin.Named(name)
+			return p.Wakes&what.Event != 0 && (p.Hint == nil || p.Hint(task, what))
+		})
+	})
+}
+
+// nodeItselfDoes says whether nothing of the node object alone is in the way.
+func nodeItselfDoes(profile *Profile, task *plugin.Task, n *cluster.Node) bool {
+	for _, f := range profile.Filters {
+		if !f.NodeOnly {
+			continue
+		}
+		if check := f.Filter(task); check != nil && check(n) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// wakes are the events that may help a pod which plugins have refused.
+func wakes(plugins []string) plugin.Event {
+	if len(plugins) == 0 {
+		return plugin.Everything
+	}
+	var out plugin.Event
+	for _, name := range plugins {
+		if p, ok := plugin.Named(name); ok {
+			out |= p.Wakes
+		}
+	}
+	return out
 }

@@ -18,7 +18,7 @@ var layers = []struct {
 	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
 	{"decisions", []string{
 		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/state", "provision/support",
-		"daemons/kinds", "daemons/scheduler/plugin", "daemons/kubelet/pod", "daemons/proxy/rules",
+		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/plugin", "daemons/kubelet/pod", "daemons/proxy/rules",
 	}},
 	{"edges", []string{
 		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",

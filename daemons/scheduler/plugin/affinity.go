@@ -1,133 +1,101 @@
 package plugin
 
-// place is one value of one topology key: {"topology.kubernetes.io/zone", "a"}.
-type place struct{ key, value string }
+import "clusterctl/daemons/scheduler/cluster"
 
-// podAffinity refuses nodes that are not near the pods which the pod wants near, that
-// are near those which it does not, or near those which do not want it.
-func podAffinity(pod *Pod, s *Snapshot) Check {
-	shunned := map[place]bool{} // where pods are that do not want this one
-	anyone := len(pod.affinity)+len(pod.antiAffinity) > 0
-	for _, n := range s.Nodes {
-		if n.affine == 0 {
-			continue
-		}
-		for _, other := range n.Pods {
-			for i := range other.antiAffinity {
-				t := &other.antiAffinity[i]
-				if v, ok := n.Labels[t.key]; ok && t.chooses(pod.Pod, s) {
-					shunned[place{t.key, v}] = true
-				}
-			}
-		}
-	}
-	if !anyone && len(shunned) == 0 {
+var (
+	notNear = final("InterPodAffinity", "node(s) didn't match pod affinity rules")
+	tooNear = open("InterPodAffinity", "node(s) didn't match pod anti-affinity rules")
+	shunned = open("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
+)
+
+// podAffinity refuses nodes that are not near the pods which the pod wants near, that are near those which it does not, or
+// near those which do not want it.
+func podAffinity(t *Task) Check {
+	shape := t.Pod.Shape
+	others := t.Others(shape)
+	if len(shape.Affinity)+len(shape.AntiAffinity) == 0 && others.None() {
 		return nil
 	}
-	near := make([]map[string]bool, len(pod.affinity))
-	far := make([]map[string]bool, len(pod.antiAffinity))
-	for i := range near {
-		near[i] = where(&pod.affinity[i], s)
+	near, far := make([]*cluster.Table, len(shape.Affinity)), make([]*cluster.Table, len(shape.AntiAffinity))
+	for i := range shape.Affinity {
+		near[i] = t.Table(shape.Together, shape.Affinity[i].Key, nil)
 	}
-	for i := range far {
-		far[i] = where(&pod.antiAffinity[i], s)
+	for i := range shape.AntiAffinity {
+		far[i] = t.Table(shape.AntiAffinity[i].About, shape.AntiAffinity[i].Key, nil)
 	}
-	// The first pod of a group that wants to be together may go anywhere.
-	first := len(pod.affinity) > 0
-	for i := range near {
-		first = first && len(near[i]) == 0 && pod.affinity[i].chooses(pod.Pod, s)
-	}
-	return func(n *Node) []string {
-		for i := range pod.affinity {
-			v, ok := n.Labels[pod.affinity[i].key]
-			if !ok || !near[i][v] && !first {
-				return []string{"node(s) didn't match pod affinity rules"}
+	self := len(near) > 0 && t.Chooses(shape.Together, shape)
+	return func(n *cluster.Node) *Refusal {
+		if len(near) > 0 && !isNear(near, n, self) {
+			return notNear
+		}
+		for _, table := range far {
+			if table.Count(n) > 0 {
+				return tooNear
 			}
 		}
-		for i := range pod.antiAffinity {
-			if v, ok := n.Labels[pod.antiAffinity[i].key]; ok && far[i][v] {
-				return []string{"node(s) didn't match pod anti-affinity rules"}
-			}
-		}
-		if len(shunned) > 0 {
-			for key, v := range n.Labels {
-				if shunned[place{key, v}] {
-					return []string{"node(s) didn't satisfy existing pods anti-affinity rules"}
-				}
-			}
+		if others.Shun(n) {
+			return shunned
 		}
 		return nil
 	}
 }
 
-// where returns the values of the term's topology key at which a pod is that it chooses.
-func where(t *term, s *Snapshot) map[string]bool {
-	out := map[string]bool{}
-	for _, n := range s.Nodes {
-		v, ok := n.Labels[t.key]
-		if !ok || out[v] {
-			continue
+// isNear says whether a pod that all terms are about is in the node's domain of each. The first pod of a group that wants to
+// be together may go wherever there are domains.
+func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
+	near, anywhere := true, false
+	for _, table := range tables {
+		if _, ok := table.Domain(n); !ok {
+			return false
 		}
-		for _, p := range n.Pods {
-			if p.DeletionTimestamp == nil && t.chooses(p.Pod, s) {
-				out[v] = true
-				break
-			}
-		}
+		near = near && table.Count(n) > 0
+		anywhere = anywhere || table.Total() > 0
 	}
-	return out
+	return near || !anywhere && self
 }
 
-// preferredPods adds up what being near other pods is worth to them and to this one.
-func preferredPods(pod *Pod, s *Snapshot) Rate {
-	worth := map[place]int64{}
-	add := func(n *Node, key string, weight int64) {
-		if v, ok := n.Labels[key]; ok {
-			worth[place{key, v}] += weight
-		}
+// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it.
+func affinityConcerned(t *Task, what Happened) bool {
+	if what.Pod == nil {
+		return true
 	}
-	wants := len(pod.preferredAffinity)+len(pod.preferredAntiAffinity) > 0
-	for _, n := range s.Nodes {
-		if !wants && n.affine == 0 {
-			continue
-		}
-		for _, other := range n.Pods {
-			for i := range pod.preferredAffinity {
-				if t := &pod.preferredAffinity[i]; t.chooses(other.Pod, s) {
-					add(n, t.key, t.weight)
-				}
-			}
-			for i := range pod.preferredAntiAffinity {
-				if t := &pod.preferredAntiAffinity[i]; t.chooses(other.Pod, s) {
-					add(n, t.key, -t.weight)
-				}
-			}
-			for i := range other.preferredAffinity {
-				if t := &other.preferredAffinity[i]; t.chooses(pod.Pod, s) {
-					add(n, t.key, t.weight)
-				}
-			}
-			for i := range other.preferredAntiAffinity {
-				if t := &other.preferredAntiAffinity[i]; t.chooses(pod.Pod, s) {
-					add(n, t.key, -t.weight)
-				}
-			}
-			for i := range other.affinity { // whoever must be near would be glad of it
-				if t := &other.affinity[i]; t.chooses(pod.Pod, s) {
-					add(n, t.key, 1)
-				}
+	mine, theirs := t.Pod.Shape, what.Pod.Shape
+	about := func(terms []cluster.Term, s *cluster.Shape) bool {
+		for i := range terms {
+			if t.Chooses(terms[i].About, s) {
+				return true
 			}
 		}
+		return false
 	}
-	if len(worth) == 0 {
+	return about(mine.Affinity, theirs) || about(mine.AntiAffinity, theirs) || about(theirs.AntiAffinity, mine)
+}
+
+// affinityScore adds up what being near other pods is worth to them and to this one.
+func affinityScore(t *Task, _ []*cluster.Node) Rate {
+	shape, hard := t.Pod.Shape, t.Args.HardAffinityWeight
+	type preference struct {
+		table  *cluster.Table
+		weight int64
+	}
+	var mine []preference
+	for i := range shape.PreferredAffinity {
+		p := &shape.PreferredAffinity[i]
+		mine = append(mine, preference{t.Table(p.About, p.Key, nil), p.Weight})
+	}
+	for i := range shape.PreferredAntiAffinity {
+		p := &shape.PreferredAntiAffinity[i]
+		mine = append(mine, preference{t.Table(p.About, p.Key, nil), -p.Weight})
+	}
+	others := t.Others(shape)
+	if len(mine) == 0 && others.None() {
 		return nil
 	}
-	return func(n *Node) int64 {
-		var sum int64
-		for at, weight := range worth {
-			if v, ok := n.Labels[at.key]; ok && v == at.value {
-				sum += weight
-			}
+	preferences := !t.Args.IgnoreTheirPreferred || len(mine) > 0
+	return func(n *cluster.Node) int64 {
+		sum := others.Worth(n, hard, preferences)
+		for _, p := range mine {
+			sum += int64(p.table.Count(n)) * p.weight
 		}
 		return sum
 	}

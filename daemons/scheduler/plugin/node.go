@@ -1,113 +1,202 @@
 package plugin
 
 import (
-	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/scheduler/cluster"
 )
 
-// Node is a node with the pods that are on it, or will be. It is never changed: With
-// and Without return another.
-type Node struct {
-	*corev1.Node
-	Pods        []*Pod
-	Requested   Resources
-	Usual       Resources
-	Allocatable Resources
-	ports       map[HostPort]int
-	affine      int // pods that care about other pods' places
-	images      map[string]int64
+var (
+	wasUnschedulable = final("NodeUnschedulable", "node(s) were unschedulable")
+	otherName        = final("NodeName", "node(s) didn't match the requested node name")
+	untolerated      = final("TaintToleration", "node(s) had untolerated taint(s)")
+	conflicting      = final("NodeAffinity", "pod affinity terms conflict")
+	unselected       = final("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	enforced         = final("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
+	portTaken        = open("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+
+	// Unnamed is why nodes are not looked at that a pod's required node affinity does not name.
+	Unnamed = final("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
+)
+
+// nodeUnschedulable refuses cordoned nodes to pods that do not tolerate the taint that stands for it.
+func nodeUnschedulable(t *Task) Check {
+	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if tolerates(t.Pod.Shape, &taint) {
+		return nil
+	}
+	return func(n *cluster.Node) *Refusal {
+		if n.Unschedulable {
+			return wasUnschedulable
+		}
+		return nil
+	}
 }
 
-// NewNode returns a node without pods.
-func NewNode(node *corev1.Node) *Node {
-	n := &Node{Node: node, Allocatable: resourcesOf(node.Status.Allocatable)}
-	if len(node.Status.Images) > 0 {
-		n.images = make(map[string]int64, len(node.Status.Images))
-		for _, image := range node.Status.Images {
-			for _, name := range image.Names {
-				n.images[name] = image.SizeBytes
+// nodeName refuses all nodes but the one that the pod names.
+func nodeName(t *Task) Check {
+	want := t.Pod.NodeName
+	if want == "" {
+		return nil
+	}
+	return func(n *cluster.Node) *Refusal {
+		if n.Name != want {
+			return otherName
+		}
+		return nil
+	}
+}
+
+// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate.
+func taintToleration(t *Task) Check {
+	shape := t.Pod.Shape
+	return func(n *cluster.Node) *Refusal {
+		if !toleratesNode(shape, n) {
+			return untolerated
+		}
+		return nil
+	}
+}
+
+func toleratesNode(s *cluster.Shape, n *cluster.Node) bool {
+	for i := range n.Taints {
+		taint := &n.Taints[i]
+		if (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute) && !tolerates(s, taint) {
+			return false
+		}
+	}
+	return true
+}
+
+func tolerates(s *cluster.Shape, taint *corev1.Taint) bool {
+	for i := range s.Tolerations {
+		o := &s.Tolerations[i]
+		if o.Effect != "" && o.Effect != taint.Effect || o.Key != "" && o.Key != taint.Key {
+			continue
+		}
+		switch o.Operator {
+		case corev1.TolerationOpExists:
+			return true
+		case "", corev1.TolerationOpEqual:
+			if o.Value == taint.Value {
+				return true
+			}
+		case corev1.TolerationOpGt, corev1.TolerationOpLt:
+			theirs, ok := decimal(taint.Value)
+			bound, ok2 := decimal(o.Value)
+			if ok && ok2 && (o.Operator == corev1.TolerationOpGt && theirs > bound || o.Operator == corev1.TolerationOpLt && theirs < bound) {
+				return true
 			}
 		}
 	}
-	return n
+	return false
 }
 
-// Update returns the node as it is now, with the same pods.
-func (n *Node) Update(node *corev1.Node) *Node {
-	next := NewNode(node)
-	next.Pods, next.Requested, next.Usual, next.ports, next.affine = n.Pods, n.Requested, n.Usual, n.ports, n.affine
-	return next
+// decimal reads an integer as it is printed: without a plus sign and leading zeros.
+func decimal(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == s
 }
 
-// With returns the node with one more pod.
-func (n *Node) With(pod *Pod) *Node {
-	next := *n
-	next.Pods = append(slices.Clip(n.Pods), pod)
-	next.count(pod, 1)
-	return &next
-}
-
-// Without returns the node with one pod fewer; the same when the pod is not on it.
-func (n *Node) Without(pod *Pod) *Node {
-	i := slices.IndexFunc(n.Pods, func(p *Pod) bool { return p.UID == pod.UID })
-	if i < 0 {
-		return n
-	}
-	next, gone := *n, n.Pods[i]
-	next.Pods = append(slices.Clone(n.Pods[:i]), n.Pods[i+1:]...)
-	next.count(gone, -1)
-	return &next
-}
-
-func (n *Node) count(pod *Pod, times int64) {
-	n.Requested = n.Requested.plus(pod.Requests, times)
-	n.Usual = n.Usual.plus(pod.Usual, times)
-	if pod.hasAffinity() {
-		n.affine += int(times)
-	}
-	if len(pod.HostPort) == 0 {
-		return
-	}
-	if n.ports = maps.Clone(n.ports); n.ports == nil {
-		n.ports = map[HostPort]int{}
-	}
-	for _, p := range pod.HostPort {
-		if n.ports[p] += int(times); n.ports[p] <= 0 {
-			delete(n.ports, p)
+// fewestTaints counts the taints that only advise against a node.
+func fewestTaints(t *Task, _ []*cluster.Node) Rate {
+	shape := t.Pod.Shape
+	return func(n *cluster.Node) int64 {
+		var count int64
+		for i := range n.Taints {
+			if taint := &n.Taints[i]; taint.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(shape, taint) {
+				count++
+			}
 		}
+		return count
 	}
 }
 
-// Snapshot is the cluster at one moment. Nobody changes it.
-type Snapshot struct {
-	Nodes []*Node
-	// Start is where the search for a node begins, so that in a large cluster, of which
-	// only a part is looked at, every part has its turn.
-	Start int
-
-	// Namespaces returns a namespace's labels; nil knows none.
-	Namespaces func(name string) map[string]string
-	// Volumes knows claims and volumes; nil knows none.
-	Volumes Volumes
+// termsConflict refuses pods of which every required term demands two names of its node.
+func termsConflict(t *Task) *Refusal {
+	if t.Pod.OnlyNamed && len(t.Pod.NodeNames) == 0 {
+		return conflicting
+	}
+	return nil
 }
 
-func (s *Snapshot) namespaceLabels(name string) map[string]string {
-	if s.Namespaces == nil {
+// nodeAffinity refuses nodes that the pod's selector or required affinity, or the profile's, excludes.
+func nodeAffinity(t *Task) Check {
+	shape, added := t.Pod.Shape, t.Args.AddedAffinity
+	if !shape.Selective && added == nil {
 		return nil
 	}
-	return s.Namespaces(name)
+	return func(n *cluster.Node) *Refusal {
+		if added != nil && !added.Match(n.Match()) {
+			return enforced
+		}
+		if shape.Selective {
+			if ok, err := shape.Required.Match(n.Match()); !ok || err != nil {
+				return unselected
+			}
+		}
+		return nil
+	}
 }
 
-// Replace returns a snapshot in which a node is as next says.
-func (s *Snapshot) Replace(old, next *Node) *Snapshot {
-	out := *s
-	out.Nodes = slices.Clone(s.Nodes)
-	for i := range out.Nodes {
-		if out.Nodes[i] == old {
-			out.Nodes[i] = next
-		}
+// preferredNodes adds up the weights of the preferences that a node meets.
+func preferredNodes(t *Task, _ []*cluster.Node) Rate {
+	own, added := t.Pod.Preferred, t.Args.AddedPreferred
+	if own == nil && added == nil {
+		return nil
 	}
-	return &out
+	return func(n *cluster.Node) int64 {
+		var sum int64
+		if own != nil {
+			sum += own.Score(n.Match())
+		}
+		if added != nil {
+			sum += added.Score(n.Match())
+		}
+		return sum
+	}
+}
+
+// nodePorts refuses nodes on which a port that the pod wants of the machine is taken.
+func nodePorts(t *Task) Check {
+	ports := t.Pod.HostPorts
+	if len(ports) == 0 {
+		return nil
+	}
+	return func(n *cluster.Node) *Refusal {
+		if slices.ContainsFunc(ports, n.PortTaken) {
+			return portTaken
+		}
+		return nil
+	}
+}
+
+// Images count between these, the upper for each of a pod's images.
+const (
+	smallImage = int64(23 << 20)
+	largeImage = int64(1000 << 20)
+)
+
+// imageScore prefers nodes that have the pod's larger images already. An image counts for less when few nodes have it, so that
+// a node which was the first to run something does not get all the rest of it.
+func imageScore(t *Task, _ []*cluster.Node) Rate {
+	images, on, known := t.Pod.Images, make([]float64, len(t.Pod.Images)), false
+	for i, name := range images {
+		have := t.HaveImage(name)
+		on[i], known = float64(have)/float64(t.Len()), known || have > 0
+	}
+	if !known {
+		return nil
+	}
+	most := largeImage * int64(len(images))
+	return func(n *cluster.Node) int64 {
+		var sum int64
+		for i, name := range images {
+			sum += int64(float64(n.Images[name]) * on[i])
+		}
+		return MaxScore * (min(max(sum, smallImage), most) - smallImage) / (most - smallImage)
+	}
 }

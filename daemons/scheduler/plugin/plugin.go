@@ -1,61 +1,105 @@
-// Package plugin is what the scheduler goes by when it places a pod: filters that say
-// whether a node will do and why not, and scores that say how well it suits. All are
-// plain functions of a pod and a snapshot of the nodes; they ask nobody and change
-// nothing. When to look, and what to do with the answer, is package scheduler's.
+// Package plugin is what the scheduler goes by when it places a pod: filters that say whether a node will do and why not, and
+// scores that say how well it suits. All look things up in a cluster; they ask nobody and change nothing. When to look, and
+// what to do with the answer, is package scheduler's.
 package plugin
 
-// Filters are asked in this order; the first that refuses a node explains why.
-var Filters = []Filter{
-	{Name: "NodeUnschedulable", Prepare: unschedulable},
-	{Name: "NodeName", Prepare: nodeName},
-	{Name: "TaintToleration", Prepare: taints},
-	{Name: "NodeAffinity", Prepare: nodeAffinity},
-	{Name: "NodePorts", Prepare: ports, Helpable: true},
-	{Name: "NodeResourcesFit", Prepare: resources, Helpable: true},
-	{Name: "VolumeBinding", Prepare: volumes},
-	{Name: "PodTopologySpread", Prepare: spread, Helpable: true},
-	{Name: "InterPodAffinity", Prepare: podAffinity, Helpable: true},
+import (
+	"clusterctl/daemons/scheduler/cluster"
+)
+
+// All are the plugins that there are, in the order in which filters are asked: the first that refuses a node explains why.
+var All = []Plugin{
+	{Name: "NodeUnschedulable", Filter: nodeUnschedulable, NodeOnly: true, Wakes: NodeChanged},
+	{Name: "NodeName", Filter: nodeName, NodeOnly: true, Wakes: NodeChanged},
+	{Name: "TaintToleration", Filter: taintToleration, NodeOnly: true, Score: fewestTaints, Normalize: reversed, Weight: 3, Wakes: NodeChanged},
+	{Name: "NodeAffinity", Everywhere: termsConflict, Filter: nodeAffinity, NodeOnly: true, Score: preferredNodes, Normalize: highest, Weight: 2, Wakes: NodeChanged},
+	{Name: "NodePorts", Filter: nodePorts, Wakes: NodeChanged | PodGone},
+	{Name: "NodeResourcesFit", Filter: nodeResourcesFit, Score: fitScore, Weight: 1, Wakes: NodeChanged | PodGone, Hint: fitsNow},
+	{Name: "VolumeRestrictions", Everywhere: claimMissing, Filter: volumeRestrictions, Wakes: NodeChanged | PodGone | StorageChanged},
+	{Name: "NodeVolumeLimits", Filter: volumeLimits, Wakes: NodeChanged | PodGone | StorageChanged},
+	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Wakes: NodeChanged | StorageChanged},
+	{Name: "VolumeZone", Everywhere: volumeMissing, Filter: volumeZone, Wakes: NodeChanged | StorageChanged},
+	{Name: "PodTopologySpread", Filter: topologySpread, Score: spreadScore, Normalize: spreadNormalize, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: spreadConcerned},
+	{Name: "InterPodAffinity", Filter: podAffinity, Score: affinityScore, Normalize: ranged, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: affinityConcerned},
+	{Name: "DynamicResources", Everywhere: devicesWanted},
+	{Name: "NodeResourcesBalancedAllocation", Score: balancedScore, Weight: 1},
+	{Name: "ImageLocality", Score: imageScore, Weight: 1},
 }
 
-// Scores are added up, each times its weight.
-var Scores = []Score{
-	{Name: "TaintToleration", Weight: 3, Prepare: preferUntainted, Normalize: reversed},
-	{Name: "NodeAffinity", Weight: 2, Prepare: preferredNodes, Normalize: highest},
-	{Name: "NodeResourcesFit", Weight: 1, Prepare: leastAllocated},
-	{Name: "NodeResourcesBalancedAllocation", Weight: 1, Prepare: balanced},
-	{Name: "PodTopologySpread", Weight: 2, Prepare: evenlySpread, Normalize: reversed},
-	{Name: "InterPodAffinity", Weight: 2, Prepare: preferredPods, Normalize: ranged},
-	{Name: "ImageLocality", Weight: 1, Prepare: imageLocality},
-}
-
-// Filter says whether nodes will do for a pod.
-type Filter struct {
+// Plugin is a filter, a score, or both. One that does not concern a pod returns nil for it.
+type Plugin struct {
 	Name string
-	// Prepare looks at the pod and all nodes once, and returns the check of single
-	// nodes; nil when every node will do.
-	Prepare func(pod *Pod, s *Snapshot) Check
-	// Helpable says that a node which is refused might do if pods were taken off it.
-	Helpable bool
-}
-
-// Check returns why a node will not do; nothing when it will.
-type Check func(n *Node) (reasons []string)
-
-// Score says how well nodes suit a pod.
-type Score struct {
-	Name    string
-	Weight  int64
-	Prepare func(pod *Pod, s *Snapshot) Rate // nil when all nodes are as good
-	// Normalize brings what Rate returned for all candidates between 0 and MaxScore; nil
-	// when Rate has done so.
+	// Everywhere refuses a pod on all nodes, before any is looked at.
+	Everywhere func(t *Task) *Refusal
+	// Filter returns the check of single nodes. A check reads the cluster as it is when it is asked, so that pods can be added
+	// and removed for a try.
+	Filter func(t *Task) Check
+	// NodeOnly says that the check depends on nothing but the pod's shape and the node object.
+	NodeOnly bool
+	// Score returns how well nodes suit, of those that will do.
+	Score func(t *Task, fit []*cluster.Node) Rate
+	// Normalize brings what Rate returned for all that will do between 0 and MaxScore; nil when Rate has done so.
 	Normalize func(scores []int64)
+	Weight    int64
+	// Wakes are the events after which a pod may fit that the plugin has refused, and Hint looks closer at one event.
+	Wakes Event
+	Hint  func(t *Task, what Happened) bool
 }
+
+// Check returns why a node will not do, nil when it will.
+type Check func(n *cluster.Node) *Refusal
 
 // Rate is one node's score, the higher the better unless Normalize turns it round.
-type Rate func(n *Node) int64
+type Rate func(n *cluster.Node) int64
+
+// Task is one pod that is to be placed, by the arguments of its profile.
+type Task struct {
+	*cluster.Cluster
+	Pod  *cluster.Pod
+	Args *Args
+}
+
+// Refusal is why a node will not do. Final ones would stand if pods were removed. Equal ones are the same value where that can be.
+type Refusal struct {
+	Plugin  string
+	Reasons []string
+	Final   bool
+}
+
+func final(plugin, reason string) *Refusal { return &Refusal{plugin, []string{reason}, true} }
+func open(plugin, reason string) *Refusal  { return &Refusal{plugin, []string{reason}, false} }
+
+// Event is a kind of change of the cluster, or several.
+type Event uint8
+
+// Events by what they may help.
+const (
+	NodeChanged    Event = 1 << iota // a node came, or changed in what matters
+	PodGone                          // a pod ended, shrank, is on its way out, or lost the promise of a node
+	PodPlaced                        // a pod came to a node, or its labels changed
+	StorageChanged                   // claims, volumes, classes, or what drivers can attach
+	Everything     Event = 1<<iota - 1
+)
+
+// Happened is an event and what it was about.
+type Happened struct {
+	Event
+	Node *cluster.Node // nil: any
+	Pod  *cluster.Pod  // nil: any
+}
 
 // MaxScore is what the best node has from one plugin.
 const MaxScore = 100
+
+// Named returns a plugin by name.
+func Named(name string) (*Plugin, bool) {
+	for i := range All {
+		if All[i].Name == name {
+			return &All[i], true
+		}
+	}
+	return nil, false
+}
 
 // highest stretches scores so that the highest is MaxScore.
 func highest(scores []int64) {
@@ -72,20 +116,13 @@ func highest(scores []int64) {
 
 // reversed makes the lowest of scores the best.
 func reversed(scores []int64) {
-	var top int64
-	for _, s := range scores {
-		top = max(top, s)
-	}
+	highest(scores)
 	for i, s := range scores {
-		scores[i] = MaxScore
-		if top > 0 {
-			scores[i] = MaxScore - s*MaxScore/top
-		}
+		scores[i] = MaxScore - s
 	}
 }
 
-// ranged stretches scores, which may be negative, so that the lowest is 0 and the
-// highest MaxScore.
+// ranged stretches scores, which may be negative, so that the lowest is 0 and the highest MaxScore.
 func ranged(scores []int64) {
 	if len(scores) == 0 {
 		return
@@ -97,7 +134,7 @@ func ranged(scores []int64) {
 	for i, s := range scores {
 		scores[i] = 0
 		if high > low {
-			scores[i] = (s - low) * MaxScore / (high - low)
+			scores[i] = int64(MaxScore * (float64(s-low) / float64(high-low)))
 		}
 	}
 }

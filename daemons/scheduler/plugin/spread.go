@@ -4,180 +4,190 @@ import (
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"clusterctl/daemons/scheduler/cluster"
 )
 
-// constraint is one of a pod's demands to be spread over a topology.
-type constraint struct {
-	*corev1.TopologySpreadConstraint
-	selector labels.Selector
-	counts   map[string]int // chosen pods by value of the key, of nodes that count
-	self     int            // 1 when the pod itself is chosen
+var (
+	tooUneven = open("PodTopologySpread", "node(s) didn't match pod topology spread constraints")
+	noDomain  = final("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
+)
+
+// constraints are those of a pod that are required, or not, or else the profile's.
+func constraints(t *Task, required bool) (list []cluster.Constraint, own bool) {
+	if len(t.Pod.Constraints) > 0 {
+		for _, c := range t.Pod.Constraints {
+			if c.Required == required {
+				list = append(list, c)
+			}
+		}
+		return list, true
+	}
+	siblings := (*cluster.About)(nil)
+	for _, d := range t.Args.DefaultConstraints {
+		if d.Required != required {
+			continue
+		}
+		if siblings == nil {
+			if siblings = t.Siblings(t.Pod.Shape); siblings == nil {
+				return nil, false
+			}
+		}
+		list = append(list, cluster.Constraint{
+			About: siblings, Key: d.Key, MaxSkew: d.MaxSkew, MinDomains: 1, Required: required, HonorNodes: true,
+		})
+	}
+	return list, false
 }
 
-// constraints counts the chosen pods for the constraints that are handled alike.
-func constraints(pod *Pod, s *Snapshot, action corev1.UnsatisfiableConstraintAction) []*constraint {
-	var out []*constraint
-	for i := range pod.Spec.TopologySpreadConstraints {
-		c := &pod.Spec.TopologySpreadConstraints[i]
-		if c.WhenUnsatisfiable != action {
-			continue
-		}
-		one := &constraint{TopologySpreadConstraint: c, selector: selectorOf(c.LabelSelector), counts: map[string]int{}}
-		for _, key := range c.MatchLabelKeys {
-			one.selector = also(one.selector, pod.Pod, key, "In")
-		}
-		if one.selector.Matches(labels.Set(pod.Labels)) {
-			one.self = 1
-		}
-		out = append(out, one)
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	required := nodeaffinity.GetRequiredNodeAffinity(pod.Pod)
-	tolerates := taints(pod, s)
-	for _, n := range s.Nodes {
-		if !hasKeys(n, out) {
-			continue
-		}
-		for _, c := range out {
-			if !c.includes(n, required, tolerates) {
-				continue
-			}
-			v := n.Labels[c.TopologyKey]
-			c.counts[v] += 0 // a domain without pods counts, too
-			for _, p := range n.Pods {
-				if p.DeletionTimestamp == nil && p.Namespace == pod.Namespace && c.selector.Matches(labels.Set(p.Labels)) {
-					c.counts[v]++
-				}
-			}
-		}
+func keys(list []cluster.Constraint) []string {
+	out := make([]string, len(list))
+	for i := range list {
+		out[i] = list[i].Key
 	}
 	return out
 }
 
-// hasKeys says whether a node is in a domain of each constraint.
-func hasKeys(n *Node, list []*constraint) bool {
-	for _, c := range list {
-		if _, ok := n.Labels[c.TopologyKey]; !ok {
-			return false
-		}
-	}
-	return true
+func counting(t *Task, c *cluster.Constraint, keys []string) *cluster.Spread {
+	return &cluster.Spread{Keys: keys, Shape: t.Pod.Shape, Nodes: c.HonorNodes, Taint: c.HonorTaint, Tolerates: toleratesNode}
 }
 
-// includes says whether a node counts: by default those that the pod's selector
-// admits, whatever their taints.
-func (c *constraint) includes(n *Node, required nodeaffinity.RequiredNodeAffinity, tolerates Check) bool {
-	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
-		if ok, err := required.Match(n.Node); !ok || err != nil {
-			return false
-		}
-	}
-	return c.NodeTaintsPolicy == nil || *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyIgnore || len(tolerates(n)) == 0
-}
-
-// least is the smallest number of chosen pods in a domain.
-func (c *constraint) least() int {
-	least := math.MaxInt
-	for _, n := range c.counts {
-		least = min(least, n)
-	}
-	if least == math.MaxInt || c.MinDomains != nil && len(c.counts) < int(*c.MinDomains) {
-		return 0
-	}
-	return least
-}
-
-// spread refuses nodes where the pod would make a domain too full.
-func spread(pod *Pod, s *Snapshot) Check {
-	list := constraints(pod, s, corev1.DoNotSchedule)
+// topologySpread refuses nodes where the pod would make its domain exceed the least one by more than maxSkew. With fewer
+// domains than minDomains, the least counts as 0.
+func topologySpread(t *Task) Check {
+	list, _ := constraints(t, true)
 	if len(list) == 0 {
 		return nil
 	}
-	least := make([]int, len(list))
-	for i, c := range list {
-		least[i] = c.least()
+	tables, self, all := make([]*cluster.Table, len(list)), make([]int, len(list)), keys(list)
+	for i := range list {
+		c := &list[i]
+		tables[i] = t.Table(c.About, c.Key, counting(t, c, all))
+		if t.Chooses(c.About, t.Pod.Shape) {
+			self[i] = 1
+		}
 	}
-	return func(n *Node) []string {
-		for i, c := range list {
-			v, ok := n.Labels[c.TopologyKey]
-			if !ok {
-				return []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
+	return func(n *cluster.Node) *Refusal {
+		for i, table := range tables {
+			if _, ok := table.Domain(n); !ok {
+				return noDomain
 			}
-			if c.counts[v]+c.self-least[i] > int(c.MaxSkew) {
-				return []string{"node(s) didn't match pod topology spread constraints"}
+			least := 0
+			if table.Domains() >= list[i].MinDomains {
+				least = table.Least()
+			}
+			if table.Count(n)+self[i]-least > list[i].MaxSkew {
+				return tooUneven
 			}
 		}
 		return nil
 	}
 }
 
-// Without constraints of its own, a pod of a workload is spread over machines and, more
-// loosely, over zones.
-var usualSpread = []corev1.TopologySpreadConstraint{
-	{MaxSkew: 3, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
-	{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway},
+// spreadConcerned says whether an event is about pods that the constraints count.
+func spreadConcerned(t *Task, what Happened) bool {
+	if what.Pod == nil {
+		return true
+	}
+	list, _ := constraints(t, true)
+	for i := range list {
+		if t.Chooses(list[i].About, what.Pod.Shape) {
+			return true
+		}
+	}
+	return false
 }
 
-// evenlySpread counts the chosen pods in a node's domains: the fewer, the better.
-func evenlySpread(pod *Pod, s *Snapshot) Rate {
-	list := constraints(pod, s, corev1.ScheduleAnyway)
-	if len(pod.Spec.TopologySpreadConstraints) == 0 {
-		list = siblings(pod, s)
-	}
+// unranked is the score of nodes that lack a key of the pod's own constraints.
+const unranked = -1
+
+// spreadScore counts the chosen pods in a node's domains, those of small topologies for less: the fewer, the better.
+func spreadScore(t *Task, fit []*cluster.Node) Rate {
+	list, own := constraints(t, false)
 	if len(list) == 0 {
 		return nil
 	}
-	weights := make([]float64, len(list))
-	for i, c := range list {
-		weights[i] = math.Log(float64(len(c.counts) + 2))
+	var all []string
+	if own {
+		all = keys(list)
 	}
-	return func(n *Node) int64 {
+	ranked := func(n *cluster.Node) bool {
+		for _, key := range all {
+			if _, ok := n.Labels[key]; !ok {
+				return false
+			}
+		}
+		return true
+	}
+	tables, weights := make([]*cluster.Table, len(list)), make([]float64, len(list))
+	domains := make([]*cluster.Table, len(list))
+	for i := range list {
+		c := &list[i]
+		if c.Key == corev1.LabelHostname { // by node, of all nodes
+			tables[i] = t.Table(c.About, "", &cluster.Spread{})
+			domains[i] = t.Table(c.About, c.Key, nil)
+		} else {
+			tables[i] = t.Table(c.About, c.Key, counting(t, c, all))
+			domains[i] = tables[i]
+		}
+		weights[i] = math.Log(float64(size(domains[i], c.Key, fit, ranked) + 2))
+	}
+	return func(n *cluster.Node) int64 {
+		if !ranked(n) {
+			return unranked
+		}
 		var sum float64
-		for i, c := range list {
-			if v, ok := n.Labels[c.TopologyKey]; ok {
-				sum += float64(c.counts[v])*weights[i] + float64(c.MaxSkew-1)
+		for i, table := range tables {
+			if _, ok := domains[i].Domain(n); ok {
+				sum += float64(table.Count(n))*weights[i] + float64(list[i].MaxSkew-1)
 			}
 		}
 		return int64(math.Round(sum))
 	}
 }
 
-// siblings counts the pods of the same owner by machine and zone.
-func siblings(pod *Pod, s *Snapshot) []*constraint {
-	if pod.owner == "" {
-		return nil
-	}
-	var out []*constraint
-	for i := range usualSpread {
-		c := &constraint{TopologySpreadConstraint: &usualSpread[i], counts: map[string]int{}}
-		for _, n := range s.Nodes {
-			v, ok := n.Labels[c.TopologyKey]
-			if !ok {
-				continue
-			}
-			c.counts[v] += 0
-			for _, p := range n.Pods {
-				if p.DeletionTimestamp == nil && p.owner == pod.owner {
-					c.counts[v]++
-				}
-			}
+// size is how many domains the nodes are in that will do; machines count each. Nodes without the key are one more.
+func size(table *cluster.Table, key string, fit []*cluster.Node, ranked func(*cluster.Node) bool) int {
+	count := 0
+	var seen []bool
+	for _, n := range fit {
+		if !ranked(n) {
+			continue
 		}
-		if len(c.counts) > 0 {
-			out = append(out, c)
+		if key == corev1.LabelHostname {
+			count++
+			continue
+		}
+		d, ok := table.Domain(n)
+		if d++; !ok {
+			d = 0
+		}
+		for len(seen) <= d {
+			seen = append(seen, false)
+		}
+		if !seen[d] {
+			seen[d] = true
+			count++
 		}
 	}
-	return out
+	return count
 }
 
-func ownerOf(pod *corev1.Pod) string {
-	for i := range pod.OwnerReferences {
-		if o := &pod.OwnerReferences[i]; o.Controller != nil && *o.Controller {
-			return string(o.UID)
+func spreadNormalize(scores []int64) {
+	var least, most int64 = math.MaxInt64, 0
+	for _, s := range scores {
+		if s != unranked {
+			least, most = min(least, s), max(most, s)
 		}
 	}
-	return ""
+	for i, s := range scores {
+		switch {
+		case s == unranked:
+			scores[i] = 0
+		case most == 0:
+			scores[i] = MaxScore
+		default:
+			scores[i] = MaxScore * (most + least - s) / most
+		}
+	}
 }

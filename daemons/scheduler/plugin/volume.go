@@ -2,95 +2,267 @@ package plugin
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/scheduler/cluster"
 )
 
-// Volumes is what the plugins may know of claims and volumes.
-type Volumes interface {
-	Claim(namespace, name string) (*corev1.PersistentVolumeClaim, bool)
-	Volume(name string) (*corev1.PersistentVolume, bool)
-	Class(name string) (*storagev1.StorageClass, bool)
+var (
+	claimTaken  = open("VolumeRestrictions", "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
+	tooMany     = open("NodeVolumeLimits", "node(s) exceed max volume count")
+	otherZone   = final("VolumeZone", "node(s) had no available volume zone")
+	notBound    = final("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
+	devices     = final("DynamicResources", "resource claims of pods are not supported by this scheduler")
+	bindingText = [3]string{
+		"node(s) had volume node affinity conflict",
+		"node(s) didn't find available persistent volumes to bind",
+		"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+	}
+	bindingRefusals = func() (out [8]*Refusal) {
+		for bits := range out {
+			r := &Refusal{Plugin: "VolumeBinding", Final: true}
+			for i, text := range bindingText {
+				if bits&(1<<i) != 0 {
+					r.Reasons = append(r.Reasons, text)
+				}
+			}
+			out[bits] = r
+		}
+		return out
+	}()
+)
+
+// devicesWanted refuses pods with claims of devices.
+func devicesWanted(t *Task) *Refusal {
+	if t.Pod.Devices {
+		return devices
+	}
+	return nil
 }
 
-// volumes refuses nodes that cannot reach the volumes of the pod's claims, and all
-// nodes while a claim that does not wait for its first user has no volume.
-func volumes(pod *Pod, s *Snapshot) Check {
-	var demands []*nodeaffinity.NodeSelector
-	var all []string // what is wrong with every node
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		name := ""
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			name = v.PersistentVolumeClaim.ClaimName
-		case v.Ephemeral != nil:
-			name = pod.Name + "-" + v.Name
-		default:
-			continue
-		}
-		demand, refusal := claimed(pod.Namespace, name, s)
-		if refusal != "" {
-			all = append(all, refusal)
-		} else if demand != nil {
-			demands = append(demands, demand)
+// claimMissing refuses pods that name a claim which is not there.
+func claimMissing(t *Task) *Refusal {
+	for _, v := range t.Pod.Volumes {
+		if !v.Ephemeral && t.Storage.Claim(t.Pod.Namespace, v.Claim) == nil {
+			return final("VolumeRestrictions", fmt.Sprintf("persistentvolumeclaim %q not found", v.Claim))
 		}
 	}
-	switch {
-	case len(all) > 0:
-		return func(*Node) []string { return all[:1] }
-	case len(demands) == 0:
+	return nil
+}
+
+// volumeRestrictions refuses all nodes while another pod uses a claim of the pod that is for one pod at a time.
+func volumeRestrictions(t *Task) Check {
+	var single []string
+	for _, key := range t.Pod.Claims {
+		_, name, _ := strings.Cut(key, "/")
+		claim := t.Storage.Claim(t.Pod.Namespace, name)
+		if claim != nil && slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			single = append(single, key)
+		}
+	}
+	if len(single) == 0 {
 		return nil
 	}
-	return func(n *Node) []string {
-		for _, d := range demands {
-			if !d.Match(n.Node) {
-				return []string{"node(s) didn't match PersistentVolume's node affinity"}
+	return func(*cluster.Node) *Refusal {
+		for _, key := range single {
+			if t.ClaimInUse(key) > 0 {
+				return claimTaken
 			}
 		}
 		return nil
 	}
 }
 
-// claimed returns where a claim's volume can be reached, nil for anywhere.
-func claimed(namespace, name string, s *Snapshot) (demand *nodeaffinity.NodeSelector, refusal string) {
-	if s.Volumes == nil {
-		return nil, ""
+// volumeLimits refuses nodes to which a driver cannot attach as many volumes as there would be. A volume that several pods use
+// counts once.
+func volumeLimits(t *Task) Check {
+	if len(t.Pod.Volumes) == 0 {
+		return nil
 	}
-	claim, ok := s.Volumes.Claim(namespace, name)
-	if !ok {
-		return nil, fmt.Sprintf("persistentvolumeclaim %q not found", name)
+	wants := map[string]string{}
+	t.Storage.Attached(t.Pod.Shape, wants)
+	if len(wants) == 0 {
+		return nil
 	}
-	if claim.DeletionTimestamp != nil {
-		return nil, fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
+	return func(n *cluster.Node) *Refusal {
+		limits := t.Storage.Limits(n.Name)
+		if len(limits) == 0 {
+			return nil
+		}
+		attached := map[string]string{}
+		for _, p := range n.Pods {
+			if len(p.Volumes) > 0 {
+				t.Storage.Attached(p.Shape, attached)
+			}
+		}
+		for driver, limit := range limits {
+			there, more := 0, 0
+			for _, d := range attached {
+				if d == driver {
+					there++
+				}
+			}
+			for volume, d := range wants {
+				if _, has := attached[volume]; !has && d == driver {
+					more++
+				}
+			}
+			if more > 0 && there+more > limit {
+				return tooMany
+			}
+		}
+		return nil
 	}
-	if claim.Spec.VolumeName == "" {
-		return nil, unbound(claim, s)
-	}
-	volume, ok := s.Volumes.Volume(claim.Spec.VolumeName)
-	if !ok {
-		return nil, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-	}
-	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-		return nil, ""
-	}
-	demand, err := nodeaffinity.NewNodeSelector(volume.Spec.NodeAffinity.Required)
-	if err != nil {
-		return nil, fmt.Sprintf("persistentvolume %q has an unreadable node affinity", volume.Name)
-	}
-	return demand, ""
 }
 
-// unbound says whether a claim without a volume is in the way: one whose class waits
-// for the first user is not, since it is bound where that goes.
-func unbound(claim *corev1.PersistentVolumeClaim, s *Snapshot) string {
-	if name := claim.Spec.StorageClassName; name != nil {
-		class, ok := s.Volumes.Class(*name)
-		if ok && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
-			return ""
+// Unbound are a pod's claims that are bound when it has a node.
+func Unbound(t *Task) []*corev1.PersistentVolumeClaim {
+	var out []*corev1.PersistentVolumeClaim
+	for _, v := range t.Pod.Volumes {
+		if claim := t.Storage.Claim(t.Pod.Namespace, v.Claim); claim != nil && !cluster.Bound(claim) {
+			out = append(out, claim)
 		}
 	}
-	return "pod has unbound immediate PersistentVolumeClaims"
+	return out
+}
+
+// claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being deleted,
+// another's, or bound by a controller only.
+func claimUnusable(t *Task) *Refusal {
+	for _, v := range t.Pod.Volumes {
+		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
+		reason := ""
+		switch {
+		case claim == nil && v.Ephemeral:
+			reason = fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", v.Claim)
+		case claim == nil:
+			reason = fmt.Sprintf("persistentvolumeclaim %q not found", v.Claim)
+		case claim.Status.Phase == corev1.ClaimLost:
+			reason = fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", v.Claim, claim.Spec.VolumeName)
+		case claim.DeletionTimestamp != nil:
+			reason = fmt.Sprintf("persistentvolumeclaim %q is being deleted", v.Claim)
+		case v.Ephemeral && !metav1.IsControlledBy(claim, t.Pod):
+			reason = fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", t.Pod.Namespace, v.Claim, t.Pod.Key())
+		default:
+			continue
+		}
+		return final("VolumeBinding", reason)
+	}
+	for _, claim := range Unbound(t) {
+		if !t.Storage.Waits(claim) {
+			return notBound
+		}
+	}
+	return nil
+}
+
+// volumeBinding refuses nodes from which a bound volume cannot be reached, and those for which there is neither a volume for
+// each unbound claim nor a provisioner that makes one there.
+func volumeBinding(t *Task) Check {
+	if len(t.Pod.Volumes) == 0 {
+		return nil
+	}
+	var bound []*cluster.Persistent
+	unbound, missing := Unbound(t), false
+	for _, v := range t.Pod.Volumes {
+		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
+		if claim == nil || !cluster.Bound(claim) {
+			continue
+		}
+		volume := t.Storage.Volume(claim.Spec.VolumeName)
+		if volume == nil {
+			missing = true
+			break
+		}
+		bound = append(bound, volume)
+	}
+	return func(n *cluster.Node) *Refusal {
+		bits := 0
+		for _, v := range bound {
+			if !v.Reachable(n) {
+				bits = 1
+				break
+			}
+		}
+		if _, ok := t.Storage.Decide(unbound, n); !ok {
+			bits |= 2
+		}
+		if missing && bits&1 == 0 {
+			bits |= 4
+		}
+		if bits == 0 {
+			return nil
+		}
+		return bindingRefusals[bits]
+	}
+}
+
+// volumeMissing refuses pods with a claim bound to a volume that is not there.
+func volumeMissing(t *Task) *Refusal {
+	for _, v := range t.Pod.Volumes {
+		if v.Ephemeral {
+			continue
+		}
+		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
+		if claim != nil && claim.Spec.VolumeName != "" && t.Storage.Volume(claim.Spec.VolumeName) == nil {
+			return final("VolumeZone", fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
+		}
+	}
+	return nil
+}
+
+// zoneLabels are the labels of a volume that say where it is, with what nodes call them now.
+var zoneLabels = []struct{ key, now string }{
+	{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone}, {corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
+	{corev1.LabelTopologyZone, corev1.LabelTopologyZone}, {corev1.LabelTopologyRegion, corev1.LabelTopologyRegion},
+}
+
+// volumeZone refuses nodes in another zone or region than a volume's labels say. A node without any such label is taken to be
+// in all of them.
+func volumeZone(t *Task) Check {
+	type demand struct {
+		key, now string
+		values   []string
+	}
+	var demands []demand
+	for _, v := range t.Pod.Volumes {
+		if v.Ephemeral {
+			continue
+		}
+		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
+		if claim == nil {
+			continue
+		}
+		volume := t.Storage.Volume(claim.Spec.VolumeName)
+		if volume == nil {
+			continue
+		}
+		for _, l := range zoneLabels {
+			if zones, has := volume.Labels[l.key]; has {
+				demands = append(demands, demand{l.key, l.now, strings.Split(zones, "__")})
+			}
+		}
+	}
+	if len(demands) == 0 {
+		return nil
+	}
+	return func(n *cluster.Node) *Refusal {
+		if !slices.ContainsFunc(zoneLabels, func(l struct{ key, now string }) bool { _, has := n.Labels[l.key]; return has }) {
+			return nil
+		}
+		for _, d := range demands {
+			value, has := n.Labels[d.key]
+			if !has {
+				value, has = n.Labels[d.now]
+			}
+			if !has || !slices.Contains(d.values, value) {
+				return otherZone
+			}
+		}
+		return nil
+	}
 }

@@ -1,0 +1,134 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// arguments are a profile's arguments while its configuration is read.
+type arguments plugin.Args
+
+func (a *arguments) addAffinity(added *corev1.NodeAffinity) error {
+	if added == nil {
+		return nil
+	}
+	var err error
+	if required := added.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		if a.AddedAffinity, err = nodeaffinity.NewNodeSelector(required); err != nil {
+			return fmt.Errorf("addedAffinity: %w", err)
+		}
+	}
+	if preferred := added.PreferredDuringSchedulingIgnoredDuringExecution; len(preferred) > 0 {
+		if a.AddedPreferred, err = nodeaffinity.NewPreferredSchedulingTerms(preferred); err != nil {
+			return fmt.Errorf("addedAffinity: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
+	a.IgnoredResources, a.IgnoredGroups = map[corev1.ResourceName]bool{}, map[string]bool{}
+	for _, name := range c.IgnoredResources {
+		if !strings.Contains(name, "/") {
+			return fmt.Errorf("ignoredResources: %q is no extended resource", name)
+		}
+		a.IgnoredResources[corev1.ResourceName(name)] = true
+	}
+	for _, group := range c.IgnoredResourceGroups {
+		if strings.Contains(group, "/") {
+			return fmt.Errorf("ignoredResourceGroups: %q contains a slash", group)
+		}
+		a.IgnoredGroups[group] = true
+	}
+	s := c.ScoringStrategy
+	if s == nil {
+		return nil
+	}
+	switch s.Type {
+	case configv1.LeastAllocated, "":
+		a.Fit.Kind = plugin.LeastAllocated
+	case configv1.MostAllocated:
+		a.Fit.Kind = plugin.MostAllocated
+	case configv1.RequestedToCapacityRatio:
+		a.Fit.Kind = plugin.RequestedToCapacityRatio
+		if s.RequestedToCapacityRatio == nil || len(s.RequestedToCapacityRatio.Shape) == 0 {
+			return errors.New("scoringStrategy.requestedToCapacityRatio.shape must have a point")
+		}
+		last := int64(-1)
+		for _, p := range s.RequestedToCapacityRatio.Shape {
+			at := plugin.Point{Utilization: int64(p.Utilization), Score: int64(p.Score) * plugin.MaxScore / configv1MaxScore}
+			if at.Utilization <= last || at.Utilization > 100 || p.Score < 0 || p.Score > configv1MaxScore {
+				return errors.New("scoringStrategy.requestedToCapacityRatio.shape: utilizations must grow from 0 to 100, scores be from 0 to 10")
+			}
+			last = at.Utilization
+			a.Fit.Shape = append(a.Fit.Shape, at)
+		}
+	default:
+		return fmt.Errorf("scoringStrategy.type: %q is none of LeastAllocated, MostAllocated and RequestedToCapacityRatio", s.Type)
+	}
+	if len(s.Resources) == 0 {
+		return nil
+	}
+	var err error
+	a.Fit.Resources, err = weightedResources(s.Resources, 100)
+	return err
+}
+
+// configv1MaxScore is the best score of a point of a shape in the file.
+const configv1MaxScore = 10
+
+func weightedResources(list []configv1.ResourceSpec, most int64) ([]plugin.Weighted, error) {
+	out := make([]plugin.Weighted, 0, len(list))
+	seen := map[string]bool{}
+	for _, r := range list {
+		weight := r.Weight
+		if weight == 0 {
+			weight = 1
+		}
+		if weight < 0 || weight > most {
+			return nil, fmt.Errorf("the weight of resource %q must be from 1 to %d", r.Name, most)
+		}
+		if seen[r.Name] {
+			return nil, fmt.Errorf("resource %q is there twice", r.Name)
+		}
+		seen[r.Name] = true
+		out = append(out, plugin.Weighted{Name: corev1.ResourceName(r.Name), Weight: weight})
+	}
+	return out, nil
+}
+
+func (a *arguments) spread(c *configv1.PodTopologySpreadArgs) error {
+	switch c.DefaultingType {
+	case configv1.SystemDefaulting, "":
+		if len(c.DefaultConstraints) > 0 {
+			return errors.New("defaultConstraints need defaultingType: List")
+		}
+		return nil
+	case configv1.ListDefaulting:
+	default:
+		return fmt.Errorf("defaultingType: %q is neither System nor List", c.DefaultingType)
+	}
+	a.DefaultConstraints = nil
+	for i := range c.DefaultConstraints {
+		d := &c.DefaultConstraints[i]
+		if d.LabelSelector != nil || d.MinDomains != nil || d.NodeAffinityPolicy != nil || d.NodeTaintsPolicy != nil || len(d.MatchLabelKeys) > 0 {
+			return fmt.Errorf("defaultConstraints[%d]: only maxSkew, topologyKey and whenUnsatisfiable can be set", i)
+		}
+		if d.MaxSkew <= 0 || d.TopologyKey == "" {
+			return fmt.Errorf("defaultConstraints[%d]: maxSkew must be greater than 0 and topologyKey not empty", i)
+		}
+		required := d.WhenUnsatisfiable == corev1.DoNotSchedule
+		if !required && d.WhenUnsatisfiable != corev1.ScheduleAnyway {
+			return fmt.Errorf("defaultConstraints[%d].whenUnsatisfiable must be DoNotSchedule or ScheduleAnyway", i)
+		}
+		a.DefaultConstraints = append(a.DefaultConstraints, plugin.DefaultConstraint{Key: d.TopologyKey, MaxSkew: int(d.MaxSkew), Required: required})
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package cluster
+
+import "slices"
+
+// carried are equal terms of pods on nodes: where these are, and what the terms weigh there for pods that they are about.
+type carried struct {
+	choice *choice
+	topo   *topology
+	held   int
+	at     map[int32]weights // by domain
+}
+
+// weights are what terms demand: how often required anti-affinity, how often required affinity, and the sum of preferences.
+type weights struct {
+	anti, affinity int32
+	preferred      int64
+}
+
+// carry is a term of a shape.
+type carry struct {
+	Term
+	weights
+}
+
+func (c *Cluster) carried(t *carry) *carried {
+	ch := c.choice(t.About)
+	for _, k := range ch.carried {
+		if k.topo.key == t.Key {
+			return k
+		}
+	}
+	k := &carried{choice: ch, topo: c.topology(t.Key), at: map[int32]weights{}}
+	ch.carried = append(ch.carried, k)
+	return k
+}
+
+func (c *Cluster) holdTerms(p *Pod) {
+	for i := range p.carries {
+		c.carried(&p.carries[i]).held++
+	}
+}
+
+func (c *Cluster) releaseTerms(p *Pod) {
+	for i := range p.carries {
+		k := c.carried(&p.carries[i])
+		if k.held--; k.held <= 0 {
+			k.choice.carried = slices.DeleteFunc(k.choice.carried, func(o *carried) bool { return o == k })
+			c.dropUnused(k.choice)
+			c.releaseTopology(k.topo)
+		}
+	}
+}
+
+func (k *carried) add(n *Node, w *weights, times int32) {
+	d := k.topo.of[n.Index]
+	if d == noDomain {
+		return
+	}
+	have := k.at[d]
+	have.anti += times * w.anti
+	have.affinity += times * w.affinity
+	have.preferred += int64(times) * w.preferred
+	if have == (weights{}) {
+		delete(k.at, d)
+	} else {
+		k.at[d] = have
+	}
+}
+
+// Others is what pods on nodes demand of those of one shape.
+type Others struct{ list []*carried }
+
+// Others returns the terms of pods on nodes, and of those that are promised one, that are about a shape's pods.
+func (c *Cluster) Others(s *Shape) Others {
+	k := c.holdKind(s)
+	defer c.releaseKind(k)
+	var o Others
+	for _, ch := range k.choices {
+		o.list = append(o.list, ch.carried...)
+	}
+	return o
+}
+
+// None says whether nobody demands anything.
+func (o Others) None() bool { return len(o.list) == 0 }
+
+// Shun says whether a pod in a node's domain does not want the shape's pods there.
+func (o Others) Shun(n *Node) bool {
+	for _, k := range o.list {
+		if d := k.topo.of[n.Index]; d != noDomain && k.at[d].anti > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Worth is what others would give to have the shape's pods on a node: the sum of their preferences, and affinity for each
+// that requires it.
+func (o Others) Worth(n *Node, affinity int64, preferences bool) int64 {
+	var sum int64
+	for _, k := range o.list {
+		if d := k.topo.of[n.Index]; d != noDomain {
+			w := k.at[d]
+			sum += int64(w.affinity) * affinity
+			if preferences {
+				sum += w.preferred
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,343 @@
+// Package cluster is what the scheduler knows of the cluster, kept so that placing a pod looks things up instead of counting
+// them: nodes with what is taken of them, and tables of how many pods of some choice are in each domain of a topology. Events
+// change the tables; what is only tried out (nominated pods, victims) is added to the same tables and taken back.
+//
+// Which nodes will do is package plugin's; when to look is package scheduler's. A Cluster has no lock: its owner has.
+package cluster
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Cluster is the nodes, the pods on them, those that are promised a node, and the tables.
+type Cluster struct {
+	Storage *Storage
+
+	nodes    []*Node // by index; nil where a node was removed
+	free     []int   // indexes of removed nodes
+	byName   map[string]*Node
+	order    []*Node // for the search: zones take turns; nil when it must be made anew
+	images   map[string]int
+	pods     map[types.UID]*Pod
+	strays   map[string]map[types.UID]*Pod // on nodes that are not known (yet)
+	promised map[types.UID]*Node
+	claims   map[string]int // pods on nodes that use a claim, by namespace/name
+
+	kinds      map[string]*kind
+	labelled   map[label]map[*kind]bool // kinds by each of their labels
+	choices    map[string]*choice
+	pinned     map[label]map[*choice]bool // choices by the label that they demand
+	unpinned   map[*choice]bool
+	topologies map[string]*topology
+	classes    map[string]*nodeClass
+	tables     map[string]*Table
+	recent     uint64
+	epoch      uint64
+	namespaces map[string]map[string]string
+	owners     owners
+}
+
+// New returns an empty cluster.
+func New() *Cluster {
+	return &Cluster{
+		Storage: newStorage(), byName: map[string]*Node{}, images: map[string]int{}, pods: map[types.UID]*Pod{},
+		strays: map[string]map[types.UID]*Pod{}, promised: map[types.UID]*Node{}, claims: map[string]int{},
+		kinds: map[string]*kind{}, labelled: map[label]map[*kind]bool{}, choices: map[string]*choice{},
+		pinned: map[label]map[*choice]bool{}, unpinned: map[*choice]bool{}, topologies: map[string]*topology{},
+		classes: map[string]*nodeClass{}, tables: map[string]*Table{}, namespaces: map[string]map[string]string{}, owners: newOwners(),
+	}
+}
+
+// Len is how many nodes there are.
+func (c *Cluster) Len() int { return len(c.byName) }
+
+// Node returns a node by name, nil if it is not known.
+func (c *Cluster) Node(name string) *Node { return c.byName[name] }
+
+// Pod returns a pod that is on a node or assumed to be.
+func (c *Cluster) Pod(uid types.UID) *Pod { return c.pods[uid] }
+
+// Nodes returns all nodes in the order in which they are looked at. Zones take turns, so that the first hundreds of
+// thousands are in all of them.
+func (c *Cluster) Nodes() []*Node {
+	if c.order == nil && len(c.byName) > 0 {
+		c.order = interleave(c.nodes)
+	}
+	return c.order
+}
+
+func interleave(nodes []*Node) []*Node {
+	var zones []string
+	by := map[string][]*Node{}
+	total := 0
+	for _, n := range nodes {
+		if n == nil {
+			continue
+		}
+		zone := n.Labels[corev1.LabelTopologyRegion] + "/" + n.Labels[corev1.LabelTopologyZone]
+		if by[zone] == nil {
+			zones = append(zones, zone)
+		}
+		by[zone] = append(by[zone], n)
+		total++
+	}
+	order := make([]*Node, 0, total)
+	for i := 0; len(order) < total; i++ {
+		for _, zone := range zones {
+			if i < len(by[zone]) {
+				order = append(order, by[zone][i])
+			}
+		}
+	}
+	return order
+}
+
+// SetNode takes in what the API says of a node. It reports whether that may let a pod go there that could not before.
+func (c *Cluster) SetNode(node *NodeObject) bool {
+	n := c.byName[node.Name]
+	if n == nil {
+		c.epoch++
+		n = &Node{NodeObject: node, Epoch: c.epoch}
+		c.place(n)
+		c.countImages(n, 1)
+		for _, p := range c.strays[n.Name] {
+			c.Add(p, n)
+		}
+		delete(c.strays, n.Name)
+		return true
+	}
+	old := n.NodeObject
+	moved := !sameLabels(old.Labels, node.Labels) || !sameTaints(old.Taints, node.Taints)
+	c.countImages(n, -1)
+	if moved { // its pods are in other domains, and may count for other constraints
+		pods := append([]*Pod(nil), n.Pods...)
+		for _, p := range pods {
+			c.count(p, n, -1)
+		}
+		c.leaveTables(n)
+		n.NodeObject = node
+		c.enterTables(n)
+		for _, p := range pods {
+			c.count(p, n, 1)
+		}
+		c.order = nil
+	}
+	n.NodeObject = node
+	c.countImages(n, 1)
+	c.epoch++
+	n.Epoch = c.epoch
+	return moved || old.Unschedulable != node.Unschedulable || !old.Allocatable.equal(&node.Allocatable)
+}
+
+// place gives a node an index, and room in the tables.
+func (c *Cluster) place(n *Node) {
+	if last := len(c.free) - 1; last >= 0 {
+		n.Index, c.free = c.free[last], c.free[:last]
+		c.nodes[n.Index] = n
+	} else {
+		n.Index = len(c.nodes)
+		c.nodes = append(c.nodes, n)
+	}
+	c.byName[n.Name] = n
+	c.order = nil
+	c.enterTables(n)
+}
+
+// DropNode forgets a node. Its pods wait for it to come back, or to be deleted.
+func (c *Cluster) DropNode(name string) {
+	n := c.byName[name]
+	if n == nil {
+		return
+	}
+	for len(n.Pods) > 0 {
+		p := n.Pods[len(n.Pods)-1]
+		c.Remove(p)
+		c.stray(p, name)
+	}
+	for len(n.Nominated) > 0 {
+		c.Nominate(n.Nominated[0], "")
+	}
+	c.countImages(n, -1)
+	c.leaveTables(n)
+	delete(c.byName, name)
+	c.nodes[n.Index] = nil
+	c.free = append(c.free, n.Index)
+	c.order = nil
+}
+
+func (c *Cluster) countImages(n *Node, times int) {
+	for name := range n.Images {
+		if c.images[name] += times; c.images[name] <= 0 {
+			delete(c.images, name)
+		}
+	}
+}
+
+// HaveImage is on how many nodes an image is.
+func (c *Cluster) HaveImage(name string) int { return c.images[name] }
+
+// SetPod counts a pod where the API shows it, instead of where it was assumed.
+func (c *Cluster) SetPod(p *Pod, node string) {
+	c.DropPod(p.UID)
+	c.pods[p.UID] = p
+	if n := c.byName[node]; n != nil {
+		c.Add(p, n)
+	} else {
+		c.stray(p, node)
+	}
+}
+
+// Assume counts a pod on a node before the API shows it there.
+func (c *Cluster) Assume(p *Pod, n *Node) {
+	if c.pods[p.UID] != nil {
+		return
+	}
+	c.Nominate(p, "")
+	assumed := *p
+	assumed.Assumed = true
+	c.pods[p.UID] = &assumed
+	c.Add(&assumed, n)
+}
+
+// Forget takes back an assumed pod that was not bound after all.
+func (c *Cluster) Forget(uid types.UID) {
+	if p := c.pods[uid]; p != nil && p.Assumed {
+		c.DropPod(uid)
+	}
+}
+
+// DropPod forgets a pod wherever it is counted or promised a place.
+func (c *Cluster) DropPod(uid types.UID) {
+	if n := c.promised[uid]; n != nil {
+		for _, p := range n.Nominated {
+			if p.UID == uid {
+				c.Nominate(p, "")
+				break
+			}
+		}
+	}
+	p := c.pods[uid]
+	if p == nil {
+		return
+	}
+	delete(c.pods, uid)
+	if p.node != nil {
+		c.Remove(p)
+		return
+	}
+	for name, pods := range c.strays {
+		if pods[uid] == nil {
+			continue
+		}
+		if delete(pods, uid); len(pods) == 0 {
+			delete(c.strays, name)
+		}
+		return
+	}
+}
+
+func (c *Cluster) stray(p *Pod, node string) {
+	if c.strays[node] == nil {
+		c.strays[node] = map[types.UID]*Pod{}
+	}
+	c.strays[node][p.UID] = p
+}
+
+// Nominate promises a pod a node, against those of lower priority; "" takes the promise back.
+func (c *Cluster) Nominate(p *Pod, node string) {
+	if old := c.promised[p.UID]; old != nil {
+		delete(c.promised, p.UID)
+		for i, o := range old.Nominated {
+			if o.UID == p.UID {
+				old.Nominated = append(old.Nominated[:i:i], old.Nominated[i+1:]...)
+				c.releaseTerms(o)
+				c.releaseKind(o.promisedKind)
+				break
+			}
+		}
+	}
+	n := c.byName[node]
+	if n == nil || c.pods[p.UID] != nil {
+		return
+	}
+	promised := *p
+	promised.node, promised.kind, promised.promisedKind = nil, nil, c.holdKind(p.Shape)
+	c.holdTerms(&promised)
+	c.promised[p.UID] = n
+	n.Nominated = append(n.Nominated[:len(n.Nominated):len(n.Nominated)], &promised)
+}
+
+// Add puts a pod on a node, for good or for a try.
+func (c *Cluster) Add(p *Pod, n *Node) {
+	p.node, p.slot = n, len(n.Pods)
+	n.Pods = append(n.Pods, p)
+	n.take(p, 1)
+	for _, claim := range p.Claims {
+		c.claims[claim]++
+	}
+	p.kind = c.holdKind(p.Shape)
+	p.kind.add(p)
+	c.holdTerms(p)
+	c.count(p, n, 1)
+}
+
+// Remove takes a pod off its node.
+func (c *Cluster) Remove(p *Pod) {
+	n := p.node
+	last := len(n.Pods) - 1
+	moved := n.Pods[last]
+	n.Pods[p.slot], moved.slot = moved, p.slot
+	n.Pods[last] = nil
+	n.Pods = n.Pods[:last]
+	n.take(p, -1)
+	for _, claim := range p.Claims {
+		if c.claims[claim]--; c.claims[claim] <= 0 {
+			delete(c.claims, claim)
+		}
+	}
+	c.count(p, n, -1)
+	p.kind.remove(p)
+	c.releaseTerms(p)
+	c.releaseKind(p.kind)
+	p.node, p.kind = nil, nil
+}
+
+// Hold keeps the tables of pods' terms while they are taken off their node for a try, and returns what ends that: who has looked
+// them up goes on reading the same ones.
+func (c *Cluster) Hold(pods []*Pod) (release func()) {
+	for _, p := range pods {
+		c.holdTerms(p)
+	}
+	return func() {
+		for _, p := range pods {
+			c.releaseTerms(p)
+		}
+	}
+}
+
+// ClaimInUse is how many pods on nodes use a claim.
+func (c *Cluster) ClaimInUse(key string) int { return c.claims[key] }
+
+// OnNode is the node that a pod is on, nil if it is on none that is known.
+func (p *Pod) OnNode() *Node { return p.node }
+
+const never = math.MaxInt64
+
+// Promised says whether a pod is promised a node.
+func (c *Cluster) Promised(uid types.UID) bool { return c.promised[uid] != nil }
+
+// Replace puts what the API says of a pod now in the place of what it said before, if nothing that counts has changed.
+func (c *Cluster) Replace(old, p *Pod) bool {
+	if old.Shape != p.Shape || old.Assumed || old.node == nil || old.node.Name != p.NodeName || !old.used.equal(p.used) ||
+		!old.usedUsual.equal(p.usedUsual) || (old.DeletionTimestamp == nil) != (p.DeletionTimestamp == nil) {
+		return false
+	}
+	p.node, p.kind, p.slot, p.kindSlot = old.node, old.kind, old.slot, old.kindSlot
+	p.used, p.usedUsual = old.used, old.usedUsual
+	p.node.Pods[p.slot], p.kind.pods[p.kindSlot] = p, p
+	c.pods[p.UID] = p
+	return true
+}

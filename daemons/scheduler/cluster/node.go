@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeObject is of a Node object what the scheduler reads, and nothing else: thousands of them are kept.
+type NodeObject struct {
+	metav1.ObjectMeta
+	Taints        []corev1.Taint
+	Unschedulable bool
+	Allocatable   Resources
+	Images        map[string]int64 // size by name
+
+	match *corev1.Node // for selectors, which read names and labels
+}
+
+// NewNode reads a Node object.
+func NewNode(node *corev1.Node) *NodeObject {
+	n := &NodeObject{
+		ObjectMeta:    metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels},
+		Taints:        node.Spec.Taints,
+		Unschedulable: node.Spec.Unschedulable,
+		Allocatable:   resourcesOf(node.Status.Allocatable),
+	}
+	if len(node.Status.Images) > 0 {
+		n.Images = make(map[string]int64, len(node.Status.Images))
+		for _, image := range node.Status.Images {
+			for _, name := range image.Names {
+				n.Images[name] = image.SizeBytes
+			}
+		}
+	}
+	n.match = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}}
+	return n
+}
+
+// Node is a node with what is taken of it.
+type Node struct {
+	*NodeObject
+	Index     int
+	Epoch     uint64 // changes with the object, and is no other node's
+	Pods      []*Pod
+	Nominated []*Pod // promised to them, not counted
+	Requested Resources
+	Usual     Resources // the same with a usual amount for containers that ask for nothing
+	ports     map[HostPort]int
+}
+
+// Match is the node as selectors of nodes read it.
+func (n *Node) Match() *corev1.Node { return n.match }
+
+func (n *Node) take(p *Pod, times int64) {
+	n.Requested.add(p.used, times)
+	n.Usual.add(p.usedUsual, times)
+	for _, port := range p.HostPorts {
+		if n.ports == nil {
+			n.ports = map[HostPort]int{}
+		}
+		if n.ports[port] += int(times); n.ports[port] <= 0 {
+			delete(n.ports, port)
+		}
+	}
+}
+
+// PortTaken says whether a port of the machine is taken: the same port and protocol, and the same address unless either has
+// all of them.
+func (n *Node) PortTaken(want HostPort) bool {
+	for have := range n.ports {
+		if want.Port == have.Port && want.Protocol == have.Protocol &&
+			(want.IP == have.IP || want.IP == everyAddress || have.IP == everyAddress) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameLabels(a, b map[string]string) bool { return maps.Equal(a, b) }
+
+func sameTaints(a, b []corev1.Taint) bool {
+	return slices.EqualFunc(a, b, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect })
+}

@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Pod is of a Pod object what the scheduler reads. What equal pods have in common is in their Shape, which they share.
+type Pod struct {
+	metav1.ObjectMeta // name, UID, version and times; labels and owners are the Shape's
+	*Shape
+	NodeName  string // spec.nodeName
+	Nominated string // status.nominatedNodeName
+	Started   int64  // seconds; never while it has not
+	Gated     bool
+	Finished  bool
+	Preempted bool // ends because the scheduler took its place for another
+	Assumed   bool // counted where it was placed, before the API shows it there
+	Condition *corev1.PodCondition
+
+	used, usedUsual *Resources
+	kind            *kind
+	promisedKind    *kind // held while it is promised a node
+	node            *Node
+	slot, kindSlot  int
+}
+
+// NewPod reads a Pod object. shapes keeps what equal pods have in common.
+func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
+	p := &Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Generation: pod.Generation,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Shape: shapes.of(pod), NodeName: pod.Spec.NodeName, Nominated: pod.Status.NominatedNodeName, Started: never,
+		Gated:    len(pod.Spec.SchedulingGates) > 0,
+		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+	}
+	p.Labels = p.Shape.labels
+	if pod.Status.StartTime != nil {
+		p.Started = pod.Status.StartTime.Unix()
+	}
+	p.used, p.usedUsual = &p.Shape.Requests, &p.Shape.onNode
+	if reportsResources(pod) {
+		p.report(pod)
+	}
+	for i := range pod.Status.Conditions {
+		switch c := &pod.Status.Conditions[i]; {
+		case c.Type == corev1.DisruptionTarget:
+			p.Preempted = pod.DeletionTimestamp != nil && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler
+		case c.Type == corev1.PodScheduled && pod.Spec.NodeName == "":
+			p.Condition = c.DeepCopy()
+		}
+	}
+	return p
+}
+
+// report counts a pod by what its kubelet says that it has, where that differs from what it asks for.
+func (p *Pod) report(pod *corev1.Pod) {
+	if has := used(pod, nil); !has.equal(p.used) {
+		p.used = &has
+	}
+	if has := used(pod, usualOf(pod)); !has.equal(p.usedUsual) {
+		p.usedUsual = &has
+	}
+}
+
+// Resized reports whether a pod on a node takes another amount of it than before.
+func (p *Pod) Resized(old *Pod) bool { return !p.used.equal(old.used) }
+
+// Reference names the pod in events.
+func (p *Pod) Reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+	}
+}
+
+// Key is namespace/name.
+func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// Age is when the pod was made.
+func (p *Pod) Age() time.Time { return p.CreationTimestamp.Time }

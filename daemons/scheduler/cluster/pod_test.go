@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+)
+
+// What a pod holds of its node until a resize is done is not given to others, and what it cannot have is not kept for it.
+func TestPodsThatAreResizedTakeTheLargerSizeS15(t *testing.T) {
+	cpu := func(s string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse(s)}
+	}
+	shapes := NewShapes()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: cpu("1"), Resources: &corev1.ResourceRequirements{Requests: cpu("3")}}}
+	before := NewPod(pod, shapes)
+	if got := before.used.MilliCPU; got != 3000 {
+		t.Errorf("while it is made smaller it takes %d", got)
+	}
+	smaller := pod.DeepCopy()
+	smaller.Status.ContainerStatuses[0].Resources.Requests = cpu("1")
+	if !NewPod(smaller, shapes).Resized(before) || NewPod(pod.DeepCopy(), shapes).Resized(before) {
+		t.Error("the end of a resize is not seen, or seen where there is none")
+	}
+	smaller.Spec.Containers[0].Resources.Requests = cpu("90")
+	smaller.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}
+	if got := NewPod(smaller, shapes).used.MilliCPU; got != 1000 {
+		t.Errorf("with a resize that cannot be it takes %d", got)
+	}
+}
+
+// Pods of one template share what is worked out about them; those that ask for something else do not.
+func TestEqualPodsShareTheirShape(t *testing.T) {
+	shapes := NewShapes()
+	pod := func(change func(*corev1.Pod)) *Shape {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}}}
+		p.Labels = map[string]string{"app": "web"}
+		change(p)
+		return NewPod(p, shapes).Shape
+	}
+	same := func(p *corev1.Pod) {}
+	first := pod(same)
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		equal  bool
+	}{
+		"the same":    {same, true},
+		"name, node":  {func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "x", "n1" }, true},
+		"environment": {func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}} }, true},
+		"label":       {func(p *corev1.Pod) { p.Labels["app"] = "db" }, false},
+		"namespace":   {func(p *corev1.Pod) { p.Namespace = "other" }, false},
+		"image":       {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "b" }, false},
+		"requests": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": quantity.MustParse("1")}
+		}, false},
+		"several devices": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"a/x": quantity.MustParse("1"), "a/y": quantity.MustParse("2")}
+		}, false},
+		"toleration": {func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "k"}} }, false},
+		"claim": {func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+		}, false},
+	} {
+		if got := pod(c.change); (got == first) != c.equal {
+			t.Errorf("%s: equal: %v", name, got == first)
+		}
+	}
+}

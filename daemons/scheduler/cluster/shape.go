@@ -1,0 +1,361 @@
+package cluster
+
+import (
+	"encoding/json"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"weak"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Shape is what pods of one template have in common, worked out once: where one of them may go, all may.
+type Shape struct {
+	Scheduler   string // spec.schedulerName
+	namespace   string
+	labels      map[string]string
+	Priority    int32
+	Never       bool // preempts nobody
+	Requests    Resources
+	Usual       Resources // Requests with a usual amount for containers that ask for nothing
+	HostPorts   []HostPort
+	Tolerations []corev1.Toleration
+	Images      []string
+	Volumes     []Volume
+	Claims      []string // that the pod names, as namespace/name; those of ephemeral volumes are its own
+	Devices     bool     // asks for resource claims
+	Owner       *metav1.OwnerReference
+
+	Required  nodeaffinity.RequiredNodeAffinity
+	Selective bool // Required excludes some node
+	Preferred *nodeaffinity.PreferredSchedulingTerms
+	NodeNames []string // the only nodes that the required terms admit; nil: not limited by name
+	OnlyNamed bool
+
+	Affinity, AntiAffinity                   []Term
+	PreferredAffinity, PreferredAntiAffinity []Term
+	Together                                 *About // what all terms of Affinity are about
+	Constraints                              []Constraint
+
+	key      string
+	kindKey  string
+	nodesKey string // of the nodes that Required admits
+	tolerate string // of the taints that are tolerated
+	onNode   Resources
+	carries  []carry
+}
+
+// Volume is a volume of a pod that stands for a claim.
+type Volume struct {
+	Claim     string // its name
+	Ephemeral bool
+}
+
+// HostPort is a port of the machine that a pod takes.
+type HostPort struct {
+	Protocol corev1.Protocol
+	IP       string
+	Port     int32
+}
+
+const everyAddress = "0.0.0.0"
+
+// Term is one demand of inter-pod (anti-)affinity.
+type Term struct {
+	*About
+	Key    string
+	Weight int64
+}
+
+// Constraint is one demand to be spread over a topology.
+type Constraint struct {
+	*About
+	Key                    string
+	MaxSkew, MinDomains    int
+	Required               bool
+	HonorNodes, HonorTaint bool
+}
+
+// Shapes keeps one Shape of those that are alike, as long as a pod has it.
+type Shapes struct {
+	mu sync.Mutex
+	by map[string]weak.Pointer[Shape]
+}
+
+// NewShapes returns an empty store of shapes.
+func NewShapes() *Shapes { return &Shapes{by: map[string]weak.Pointer[Shape]{}} }
+
+func (s *Shapes) of(pod *corev1.Pod) *Shape {
+	key := shapeKey(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shape := s.by[key].Value(); shape != nil {
+		return shape
+	}
+	shape := newShape(pod, key)
+	s.by[key] = weak.Make(shape)
+	runtime.AddCleanup(shape, s.forget, key)
+	return shape
+}
+
+func (s *Shapes) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[key].Value() == nil {
+		delete(s.by, key)
+	}
+}
+
+// Class is equal for shapes that are equal.
+func (s *Shape) Class() string { return s.key }
+
+func newShape(pod *corev1.Pod, key string) *Shape {
+	s := &Shape{
+		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
+		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), onNode: used(pod, usualOf(pod)),
+		HostPorts: hostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
+		Devices: len(pod.Spec.ResourceClaims) > 0, key: key,
+	}
+	if pod.Spec.Priority != nil {
+		s.Priority = *pod.Spec.Priority
+	}
+	s.Never = pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		s.Owner = owner
+	}
+	s.kindKey = kindKey(pod.Namespace, pod.Labels)
+	s.images(pod)
+	s.volumes(pod)
+	s.nodes(pod)
+	s.terms(pod)
+	s.constraints(pod)
+	return s
+}
+
+// shapeKey is equal for pods between which scheduling makes no difference. What pods of one template differ in, such as
+// environment and commands, is not in it.
+func shapeKey(pod *corev1.Pod) string {
+	var b strings.Builder
+	b.Grow(512)
+	text := func(parts ...string) {
+		for _, p := range parts {
+			b.WriteString(strconv.Itoa(len(p)))
+			b.WriteByte(':')
+			b.WriteString(p)
+		}
+	}
+	sorted := func(m map[string]string) {
+		b.WriteByte('{')
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			text(k, m[k])
+		}
+		b.WriteByte('}')
+	}
+	amounts := func(list corev1.ResourceList) {
+		b.WriteByte('[')
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			q := list[name]
+			text(string(name), strconv.FormatInt(q.MilliValue(), 10))
+		}
+		b.WriteByte(']')
+	}
+	document := func(v any) {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			raw = []byte(pod.UID) // a shape of its own
+		}
+		text(string(raw))
+	}
+	spec := &pod.Spec
+	text(pod.Namespace, spec.SchedulerName)
+	sorted(pod.Labels)
+	if spec.Priority != nil {
+		text(strconv.Itoa(int(*spec.Priority)))
+	}
+	b.WriteByte('|')
+	if spec.PreemptionPolicy != nil {
+		text(string(*spec.PreemptionPolicy))
+	}
+	b.WriteByte('|')
+	if o := metav1.GetControllerOfNoCopy(pod); o != nil {
+		text(o.APIVersion, o.Kind, o.Name, string(o.UID))
+	}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		b.WriteByte('|')
+		for i := range list {
+			c := &list[i]
+			text(c.Image)
+			amounts(c.Resources.Requests)
+			if c.RestartPolicy != nil {
+				text(string(*c.RestartPolicy))
+			}
+			b.WriteByte('/')
+			for _, p := range c.Ports {
+				if p.HostPort > 0 {
+					text(string(p.Protocol), p.HostIP, strconv.Itoa(int(p.HostPort)))
+				}
+			}
+		}
+	}
+	amounts(spec.Overhead)
+	if spec.Resources != nil {
+		b.WriteByte('R')
+		amounts(spec.Resources.Requests)
+	}
+	sorted(spec.NodeSelector)
+	b.WriteByte('|')
+	if spec.Affinity != nil {
+		document(spec.Affinity)
+	}
+	b.WriteByte('|')
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+	}
+	b.WriteByte('|')
+	if len(spec.TopologySpreadConstraints) > 0 {
+		document(spec.TopologySpreadConstraints)
+	}
+	b.WriteByte('|')
+	for i := range spec.Volumes {
+		switch v := &spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			text("C", v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			text("E", pod.Name+"-"+v.Name, string(pod.UID)) // the claim is the pod's own
+		case v.Image != nil:
+			text("I", v.Image.Reference)
+		}
+	}
+	if len(spec.ResourceClaims) > 0 {
+		text("D")
+	}
+	return b.String()
+}
+
+func hostPorts(pod *corev1.Pod) []HostPort {
+	var out []HostPort
+	add := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			port := HostPort{p.Protocol, p.HostIP, p.HostPort}
+			if port.IP == "" {
+				port.IP = everyAddress
+			}
+			if port.Protocol == "" {
+				port.Protocol = corev1.ProtocolTCP
+			}
+			out = append(out, port)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return out
+}
+
+func (s *Shape) images(pod *corev1.Pod) {
+	for i := range pod.Spec.InitContainers {
+		s.Images = append(s.Images, fullName(pod.Spec.InitContainers[i].Image))
+	}
+	for i := range pod.Spec.Containers {
+		s.Images = append(s.Images, fullName(pod.Spec.Containers[i].Image))
+	}
+	for i := range pod.Spec.Volumes {
+		if image := pod.Spec.Volumes[i].Image; image != nil {
+			s.Images = append(s.Images, fullName(image.Reference))
+		}
+	}
+}
+
+// fullName adds the tag that an image without one means.
+func fullName(image string) string {
+	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
+		return image + ":latest"
+	}
+	return image
+}
+
+func (s *Shape) volumes(pod *corev1.Pod) {
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			s.Volumes = append(s.Volumes, Volume{Claim: v.PersistentVolumeClaim.ClaimName})
+			s.Claims = append(s.Claims, pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			s.Volumes = append(s.Volumes, Volume{Claim: pod.Name + "-" + v.Name, Ephemeral: true})
+		}
+	}
+}
+
+// nodes reads what a pod demands of its node.
+func (s *Shape) nodes(pod *corev1.Pod) {
+	var b strings.Builder
+	for i := range pod.Spec.Tolerations {
+		t := &pod.Spec.Tolerations[i]
+		b.WriteString(t.Key + "\x00" + string(t.Operator) + "\x00" + t.Value + "\x00" + string(t.Effect) + "\x01")
+	}
+	s.tolerate = b.String()
+	s.Required = nodeaffinity.GetRequiredNodeAffinity(pod)
+	var affinity *corev1.NodeAffinity
+	if pod.Spec.Affinity != nil {
+		affinity = pod.Spec.Affinity.NodeAffinity
+	}
+	if len(pod.Spec.NodeSelector) > 0 {
+		s.Selective, s.nodesKey = true, labels.Set(pod.Spec.NodeSelector).String()
+	}
+	if affinity == nil {
+		return
+	}
+	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		s.Selective = true
+		if raw, err := json.Marshal(required); err == nil {
+			s.nodesKey += "\x00" + string(raw)
+		} else {
+			s.nodesKey += "\x00" + string(pod.UID)
+		}
+		s.NodeNames, s.OnlyNamed = namedNodes(required)
+	}
+	if len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+		if p, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.PreferredDuringSchedulingIgnoredDuringExecution); err == nil {
+			s.Preferred = p // one that cannot be read prefers nothing
+		}
+	}
+}
+
+// namedNodes are the names that required terms admit by metadata.name, if every term names some.
+func namedNodes(required *corev1.NodeSelector) (names []string, only bool) {
+	for _, term := range required.NodeSelectorTerms {
+		var of []string
+		named := false
+		for _, r := range term.MatchFields {
+			if r.Key != metav1.ObjectNameField || r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			if !named {
+				of, named = slices.Clone(r.Values), true
+			} else {
+				of = slices.DeleteFunc(of, func(n string) bool { return !slices.Contains(r.Values, n) })
+			}
+		}
+		if !named {
+			return nil, false
+		}
+		names = append(names, of...)
+	}
+	return names, len(required.NodeSelectorTerms) > 0
+}

@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// owners are what selects pods: services, and the controllers that make them.
+type owners struct {
+	services map[string]map[string]labels.Set // selectors by namespace and name
+	sets     map[workload]labels.Set          // of ReplicationControllers
+	workload map[workload]labels.Selector     // of the others
+}
+
+// workload names a controller of pods.
+type workload struct{ kind, namespace, name string }
+
+// The controllers whose selectors say which pods are siblings, as owner references name them.
+const (
+	replicationController = "v1 ReplicationController"
+	replicaSet            = "apps/v1 ReplicaSet"
+	statefulSet           = "apps/v1 StatefulSet"
+)
+
+func newOwners() owners {
+	return owners{map[string]map[string]labels.Set{}, map[workload]labels.Set{}, map[workload]labels.Selector{}}
+}
+
+// SetOwner takes in a Service, ReplicationController, ReplicaSet or StatefulSet.
+func (c *Cluster) SetOwner(obj any) {
+	switch o := obj.(type) {
+	case *corev1.Service:
+		if c.owners.services[o.Namespace] == nil {
+			c.owners.services[o.Namespace] = map[string]labels.Set{}
+		}
+		c.owners.services[o.Namespace][o.Name] = o.Spec.Selector
+	case *corev1.ReplicationController:
+		c.owners.sets[workload{replicationController, o.Namespace, o.Name}] = o.Spec.Selector
+	case *appsv1.ReplicaSet:
+		c.owners.workload[workload{replicaSet, o.Namespace, o.Name}] = selectorOf(o.Spec.Selector)
+	case *appsv1.StatefulSet:
+		c.owners.workload[workload{statefulSet, o.Namespace, o.Name}] = selectorOf(o.Spec.Selector)
+	}
+}
+
+// DropOwner forgets one of these.
+func (c *Cluster) DropOwner(obj any) {
+	switch o := obj.(type) {
+	case *corev1.Service:
+		if delete(c.owners.services[o.Namespace], o.Name); len(c.owners.services[o.Namespace]) == 0 {
+			delete(c.owners.services, o.Namespace)
+		}
+	case *corev1.ReplicationController:
+		delete(c.owners.sets, workload{replicationController, o.Namespace, o.Name})
+	case *appsv1.ReplicaSet:
+		delete(c.owners.workload, workload{replicaSet, o.Namespace, o.Name})
+	case *appsv1.StatefulSet:
+		delete(c.owners.workload, workload{statefulSet, o.Namespace, o.Name})
+	}
+}
+
+// Siblings are the pods that all services of a shape's pods and their controller select; nil if nothing does. Where services and
+// a ReplicationController demand different values of a label, the latter counts.
+func (c *Cluster) Siblings(s *Shape) *About {
+	set := labels.Set{}
+	services := c.owners.services[s.namespace]
+	for _, name := range slices.Sorted(maps.Keys(services)) {
+		if of := services[name]; of != nil && contains(s.labels, of) {
+			maps.Copy(set, of)
+		}
+	}
+	var owner workload
+	if s.Owner != nil {
+		owner = workload{s.Owner.APIVersion + " " + s.Owner.Kind, s.namespace, s.Owner.Name}
+		maps.Copy(set, c.owners.sets[owner])
+	}
+	selector := labels.SelectorFromSet(set)
+	if of := c.owners.workload[owner]; of != nil {
+		requirements, selectable := of.Requirements()
+		if !selectable {
+			return nil
+		}
+		selector = selector.Add(requirements...)
+	}
+	if selector.Empty() {
+		return nil
+	}
+	return newAbout([]string{s.namespace}, nil, selector)
+}
+
+func contains(have, want map[string]string) bool {
+	for key, value := range want {
+		if got, ok := have[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// LeanOwner keeps of a Service or controller what SetOwner reads.
+func LeanOwner(obj any) (any, error) {
+	meta := func(o *metav1.ObjectMeta) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
+	}
+	switch o := obj.(type) {
+	case *corev1.Service:
+		return &corev1.Service{ObjectMeta: meta(&o.ObjectMeta), Spec: corev1.ServiceSpec{Selector: o.Spec.Selector}}, nil
+	case *corev1.ReplicationController:
+		return &corev1.ReplicationController{ObjectMeta: meta(&o.ObjectMeta), Spec: corev1.ReplicationControllerSpec{Selector: o.Spec.Selector}}, nil
+	case *appsv1.ReplicaSet:
+		return &appsv1.ReplicaSet{ObjectMeta: meta(&o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Selector: o.Spec.Selector}}, nil
+	case *appsv1.StatefulSet:
+		return &appsv1.StatefulSet{ObjectMeta: meta(&o.ObjectMeta), Spec: appsv1.StatefulSetSpec{Selector: o.Spec.Selector}}, nil
+	}
+	return obj, nil
+}

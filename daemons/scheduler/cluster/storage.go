@@ -1,0 +1,312 @@
+package cluster
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Annotations by which those agree that bind volumes.
+const (
+	BindCompleted = "pv.kubernetes.io/bind-completed"
+	BoundBy       = "pv.kubernetes.io/bound-by-controller"
+	SelectedNode  = "volume.kubernetes.io/selected-node"
+	NoProvisioner = "kubernetes.io/no-provisioner"
+)
+
+// Storage is the claims and volumes, and what drivers can attach. What has been decided about them and the API does not show
+// yet is taken into account.
+type Storage struct {
+	claims  map[string]*corev1.PersistentVolumeClaim // by namespace/name
+	volumes map[string]*Persistent
+	byClass map[string]map[string]*Persistent
+	classes map[string]*storagev1.StorageClass
+	limits  map[string]map[string]int // by node and driver
+
+	taken    map[string]string // volumes that are given to claims, in writing
+	selected map[string]string // nodes for which claims are to be made, in writing
+}
+
+// Persistent is a volume with its node affinity as a selector.
+type Persistent struct {
+	*corev1.PersistentVolume
+	nodes *nodeaffinity.NodeSelector
+	none  bool // its affinity cannot be read
+}
+
+func newStorage() *Storage {
+	return &Storage{
+		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*Persistent{}, byClass: map[string]map[string]*Persistent{},
+		classes: map[string]*storagev1.StorageClass{}, limits: map[string]map[string]int{}, taken: map[string]string{}, selected: map[string]string{},
+	}
+}
+
+// Set takes in a claim, volume, class or CSINode.
+func (s *Storage) Set(obj any) {
+	switch o := obj.(type) {
+	case *corev1.PersistentVolumeClaim:
+		s.claims[o.Namespace+"/"+o.Name] = o
+	case *corev1.PersistentVolume:
+		s.Drop(o)
+		v := &Persistent{PersistentVolume: o}
+		if a := o.Spec.NodeAffinity; a != nil && a.Required != nil {
+			var err error
+			if v.nodes, err = nodeaffinity.NewNodeSelector(a.Required); err != nil {
+				v.none = true
+			}
+		}
+		s.volumes[o.Name] = v
+		class := volumeClass(o)
+		if s.byClass[class] == nil {
+			s.byClass[class] = map[string]*Persistent{}
+		}
+		s.byClass[class][o.Name] = v
+	case *storagev1.StorageClass:
+		s.classes[o.Name] = o
+	case *storagev1.CSINode:
+		limits := map[string]int{}
+		for _, d := range o.Spec.Drivers {
+			if d.Allocatable != nil && d.Allocatable.Count != nil {
+				limits[d.Name] = int(*d.Allocatable.Count)
+			}
+		}
+		s.limits[o.Name] = limits
+	}
+}
+
+// Drop forgets one of these.
+func (s *Storage) Drop(obj any) {
+	switch o := obj.(type) {
+	case *corev1.PersistentVolumeClaim:
+		delete(s.claims, o.Namespace+"/"+o.Name)
+	case *corev1.PersistentVolume:
+		if old := s.volumes[o.Name]; old != nil {
+			class := volumeClass(old.PersistentVolume)
+			delete(s.volumes, o.Name)
+			if delete(s.byClass[class], o.Name); len(s.byClass[class]) == 0 {
+				delete(s.byClass, class)
+			}
+		}
+	case *storagev1.StorageClass:
+		delete(s.classes, o.Name)
+	case *storagev1.CSINode:
+		delete(s.limits, o.Name)
+	}
+}
+
+// Claim returns a claim, nil if there is none.
+func (s *Storage) Claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return s.claims[namespace+"/"+name]
+}
+
+// Volume returns a volume, nil if there is none.
+func (s *Storage) Volume(name string) *Persistent { return s.volumes[name] }
+
+// ClassOf returns the class of a claim, nil if it has none that exists.
+func (s *Storage) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
+	return s.classes[claimClass(claim)]
+}
+
+// Limits is how many volumes each driver can attach to a node, as far as it says so.
+func (s *Storage) Limits(node string) map[string]int { return s.limits[node] }
+
+// Bound says whether a claim and its volume are bound to each other for good.
+func Bound(claim *corev1.PersistentVolumeClaim) bool {
+	_, completed := claim.Annotations[BindCompleted]
+	return claim.Spec.VolumeName != "" && completed
+}
+
+// Waits says whether an unbound claim is bound when a pod that uses it has a node.
+func (s *Storage) Waits(claim *corev1.PersistentVolumeClaim) bool {
+	class := s.ClassOf(claim)
+	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// Reachable says whether a volume's affinity admits a node, of which only the labels count.
+func (v *Persistent) Reachable(n *Node) bool {
+	switch {
+	case v.none:
+		return false
+	case v.nodes == nil:
+		return true
+	}
+	return v.nodes.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels}})
+}
+
+// Decision is what becomes of a claim when its pod goes to a node: a volume, or one that is made there.
+type Decision struct {
+	Claim  *corev1.PersistentVolumeClaim
+	Volume *Persistent // nil: to be made
+}
+
+// Decide says for each unbound claim which volume it gets on a node, the smallest claim first and for each the smallest volume,
+// or whether one can be made there. ok is false when some claim gets none.
+func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) (decisions []Decision, ok bool) {
+	if len(claims) == 0 {
+		return nil, true
+	}
+	claims = slices.Clone(claims)
+	slices.SortStableFunc(claims, func(a, b *corev1.PersistentVolumeClaim) int {
+		return a.Spec.Resources.Requests.Storage().Cmp(*b.Spec.Resources.Requests.Storage())
+	})
+	for _, claim := range claims {
+		if chosen, ok := s.chosen(claim); ok && chosen != n.Name {
+			return nil, false
+		}
+	}
+	given := map[string]bool{}
+	for _, claim := range claims {
+		if _, chosen := s.chosen(claim); !chosen {
+			if v := s.match(claim, n, given); v != nil {
+				given[v.Name] = true
+				decisions = append(decisions, Decision{claim, v})
+				continue
+			}
+		}
+		class := s.ClassOf(claim)
+		if class == nil || class.Provisioner == NoProvisioner || !admits(class.AllowedTopologies, n) {
+			return nil, false
+		}
+		decisions = append(decisions, Decision{Claim: claim})
+	}
+	return decisions, true
+}
+
+// chosen is the node for which a claim's volume is made.
+func (s *Storage) chosen(claim *corev1.PersistentVolumeClaim) (string, bool) {
+	if node, ok := claim.Annotations[SelectedNode]; ok {
+		return node, true
+	}
+	node, ok := s.selected[claim.Namespace+"/"+claim.Name]
+	return node, ok
+}
+
+// match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its class,
+// modes and attributes class, selected by it and reachable from the node.
+func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[string]bool) *Persistent {
+	var best *Persistent
+	key := claim.Namespace + "/" + claim.Name
+	want := claim.Spec.Resources.Requests.Storage()
+	var selector labels.Selector
+	if claim.Spec.Selector != nil {
+		selector = selectorOf(claim.Spec.Selector)
+	}
+	for name, v := range s.byClass[claimClass(claim)] {
+		ref := v.Spec.ClaimRef
+		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+		if by, taken := s.taken[name]; given[name] || taken && by != key || ref != nil && !mine || v.DeletionTimestamp != nil ||
+			v.Spec.Capacity.Storage().Cmp(*want) < 0 || volumeMode(v.Spec.VolumeMode) != volumeMode(claim.Spec.VolumeMode) ||
+			text(v.Spec.VolumeAttributesClassName) != text(claim.Spec.VolumeAttributesClassName) {
+			continue
+		}
+		if mine {
+			if !v.Reachable(n) {
+				return nil
+			}
+			return v
+		}
+		if v.Status.Phase != corev1.VolumeAvailable || selector != nil && !selector.Matches(labels.Set(v.Labels)) ||
+			slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+				return !slices.Contains(v.Spec.AccessModes, m)
+			}) || !v.Reachable(n) {
+			continue
+		}
+		if best == nil {
+			best = v
+			continue
+		}
+		if c := v.Spec.Capacity.Storage().Cmp(*best.Spec.Capacity.Storage()); c < 0 || c == 0 && v.Name < best.Name {
+			best = v
+		}
+	}
+	return best
+}
+
+// Reserve counts decisions as carried out before the API shows them.
+func (s *Storage) Reserve(decisions []Decision, node string) {
+	for _, d := range decisions {
+		key := d.Claim.Namespace + "/" + d.Claim.Name
+		if d.Volume != nil {
+			s.taken[d.Volume.Name] = key
+		} else {
+			s.selected[key] = node
+		}
+	}
+}
+
+// Release takes that back, when they have been written or have failed.
+func (s *Storage) Release(decisions []Decision) {
+	for _, d := range decisions {
+		key := d.Claim.Namespace + "/" + d.Claim.Name
+		if d.Volume != nil {
+			if s.taken[d.Volume.Name] == key {
+				delete(s.taken, d.Volume.Name)
+			}
+		} else {
+			delete(s.selected, key)
+		}
+	}
+}
+
+// admits is whether one of a class's topologies has a value of the node's for each of its labels, or there are none.
+func admits(topologies []corev1.TopologySelectorTerm, n *Node) bool {
+	return len(topologies) == 0 || slices.ContainsFunc(topologies, func(t corev1.TopologySelectorTerm) bool {
+		for _, e := range t.MatchLabelExpressions {
+			if value, has := n.Labels[e.Key]; !has || !slices.Contains(e.Values, value) {
+				return false
+			}
+		}
+		return len(t.MatchLabelExpressions) > 0
+	})
+}
+
+// Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for one
+// that its class's provisioner will make.
+func (s *Storage) Attached(shape *Shape, into map[string]string) {
+	for _, v := range shape.Volumes {
+		claim := s.Claim(shape.namespace, v.Claim)
+		if claim == nil {
+			continue
+		}
+		if pv := s.volumes[claim.Spec.VolumeName]; pv != nil {
+			if csi := pv.Spec.CSI; csi != nil {
+				into[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
+			}
+		} else if class := s.ClassOf(claim); class != nil {
+			into[class.Provisioner+"/claim/"+claim.Namespace+"/"+claim.Name] = class.Provisioner
+		}
+	}
+}
+
+func claimClass(claim *corev1.PersistentVolumeClaim) string {
+	if class, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return text(claim.Spec.StorageClassName)
+}
+
+func volumeClass(pv *corev1.PersistentVolume) string {
+	if class, ok := pv.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return pv.Spec.StorageClassName
+}
+
+func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if m == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *m
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

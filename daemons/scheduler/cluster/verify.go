@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Verify counts everything anew and says where the tables differ from it.
+func (c *Cluster) Verify() error {
+	for _, t := range c.tables {
+		if err := c.verifyTable(t); err != nil {
+			return fmt.Errorf("table %q: %w", t.id, err)
+		}
+	}
+	for _, n := range c.byName {
+		var requested, usual Resources
+		for i, p := range n.Pods {
+			if p.node != n || p.slot != i {
+				return fmt.Errorf("node %s: pod %s is not where it says", n.Name, p.Key())
+			}
+			requested.add(p.used, 1)
+			usual.add(p.usedUsual, 1)
+		}
+		if !sameAmounts(&requested, &n.Requested) || !sameAmounts(&usual, &n.Usual) {
+			return fmt.Errorf("node %s: %v and %v are taken of it, not %v and %v", n.Name, requested, usual, n.Requested, n.Usual)
+		}
+	}
+	for _, ch := range c.choices {
+		for _, k := range ch.carried {
+			if err := c.verifyCarried(ch, k); err != nil {
+				return fmt.Errorf("terms about %q by %s: %w", ch.id, k.topo.key, err)
+			}
+		}
+		for _, k := range c.kinds {
+			if is := ch.chooses(k.namespace, k.labels, c.namespaces); is != ch.kinds[k] || is != slices.Contains(k.choices, ch) {
+				return fmt.Errorf("%q is about %q: %v, and not as noted", ch.id, k.key, is)
+			}
+		}
+	}
+	return nil
+}
+
+func sameAmounts(a, b *Resources) bool {
+	for name := range b.Other {
+		if a.Other[name] != b.Other[name] {
+			return false
+		}
+	}
+	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && a.Ephemeral == b.Ephemeral
+}
+
+func (c *Cluster) verifyTable(t *Table) error {
+	counts, nodes, total := map[int32]int32{}, map[int32]int32{}, 0
+	for _, n := range c.byName {
+		d := t.topo.of[n.Index]
+		if d == noDomain {
+			continue
+		}
+		if t.class != nil {
+			if t.class.in(n) != t.class.has[n.Index] {
+				return fmt.Errorf("node %s counts: %v, and not as noted", n.Name, t.class.in(n))
+			}
+			if !t.class.has[n.Index] {
+				continue
+			}
+			nodes[d]++
+		}
+		for _, p := range n.Pods {
+			if t.choice.chooses(p.Namespace, p.Labels, c.namespaces) && !(t.alive && p.DeletionTimestamp != nil) {
+				counts[d]++
+				total++
+			}
+		}
+	}
+	for d, have := range t.counts {
+		if counts[int32(d)] != have {
+			return fmt.Errorf("domain %d has %d pods, not %d", d, counts[int32(d)], have)
+		}
+	}
+	if total != t.total {
+		return fmt.Errorf("%d pods, not %d", total, t.total)
+	}
+	if t.class == nil {
+		return nil
+	}
+	least := int32(1 << 30)
+	for d := range nodes {
+		least = min(least, counts[d])
+	}
+	if len(nodes) != t.domains || t.domains > 0 && int(least) != t.Least() {
+		return fmt.Errorf("%d domains with %d pods or more, not %d with %d", len(nodes), least, t.domains, t.Least())
+	}
+	return nil
+}
+
+func (c *Cluster) verifyCarried(ch *choice, k *carried) error {
+	at := map[int32]weights{}
+	for _, n := range c.byName {
+		d := k.topo.of[n.Index]
+		if d == noDomain {
+			continue
+		}
+		for _, p := range n.Pods {
+			for i := range p.carries {
+				if one := &p.carries[i]; one.id == ch.id && one.Key == k.topo.key {
+					have := at[d]
+					have.anti += one.anti
+					have.affinity += one.affinity
+					have.preferred += one.preferred
+					at[d] = have
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(at, func(_ int32, w weights) bool { return w == weights{} })
+	if !maps.Equal(at, k.at) {
+		return fmt.Errorf("%v, not %v", at, k.at)
+	}
+	return nil
+}

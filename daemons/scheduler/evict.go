@@ -1,0 +1,70 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// preempt deletes the victims, who may end in their own time, and takes back what was promised to less important pods on the
+// node.
+func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption) {
+	if p.Node == nil {
+		return
+	}
+	s.metrics.victims.Observe(float64(len(p.Victims)))
+	s.binds.Go(func() error {
+		for _, v := range p.Victims {
+			s.evict(ctx, pod, v, p.Node.Name)
+		}
+		return nil
+	})
+	s.mu.Lock()
+	var lesser []*cluster.Pod
+	for _, o := range slices.Clone(p.Node.Nominated) {
+		if o.Priority < pod.Priority {
+			lesser = append(lesser, o)
+			s.cluster.Nominate(o, "")
+			s.queue.unpromise(o)
+		}
+	}
+	if len(lesser) > 0 {
+		s.happened(plugin.Happened{Event: plugin.PodGone, Node: p.Node})
+	}
+	s.mu.Unlock()
+	for _, o := range lesser {
+		if err := s.patchStatus(ctx, o, map[string]any{"nominatedNodeName": nil}); err != nil && !apierrors.IsNotFound(err) {
+			s.log.Warn("take back the promise of a node", "pod", o.Key(), "error", err)
+		}
+	}
+}
+
+func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string) {
+	if v.DeletionTimestamp != nil {
+		return
+	}
+	condition := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", pod.Scheduler), LastTransitionTime: metav1.Time{Time: s.now()},
+	}
+	if err := s.patchStatus(ctx, v, map[string]any{"conditions": []corev1.PodCondition{condition}}); err != nil && !apierrors.IsNotFound(err) {
+		s.log.Warn("mark victim of preemption", "pod", v.Key(), "error", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	uid := v.UID
+	err := s.api.CoreV1().Pods(v.Namespace).Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		s.log.Warn("delete victim of preemption", "pod", v.Key(), "error", err)
+		return
+	}
+	s.events.Eventf(v.Reference(), corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", pod.UID, node)
+	s.log.Info("pod preempted", "pod", v.Key(), "by", pod.Key(), "node", node)
+}

@@ -1,0 +1,287 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/tests/oracle"
+)
+
+// worlds is how many random clusters are compared: few each time the tests run, all by `make oracle`.
+func worlds(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("WORLDS"))
+	if err != nil || n <= 0 {
+		n = 400
+	}
+	t.Logf("%d random clusters", n)
+	return n
+}
+
+// scene is a random cluster as the scheduler knows it.
+type scene struct {
+	*oracle.World
+	cluster *cluster.Cluster
+	shapes  *cluster.Shapes
+	budgets budgets
+	profile *Profile
+}
+
+func newScene(w *oracle.World) *scene {
+	s := &scene{World: w, cluster: cluster.New(), shapes: cluster.NewShapes(), budgets: budgets{}, profile: DefaultProfile()}
+	for _, ns := range w.Namespaces {
+		s.cluster.SetNamespace(ns.Name, ns.Labels)
+	}
+	for _, n := range w.Nodes {
+		s.cluster.SetNode(cluster.NewNode(n))
+	}
+	for _, o := range w.Services {
+		s.cluster.SetOwner(o)
+	}
+	for _, o := range w.ReplicationControllers {
+		s.cluster.SetOwner(o)
+	}
+	for _, o := range w.ReplicaSets {
+		s.cluster.SetOwner(o)
+	}
+	for _, o := range w.StatefulSets {
+		s.cluster.SetOwner(o)
+	}
+	for _, o := range w.Claims {
+		s.cluster.Storage.Set(o)
+	}
+	for _, o := range w.Volumes {
+		s.cluster.Storage.Set(o)
+	}
+	for _, o := range w.Classes {
+		s.cluster.Storage.Set(o)
+	}
+	for _, o := range w.CSINodes {
+		s.cluster.Storage.Set(o)
+	}
+	for _, b := range w.Budgets {
+		s.budgets.set(b)
+	}
+	for _, p := range w.Pods {
+		s.take(p)
+	}
+	return s
+}
+
+// take takes in a pod as the watches do.
+func (s *scene) take(pod *corev1.Pod) {
+	p := cluster.NewPod(pod, s.shapes)
+	switch {
+	case p.Finished:
+		s.cluster.DropPod(p.UID)
+	case p.NodeName != "":
+		if old := s.cluster.Pod(p.UID); old == nil || !s.cluster.Replace(old, p) {
+			s.cluster.SetPod(p, p.NodeName)
+		}
+	default:
+		s.cluster.Nominate(p, p.Nominated)
+	}
+}
+
+// agree compares what the scheduler says of every node with what the oracle does.
+func (s *scene) agree(pod *corev1.Pod) error {
+	search := newSearch(s.profile, s.cluster, cluster.NewPod(pod, s.shapes), nil)
+	verdicts := s.Judge(pod)
+	var fit []*cluster.Node
+	best := int64(-1)
+	for _, v := range verdicts {
+		n := s.cluster.Node(v.Node)
+		r := search.everywhere
+		if r == nil && search.task.Pod.OnlyNamed && !slices.Contains(search.task.Pod.NodeNames, n.Name) {
+			if v.Plugin != "NodeAffinity" {
+				return fmt.Errorf("%s: not named, the oracle says %s %v", v.Node, v.Plugin, v.Reasons)
+			}
+			continue
+		}
+		if r == nil {
+			r = search.judge(n)
+		}
+		switch {
+		case r == nil && v.Plugin != "":
+			return fmt.Errorf("%s: fits, the oracle says %s %v", v.Node, v.Plugin, v.Reasons)
+		case r != nil && (r.Plugin != v.Plugin || !slices.Equal(r.Reasons, v.Reasons) || r.Final != v.Unresolvable):
+			return fmt.Errorf("%s: %s %v (final: %v), the oracle says %s %v (%v)", v.Node, r.Plugin, r.Reasons, r.Final, v.Plugin, v.Reasons, v.Unresolvable)
+		case r == nil:
+			fit = append(fit, n)
+			best = max(best, v.Score)
+		}
+	}
+	if len(fit) > 0 {
+		if err := s.agreeOnScores(search, fit, verdicts); err != nil {
+			return err
+		}
+	}
+	placement, _ := search.place(0)
+	if (placement.Node != nil) != (len(fit) > 0) {
+		return fmt.Errorf("placed on %v, %d nodes fit", placement.Node, len(fit))
+	}
+	if placement.Node == nil {
+		return s.agreeOnPreemption(pod, search, placement)
+	}
+	for _, v := range verdicts {
+		if v.Node == placement.Node.Name && v.Score != best && v.Node != pod.Status.NominatedNodeName {
+			return fmt.Errorf("placed on %s with a score of %d, the best is %d", v.Node, v.Score, best)
+		}
+	}
+	return nil
+}
+
+func (s *scene) agreeOnScores(search *search, fit []*cluster.Node, verdicts []oracle.Verdict) error {
+	by := map[string]map[string]int64{}
+	total := search.scores(fit, func(name string, scores []int64) {
+		for i, n := range fit {
+			if by[n.Name] == nil {
+				by[n.Name] = map[string]int64{}
+			}
+			by[n.Name][name] = scores[i]
+		}
+	})
+	for i, n := range fit {
+		for _, v := range verdicts {
+			if v.Node == n.Name && v.Score != total[i] {
+				return fmt.Errorf("%s: score %d of %v, the oracle says %d of %v", n.Name, total[i], by[n.Name], v.Score, v.Scores)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *scene) agreeOnPreemption(pod *corev1.Pod, search *search, placement Placement) error {
+	ordered := *s.World // of equally good nodes, it is the first one that is looked at
+	ordered.Nodes = nil
+	for _, n := range s.cluster.Nodes() {
+		for _, o := range s.World.Nodes {
+			if o.Name == n.Name {
+				ordered.Nodes = append(ordered.Nodes, o)
+			}
+		}
+	}
+	node, victims, ok := ordered.Preempt(pod)
+	got := search.preempt(placement, s.budgets)
+	if (got.Node != nil) != ok {
+		return fmt.Errorf("preempts on %v (%s), the oracle on %q", got.Node, got.Reason, node)
+	}
+	if !ok {
+		return nil
+	}
+	var names []string
+	for _, v := range got.Victims {
+		names = append(names, v.Key())
+	}
+	slices.Sort(names)
+	if got.Node.Name != node || !slices.Equal(names, victims) {
+		return fmt.Errorf("preempts %v on %s, the oracle %v on %s", names, got.Node.Name, victims, node)
+	}
+	return nil
+}
+
+type drawn struct {
+	world *oracle.World
+	pods  []*corev1.Pod
+}
+
+var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
+	w, pods := oracle.Draw(t)
+	return drawn{w, pods}
+})
+
+func TestPlacesAreTheOraclesS16(t *testing.T) {
+	for seed := range worlds(t) {
+		d := anyWorld.Example(seed)
+		s := newScene(d.world)
+		for _, pod := range d.pods {
+			if err := s.agree(pod); err != nil {
+				t.Fatalf("cluster %d, pod %s: %v", seed, pod.Name, err)
+			}
+		}
+		if err := s.cluster.Verify(); err != nil {
+			t.Fatalf("cluster %d: %v", seed, err)
+		}
+	}
+}
+
+// change is an event: it changes the world and the scheduler's cluster.
+func (s *scene) change(t *rapid.T, i int) {
+	choose := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }
+	switch choose("what", 6) {
+	case 0: // a node changes its labels and taints for another's, and back
+		a, b := s.Nodes[choose("node", len(s.Nodes))], s.Nodes[choose("other node", len(s.Nodes))]
+		n := a.DeepCopy()
+		n.Labels, n.Spec.Taints, n.Spec.Unschedulable = maps.Clone(b.Labels), b.Spec.Taints, b.Spec.Unschedulable
+		s.Nodes[slices.Index(s.Nodes, a)] = n
+		s.cluster.SetNode(cluster.NewNode(n))
+	case 1:
+		if len(s.Nodes) > 1 {
+			j := choose("node", len(s.Nodes))
+			s.cluster.DropNode(s.Nodes[j].Name)
+			s.Nodes = slices.Delete(slices.Clone(s.Nodes), j, j+1)
+		}
+	case 2:
+		if len(s.Pods) > 0 {
+			j := choose("pod", len(s.Pods))
+			s.cluster.DropPod(s.Pods[j].UID)
+			s.Pods = slices.Delete(slices.Clone(s.Pods), j, j+1)
+		}
+	case 3:
+		p := oracle.DrawPod(t, s.World, fmt.Sprintf("later%d", i))
+		p.Status.NominatedNodeName = ""
+		p.Spec.NodeName = s.Nodes[choose("node", len(s.Nodes))].Name
+		p.Status.Phase = corev1.PodRunning
+		s.Pods = append(s.Pods, p)
+		s.take(p)
+	case 4:
+		if len(s.Pods) > 0 {
+			j := choose("pod", len(s.Pods))
+			p := s.Pods[j].DeepCopy()
+			p.Labels["version"], p.Generation = []string{"1", "2"}[choose("version", 2)], p.Generation+1
+			s.Pods = slices.Clone(s.Pods)
+			s.Pods[j] = p
+			s.take(p)
+		}
+	case 5:
+		ns := s.Namespaces[choose("namespace", len(s.Namespaces))].DeepCopy()
+		ns.Labels["team"] = []string{"x", "y"}[choose("team", 2)]
+		for j := range s.Namespaces {
+			if s.Namespaces[j].Name == ns.Name {
+				s.Namespaces[j] = ns
+			}
+		}
+		s.cluster.SetNamespace(ns.Name, ns.Labels)
+	}
+}
+
+// scenes draws a cluster, events, and the pods that are placed between them.
+func TestCountersNeverDriftByEventsS16(t *testing.T) {
+	failed := ""
+	story := rapid.Custom(func(t *rapid.T) string {
+		w, pods := oracle.Draw(t)
+		s := newScene(w)
+		for i := range 6 {
+			if err := s.agree(pods[i%len(pods)]); err != nil {
+				return fmt.Sprintf("after %d events, pod %s: %v", i, pods[i%len(pods)].Name, err)
+			}
+			s.change(t, i)
+			if err := s.cluster.Verify(); err != nil {
+				return fmt.Sprintf("after %d events: %v", i+1, err)
+			}
+		}
+		return ""
+	})
+	for seed := range worlds(t) {
+		if failed = story.Example(seed); failed != "" {
+			t.Fatalf("story %d: %s", seed, failed)
+		}
+	}
+}

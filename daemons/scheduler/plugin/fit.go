@@ -1,0 +1,206 @@
+package plugin
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/scheduler/cluster"
+)
+
+// What a node may lack, as bits: refusals for the usual ones are made once.
+const (
+	lacksRoom = 1 << iota
+	lacksCPU
+	lacksMemory
+	lacksStorage
+	neverEnough // has not as much at all
+)
+
+var lackTexts = []string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
+
+var lacking = func() (out [2 * neverEnough]*Refusal) {
+	for bits := range out {
+		r := &Refusal{Plugin: "NodeResourcesFit", Final: bits&neverEnough != 0}
+		for i, text := range lackTexts {
+			if bits&(1<<i) != 0 {
+				r.Reasons = append(r.Reasons, text)
+			}
+		}
+		out[bits] = r
+	}
+	return out
+}()
+
+// nodeResourcesFit refuses nodes that have not enough left of what the pod asks for.
+func nodeResourcesFit(t *Task) Check {
+	asks := &t.Pod.Requests
+	var others []corev1.ResourceName
+	for _, name := range slices.Sorted(maps.Keys(asks.Other)) {
+		if asks.Other[name] > 0 && counted(name) && !t.Args.ignores(name) {
+			others = append(others, name)
+		}
+	}
+	return func(n *cluster.Node) *Refusal {
+		bits := lacks(asks, n)
+		if len(others) == 0 {
+			if bits == 0 {
+				return nil
+			}
+			return lacking[bits]
+		}
+		var names []string
+		for _, name := range others {
+			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] {
+				names = append(names, "Insufficient "+string(name))
+				if want > n.Allocatable.Other[name] {
+					bits |= neverEnough
+				}
+			}
+		}
+		switch {
+		case len(names) > 0:
+			return &Refusal{"NodeResourcesFit", append(slices.Clone(lacking[bits].Reasons), names...), bits&neverEnough != 0}
+		case bits != 0:
+			return lacking[bits]
+		}
+		return nil
+	}
+}
+
+func lacks(asks *cluster.Resources, n *cluster.Node) int {
+	bits := 0
+	if int64(len(n.Pods))+1 > n.Allocatable.Pods {
+		bits |= lacksRoom
+	}
+	if asks.MilliCPU > 0 && asks.MilliCPU > n.Allocatable.MilliCPU-n.Requested.MilliCPU {
+		if bits |= lacksCPU; asks.MilliCPU > n.Allocatable.MilliCPU {
+			bits |= neverEnough
+		}
+	}
+	if asks.Memory > 0 && asks.Memory > n.Allocatable.Memory-n.Requested.Memory {
+		if bits |= lacksMemory; asks.Memory > n.Allocatable.Memory {
+			bits |= neverEnough
+		}
+	}
+	if asks.Ephemeral > 0 && asks.Ephemeral > n.Allocatable.Ephemeral-n.Requested.Ephemeral {
+		if bits |= lacksStorage; asks.Ephemeral > n.Allocatable.Ephemeral {
+			bits |= neverEnough
+		}
+	}
+	return bits
+}
+
+// counted says whether nodes have amounts of a resource: devices and huge pages.
+func counted(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+func (a *Args) ignores(name corev1.ResourceName) bool {
+	group, _, extended := strings.Cut(string(name), "/")
+	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
+}
+
+// fitsNow says whether a node that has changed has enough left.
+func fitsNow(t *Task, what Happened) bool {
+	return what.Node == nil || lacks(&t.Pod.Requests, what.Node) == 0
+}
+
+// fitScore rates what would be left on a node by the profile's strategy; by default the more the better.
+func fitScore(t *Task, _ []*cluster.Node) Rate {
+	asks, strategy := &t.Pod.Usual, &t.Args.Fit
+	return func(n *cluster.Node) int64 {
+		var total, weights int64
+		for _, r := range strategy.Resources {
+			has := n.Allocatable.Of(r.Name)
+			if has == 0 || counted(r.Name) && asks.Of(r.Name) == 0 {
+				continue
+			}
+			taken := n.Usual.Of(r.Name)
+			if r.Name != corev1.ResourceCPU && r.Name != corev1.ResourceMemory {
+				taken = n.Requested.Of(r.Name)
+			}
+			total += strategy.rate(taken+asks.Of(r.Name), has) * r.Weight
+			weights += r.Weight
+		}
+		if weights == 0 {
+			return 0
+		}
+		if strategy.Kind == RequestedToCapacityRatio {
+			return int64(math.Round(float64(total) / float64(weights)))
+		}
+		return total / weights
+	}
+}
+
+func (s *Strategy) rate(taken, has int64) int64 {
+	switch s.Kind {
+	case MostAllocated:
+		return min(taken, has) * MaxScore / has
+	case RequestedToCapacityRatio:
+		if taken > has {
+			return s.at(100)
+		}
+		return s.at(taken * 100 / has)
+	}
+	if taken > has {
+		return 0
+	}
+	return (has - taken) * MaxScore / has
+}
+
+// at is the score at a utilization, between the points of the shape.
+func (s *Strategy) at(utilization int64) int64 {
+	for i, p := range s.Shape {
+		if utilization > p.Utilization {
+			continue
+		}
+		if i == 0 {
+			return p.Score
+		}
+		from := s.Shape[i-1]
+		return from.Score + (p.Score-from.Score)*(utilization-from.Utilization)/(p.Utilization-from.Utilization)
+	}
+	return s.Shape[len(s.Shape)-1].Score
+}
+
+// balancedScore prefers nodes whose shares in use of the resources come closer to each other by the pod. Pods that ask for
+// none of them are not ranked.
+func balancedScore(t *Task, _ []*cluster.Node) Rate {
+	asks, resources := &t.Pod.Requests, t.Args.Balanced
+	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Of(r.Name) != 0 }) {
+		return nil
+	}
+	none := &cluster.Resources{}
+	return func(n *cluster.Node) int64 {
+		return MaxScore/2 + (MaxScore/2+balance(n, asks, resources)-balance(n, none, resources))/2
+	}
+}
+
+// balance is from half of MaxScore, when one resource is all taken and another not at all, to MaxScore.
+func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted) int64 {
+	var shares [8]float64
+	count, sum := 0, 0.0
+	for _, r := range resources {
+		if has := n.Allocatable.Of(r.Name); has > 0 && count < len(shares) {
+			shares[count] = min(float64(n.Requested.Of(r.Name)+asks.Of(r.Name))/float64(has), 1)
+			sum += shares[count]
+			count++
+		}
+	}
+	deviation := 0.0
+	switch {
+	case count == 2:
+		deviation = math.Abs((shares[0] - shares[1]) / 2)
+	case count > 2:
+		mean := sum / float64(count)
+		for _, s := range shares[:count] {
+			deviation += (s - mean) * (s - mean)
+		}
+		deviation = math.Sqrt(deviation / float64(count))
+	}
+	return int64((1 - deviation) * MaxScore)
+}

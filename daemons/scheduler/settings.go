@@ -1,0 +1,344 @@
+package scheduler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// LoadSettings reads a KubeSchedulerConfiguration; without a path it returns the defaults. What cannot be carried out is refused.
+func LoadSettings(path string) (Settings, error) {
+	if path == "" {
+		return DefaultSettings(), nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Settings{}, fmt.Errorf("read the scheduler's configuration: %w", err)
+	}
+	s, err := ParseSettings(raw)
+	if err != nil {
+		return Settings{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// ParseSettings reads a KubeSchedulerConfiguration.
+func ParseSettings(raw []byte) (Settings, error) {
+	var c configv1.KubeSchedulerConfiguration
+	if err := yaml.UnmarshalStrict(raw, &c); err != nil {
+		return Settings{}, err
+	}
+	if c.APIVersion != configv1.SchemeGroupVersion.String() || c.Kind != "KubeSchedulerConfiguration" {
+		return Settings{}, fmt.Errorf("apiVersion and kind must be %s and KubeSchedulerConfiguration", configv1.SchemeGroupVersion)
+	}
+	if err := unread(&c); err != nil {
+		return Settings{}, err
+	}
+	s := DefaultSettings()
+	if n := c.PodInitialBackoffSeconds; n != nil {
+		if *n <= 0 {
+			return Settings{}, errors.New("podInitialBackoffSeconds must be greater than 0")
+		}
+		s.FirstBackoff = time.Duration(*n) * time.Second
+	}
+	if n := c.PodMaxBackoffSeconds; n != nil {
+		s.MaxBackoff = time.Duration(*n) * time.Second
+	}
+	if s.MaxBackoff < s.FirstBackoff {
+		return Settings{}, errors.New("podMaxBackoffSeconds must not be less than podInitialBackoffSeconds")
+	}
+	percent := 0
+	if p := c.PercentageOfNodesToScore; p != nil {
+		if percent = int(*p); percent < 0 || percent > 100 {
+			return Settings{}, errors.New("percentageOfNodesToScore must be from 0 to 100")
+		}
+	}
+	if len(c.Profiles) == 0 {
+		s.Profiles[0].Percent = percent
+		return s, nil
+	}
+	s.Profiles = nil
+	for i := range c.Profiles {
+		p, err := profileOf(&c.Profiles[i], percent)
+		if err != nil {
+			return Settings{}, fmt.Errorf("profiles[%d]: %w", i, err)
+		}
+		if s.profile(p.Name) != nil {
+			return Settings{}, fmt.Errorf("profiles[%d].schedulerName: %q is there twice", i, p.Name)
+		}
+		s.Profiles = append(s.Profiles, p)
+	}
+	return s, nil
+}
+
+// unread refuses what is configured elsewhere or not carried out.
+func unread(c *configv1.KubeSchedulerConfiguration) error {
+	switch {
+	case c.Parallelism != nil && *c.Parallelism <= 0:
+		return errors.New("parallelism must be greater than 0")
+	case len(c.Extenders) > 0:
+		return errors.New("extenders are not supported")
+	case c.ClientConnection.Kubeconfig != "":
+		return errors.New("clientConnection.kubeconfig: use the flag --kubeconfig")
+	case c.LeaderElection.LeaderElect != nil && !*c.LeaderElection.LeaderElect:
+		return errors.New("leaderElection.leaderElect: use the flag --leader-elect")
+	case c.LeaderElection.ResourceName != "" && c.LeaderElection.ResourceName != Lease,
+		c.LeaderElection.ResourceNamespace != "" && c.LeaderElection.ResourceNamespace != metav1.NamespaceSystem:
+		return fmt.Errorf("leaderElection: the lease is %s/%s", metav1.NamespaceSystem, Lease)
+	case c.DelayCacheUntilActive:
+		return errors.New("delayCacheUntilActive is always so: standbys hold no caches")
+	}
+	return nil
+}
+
+func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) {
+	p := DefaultProfile()
+	p.Percent = percent
+	if c.SchedulerName != nil {
+		p.Name = *c.SchedulerName
+	}
+	if p.Name == "" {
+		return nil, errors.New("schedulerName must not be empty")
+	}
+	if n := c.PercentageOfNodesToScore; n != nil {
+		if p.Percent = int(*n); p.Percent < 0 || p.Percent > 100 {
+			return nil, errors.New("percentageOfNodesToScore must be from 0 to 100")
+		}
+	}
+	if c.Plugins != nil {
+		if err := p.choose(c.Plugins); err != nil {
+			return nil, fmt.Errorf("plugins.%w", err)
+		}
+	}
+	given := map[string]bool{}
+	for _, a := range c.PluginConfig {
+		if given[a.Name] {
+			return nil, fmt.Errorf("pluginConfig: %q is there twice", a.Name)
+		}
+		given[a.Name] = true
+		if err := p.argue(a.Name, a.Args); err != nil {
+			return nil, fmt.Errorf("pluginConfig[%s]: %w", a.Name, err)
+		}
+	}
+	return p, nil
+}
+
+// fixed are plugins that have no filter or score of ours, whose work is always done.
+var fixed = map[string]bool{"PrioritySort": true, "DefaultBinder": true, "SchedulingGates": true, "DefaultPreemption": true}
+
+// point is an extension point: what a profile may say of plugins there.
+type point struct {
+	name string
+	set  *configv1.PluginSet
+	does func(*plugin.Plugin) bool
+	on   func(*Profile, *plugin.Plugin, int64)
+	off  func(*Profile, string)
+}
+
+func filtering(p *plugin.Plugin) bool { return p.Filter != nil || p.Everywhere != nil }
+func scoring(p *plugin.Plugin) bool   { return p.Score != nil }
+
+// choose turns plugins on and off.
+func (p *Profile) choose(c *configv1.Plugins) error {
+	for _, set := range []struct {
+		name string
+		set  *configv1.PluginSet
+	}{
+		{"preEnqueue", &c.PreEnqueue}, {"queueSort", &c.QueueSort}, {"preFilter", &c.PreFilter}, {"preScore", &c.PreScore}, {"reserve", &c.Reserve},
+		{"permit", &c.Permit}, {"preBind", &c.PreBind}, {"bind", &c.Bind}, {"postBind", &c.PostBind},
+	} {
+		if len(set.set.Enabled)+len(set.set.Disabled) > 0 {
+			return fmt.Errorf("%s: plugins are turned on and off by multiPoint, filter, postFilter and score here", set.name)
+		}
+	}
+	for _, one := range c.PostFilter.Disabled {
+		if one.Name != "*" && one.Name != "DefaultPreemption" {
+			return fmt.Errorf("postFilter: there is no plugin %q", one.Name)
+		}
+		p.Preempt.Off = true
+	}
+	for _, one := range c.PostFilter.Enabled {
+		if one.Name != "DefaultPreemption" {
+			return fmt.Errorf("postFilter: there is no plugin %q", one.Name)
+		}
+		p.Preempt.Off = false
+	}
+	offFilter := func(p *Profile, name string) {
+		p.Filters = slices.DeleteFunc(p.Filters, func(f *plugin.Plugin) bool { return name == "*" || f.Name == name })
+	}
+	offScore := func(p *Profile, name string) {
+		p.Scores = slices.DeleteFunc(p.Scores, func(s Score) bool { return name == "*" || s.Name == name })
+	}
+	onFilter := func(p *Profile, one *plugin.Plugin, _ int64) {
+		if filtering(one) {
+			offFilter(p, one.Name)
+			p.Filters = append(p.Filters, one)
+		}
+	}
+	onScore := func(p *Profile, one *plugin.Plugin, weight int64) {
+		if scoring(one) {
+			offScore(p, one.Name)
+			p.Scores = append(p.Scores, Score{one, cmp.Or(weight, one.Weight)})
+		}
+	}
+	for _, at := range []point{
+		{"multiPoint", &c.MultiPoint, func(one *plugin.Plugin) bool { return filtering(one) || scoring(one) },
+			func(p *Profile, one *plugin.Plugin, w int64) { onFilter(p, one, w); onScore(p, one, w) },
+			func(p *Profile, name string) {
+				offFilter(p, name)
+				offScore(p, name)
+				p.Preempt.Off = p.Preempt.Off || name == "*" || name == "DefaultPreemption"
+			}},
+		{"filter", &c.Filter, filtering, onFilter, offFilter},
+		{"score", &c.Score, scoring, onScore, offScore},
+	} {
+		if err := p.turn(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Profile) turn(at point) error {
+	for _, one := range at.set.Disabled {
+		if known, ok := plugin.Named(one.Name); one.Name != "*" && !fixed[one.Name] && (!ok || !at.does(known)) {
+			return fmt.Errorf("%s: there is no plugin %q", at.name, one.Name)
+		}
+		if fixed[one.Name] && one.Name != "DefaultPreemption" {
+			return fmt.Errorf("%s: %s cannot be turned off", at.name, one.Name)
+		}
+		at.off(p, one.Name)
+	}
+	for _, one := range at.set.Enabled {
+		if fixed[one.Name] && at.name == "multiPoint" {
+			p.Preempt.Off = p.Preempt.Off && one.Name != "DefaultPreemption"
+			continue
+		}
+		known, ok := plugin.Named(one.Name)
+		if !ok || !at.does(known) {
+			return fmt.Errorf("%s: there is no plugin %q", at.name, one.Name)
+		}
+		weight := int64(0)
+		if one.Weight != nil {
+			weight = int64(*one.Weight)
+		}
+		if weight < 0 || weight > 100 {
+			return fmt.Errorf("%s: the weight of %s must be from 1 to 100", at.name, one.Name)
+		}
+		at.on(p, known, weight)
+	}
+	return nil
+}
+
+// argue takes in a plugin's arguments.
+func (p *Profile) argue(name string, raw runtime.RawExtension) error {
+	read := func(into any, meta *metav1.TypeMeta) error {
+		if len(raw.Raw) == 0 {
+			return nil
+		}
+		if err := yaml.UnmarshalStrict(raw.Raw, into); err != nil {
+			return err
+		}
+		if want := name + "Args"; meta.Kind != "" && meta.Kind != want {
+			return fmt.Errorf("args.kind must be %s", want)
+		}
+		if meta.APIVersion != "" && meta.APIVersion != configv1.SchemeGroupVersion.String() {
+			return fmt.Errorf("args.apiVersion must be %s", configv1.SchemeGroupVersion)
+		}
+		return nil
+	}
+	switch name {
+	case "DefaultPreemption":
+		var a configv1.DefaultPreemptionArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		return p.preempting(&a)
+	case "InterPodAffinity":
+		var a configv1.InterPodAffinityArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		if w := a.HardPodAffinityWeight; w != nil {
+			if *w < 0 || *w > 100 {
+				return errors.New("hardPodAffinityWeight must be from 0 to 100")
+			}
+			p.Args.HardAffinityWeight = int64(*w)
+		}
+		p.Args.IgnoreTheirPreferred = a.IgnorePreferredTermsOfExistingPods
+	case "NodeAffinity":
+		var a configv1.NodeAffinityArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		return (*arguments)(p.Args).addAffinity(a.AddedAffinity)
+	case "NodeResourcesFit":
+		var a configv1.NodeResourcesFitArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		return (*arguments)(p.Args).fit(&a)
+	case "NodeResourcesBalancedAllocation":
+		var a configv1.NodeResourcesBalancedAllocationArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		var err error
+		if len(a.Resources) > 0 {
+			p.Args.Balanced, err = weightedResources(a.Resources, 1)
+		}
+		return err
+	case "PodTopologySpread":
+		var a configv1.PodTopologySpreadArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		return (*arguments)(p.Args).spread(&a)
+	case "VolumeBinding":
+		var a configv1.VolumeBindingArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		if len(a.Shape) > 0 {
+			return errors.New("shape: volumes' capacity is not scored")
+		}
+		if n := a.BindTimeoutSeconds; n != nil {
+			if *n < 0 {
+				return errors.New("bindTimeoutSeconds must not be negative")
+			}
+			p.BindTimeout = time.Duration(*n) * time.Second
+		}
+	default:
+		return errors.New("there is no plugin of this name that takes arguments")
+	}
+	return nil
+}
+
+func (p *Profile) preempting(a *configv1.DefaultPreemptionArgs) error {
+	if n := a.MinCandidateNodesPercentage; n != nil {
+		if *n < 0 || *n > 100 {
+			return errors.New("minCandidateNodesPercentage must be from 0 to 100")
+		}
+		p.Preempt.Percent = int(*n)
+	}
+	if n := a.MinCandidateNodesAbsolute; n != nil {
+		if *n < 0 {
+			return errors.New("minCandidateNodesAbsolute must not be negative")
+		}
+		p.Preempt.AtLeast = int(*n)
+	}
+	if p.Preempt.Percent == 0 && p.Preempt.AtLeast == 0 {
+		return errors.New("minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be 0")
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/scheduler/cluster"
+)
+
+// tellersAtOnce bounds how many pods are told at once why they have no node.
+const tellersAtOnce = 16
+
+// teller holds the pods that are to be told why they wait, each once: it is told what is so when its turn comes.
+type teller struct {
+	mu    sync.Mutex
+	list  []*item
+	ready chan struct{}
+}
+
+func newTeller() *teller { return &teller{ready: make(chan struct{}, 1)} }
+
+func (t *teller) add(it *item) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !it.told {
+		it.told = true
+		t.list = append(t.list, it)
+		t.signal()
+	}
+}
+
+func (t *teller) signal() {
+	select {
+	case t.ready <- struct{}{}:
+	default:
+	}
+}
+
+// next returns the pod that waits longest, or says that there is none.
+func (t *teller) next() (*item, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.list) == 0 {
+		return nil, false
+	}
+	it := t.list[0]
+	t.list[0] = nil
+	t.list = t.list[1:]
+	it.told = false
+	if len(t.list) > 0 {
+		t.signal() // another teller may go on
+	}
+	return it, true
+}
+
+// telling writes why pods have no node until ctx ends.
+func (s *scheduler) telling(ctx context.Context) {
+	for {
+		it, ok := s.tell.next()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.tell.ready:
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if pod, r := s.queue.told(it); r != nil {
+			s.events.Event(pod.Reference(), corev1.EventTypeWarning, "FailedScheduling", r.message)
+			s.explain(ctx, pod, r.message)
+		}
+	}
+}
+
+// explain writes the condition PodScheduled and the node that is promised, unless the pod says so already.
+func (s *scheduler) explain(ctx context.Context, pod *cluster.Pod, message string) {
+	since := metav1.Time{Time: s.now()}
+	api := s.queue.promised(pod.UID)
+	if have := pod.Condition; have != nil && have.Status == corev1.ConditionFalse {
+		if have.Message == message && have.Reason == corev1.PodReasonUnschedulable && pod.Nominated == api {
+			return
+		}
+		since = have.LastTransitionTime
+	}
+	change := map[string]any{"conditions": []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: message, LastTransitionTime: since, ObservedGeneration: pod.Generation,
+	}}}
+	if pod.Nominated != api {
+		change["nominatedNodeName"] = pod.Nominated
+	}
+	if err := s.patchStatus(ctx, pod, change); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+		s.log.Warn("explain on pod", "pod", pod.Key(), "error", err)
+	}
+}
+
+func (s *scheduler) patchStatus(ctx context.Context, pod *cluster.Pod, status map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("encode a status: %w", err)
+	}
+	_, err = s.api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
