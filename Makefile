@@ -162,6 +162,12 @@ fuzz: ## Feed everything that reads bytes from outside for TIME each; FUZZ choos
 		go test $(MODFLAGS) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(TIME) ./$$dir || exit 1; \
 	done
 
+WORLDS ?= 20000
+
+.PHONY: oracle
+oracle: ## Compare the scheduler with a plain one that follows the documentation, over WORLDS random clusters and as many with events between
+	WORLDS=$(WORLDS) go test $(MODFLAGS) -v -count=1 -timeout 60m -run 'Oracle|Drift' ./daemons/scheduler
+
 ONLY ?=
 
 .PHONY: disasters

@@ -18,8 +18,10 @@ func (c *clock) now() time.Time { return c.at }
 
 func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
 
+func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
+
 func newTestQueue() (*queue, *clock) {
-	c := &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := newClock()
 	return newQueue(c.now, DefaultSettings()), c
 }
 

@@ -1,0 +1,136 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// crowd is a cluster of nodes in three zones with pods on them, of ReplicaSets of 100 each.
+func crowd(nodes, pods int, change ...func(*corev1.Pod)) *cluster.Cluster {
+	c := cluster.New()
+	for i := range nodes {
+		c.SetNode(cluster.NewNode(node(fmt.Sprintf("n%d", i), zone(fmt.Sprintf("z%d", i%3)), func(n *corev1.Node) {
+			n.Status.Allocatable["pods"] = resource.MustParse("500")
+			n.Status.Allocatable["cpu"] = resource.MustParse("64")
+		})))
+	}
+	for i := range pods / 100 {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("set%d", i)}}
+		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": set.Name}}
+		c.SetOwner(set)
+	}
+	for i := range pods {
+		p := pod(fmt.Sprintf("old%d", i), append([]func(*corev1.Pod){ownedBy(i % max(pods/100, 1)), asks("cpu", "10m"), on(fmt.Sprintf("n%d", i%nodes))}, change...)...)
+		c.SetPod(seen(p), p.Spec.NodeName)
+	}
+	return c
+}
+
+func ownedBy(set int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		yes := true
+		name := fmt.Sprintf("set%d", set)
+		p.Labels["app"] = name
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID(name), Controller: &yes}}
+	}
+}
+
+// apart wants no other pod of its set on its machine, with a label that all carry so that it can hold for many.
+func apart(p *corev1.Pod) { near(true, corev1.LabelHostname, p.Labels["app"])(p) }
+
+func together(p *corev1.Pod) { near(false, corev1.LabelTopologyZone, p.Labels["app"])(p) }
+
+func spreadEvenly(p *corev1.Pod) {
+	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}},
+	}, {
+		MaxSkew: 5, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}},
+	}}
+}
+
+// BenchmarkPlace is the algorithm alone: from a pod object to a node, and the pod counted there.
+func BenchmarkPlace(b *testing.B) {
+	for _, size := range []struct{ nodes, pods int }{{5000, 5000}, {5000, 50000}, {5000, 150000}} {
+		for name, change := range map[string]func(*corev1.Pod){
+			"owned": func(*corev1.Pod) {}, "affinity": together, "anti-affinity": apart, "spread": spreadEvenly,
+		} {
+			b.Run(fmt.Sprintf("%s/%d nodes/%d pods", name, size.nodes, size.pods), func(b *testing.B) {
+				c := crowd(size.nodes, size.pods, change)
+				profile := DefaultProfile()
+				b.ReportAllocs()
+				b.ResetTimer()
+				known := map[string]*verdicts{}
+				var placed []types.UID
+				start, i := 0, 0
+				for b.Loop() {
+					p := seen(pod(fmt.Sprintf("p%d", i), ownedBy(i/100%50), asks("cpu", "10m"), change))
+					if known[p.Class()] == nil {
+						known[p.Class()] = &verdicts{}
+					}
+					got, next := newSearch(profile, c, p, known[p.Class()]).place(start)
+					if got.Node == nil {
+						b.Fatal(got.Explain())
+					}
+					start = next
+					c.Assume(p, got.Node)
+					if placed = append(placed, p.UID); len(placed) > 2000 { // pods end as others come
+						c.DropPod(placed[0])
+						placed = placed[1:]
+					}
+					i++
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPreempt makes room on full nodes, where pods keep apart or do not.
+func BenchmarkPreempt(b *testing.B) {
+	for name, change := range map[string]func(*corev1.Pod){"plain": func(*corev1.Pod) {}, "anti-affinity": apart} {
+		b.Run(name, func(b *testing.B) {
+			c := crowd(5000, 50000, func(p *corev1.Pod) { asks("cpu", "6400m")(p); change(p) })
+			b.ReportAllocs()
+			for b.Loop() {
+				s := looking(c, seen(pod("boss", priority(9), ownedBy(1), asks("cpu", "1"), change)))
+				refused, _ := s.place(0)
+				if got := s.preempt(refused, nil); got.Node == nil {
+					b.Fatal(got.Reason)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEvent is one event among 50,000 waiting pods of 500 templates, which it does not help.
+func BenchmarkEvent(b *testing.B) {
+	s := &scheduler{cluster: crowd(100, 100), settings: DefaultSettings(), queue: newQueue(newClock().now, DefaultSettings())}
+	for i := range 50000 {
+		s.queue.put(seen(pod(fmt.Sprintf("w%d", i), ownedBy(i/100), asks("cpu", "100"))))
+	}
+	for {
+		it, ok := s.queue.pop()
+		if !ok {
+			break
+		}
+		s.queue.refuse(it, wakes(noRoom.plugins), noRoom)
+	}
+	n := s.cluster.Node("n1")
+	b.ReportAllocs()
+	for b.Loop() {
+		s.happened(plugin.Happened{Event: plugin.PodGone, Node: n})
+	}
+	if _, _, parked := s.queue.lengths(); parked != 50000 {
+		b.Fatalf("%d wait", parked)
+	}
+}

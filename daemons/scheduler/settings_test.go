@@ -1,0 +1,120 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+func TestSettingsAreRead(t *testing.T) {
+	s, err := ParseSettings([]byte(header + `
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+percentageOfNodesToScore: 30
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: packs
+  percentageOfNodesToScore: 100
+  plugins:
+    multiPoint:
+      disabled: [{name: NodePorts}]
+    score:
+      disabled: [{name: ImageLocality}]
+      enabled: [{name: NodeResourcesFit, weight: 7}]
+    postFilter:
+      disabled: [{name: "*"}]
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}]}
+      ignoredResources: [example.com/foo]
+  - name: InterPodAffinity
+    args: {hardPodAffinityWeight: 5, ignorePreferredTermsOfExistingPods: true}
+  - name: PodTopologySpread
+    args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]}
+  - name: VolumeBinding
+    args: {bindTimeoutSeconds: 60}
+  - name: DefaultPreemption
+    args: {minCandidateNodesPercentage: 5, minCandidateNodesAbsolute: 7}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, packs := s.profile("default-scheduler"), s.profile("packs")
+	if s.FirstBackoff != 2*time.Second || s.MaxBackoff != 20*time.Second || usual.Percent != 30 || packs.Percent != 100 {
+		t.Errorf("%+v", s)
+	}
+	has := func(p *Profile, filter string) bool {
+		for _, f := range p.Filters {
+			if f.Name == filter {
+				return true
+			}
+		}
+		return false
+	}
+	if !has(usual, "NodePorts") || has(packs, "NodePorts") || !packs.Preempt.Off || usual.Preempt.Off || packs.Preempt.Percent != 5 || packs.Preempt.AtLeast != 7 {
+		t.Error("plugins are not turned off where that is said")
+	}
+	weights := map[string]int64{}
+	for _, score := range packs.Scores {
+		weights[score.Name] = score.Weight
+	}
+	if _, on := weights["ImageLocality"]; on || weights["NodeResourcesFit"] != 7 || weights["TaintToleration"] != 3 {
+		t.Errorf("weights %v", weights)
+	}
+	a := packs.Args
+	if a.Fit.Kind != plugin.MostAllocated || len(a.Fit.Resources) != 1 || a.Fit.Resources[0].Weight != 3 || !a.IgnoredResources["example.com/foo"] ||
+		a.HardAffinityWeight != 5 || !a.IgnoreTheirPreferred || packs.BindTimeout != time.Minute ||
+		len(a.DefaultConstraints) != 1 || !a.DefaultConstraints[0].Required || len(usual.Args.DefaultConstraints) != 2 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
+	profile := func(s string) string { return header + "profiles:\n- schedulerName: a\n" + s }
+	for name, c := range map[string]struct{ given, want string }{
+		"other kind":       {"apiVersion: v1\nkind: Pod\n", "apiVersion and kind must be"},
+		"unknown field":    {header + "podMaxBackofSeconds: 1\n", "podMaxBackofSeconds"},
+		"extender":         {header + "extenders: [{urlPrefix: http://x}]\n", "extenders are not supported"},
+		"back-off":         {header + "podInitialBackoffSeconds: 20\n", "must not be less"},
+		"twice":            {profile("- schedulerName: a\n"), `"a" is there twice`},
+		"unknown plugin":   {profile("  plugins: {filter: {enabled: [{name: Foo}]}}\n"), `filter: there is no plugin "Foo"`},
+		"no score":         {profile("  plugins: {score: {enabled: [{name: NodePorts}]}}\n"), `score: there is no plugin "NodePorts"`},
+		"point":            {profile("  plugins: {reserve: {disabled: [{name: VolumeBinding}]}}\n"), "reserve: plugins are turned on and off by"},
+		"binder off":       {profile("  plugins: {multiPoint: {disabled: [{name: DefaultBinder}]}}\n"), "DefaultBinder cannot be turned off"},
+		"args of nobody":   {profile("  pluginConfig: [{name: Foo, args: {}}]\n"), "pluginConfig[Foo]: there is no plugin"},
+		"args' field":      {profile("  pluginConfig: [{name: InterPodAffinity, args: {weight: 1}}]\n"), "weight"},
+		"args' kind":       {profile("  pluginConfig: [{name: InterPodAffinity, args: {kind: NodeAffinityArgs}}]\n"), "args.kind must be InterPodAffinityArgs"},
+		"weight too large": {profile("  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]\n"), "from 0 to 100"},
+		"shape":            {profile("  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]\n"), "must have a point"},
+		"system and list":  {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"), "need defaultingType: List"},
+		"selector":         {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]}}]\n"), "only maxSkew"},
+	} {
+		if _, err := ParseSettings([]byte(c.given)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestUtilizationIsRatedBetweenThePoints(t *testing.T) {
+	s, err := ParseSettings([]byte(header + `
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := filled([]*corev1.Node{node("n1"), node("n2")}, pod("x", on("n1"), asks("cpu", "2"), asks("memory", "4Gi")))
+	search := newSearch(s.Profiles[0], c, seen(pod("p", asks("cpu", "1"), asks("memory", "2Gi"))), nil)
+	if got, _ := search.place(0); got.Node == nil || got.Node.Name != "n1" {
+		t.Errorf("it goes to %v, where it is not the fullest", got.Node)
+	}
+}
