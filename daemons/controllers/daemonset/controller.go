@@ -124,11 +124,12 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	at := Survey(set, nodes, pods)
 	var manageErr error
 	if met {
-		manageErr = d.manage(ctx, key, set, hash, Plan(set, nodes, pods, hash, d.Now()))
+		manageErr = d.manage(ctx, key, set, hash, Plan(set, at, hash, d.Now()))
 	}
-	return errors.Join(manageErr, d.writeStatus(ctx, set, cached.Status, nodes, pods, hash))
+	return errors.Join(manageErr, d.writeStatus(ctx, set, cached.Status, at, hash))
 }
 
 // fresh reads a set from the server.
@@ -166,8 +167,8 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	return errors.Join(err, deleteErr)
 }
 
-func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, before appsv1.DaemonSetStatus, nodes []*corev1.Node, pods []*corev1.Pod, hash string) error {
-	want := Status(set, nodes, pods, hash, d.Now())
+func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, before appsv1.DaemonSetStatus, at Places, hash string) error {
+	want := Status(set, at, hash, d.Now())
 	if set.Spec.MinReadySeconds > 0 && want.NumberReady != want.NumberAvailable {
 		d.AddAfter(set.Namespace+"/"+set.Name, time.Duration(set.Spec.MinReadySeconds)*time.Second)
 	}

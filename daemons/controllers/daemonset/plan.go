@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -21,30 +20,19 @@ type Actions struct {
 }
 
 // Plan returns which pods to make and delete.
-func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash string, now time.Time) Actions {
+func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time) Actions {
 	var a Actions
-	byNode := map[string][]*corev1.Pod{}
-	for _, pod := range pods {
-		node := target(pod)
-		byNode[node] = append(byNode[node], pod)
-	}
 	var rolling []*corev1.Pod // one current pod per node, candidates for replacement
-	known := map[string]bool{}
-	wanted, surging := 0, 0
+	surging := 0
 	var surges []string // nodes whose working old pod may get its replacement beside it
-	surge := maxSurge(set, len(nodes))
-	for _, node := range nodes {
-		known[node.Name] = true
-		shouldRun, shouldContinue := Fits(set, node)
-		here := byNode[node.Name]
-		if shouldRun {
-			wanted++
-		}
+	surge := maxSurge(set, at.wanted)
+	for _, place := range at.nodes {
+		shouldRun, here := place.run, place.pods
 		var living []*corev1.Pod
 		for _, pod := range here {
 			switch {
 			case pod.DeletionTimestamp != nil:
-			case !shouldContinue:
+			case !place.stay:
 				a.Delete = append(a.Delete, pod)
 			case pod.Status.Phase == corev1.PodFailed:
 				// A pod that fails at once would be replaced in a tight loop.
@@ -66,7 +54,7 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 				keep = pair
 				surging++
 			} else if len(keep) == 1 && shouldRun && !isCurrent(keep[0], hash) && available(set, keep[0], now) {
-				surges = append(surges, node.Name)
+				surges = append(surges, place.node)
 			}
 		}
 		for _, pod := range living {
@@ -75,21 +63,17 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 			}
 		}
 		if shouldRun && len(here) == 0 {
-			a.Create = append(a.Create, node.Name)
+			a.Create = append(a.Create, place.node)
 		}
 		if len(keep) > 0 {
 			rolling = append(rolling, keep...)
 		}
 	}
-	for node, orphans := range byNode {
-		if !known[node] {
-			for _, pod := range orphans {
-				// One that has a node is the pod collector's, which asks the server: that a node has not been seen here yet
-				// says nothing of it.
-				if pod.DeletionTimestamp == nil && pod.Spec.NodeName == "" {
-					a.Delete = append(a.Delete, pod)
-				}
-			}
+	for _, pod := range at.strays {
+		// One that has a node is the pod collector's, which asks the server: that a node has not been seen here yet
+		// says nothing of it.
+		if pod.DeletionTimestamp == nil && pod.Spec.NodeName == "" {
+			a.Delete = append(a.Delete, pod)
 		}
 	}
 	switch {
@@ -102,7 +86,7 @@ func Plan(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash 
 			}
 		}
 	default:
-		a.Delete = append(a.Delete, replace(set, rolling, wanted, hash, now)...)
+		a.Delete = append(a.Delete, replace(set, rolling, at.wanted, hash, now)...)
 	}
 	return a
 }
@@ -187,12 +171,12 @@ func replace(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string,
 
 // maxSurge is how many nodes may run an old pod and its replacement at once; zero means
 // that the old one goes first.
-func maxSurge(set *appsv1.DaemonSet, nodes int) int {
+func maxSurge(set *appsv1.DaemonSet, wanted int) int {
 	r := set.Spec.UpdateStrategy.RollingUpdate
 	if r == nil || r.MaxSurge == nil || set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		return 0
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, nodes, true)
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, wanted, true)
 	if err != nil {
 		return 0
 	}
@@ -210,45 +194,6 @@ func maxUnavailable(set *appsv1.DaemonSet, wanted int) int {
 		return 1
 	}
 	return n
-}
-
-// Fits says whether a set's pod should be started on a node, and whether one that
-// is there may stay.
-func Fits(set *appsv1.DaemonSet, node *corev1.Node) (run, stay bool) {
-	spec := &set.Spec.Template.Spec
-	if spec.NodeName != "" && spec.NodeName != node.Name {
-		return false, false
-	}
-	pod := &corev1.Pod{Spec: *spec}
-	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
-		return false, false
-	}
-	tolerations := append(slices.Clone(spec.Tolerations), tolerations(spec)...)
-	run, stay = true, true
-	for _, taint := range node.Spec.Taints {
-		tolerated := slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
-		switch {
-		case tolerated:
-		case taint.Effect == corev1.TaintEffectNoExecute:
-			return false, false
-		case taint.Effect == corev1.TaintEffectNoSchedule:
-			run = false
-		}
-	}
-	return run, stay
-}
-
-func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case corev1.TolerationOpEqual, "":
-		return t.Value == taint.Value
-	}
-	return false
 }
 
 func first(a, b bool) int {

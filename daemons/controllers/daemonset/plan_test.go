@@ -35,7 +35,7 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 	unseen := on(set, "unseen", "h", "True") // it runs there, and its node is known to others
 	unseen.Spec.NodeName = "unseen"
 	pods = append(pods, unseen)
-	got := Plan(set, nodes, pods, "h", time.Unix(1000, 0))
+	got := Plan(set, Survey(set, nodes, pods), "h", time.Unix(1000, 0))
 	slices.Sort(got.Create)
 	if fmt.Sprint(got.Create) != "[b f]" {
 		t.Errorf("creates on %v, want b and f (d keeps what it has, c gets none)", got.Create)
@@ -54,15 +54,15 @@ func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	nodes := []*corev1.Node{node("a"), node("b"), node("c")}
 	pods := []*corev1.Pod{on(set, "a", "old", "True"), on(set, "b", "old", "True"), on(set, "c", "old", "True")}
-	if got := Plan(set, nodes, pods, "new", time.Now()); len(got.Delete) != 1 {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now()); len(got.Delete) != 1 {
 		t.Errorf("deletes %d at once", len(got.Delete))
 	}
 	pods[0] = on(set, "a", "new", "False")
-	if got := Plan(set, nodes, pods, "new", time.Now()); len(got.Delete) != 0 {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now()); len(got.Delete) != 0 {
 		t.Errorf("goes on while the new pod is not ready")
 	}
 	pods[1] = on(set, "b", "old", "False")
-	if got := Plan(set, nodes, pods, "new", time.Now()); len(got.Delete) != 1 || got.Delete[0].Name != "p-b" {
+	if got := Plan(set, Survey(set, nodes, pods), "new", time.Now()); len(got.Delete) != 1 || got.Delete[0].Name != "p-b" {
 		t.Errorf("a broken old pod is not replaced at once: %v", got.Delete)
 	}
 }
@@ -90,7 +90,7 @@ func TestASurgeStartsTheReplacementFirst(t *testing.T) { // S19
 		{"it works: the old one goes, the next may start", []*corev1.Pod{oldA, fresh("True"), oldB}, "[b]", "[p-a]"},
 		{"a broken old one goes at once", []*corev1.Pod{on(set, "a", "old", "False"), oldB}, "[b]", "[p-a]"},
 	} {
-		got := Plan(set, nodes, c.pods, "new", time.Now())
+		got := Plan(set, Survey(set, nodes, c.pods), "new", time.Now())
 		deleted := []string{}
 		for _, pod := range got.Delete {
 			deleted = append(deleted, pod.Name)

@@ -83,18 +83,17 @@ func templateGeneration(set *appsv1.DaemonSet) int64 {
 }
 
 // Status is what a set's status should say.
-func Status(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod, hash string, now time.Time) appsv1.DaemonSetStatus {
+func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1.DaemonSetStatus {
 	s := appsv1.DaemonSetStatus{ObservedGeneration: set.Generation, CollisionCount: set.Status.CollisionCount, Conditions: set.Status.Conditions}
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
-	for _, node := range nodes {
-		run, _ := Fits(set, node)
+	for _, place := range at.nodes {
 		var here []*corev1.Pod
-		for _, pod := range pods {
-			if target(pod) == node.Name && pod.DeletionTimestamp == nil {
+		for _, pod := range place.pods {
+			if pod.DeletionTimestamp == nil {
 				here = append(here, pod)
 			}
 		}
-		if !run {
+		if !place.run {
 			if len(here) > 0 {
 				s.NumberMisscheduled++
 			}

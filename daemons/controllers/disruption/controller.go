@@ -6,6 +6,7 @@ package disruption
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,7 @@ func New(c loop.Context) loop.Controller {
 	budgets, pods := c.Informers.Policy().V1().PodDisruptionBudgets(), c.Informers.Core().V1().Pods()
 	d := &controller{Context: c, budgets: budgets.Lister(), pods: pods.Lister()}
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
-	d.scales, synced = newScales(c.Informers, synced, d.ownerChanged)
+	d.scales, synced = newScales(c, synced, d.ownerChanged)
 	d.Loop = loop.Loop{Name: "disruption", Log: c.Log, Sync: d.sync, Synced: synced}
 	loop.On(budgets.Informer(), d.Add)
 	loop.OnChange(pods.Informer(), d.podChanged)
@@ -87,10 +88,10 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	want, again, err := d.status(b)
+	want, again, err := d.status(ctx, b)
 	if err != nil {
 		d.Events.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: %v", err)
-		want, again = failed(b, err, d.Now()), 0
+		want, again = failed(b, err, d.Now()), recheck
 	}
 	if again > 0 {
 		d.AddAfter(key, again+time.Second)
@@ -107,7 +108,16 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-func (d *controller) status(b *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, time.Duration, error) {
+// recheck is when a budget is looked at again whose pods' number could not be found out, or is decided by someone who is not watched.
+const recheck = 30 * time.Second
+
+// unfollowed says whether a pod's controller is of a kind that is not watched.
+func unfollowed(pod *corev1.Pod) bool {
+	ref := metav1.GetControllerOf(pod)
+	return ref != nil && !slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, ref.Kind)
+}
+
+func (d *controller) status(ctx context.Context, b *policyv1.PodDisruptionBudget) (policyv1.PodDisruptionBudgetStatus, time.Duration, error) {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, fmt.Errorf("read spec.selector: %w", err)
@@ -115,6 +125,9 @@ func (d *controller) status(b *policyv1.PodDisruptionBudget) (policyv1.PodDisrup
 	all, err := d.pods.Pods(b.Namespace).List(selector)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, err
+	}
+	if len(all) == 0 {
+		d.Events.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
 	pods := make([]*corev1.Pod, 0, len(all))
 	for _, pod := range all {
@@ -124,9 +137,19 @@ func (d *controller) status(b *policyv1.PodDisruptionBudget) (policyv1.PodDisrup
 	}
 	expected := len(pods)
 	if !counts(b) {
-		if expected, err = d.scales.expected(pods); err != nil {
+		var unmanaged []*corev1.Pod
+		if expected, unmanaged, err = d.scales.expected(ctx, pods); err != nil {
 			return policyv1.PodDisruptionBudgetStatus{}, 0, err
 		}
+		if len(unmanaged) > 0 {
+			d.Events.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found to be unmanaged. "+
+				"As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
+				"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", b.Spec.Selector)
+		}
 	}
-	return Status(b, pods, expected, d.Now())
+	status, again, err := Status(b, pods, expected, d.Now())
+	if !counts(b) && again == 0 && slices.ContainsFunc(pods, unfollowed) {
+		again = recheck
+	}
+	return status, again, err
 }

@@ -1,14 +1,14 @@
 package disruption
 
 import (
+	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -22,10 +22,11 @@ type scales struct {
 	sets        appslisters.ReplicaSetLister
 	stateful    appslisters.StatefulSetLister
 	controllers corelisters.ReplicationControllerLister
+	live        live
 }
 
-func newScales(from informers.SharedInformerFactory, synced []cache.InformerSynced, changed func(namespace string)) (scales, []cache.InformerSynced) {
-	apps, rcs := from.Apps().V1(), from.Core().V1().ReplicationControllers()
+func newScales(c loop.Context, synced []cache.InformerSynced, changed func(namespace string)) (scales, []cache.InformerSynced) {
+	apps, rcs := c.Informers.Apps().V1(), c.Informers.Core().V1().ReplicationControllers()
 	deployments, sets, stateful := apps.Deployments(), apps.ReplicaSets(), apps.StatefulSets()
 	for _, informer := range []cache.SharedIndexInformer{deployments.Informer(), sets.Informer(), stateful.Informer(), rcs.Informer()} {
 		synced = append(synced, informer.HasSynced)
@@ -39,69 +40,80 @@ func newScales(from informers.SharedInformerFactory, synced []cache.InformerSync
 			changed(obj.(metav1.Object).GetNamespace())
 		})
 	}
-	return scales{deployments.Lister(), sets.Lister(), stateful.Lister(), rcs.Lister()}, synced
+	return scales{deployments.Lister(), sets.Lister(), stateful.Lister(), rcs.Lister(), newLive(c)}, synced
 }
 
-// expected is how many pods the controllers of the given ones want in all. Pods that
-// nobody controls are not expected by anybody.
-func (s scales) expected(pods []*corev1.Pod) (int, error) {
-	seen := map[types.UID]bool{}
-	total := 0
+// expected is how many pods the controllers of the given ones want in all, and which of them nobody controls. Where a controller's
+// number is not known, neither is the sum: to leave it out would let more pods go than may.
+func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, unmanaged []*corev1.Pod, err error) {
+	seen := map[types.UID]bool{}  // whose pods there are
+	added := map[types.UID]bool{} // who decides about their number
 	for _, pod := range pods {
 		ref := metav1.GetControllerOf(pod)
 		if ref == nil {
+			unmanaged = append(unmanaged, pod)
 			continue
 		}
-		uid, replicas, err := s.of(pod.Namespace, ref)
-		if apierrors.IsNotFound(err) {
-			continue // it is gone, and its pods go
+		if seen[ref.UID] {
+			continue
 		}
-		if err != nil {
-			return 0, err
+		seen[ref.UID] = true
+		w := s.followed(pod.Namespace, ref)
+		if w == nil {
+			if w, err = s.live.of(ctx, pod.Namespace, ref); err != nil {
+				return 0, nil, err
+			}
 		}
-		if !seen[uid] {
-			seen[uid] = true
-			total += int(replicas)
+		if w == nil {
+			return 0, nil, fmt.Errorf("found no controllers for pod %q", pod.Name)
+		}
+		if !added[w.uid] {
+			added[w.uid] = true
+			total += int(w.replicas)
 		}
 	}
-	return total, nil
+	return total, unmanaged, nil
 }
 
-// of follows a pod's controller up to whoever decides about the number of its pods.
-func (s scales) of(namespace string, ref *metav1.OwnerReference) (types.UID, int32, error) {
-	wanted := func(n *int32) int32 {
-		if n == nil {
-			return 1
+// wanting is who decides about the number of some pods, and that number.
+type wanting struct {
+	uid      types.UID
+	replicas int32
+}
+
+// followed returns who decides about a controller's pods if that is of a kind that is watched and has been seen.
+func (s scales) followed(namespace string, ref *metav1.OwnerReference) *wanting {
+	by := func(uid, is types.UID, replicas *int32) *wanting {
+		switch {
+		case uid != is:
+			return nil
+		case replicas == nil:
+			return &wanting{uid, 1}
 		}
-		return *n
+		return &wanting{uid, *replicas}
 	}
-	switch ref.Kind {
-	case "ReplicaSet":
+	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	switch group {
+	case schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}:
 		set, err := s.sets.ReplicaSets(namespace).Get(ref.Name)
-		if err != nil {
-			return "", 0, err
+		if err != nil || set.UID != ref.UID {
+			return nil
 		}
 		up := metav1.GetControllerOf(set)
 		if up == nil || up.Kind != "Deployment" {
-			return set.UID, wanted(set.Spec.Replicas), nil
+			return by(set.UID, ref.UID, set.Spec.Replicas)
 		}
-		var d *appsv1.Deployment
-		if d, err = s.deployments.Deployments(namespace).Get(up.Name); err != nil {
-			return "", 0, err
+		if d, err := s.deployments.Deployments(namespace).Get(up.Name); err == nil {
+			return by(d.UID, up.UID, d.Spec.Replicas)
 		}
-		return d.UID, wanted(d.Spec.Replicas), nil
-	case "StatefulSet":
-		set, err := s.stateful.StatefulSets(namespace).Get(ref.Name)
-		if err != nil {
-			return "", 0, err
+	case schema.GroupKind{Group: appsv1.GroupName, Kind: "StatefulSet"}:
+		if set, err := s.stateful.StatefulSets(namespace).Get(ref.Name); err == nil {
+			return by(set.UID, ref.UID, set.Spec.Replicas)
 		}
-		return set.UID, wanted(set.Spec.Replicas), nil
-	case "ReplicationController":
-		rc, err := s.controllers.ReplicationControllers(namespace).Get(ref.Name)
-		if err != nil {
-			return "", 0, err
+	case schema.GroupKind{Kind: "ReplicationController"}:
+		if rc, err := s.controllers.ReplicationControllers(namespace).Get(ref.Name); err == nil {
+			return by(rc.UID, ref.UID, rc.Spec.Replicas)
 		}
-		return rc.UID, wanted(rc.Spec.Replicas), nil
 	}
-	return "", 0, fmt.Errorf("%s %s does not implement the scale subresource", ref.Kind, ref.Name)
+	return nil
 }

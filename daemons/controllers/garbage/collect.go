@@ -3,6 +3,7 @@ package garbage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -108,8 +109,8 @@ func (g *controller) foreground(ctx context.Context, o *object) error {
 
 // unblock lets an owner go although o, which it owns, is still there.
 func (g *controller) unblock(ctx context.Context, o *object, owner types.UID) error {
-	return g.patch(ctx, o, func(m *metav1.PartialObjectMetadata) map[string]any {
-		refs, changed := slices.Clone(m.OwnerReferences), false
+	return g.patch(ctx, o, func(now *object) map[string]any {
+		refs, changed := slices.Clone(now.owners), false
 		for i := range refs {
 			if refs[i].UID == owner && refs[i].BlockOwnerDeletion != nil && *refs[i].BlockOwnerDeletion {
 				refs[i].BlockOwnerDeletion, changed = new(bool), true
@@ -142,31 +143,26 @@ func (g *controller) client(o *object) metadata.ResourceInterface {
 	return g.Metadata.Resource(o.resource).Namespace(o.namespace)
 }
 
+// delete deletes o as it is known. A conflict says that it has changed since: what it is now decides, and where that
+// asks for another decision, the loop comes again.
 func (g *controller) delete(ctx context.Context, o *object, policy metav1.DeletionPropagation) error {
-	live, err := g.client(o).Get(ctx, o.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	return g.asKnown(ctx, o, func(now *object) error {
+		if !slices.EqualFunc(now.owners, o.owners, sameOwner) || !slices.Equal(now.finalizers, o.finalizers) {
+			return apierrors.NewConflict(o.resource.GroupResource(), o.name, errors.New("its owners or finalizers changed meanwhile"))
+		}
+		err := g.client(o).Delete(ctx, o.name, metav1.DeleteOptions{PropagationPolicy: &policy,
+			Preconditions: &metav1.Preconditions{UID: &o.uid, ResourceVersion: &now.version}})
+		if err != nil {
+			return fmt.Errorf("delete %s %s/%s: %w", o.kind, o.namespace, o.name, err)
+		}
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("look at %s %s/%s: %w", o.kind, o.namespace, o.name, err)
-	}
-	if live.UID != o.uid || !slices.EqualFunc(live.OwnerReferences, o.owners, sameOwner) {
-		return nil // changed meanwhile: its event comes
-	}
-	err = g.client(o).Delete(ctx, o.name, metav1.DeleteOptions{PropagationPolicy: &policy,
-		Preconditions: &metav1.Preconditions{UID: &o.uid, ResourceVersion: &live.ResourceVersion}})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s %s/%s: %w", o.kind, o.namespace, o.name, err)
-	}
-	return nil
+	})
 }
 
 func (g *controller) dropOwners(ctx context.Context, o *object, gone []types.UID) error {
-	return g.patch(ctx, o, func(m *metav1.PartialObjectMetadata) map[string]any {
-		kept := slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
-		if len(kept) == len(m.OwnerReferences) {
+	return g.patch(ctx, o, func(now *object) map[string]any {
+		kept := slices.DeleteFunc(slices.Clone(now.owners), func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
+		if len(kept) == len(now.owners) {
 			return nil
 		}
 		return map[string]any{"ownerReferences": kept}
@@ -174,9 +170,9 @@ func (g *controller) dropOwners(ctx context.Context, o *object, gone []types.UID
 }
 
 func (g *controller) dropFinalizer(ctx context.Context, o *object, finalizer string) error {
-	return g.patch(ctx, o, func(m *metav1.PartialObjectMetadata) map[string]any {
-		kept := slices.DeleteFunc(slices.Clone(m.Finalizers), func(f string) bool { return f == finalizer })
-		if len(kept) == len(m.Finalizers) {
+	return g.patch(ctx, o, func(now *object) map[string]any {
+		kept := slices.DeleteFunc(slices.Clone(now.finalizers), func(f string) bool { return f == finalizer })
+		if len(kept) == len(now.finalizers) {
 			return nil
 		}
 		return map[string]any{"finalizers": kept}
@@ -184,33 +180,48 @@ func (g *controller) dropFinalizer(ctx context.Context, o *object, finalizer str
 }
 
 // patch changes an object's metadata, guarded by the version that change saw.
-func (g *controller) patch(ctx context.Context, o *object, change func(*metav1.PartialObjectMetadata) map[string]any) error {
-	live, err := g.client(o).Get(ctx, o.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+func (g *controller) patch(ctx context.Context, o *object, change func(now *object) map[string]any) error {
+	return g.asKnown(ctx, o, func(now *object) error {
+		fields := change(now)
+		if fields == nil {
+			return nil
+		}
+		fields["resourceVersion"] = now.version
+		text, err := json.Marshal(map[string]any{"metadata": fields})
+		if err != nil {
+			return err
+		}
+		if _, err = g.client(o).Patch(ctx, o.name, types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("patch %s %s/%s: %w", o.kind, o.namespace, o.name, err)
+		}
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("look at %s %s/%s: %w", o.kind, o.namespace, o.name, err)
+	})
+}
+
+// asKnown calls act, which is guarded by the version that it is given, with o as the graph has it, and when that turns out to be out of
+// date, once more with o as it is. An object that is gone needs nothing.
+func (g *controller) asKnown(ctx context.Context, o *object, act func(now *object) error) error {
+	err := act(o)
+	if !apierrors.IsConflict(err) {
+		return ignoreGone(err)
+	}
+	live, err := g.client(o).Get(ctx, o.name, metav1.GetOptions{})
+	if err != nil {
+		return ignoreGone(fmt.Errorf("look at %s %s/%s: %w", o.kind, o.namespace, o.name, err))
 	}
 	if live.UID != o.uid {
 		return nil
 	}
-	fields := change(live)
-	if fields == nil {
-		return nil
-	}
-	fields["resourceVersion"] = live.ResourceVersion
-	text, err := json.Marshal(map[string]any{"metadata": fields})
-	if err != nil {
-		return err
-	}
-	_, err = g.client(o).Patch(ctx, o.name, types.MergePatchType, text, metav1.PatchOptions{})
+	now := *o
+	now.version, now.owners, now.finalizers = live.ResourceVersion, live.OwnerReferences, live.Finalizers
+	return ignoreGone(act(&now))
+}
+
+func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("patch %s %s/%s: %w", o.kind, o.namespace, o.name, err)
-	}
-	return nil
+	return err
 }
 
 func uidsOf(refs []metav1.OwnerReference) []types.UID {

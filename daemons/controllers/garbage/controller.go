@@ -25,6 +25,7 @@ type controller struct {
 	loop.Context
 	loop.Loop // keys are UIDs
 	graph     *graph
+	absent    absences
 
 	mu      sync.Mutex
 	watched map[schema.GroupVersionResource]*watched
@@ -52,7 +53,7 @@ var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: 
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	g := &controller{Context: c, graph: newGraph(), watched: map[schema.GroupVersionResource]*watched{},
+	g := &controller{Context: c, graph: newGraph(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
 		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
 		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
 	g.Loop = loop.Loop{Name: "garbage", Log: c.Log, Workers: 10, Sync: func(ctx context.Context, uid string) error {
@@ -203,7 +204,7 @@ func (g *controller) changed(resource schema.GroupVersionResource, kind string, 
 	}
 	o := &object{
 		identity: identity{resource: resource, kind: kind, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID()},
-		owners:   m.GetOwnerReferences(), finalizers: m.GetFinalizers(), deleting: m.GetDeletionTimestamp() != nil,
+		version:  m.GetResourceVersion(), owners: m.GetOwnerReferences(), finalizers: m.GetFinalizers(), deleting: m.GetDeletionTimestamp() != nil,
 	}
 	was := g.graph.get(o.uid)
 	g.graph.put(o)

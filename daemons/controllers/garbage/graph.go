@@ -21,6 +21,7 @@ type identity struct {
 // object is what the collector knows of one object.
 type object struct {
 	identity
+	version    string // of which the rest is known
 	owners     []metav1.OwnerReference
 	finalizers []string
 	deleting   bool

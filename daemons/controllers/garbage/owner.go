@@ -22,8 +22,8 @@ const (
 	gone                    // the place where it would be was looked at, and it is not there
 )
 
-// owner looks an owner up in the graph, and at the API when the graph does not have
-// it: deleting on a cache that is behind would be fatal.
+// owner looks an owner up in the graph, and at the API when the graph does not have it: deleting on a cache that is behind would be
+// fatal. What the API said of an owner that is not there is remembered.
 func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerReference) (standing, error) {
 	if known := g.graph.get(ref.UID); known != nil {
 		switch {
@@ -33,8 +33,7 @@ func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerRefer
 			g.tellMisplaced(o, ref)
 			return living, nil
 		}
-		g.tellMisplaced(o, ref)
-		return gone, nil // in o's namespace it is not
+		g.tellMisplaced(o, ref) // in o's namespace it should not be, which the server is asked to confirm
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -63,15 +62,21 @@ func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerRefer
 		}
 		client = g.Metadata.Resource(resource).Namespace(o.namespace)
 	}
+	at := place{resource: resource, name: ref.Name, uid: ref.UID}
+	if namespaced {
+		at.namespace = o.namespace
+	}
+	if g.absent.has(at) {
+		return gone, nil
+	}
 	live, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !ofAnObject(err):
 		return living, fmt.Errorf("look for owner %s %s: its kind is not served at present: %w", ref.Kind, ref.Name, err)
-	case apierrors.IsNotFound(err):
-		return gone, nil
-	case err != nil:
+	case err != nil && !apierrors.IsNotFound(err):
 		return living, fmt.Errorf("look for owner %s %s: %w", ref.Kind, ref.Name, err)
-	case live.UID != ref.UID:
+	case err != nil, live.UID != ref.UID:
+		g.absent.add(at)
 		return gone, nil
 	}
 	return standingOf(live.DeletionTimestamp != nil, live.Finalizers), nil

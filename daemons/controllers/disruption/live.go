@@ -1,0 +1,77 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// live asks the API server for the scale of controllers that are not watched: those of any kind that serves one.
+type live struct {
+	objects dynamic.Interface
+	kinds   discovery.DiscoveryInterface
+	mapper  meta.ResettableRESTMapper
+}
+
+func newLive(c loop.Context) live {
+	kinds := c.Client.Discovery()
+	return live{c.Dynamic, kinds, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}
+}
+
+// of returns a controller's scale, nil if the controller is not there or is another one by now.
+func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*wanting, error) {
+	version, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	kind := schema.GroupKind{Group: version.Group, Kind: ref.Kind}
+	mapping, err := l.mapper.RESTMapping(kind, version.Version)
+	if meta.IsNoMatchError(err) {
+		l.mapper.Reset() // it may be a new one
+		mapping, err = l.mapper.RESTMapping(kind, version.Version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	u, err := l.objects.Resource(mapping.Resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	if apierrors.IsNotFound(err) {
+		return nil, l.scalable(mapping.Resource)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	}
+	var scale autoscalingv1.Scale
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &scale); err != nil {
+		return nil, fmt.Errorf("read the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	}
+	if scale.UID != ref.UID {
+		return nil, nil
+	}
+	return &wanting{scale.UID, scale.Spec.Replicas}, nil
+}
+
+// scalable returns an error if a resource has no scale: what is not found is then the subresource.
+func (l live) scalable(r schema.GroupVersionResource) error {
+	list, err := l.kinds.ServerResourcesForGroupVersion(r.GroupVersion().String())
+	if err != nil {
+		return err
+	}
+	for _, served := range list.APIResources {
+		if served.Name == r.Resource+"/scale" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not implement the scale subresource", r.GroupResource())
+}

@@ -1,0 +1,146 @@
+package garbage
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strconv"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// server holds objects of one kind and one namespace, and counts what it is asked.
+type server struct {
+	mu      sync.Mutex
+	objects map[string]*metav1.PartialObjectMetadata
+	asked   map[string]int // by method
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[r.Method]++
+	name := path.Base(r.URL.Path)
+	answer := func(err *apierrors.StatusError) {
+		err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(err.ErrStatus.Code))
+		_ = json.NewEncoder(w).Encode(err.ErrStatus)
+	}
+	is := s.objects[name]
+	if is == nil {
+		answer(apierrors.NewNotFound(configMaps.GroupResource(), name))
+		return
+	}
+	if r.Method == http.MethodDelete {
+		var o metav1.DeleteOptions
+		_ = json.NewDecoder(r.Body).Decode(&o)
+		if p := o.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID != is.UID || *p.ResourceVersion != is.ResourceVersion {
+			answer(apierrors.NewConflict(configMaps.GroupResource(), name, fmt.Errorf("the precondition does not match")))
+			return
+		}
+		delete(s.objects, name)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(is)
+}
+
+// owning returns a collector that knows n dependents of an owner that is not in its graph, and the server that has them.
+func owning(t *testing.T, n int) (*controller, *server) {
+	t.Helper()
+	s := &server{objects: map[string]*metav1.PartialObjectMetadata{}, asked: map[string]int{}}
+	listener := httptest.NewServer(s)
+	t.Cleanup(listener.Close)
+	g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: listener.URL, QPS: -1})}).(*controller)
+	if !ok {
+		t.Fatal("it is no collector")
+	}
+	kind := schema.GroupKind{Kind: "ConfigMap"}
+	g.byKind[kind], g.scoped[kind] = configMaps, true
+	for i := range n {
+		m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
+			Name: "d" + strconv.Itoa(i), Namespace: "default", UID: types.UID(strconv.Itoa(i)), ResourceVersion: strconv.Itoa(i + 1),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}}}
+		s.objects[m.Name] = m
+		g.changed(configMaps, "ConfigMap", nil, m.DeepCopy())
+	}
+	return g, s
+}
+
+// S21: of many dependents each costs one request, its DELETE; their owner is looked for once, or once by each worker.
+func TestManyDependentsCostOneRequestEach(t *testing.T) {
+	const n, workers = 10_000, 10
+	g, s := owning(t, n)
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			for i := worker; i < n; i += workers {
+				if err := g.sync(t.Context(), types.UID(strconv.Itoa(i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(s.objects) > 0 {
+		t.Errorf("%d are left", len(s.objects))
+	}
+	if s.asked[http.MethodDelete] != n || s.asked[http.MethodGet] > workers {
+		t.Errorf("%v requests for %d dependents", s.asked, n)
+	}
+}
+
+// S21: what is known may be old. The server's word decides then: what has other owners now stays, what has only changed otherwise goes.
+func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*metav1.PartialObjectMetadata)
+		deleted bool
+		again   bool
+	}{
+		"its labels":           {func(m *metav1.PartialObjectMetadata) { m.Labels = map[string]string{"a": "b"} }, true, false},
+		"another owner":        {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences[0].UID = "other" }, false, true},
+		"no owner":             {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = nil }, false, true},
+		"a finalizer":          {func(m *metav1.PartialObjectMetadata) { m.Finalizers = []string{metav1.FinalizerOrphanDependents} }, false, true},
+		"another of that name": {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := owning(t, 1)
+			s.objects["d0"].ResourceVersion = "99"
+			c.change(s.objects["d0"])
+			err := g.sync(t.Context(), "0")
+			if apierrors.IsConflict(err) != c.again || err != nil && !c.again {
+				t.Errorf("it ends with %v", err)
+			}
+			if (s.objects["d0"] == nil) != c.deleted {
+				t.Errorf("deleted: %v", !c.deleted)
+			}
+		})
+	}
+}
+
+// An owner that is back in the graph, or that never was away, is not absent for what the collector remembers of another place.
+func TestAnAbsenceIsOfOnePlace(t *testing.T) { // S21
+	g, s := owning(t, 1)
+	g.absent.add(place{configMaps, "elsewhere", "owner", "owner"})
+	s.objects["owner"] = &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "owner"}}
+	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] == nil {
+		t.Errorf("it was deleted although its owner is there: %v", err)
+	}
+	s.objects["owner"].UID = "next"
+	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] != nil {
+		t.Errorf("it stays although another has its owner's name: %v", err)
+	}
+}
