@@ -163,6 +163,10 @@ func TestWhenTheChangeWasThatEndpointsFollow(t *testing.T) {
 		p.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: at(second)}
 		return p
 	}
+	unready := func(p *corev1.Pod) *corev1.Pod {
+		p.Status.Conditions[0].Status = corev1.ConditionFalse
+		return p
+	}
 	var l lastChanges
 	for _, step := range []struct {
 		pods []*corev1.Pod
@@ -173,6 +177,7 @@ func TestWhenTheChangeWasThatEndpointsFollow(t *testing.T) {
 		{[]*corev1.Pod{since(1, 5), since(2, 9), since(3, 7)}, time.Time{}},
 		{[]*corev1.Pod{since(1, 5)}, time.Time{}}, // those that are gone leave no time
 		{[]*corev1.Pod{since(1, 11)}, at(11)},
+		{[]*corev1.Pod{unready(since(1, 11))}, at(11)}, // within the second
 	} {
 		for range 2 { // what was not written is counted again
 			if got, _ := l.since("shop/web", s, step.pods); !got.Equal(step.want) {

@@ -20,7 +20,13 @@ type lastChanges struct {
 // sources are the times that endpoints follow: when the service was made, and when each pod became ready or stopped being it.
 type sources struct {
 	service time.Time
-	pods    map[string]time.Time
+	pods    map[string]readiness
+}
+
+// readiness has the state beside the time, which is in seconds: a pod can become ready in the one that it was made in.
+type readiness struct {
+	ready bool
+	at    time.Time
 }
 
 // since returns the earliest change since what was kept for a key, and what to keep once it is written. The time is zero when
@@ -48,24 +54,25 @@ func (l *lastChanges) forget(key string) {
 
 // lastChange compares a service and its pods with what they were; was is nil for a service that is new here.
 func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
-	now := &sources{service: service.CreationTimestamp.Time, pods: make(map[string]time.Time, len(pods))}
+	now := &sources{service: service.CreationTimestamp.Time, pods: make(map[string]readiness, len(pods))}
 	for _, pod := range pods {
-		if _, at := loop.Ready(pod); !at.IsZero() {
-			now.pods[pod.Name] = at
+		if ready, at := loop.Ready(pod); !at.IsZero() {
+			now.pods[pod.Name] = readiness{ready, at}
 		}
 	}
 	if was == nil {
 		return now.service, now
 	}
 	var first time.Time
-	consider := func(at, before time.Time) {
-		if at.After(before) && (first.IsZero() || at.Before(first)) {
+	consider := func(at time.Time, changed bool) {
+		if changed && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
-	consider(now.service, was.service)
-	for name, at := range now.pods {
-		consider(at, was.pods[name])
+	consider(now.service, now.service.After(was.service))
+	for name, is := range now.pods {
+		before := was.pods[name]
+		consider(is.at, is.at.After(before.at) || is.at.Equal(before.at) && is.ready != before.ready)
 	}
 	return first, now
 }
