@@ -36,6 +36,7 @@ import (
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/job"
 	"clusterctl/daemons/controllers/loop"
+	"clusterctl/daemons/controllers/mirroring"
 	"clusterctl/daemons/controllers/namespace"
 	"clusterctl/daemons/controllers/node"
 	"clusterctl/daemons/controllers/nodecidr"
@@ -71,8 +72,9 @@ var all = []struct {
 	{"job", job.New, "job-controller"},
 	{"cronjob", cronjob.New, "cronjob-controller"},
 	{"horizontal-pod-autoscaler", autoscaler.New, "horizontal-pod-autoscaler"},
-	{"endpoints", endpoints.New, ""},
-	{"endpointslice", endpoints.NewSlices, ""},
+	{"endpoints", endpoints.New, "endpoint-controller"},
+	{"endpointslice", endpoints.NewSlices, "endpoint-slice-controller"},
+	{"endpointslice-mirroring", mirroring.New, "endpoint-slice-mirroring-controller"},
 	{"disruption", disruption.New, "controllermanager"},
 	{"podgc", podgc.New, ""},
 	{"garbage", garbage.New, "garbage-collector-controller"},

@@ -6,15 +6,14 @@ package endpoints
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"sort"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,6 +26,7 @@ type controller struct {
 	services  corelisters.ServiceLister
 	pods      corelisters.PodLister
 	endpoints corelisters.EndpointsLister
+	changes   lastChanges
 }
 
 // New returns the controller that keeps the Endpoints of every Service with a selector.
@@ -80,7 +80,7 @@ func wakeOnChange(services, pods cache.SharedIndexInformer, lister corelisters.S
 func sameForServices(a, b *corev1.Pod) bool {
 	readyA, _ := loop.Ready(a)
 	readyB, _ := loop.Ready(b)
-	return readyA == readyB && a.Status.PodIP == b.Status.PodIP && len(a.Status.PodIPs) == len(b.Status.PodIPs) &&
+	return readyA == readyB && a.Status.PodIP == b.Status.PodIP && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && a.Spec.NodeName == b.Spec.NodeName &&
 		finished(a) == finished(b) && apiequality.Semantic.DeepEqual(a.Labels, b.Labels)
 }
@@ -97,6 +97,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	client := c.Client.CoreV1().Endpoints(namespace)
 	service, err := c.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
+		c.changes.forget(key)
 		there, err := c.endpoints.Endpoints(namespace).Get(name)
 		if err != nil || there.Labels[managedLabel] != managedValue {
 			return nil // gone, or somebody else's
@@ -119,35 +120,65 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	want := &corev1.Endpoints{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedLabel: managedValue}},
-		Subsets:    Subsets(service, pods),
-	}
-	for k, v := range service.Labels {
-		want.Labels[k] = v
-	}
-	if service.Spec.ClusterIP == corev1.ClusterIPNone {
-		want.Labels[corev1.IsHeadlessService] = ""
-	}
+	when, seen := c.changes.since(key, service, pods)
+	want := build(service, pods)
 	have, err := c.endpoints.Endpoints(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
+		stamp(&want.ObjectMeta, when)
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsAlreadyExists(err) {
 			return nil // what is there already is still to be seen, and its event comes
+		} else if err != nil {
+			c.Events.Eventf(want, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for service %v/%v: %v", namespace, name, err)
+			return fmt.Errorf("create Endpoints %s: %w", key, err)
 		}
-		return err
 	} else if err != nil {
 		return err
+	} else if !same(have, want) {
+		updated := have.DeepCopy()
+		updated.Labels, updated.Subsets = want.Labels, want.Subsets
+		delete(updated.Annotations, corev1.EndpointsOverCapacity)
+		for k, v := range want.Annotations {
+			metav1.SetMetaDataAnnotation(&updated.ObjectMeta, k, v)
+		}
+		stamp(&updated.ObjectMeta, when)
+		if _, err = client.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+			if !apierrors.IsConflict(err) {
+				c.Events.Eventf(updated, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %v/%v: %v", namespace, name, err)
+			}
+			return fmt.Errorf("update Endpoints %s: %w", key, err)
+		}
 	}
-	if apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) && apiequality.Semantic.DeepEqual(have.Labels, want.Labels) {
-		return nil
-	}
-	updated := have.DeepCopy()
-	updated.Labels, updated.Subsets = want.Labels, want.Subsets
-	if _, err = client.Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update Endpoints %s: %w", key, err)
-	}
+	c.changes.keep(key, seen)
 	return nil
+}
+
+// build returns the Endpoints that a service with these pods has.
+func build(service *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
+	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{}}}
+	maps.Copy(e.Labels, service.Labels)
+	e.Labels[managedLabel] = managedValue
+	labelHeadless(e.Labels, service)
+	subsets, cut := fit(Subsets(service, pods), capacity)
+	e.Subsets = subsets
+	if cut {
+		e.Annotations = map[string]string{corev1.EndpointsOverCapacity: "truncated"}
+	}
+	return e
+}
+
+// labelHeadless sets or removes the label by which the proxy leaves out what has no address of its own.
+func labelHeadless(labels map[string]string, service *corev1.Service) {
+	delete(labels, corev1.IsHeadlessService)
+	if service.Spec.ClusterIP == corev1.ClusterIPNone || service.Spec.ClusterIP == "" {
+		labels[corev1.IsHeadlessService] = ""
+	}
+}
+
+// same says whether have needs no change to say what want says.
+func same(have, want *corev1.Endpoints) bool {
+	return apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) && apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
+		have.Annotations[corev1.EndpointsOverCapacity] == want.Annotations[corev1.EndpointsOverCapacity]
 }
 
 // The label that tells Endpoints of this controller from those that a person made, upstream's.
@@ -155,97 +186,3 @@ const (
 	managedLabel = "endpoints.kubernetes.io/managed-by"
 	managedValue = "endpoint-controller"
 )
-
-// Subsets groups a service's pods by the ports that they serve it on.
-func Subsets(service *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
-	var subsets []corev1.EndpointSubset
-	sorted := append([]*corev1.Pod(nil), pods...)
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Status.PodIP < sorted[j].Status.PodIP })
-	for _, pod := range sorted {
-		address := addressOf(pod, families(service)[0])
-		ready, _ := loop.Ready(pod)
-		if address == "" || pod.DeletionTimestamp != nil && !service.Spec.PublishNotReadyAddresses {
-			continue
-		}
-		a := corev1.EndpointAddress{IP: address, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
-		if pod.Spec.NodeName != "" {
-			node := pod.Spec.NodeName
-			a.NodeName = &node
-		}
-		if pod.Spec.Hostname != "" && pod.Spec.Subdomain == service.Name {
-			a.Hostname = pod.Spec.Hostname
-		}
-		subset := subsetFor(&subsets, ports(service, pod))
-		if ready || service.Spec.PublishNotReadyAddresses {
-			subset.Addresses = append(subset.Addresses, a)
-		} else {
-			subset.NotReadyAddresses = append(subset.NotReadyAddresses, a)
-		}
-	}
-	return subsets
-}
-
-func subsetFor(subsets *[]corev1.EndpointSubset, ports []corev1.EndpointPort) *corev1.EndpointSubset {
-	for i := range *subsets {
-		if apiequality.Semantic.DeepEqual((*subsets)[i].Ports, ports) {
-			return &(*subsets)[i]
-		}
-	}
-	*subsets = append(*subsets, corev1.EndpointSubset{Ports: ports})
-	return &(*subsets)[len(*subsets)-1]
-}
-
-// ports are the service's ports as one pod serves them; a named target that the pod
-// does not have is left out.
-func ports(service *corev1.Service, pod *corev1.Pod) []corev1.EndpointPort {
-	var out []corev1.EndpointPort
-	for _, p := range service.Spec.Ports {
-		if number, ok := targetPort(p, pod); ok {
-			out = append(out, corev1.EndpointPort{Name: p.Name, Port: number, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
-		}
-	}
-	return out
-}
-
-func targetPort(p corev1.ServicePort, pod *corev1.Pod) (int32, bool) {
-	if p.TargetPort.Type == intstr.Int {
-		if p.TargetPort.IntVal == 0 {
-			return p.Port, true
-		}
-		return p.TargetPort.IntVal, true
-	}
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for _, c := range containers {
-			for _, cp := range c.Ports {
-				if cp.Name == p.TargetPort.StrVal && cp.Protocol == p.Protocol {
-					return cp.ContainerPort, true
-				}
-			}
-		}
-	}
-	return 0, false
-}
-
-func families(service *corev1.Service) []corev1.IPFamily {
-	if len(service.Spec.IPFamilies) > 0 {
-		return service.Spec.IPFamilies
-	}
-	return []corev1.IPFamily{corev1.IPv4Protocol}
-}
-
-// addressOf is a pod's address of a family, "" while it has none or when it is done.
-func addressOf(pod *corev1.Pod, family corev1.IPFamily) string {
-	if finished(pod) {
-		return ""
-	}
-	all := []string{pod.Status.PodIP}
-	for _, ip := range pod.Status.PodIPs {
-		all = append(all, ip.IP)
-	}
-	for _, text := range all {
-		if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() == (family == corev1.IPv4Protocol) {
-			return text
-		}
-	}
-	return ""
-}

@@ -33,13 +33,13 @@ func pod(i int, ready bool) *corev1.Pod {
 	}
 }
 
-func noZone(string) string { return "" }
+var nowhere = Topology{Zone: func(string) string { return "" }}
 
 func TestASliceFollowsItsPods(t *testing.T) { // S20
 	ready, waiting, leaving, finished := pod(1, true), pod(2, false), pod(3, true), pod(4, true)
 	leaving.DeletionTimestamp = &metav1.Time{}
 	finished.Status.Phase = corev1.PodSucceeded
-	c := Plan(service(), []*corev1.Pod{ready, waiting, leaving, finished}, nil, noZone)
+	c := Plan(service(), []*corev1.Pod{ready, waiting, leaving, finished}, nil, nowhere)
 	if len(c.Create) != 1 || len(c.Update)+len(c.Delete) != 0 {
 		t.Fatalf("changes: %+v", c)
 	}
@@ -70,7 +70,7 @@ func TestPlansConverge(t *testing.T) {
 					pods = append(pods, pod(i, rapid.Bool().Draw(t, "ready")))
 				}
 			}
-			slices = apply(slices, Plan(service(), pods, slices, noZone), &names)
+			slices = apply(slices, Plan(service(), pods, slices, nowhere), &names)
 			seen := map[string]int{}
 			for _, s := range slices {
 				if len(s.Endpoints) > sliceSize {
@@ -88,14 +88,14 @@ func TestPlansConverge(t *testing.T) {
 			if len(seen) != len(pods) {
 				t.Fatalf("%d endpoints of %d pods", len(seen), len(pods))
 			}
-			if again := Plan(service(), pods, slices, noZone); len(again.Create)+len(again.Update)+len(again.Delete) > 0 {
+			if again := Plan(service(), pods, slices, nowhere); len(again.Create)+len(again.Update)+len(again.Delete) > 0 {
 				t.Fatalf("a second plan changes: %d, %d, %v", len(again.Create), len(again.Update), again.Delete)
 			}
 		}
 	})
 }
 
-func apply(slices []*discoveryv1.EndpointSlice, c Changes, names *int) []*discoveryv1.EndpointSlice {
+func apply(slices []*discoveryv1.EndpointSlice, c Planned, names *int) []*discoveryv1.EndpointSlice {
 	gone := map[string]bool{}
 	for _, s := range c.Delete {
 		gone[s.Name] = true

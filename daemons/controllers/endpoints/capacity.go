@@ -1,0 +1,43 @@
+package endpoints
+
+import corev1 "k8s.io/api/core/v1"
+
+// capacity is how many addresses one Endpoints object holds at most: each change sends the whole object to all who watch.
+const capacity = 1000
+
+// fit cuts subsets to so many addresses in all, and says whether it had to. Addresses that are ready stay before those that are
+// not, and every subset keeps its share. A subset that keeps none goes: the API refuses empty ones.
+func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bool) {
+	ready, waiting := 0, 0
+	for _, s := range subsets {
+		ready += len(s.Addresses)
+		waiting += len(s.NotReadyAddresses)
+	}
+	if ready+waiting <= most {
+		return subsets, false
+	}
+	room := share{of: ready, room: min(most, ready), left: min(most, ready)}
+	rest := share{of: waiting, room: most - room.room, left: most - room.room}
+	var out []corev1.EndpointSubset
+	for _, s := range subsets {
+		s.Addresses = s.Addresses[:room.take(len(s.Addresses))]
+		s.NotReadyAddresses = s.NotReadyAddresses[:rest.take(len(s.NotReadyAddresses))]
+		if len(s.Addresses)+len(s.NotReadyAddresses) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out, true
+}
+
+// share divides room among lists that have so many entries together, in proportion to the length of each and rounded up, so that
+// the last get less.
+type share struct{ of, room, left int }
+
+func (s *share) take(n int) int {
+	if n == 0 {
+		return 0
+	}
+	n = min(n, (n*s.room+s.of-1)/s.of, s.left)
+	s.left -= n
+	return n
+}

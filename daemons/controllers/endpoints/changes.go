@@ -1,0 +1,47 @@
+package endpoints
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// Changes are the slices that have to be written.
+type Changes struct {
+	Create, Update []*discoveryv1.EndpointSlice
+	Delete         []*discoveryv1.EndpointSlice
+}
+
+// Write carries the changes out. expect learns under key what the cache has yet to see; a deletion is refused when the slice is no
+// longer what it was decided about. What no longer has a place comes last, so that no endpoint is missing in between.
+func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect *loop.Expectations, key string) error {
+	for _, slice := range c.Update {
+		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("update EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
+		}
+	}
+	for _, slice := range c.Create {
+		expect.Expect(key, 1)
+		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+			expect.Created(key)
+			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return nil
+			}
+			return fmt.Errorf("create an EndpointSlice of Service %s: %w", key, err)
+		}
+	}
+	for _, slice := range c.Delete {
+		err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, loop.AsSeen(slice))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
+		}
+	}
+	return nil
+}

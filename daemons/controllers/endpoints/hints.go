@@ -1,0 +1,92 @@
+package endpoints
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Topology is where nodes are and what they can do, as far as hints depend on it.
+type Topology struct {
+	Zone func(node string) string
+	// Power is the CPU that can be used in each zone, in thousandths; nil when it is not known of all nodes or there is one zone.
+	Power map[string]int64
+	// Balanced are the address types whose hints followed Power when the service was last looked at.
+	Balanced sets.Set[discoveryv1.AddressType]
+}
+
+// Note is an event of a service.
+type Note struct{ Type, Reason, Message string }
+
+// balanced says whether the service's annotation asks for hints in proportion to the zones' CPU. The older annotation decides where
+// there are both.
+func balanced(service *corev1.Service) bool {
+	mode, ok := service.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if !ok {
+		mode = service.Annotations[corev1.AnnotationTopologyMode]
+	}
+	return mode == "Auto" || mode == "auto"
+}
+
+// hint sets in the slices of one address type who should use which endpoint. The annotation goes before the field. existing are the
+// slices of that type as they are now.
+func (p *Planned) hint(service *corev1.Service, kind discoveryv1.AddressType, slices, existing []*discoveryv1.EndpointSlice, topology Topology) {
+	note := func(eventType, reason, message string) {
+		p.Notes = append(p.Notes, Note{eventType, reason, fmt.Sprintf("%s, addressType: %s", message, kind)})
+	}
+	before := topology.Balanced.Has(kind)
+	if balanced(service) {
+		if why := balance(slices, existing, topology.Power); why != "" {
+			note(corev1.EventTypeWarning, "TopologyAwareHintsDisabled", why)
+			return
+		}
+		p.Balanced.Insert(kind)
+		if !before {
+			note(corev1.EventTypeNormal, "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
+		}
+		return
+	}
+	if before {
+		note(corev1.EventTypeWarning, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
+	}
+	if service.Spec.TrafficDistribution == nil {
+		return
+	}
+	for _, e := range readyEndpoints(slices) {
+		e.Hints = near(*service.Spec.TrafficDistribution, e)
+	}
+}
+
+// near is the hint of one endpoint by spec.trafficDistribution: for where it is.
+func near(distribution string, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
+	var hints discoveryv1.EndpointHints
+	switch distribution {
+	case corev1.ServiceTrafficDistributionPreferSameNode:
+		if e.NodeName != nil {
+			hints.ForNodes = []discoveryv1.ForNode{{Name: *e.NodeName}}
+		}
+	case corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone:
+	default:
+		return nil
+	}
+	if e.Zone != nil { // also beside the node: the next best
+		hints.ForZones = []discoveryv1.ForZone{{Name: *e.Zone}}
+	}
+	if len(hints.ForNodes)+len(hints.ForZones) == 0 {
+		return nil
+	}
+	return &hints
+}
+
+func readyEndpoints(slices []*discoveryv1.EndpointSlice) (list []*discoveryv1.Endpoint) {
+	for _, s := range slices {
+		for i := range s.Endpoints {
+			if e := &s.Endpoints[i]; *e.Conditions.Ready {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,152 @@
+package mirroring
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	netutils "k8s.io/utils/net"
+
+	"clusterctl/daemons/controllers/endpoints"
+)
+
+const (
+	managedBy = "endpointslicemirroring-controller.k8s.io"
+	// perSubset is how many addresses of a subset are mirrored, and how many a slice of them holds: as many as the API lets it.
+	perSubset = 1000
+)
+
+// Mirrored is what the slices of Endpoints need, and what of these is not in them.
+type Mirrored struct {
+	endpoints.Changes
+	Invalid int // addresses that are none
+	Skipped int // addresses that are left out, the invalid ones among them
+}
+
+// part is what goes into the same slices: addresses of one family behind the same ports.
+type part struct {
+	kind      discoveryv1.AddressType
+	ports     []discoveryv1.EndpointPort
+	endpoints []discoveryv1.Endpoint
+}
+
+// Mirror returns the writes that make a mirror of e of the slices that there are.
+func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored {
+	m := Mirrored{}
+	free := living(existing)
+	for _, p := range m.parts(e) {
+		for len(p.endpoints) > 0 {
+			n := min(perSubset, len(p.endpoints))
+			want := newSlice(e, p.kind, p.ports)
+			want.Endpoints, p.endpoints = p.endpoints[:n:n], p.endpoints[n:]
+			at := slices.IndexFunc(free, func(s *discoveryv1.EndpointSlice) bool {
+				return s.AddressType == p.kind && apiequality.Semantic.DeepEqual(s.Ports, p.ports)
+			})
+			if at < 0 {
+				m.Create = append(m.Create, want)
+				continue
+			}
+			if have := free[at]; !same(have, want) {
+				updated := have.DeepCopy()
+				updated.Labels, updated.Annotations, updated.OwnerReferences = want.Labels, want.Annotations, want.OwnerReferences
+				updated.Endpoints = want.Endpoints
+				m.Update = append(m.Update, updated)
+			}
+			free = slices.Delete(free, at, at+1)
+		}
+	}
+	m.Delete = free
+	return m
+}
+
+// living are the slices that are not being deleted.
+func living(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	return slices.DeleteFunc(slices.Clone(all), func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil })
+}
+
+// parts sorts the addresses of Endpoints, and counts those that it leaves out. Of a subset, what is ready comes before what is not.
+func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
+	var all []*part
+	for _, subset := range e.Subsets {
+		ports, added := slicePorts(subset.Ports), 0
+		add := func(addresses []corev1.EndpointAddress, ready bool) {
+			for _, a := range addresses {
+				if added >= perSubset {
+					return
+				}
+				endpoint, kind := endpointOf(a, ready)
+				if endpoint == nil {
+					m.Invalid++
+					continue
+				}
+				added++
+				at := slices.IndexFunc(all, func(p *part) bool { return p.kind == kind && apiequality.Semantic.DeepEqual(p.ports, ports) })
+				if at < 0 {
+					at, all = len(all), append(all, &part{kind: kind, ports: ports})
+				}
+				all[at].endpoints = append(all[at].endpoints, *endpoint)
+			}
+		}
+		add(subset.Addresses, true)
+		add(subset.NotReadyAddresses, false)
+		m.Skipped += len(subset.Addresses) + len(subset.NotReadyAddresses) - added
+	}
+	return all
+}
+
+// endpointOf returns nil for an address that is none. Old spellings, with zeros in front, are written anew.
+func endpointOf(a corev1.EndpointAddress, ready bool) (*discoveryv1.Endpoint, discoveryv1.AddressType) {
+	ip := netutils.ParseIPSloppy(a.IP)
+	if ip == nil {
+		return nil, ""
+	}
+	kind := discoveryv1.AddressTypeIPv4
+	if ip.To4() == nil {
+		kind = discoveryv1.AddressTypeIPv6
+	}
+	e := &discoveryv1.Endpoint{
+		Addresses: []string{ip.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		TargetRef: a.TargetRef, NodeName: a.NodeName,
+	}
+	if a.Hostname != "" {
+		e.Hostname = &a.Hostname
+	}
+	return e, kind
+}
+
+func slicePorts(ports []corev1.EndpointPort) []discoveryv1.EndpointPort {
+	var out []discoveryv1.EndpointPort
+	for _, p := range ports {
+		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol})
+	}
+	return out
+}
+
+// newSlice has the labels and annotations of the Endpoints, apart from those that are about the Endpoints' own writing.
+func newSlice(e *corev1.Endpoints, kind discoveryv1.AddressType, ports []discoveryv1.EndpointPort) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Namespace, GenerateName: e.Name + "-", Labels: map[string]string{}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e, corev1.SchemeGroupVersion.WithKind("Endpoints"))},
+		},
+		AddressType: kind, Ports: ports,
+	}
+	for k, v := range e.Labels {
+		s.Labels[k] = v
+	}
+	s.Labels[discoveryv1.LabelServiceName], s.Labels[discoveryv1.LabelManagedBy] = e.Name, managedBy
+	for k, v := range e.Annotations {
+		if k != corev1.EndpointsLastChangeTriggerTime && k != corev1.LastAppliedConfigAnnotation {
+			s.Annotations[k] = v
+		}
+	}
+	return s
+}
+
+func same(have, want *discoveryv1.EndpointSlice) bool {
+	return apiequality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
+		apiequality.Semantic.DeepEqual(have.Annotations, want.Annotations) &&
+		apiequality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences)
+}

@@ -1,0 +1,138 @@
+// Package mirroring copies Endpoints that people write, for Services without a selector, into EndpointSlices: the proxy and the name
+// server read only these. Services with a selector have their slices from package endpoints.
+package mirroring
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"clusterctl/daemons/controllers/endpoints"
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	services  corelisters.ServiceLister
+	endpoints corelisters.EndpointsLister
+	slices    discoverylisters.EndpointSliceLister
+	expect    loop.Expectations
+}
+
+// New returns the controller that mirrors Endpoints.
+func New(c loop.Context) loop.Controller {
+	services, all := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Endpoints()
+	slices := c.Informers.Discovery().V1().EndpointSlices()
+	m := &controller{Context: c, services: services.Lister(), endpoints: all.Lister(), slices: slices.Lister(), expect: loop.Expectations{Now: c.Now}}
+	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Log: c.Log, Sync: m.sync, Synced: []cache.InformerSynced{
+		services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced}}
+	loop.OnChange(services.Informer(), func(old, obj any) {
+		was, _ := old.(*corev1.Service)
+		is, _ := obj.(*corev1.Service)
+		if selects(was) != selects(is) || (was == nil) != (is == nil) {
+			m.Add(either(is, was))
+		}
+	})
+	loop.OnChange(all.Informer(), func(old, obj any) {
+		was, _ := old.(*corev1.Endpoints)
+		is, _ := obj.(*corev1.Endpoints)
+		if wanted(was) || wanted(is) {
+			m.Add(either(is, was))
+		}
+	})
+	endpoints.WakeOnSlices(slices.Informer(), managedBy, &m.expect, m.Queue().Add)
+	return m
+}
+
+func either[T any](is, was *T) any {
+	if is != nil {
+		return is
+	}
+	return was
+}
+
+// selects says whether a service has its slices from elsewhere, or none.
+func selects(s *corev1.Service) bool {
+	return s != nil && (s.Spec.Selector != nil || s.Spec.Type == corev1.ServiceTypeExternalName)
+}
+
+// wanted says whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership keep their
+// lock in change every few seconds.
+func wanted(e *corev1.Endpoints) bool {
+	if e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
+		return false
+	}
+	_, lock := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+	return !lock
+}
+
+func (m *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	if !m.expect.Met(key) {
+		return nil // a slice of ours is still to be seen, and its event comes
+	}
+	existing, err := m.slices.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{
+		discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: managedBy}))
+	if err != nil {
+		return err
+	}
+	from, mirrored, err := m.source(ctx, namespace, name, len(existing) > 0)
+	if err != nil {
+		return err
+	}
+	if !mirrored {
+		return endpoints.Changes{Delete: living(existing)}.Write(ctx, m.Client, &m.expect, key)
+	}
+	mirror := Mirror(from, existing)
+	if from.DeletionTimestamp != nil {
+		mirror.Create = nil
+	}
+	if mirror.Invalid > 0 {
+		m.Events.Eventf(from, corev1.EventTypeWarning, "InvalidIPAddress", "Skipped %d invalid IP addresses when mirroring to EndpointSlices", mirror.Invalid)
+	}
+	if mirror.Skipped > mirror.Invalid {
+		m.Events.Eventf(from, corev1.EventTypeWarning, "TooManyAddressesToMirror",
+			"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped", perSubset, mirror.Skipped)
+	}
+	return mirror.Write(ctx, m.Client, &m.expect, key)
+}
+
+// source returns the Endpoints of a name, and whether they are to be mirrored. Where that they or their service are missing would cost
+// slices, the server is asked: the cache may not have seen them yet.
+func (m *controller) source(ctx context.Context, namespace, name string, certain bool) (*corev1.Endpoints, bool, error) {
+	e, err := m.endpoints.Endpoints(namespace).Get(name)
+	if apierrors.IsNotFound(err) && certain {
+		e, err = m.Client.CoreV1().Endpoints(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, fmt.Errorf("read Endpoints %s/%s: %w", namespace, name, err)
+	}
+	if !wanted(e) {
+		return nil, false, nil
+	}
+	service, err := m.services.Services(namespace).Get(name)
+	if apierrors.IsNotFound(err) && certain {
+		service, err = m.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, fmt.Errorf("read Service %s/%s: %w", namespace, name, err)
+	}
+	return e, !selects(service), nil
+}
