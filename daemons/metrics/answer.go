@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// Pod is what the API says of a pod on a node.
-type Pod struct {
-	Namespace, Name, UID string
-	Containers           []string
-}
-
 // reading is what an answer says of the node or of one container.
 type reading struct {
 	name           string // of the container
@@ -36,14 +30,14 @@ type answer struct {
 
 // read reads a kubelet's answer. It is believed only for containers of the pods that the API says are on that node, so that no node can
 // say anything of others' pods, nor fill the memory with pods that do not exist.
-func read(s *scanner, in io.Reader, pods []Pod) (answer, error) {
+func read(s *scanner, in io.Reader, pods []*Pod) (answer, error) {
 	a := answer{pods: make(map[string]*podReading, len(pods))}
 	for _, p := range pods {
-		r := &podReading{uid: p.UID, containers: make([]reading, len(p.Containers))}
+		r := &podReading{uid: string(p.UID), containers: make([]reading, len(p.Containers))}
 		for i, name := range p.Containers {
 			r.containers[i].name = name
 		}
-		a.pods[p.Namespace+"/"+p.Name] = r
+		a.pods[p.key()] = r
 	}
 	s.reset(in)
 	var l line

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const said = `node_cpu_usage_seconds_total 100 1700000000000
@@ -18,7 +21,7 @@ container_memory_working_set_bytes{container="invented",namespace="n",pod="p"} 1
 `
 
 func TestANodeIsBelievedAboutItsOwnPodsAlone(t *testing.T) {
-	a, err := read(newScanner(), strings.NewReader(said), []Pod{{Namespace: "n", Name: "p", UID: "u", Containers: []string{"c", "half"}}})
+	a, err := read(newScanner(), strings.NewReader(said), []*Pod{pod("n", "p", "u", "c", "half")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,7 @@ func TestAPodThatTookAnothersNameHasNotUsedWhatThatDid(t *testing.T) {
 	answer := func(uid, cpu string, millis string) answer {
 		text := `container_cpu_usage_seconds_total{container="c",namespace="n",pod="p"} ` + cpu + " " + millis + "\n" +
 			`container_memory_working_set_bytes{container="c",namespace="n",pod="p"} 1` + "\n"
-		a, err := read(newScanner(), strings.NewReader(text), []Pod{{"n", "p", uid, []string{"c"}}})
+		a, err := read(newScanner(), strings.NewReader(text), []*Pod{pod("n", "p", uid, "c")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,4 +62,8 @@ func TestWhatANodeSaidLongAgoIsNotServed(t *testing.T) {
 	if s.node("a", at(46)) != nil {
 		t.Error("still served")
 	}
+}
+
+func pod(namespace, name, uid string, containers ...string) *Pod {
+	return &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}}, Node: "a", Containers: containers}
 }

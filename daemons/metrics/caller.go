@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 )
 
@@ -21,6 +23,24 @@ type callers struct {
 	names   []string         // that a front proxy's certificate may have; empty: any
 	clients *run.Authorities // of those who read the daemon's own pages; nil: of nobody
 	revoked *run.Revoked
+}
+
+func newCallers(cfg config.MetricsServer, log *slog.Logger) (c *callers, err error) {
+	c = &callers{names: cfg.RequestheaderAllowedNames}
+	var more []string
+	if cfg.RequestheaderClientCAFile != "" {
+		if c.proxies, err = run.NewAuthorities(cfg.RequestheaderClientCAFile); err != nil {
+			return nil, fmt.Errorf("read the CA of front proxies: %w", err)
+		}
+		more = append(more, cfg.RequestheaderClientCAFile)
+	}
+	if cfg.ClientCAFile != "" {
+		if c.clients, err = run.NewAuthorities(cfg.ClientCAFile); err != nil {
+			return nil, fmt.Errorf("read the CA of clients: %w", err)
+		}
+	}
+	c.revoked, err = run.NewRevoked(cfg.ClientCRLFile, cfg.ClientCAFile, log, more...)
+	return c, err
 }
 
 var errNotProxy = errors.New("only the cluster's API server is answered here: ask there")

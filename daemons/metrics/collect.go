@@ -21,13 +21,6 @@ type Source interface {
 	Forget(node string)
 }
 
-// Cluster is what the API says. What it returns is not to be changed.
-type Cluster interface {
-	Nodes() []*corev1.Node
-	// PodsOn returns the running pods of a node.
-	PodsOn(node string) []Pod
-}
-
 const (
 	// parallel is how many nodes are asked at once.
 	parallel = 64
@@ -39,7 +32,7 @@ const (
 
 // collector asks every node once an interval.
 type collector struct {
-	cluster  Cluster
+	objects  Objects
 	source   Source
 	store    *store
 	interval time.Duration
@@ -59,9 +52,9 @@ type turn struct {
 	asked    bool // just now
 }
 
-func newCollector(cluster Cluster, source Source, s *store, deadline time.Duration, log *slog.Logger, o *observed) *collector {
+func newCollector(objects Objects, source Source, s *store, deadline time.Duration, log *slog.Logger, o *observed) *collector {
 	return &collector{
-		cluster: cluster, source: source, store: s, interval: s.interval, deadline: deadline, log: log, observed: o,
+		objects: objects, source: source, store: s, interval: s.interval, deadline: deadline, log: log, observed: o,
 		scanners: sync.Pool{New: func() any { return newScanner() }}, turns: map[string]turn{},
 	}
 }
@@ -91,7 +84,7 @@ func (c *collector) due(now time.Time) []*corev1.Node {
 	defer c.mu.Unlock()
 	var list []*corev1.Node
 	there := make(map[string]bool, len(c.turns))
-	for _, node := range c.cluster.Nodes() {
+	for _, node := range c.objects.Nodes() {
 		there[node.Name] = true
 		t, known := c.turns[node.Name]
 		if !known {
@@ -164,7 +157,7 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	defer func() { _ = body.Close() }() // it was read as far as it matters
 	s := c.scanners.Get().(*scanner)
 	defer c.scanners.Put(s)
-	a, err := read(s, body, c.cluster.PodsOn(node.Name))
+	a, err := read(s, body, c.objects.PodsOn(node.Name))
 	s.reset(nil)
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
@@ -177,7 +170,7 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 // be its own network that is told.
 func (c *collector) fresh(now time.Time) error {
 	ready, good := 0, 0
-	for _, node := range c.cluster.Nodes() {
+	for _, node := range c.objects.Nodes() {
 		if !isReady(node) {
 			continue
 		}

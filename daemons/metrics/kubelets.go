@@ -30,17 +30,24 @@ type kubelets struct {
 	clients map[string]*http.Client // by node
 }
 
-// newKubelets takes the credentials towards the API, and the authority there, for the kubelets too.
-func newKubelets(kubeconfig string) (*kubelets, error) {
+// newKubelets takes the credentials towards the API for the kubelets too. The authority there is returned: it has signed their
+// certificates and the daemon's.
+func newKubelets(kubeconfig string) (_ *kubelets, ca []byte, err error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err == nil {
+		err = rest.LoadTLSFiles(cfg)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+		return nil, nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}
 	verify, err := rest.TLSConfigFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", kubeconfig, err)
+		return nil, nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", kubeconfig, err)
 	}
-	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, nil
+	if verify == nil || len(cfg.CAData) == 0 {
+		return nil, nil, fmt.Errorf("kubeconfig %s names no authority", kubeconfig)
+	}
+	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, cfg.CAData, nil
 }
 
 // of returns the client of one node, which has a connection of its own.

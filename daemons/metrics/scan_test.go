@@ -87,7 +87,7 @@ func FuzzAnswer(f *testing.F) {
 		"container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} 3 4\n"))
 	f.Add([]byte(`container_start_time_seconds{container="c\"\\\n",namespace="n",pod="p"} 1`))
 	f.Add([]byte("node_cpu_usage_seconds_total 9e18 9223372036854775807\nnode_memory_working_set_bytes 9e300"))
-	pods := []Pod{{Namespace: "n", Name: "p", UID: "u", Containers: []string{"c"}}}
+	pods := []*Pod{pod("n", "p", "u", "c")}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		a, err := read(newScanner(), bytes.NewReader(text), pods)
 		if err != nil {

@@ -15,15 +15,6 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// Objects are what the API says of what is asked about. What they return is not to be changed.
-type Objects interface {
-	Node(name string) *corev1.Node
-	Nodes() []*corev1.Node
-	// Pod and Pods return running pods; in all namespaces where namespace is empty.
-	Pod(namespace, name string) *corev1.Pod
-	Pods(namespace string) []*corev1.Pod
-}
-
 // view makes the API's objects of what is known.
 type view struct {
 	objects Objects
@@ -95,12 +86,12 @@ func (v *view) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
 }
 
 // pod returns false unless it is known of all containers of a pod that run what they use: half of it would be taken for all.
-func (v *view) pod(p *corev1.Pod, now time.Time) (v1beta1.PodMetrics, bool) {
-	state := v.store.node(p.Spec.NodeName, now)
+func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
+	state := v.store.node(p.Node, now)
 	if state == nil {
 		return v1beta1.PodMetrics{}, false
 	}
-	known := state.Pods[p.Namespace+"/"+p.Name]
+	known := state.Pods[p.key()]
 	if known.UID != string(p.UID) || len(known.Containers) == 0 {
 		return v1beta1.PodMetrics{}, false
 	}
