@@ -74,15 +74,19 @@ func newStore(interval time.Duration) *store {
 	return &store{interval: interval, nodes: map[string]*State{}}
 }
 
-// staleAfter is how many intervals a node's last answer is good for: one may be lost, and the next one take its time.
-const staleAfter = 3
+// staleAfter is how many intervals a node's last answer is good for, and leastStale how long at least: one may be lost, and the next
+// one take its time.
+const (
+	staleAfter = 3
+	leastStale = 10 * time.Second
+)
 
 // node returns what is known of a node; nil when it has not answered for long.
 func (s *store) node(name string, now time.Time) *State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	state := s.nodes[name]
-	if state == nil || now.Sub(state.Came) > staleAfter*s.interval {
+	if state == nil || now.Sub(state.Came) > max(staleAfter*s.interval, leastStale) {
 		return nil
 	}
 	return state

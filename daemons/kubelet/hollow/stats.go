@@ -79,7 +79,7 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
+	now := time.Now().Truncate(time.Millisecond) // which is what is told of it
 	figures := func(cpu, memory uint64) (*runtime.CpuUsage, *runtime.MemoryUsage) {
 		return &runtime.CpuUsage{Timestamp: now.UnixNano(), UsageCoreNanoSeconds: &runtime.UInt64Value{Value: cpu}, UsageNanoCores: &runtime.UInt64Value{}},
 			&runtime.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: &runtime.UInt64Value{Value: memory}}
