@@ -88,6 +88,12 @@ func DaemonServer(name string, hosts []string) Request {
 	return Request{CommonName: name, Hosts: append([]string{"localhost", "127.0.0.1", name}, hosts...), Usages: server}
 }
 
+// MetricsServer is the serving certificate of the server of metrics.k8s.io, by the name of its service.
+func MetricsServer(hosts []string) Request {
+	const service = "metrics-server.kube-system"
+	return DaemonServer("metrics-server", append([]string{service, service + ".svc"}, hosts...))
+}
+
 // Admin is a person with every right, by way of a binding that can be taken away.
 func Admin() Request {
 	return Request{CommonName: "kubernetes-admin", Organizations: []string{"kubeadm:cluster-admins"}, Usages: client}

@@ -21,6 +21,7 @@ import (
 	"clusterctl/daemons/controllers"
 	"clusterctl/daemons/dns"
 	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/metrics"
 	"clusterctl/daemons/network"
 	"clusterctl/daemons/proxy"
 	"clusterctl/daemons/run"
@@ -74,6 +75,10 @@ var daemons = []daemon{
 	{"kube-address", "hold the control plane's virtual address when it is this machine's turn", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultAddress()
 		return &cfg, func(ctx context.Context, env run.Env) error { return address.Run(ctx, cfg, env) }
+	}},
+	{"metrics-server", "serve what nodes and pods use", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultMetricsServer()
+		return &cfg, func(ctx context.Context, env run.Env) error { return metrics.Run(ctx, cfg, env) }
 	}},
 }
 

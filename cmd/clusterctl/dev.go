@@ -25,10 +25,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"clusterctl/certs"
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
 	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/metrics"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler"
 )
@@ -41,6 +43,7 @@ type dev struct {
 	kubeconfig string
 	verbosity  int
 	grace      time.Duration
+	resolution time.Duration
 
 	files devFiles
 	log   *slog.Logger
@@ -62,6 +65,7 @@ written below the data directory; interrupt it to end everything.`,
 	cmd.Flags().IntVar(&d.port, "port", 0, "port of the API server; a free one when 0")
 	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig when empty")
 	cmd.Flags().DurationVar(&d.grace, "node-monitor-grace-period", 40*time.Second, "silence after which a node is taken for lost, at least 1s")
+	cmd.Flags().DurationVar(&d.resolution, "metric-resolution", 15*time.Second, "how often it is counted what nodes and pods use, at least 1s")
 	cmd.Flags().IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 details")
 	return cmd
 }
@@ -73,6 +77,9 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	}
 	if d.grace < time.Second {
 		return fmt.Errorf("--node-monitor-grace-period %s: at least 1s", d.grace)
+	}
+	if d.resolution < time.Second {
+		return fmt.Errorf("--metric-resolution %s: at least 1s", d.resolution)
 	}
 	if d.data == "" {
 		if d.data, err = os.MkdirTemp("", "clusterctl-dev-"); err != nil {
@@ -149,6 +156,8 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	cfg.KubeletCertificateAuthority = f.path("ca.crt")
 	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path("apiserver-kubelet-client.crt"), f.path("apiserver-kubelet-client.key")
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{f.path("sa.pub")}, f.path("sa.key")
+	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = f.path("front-proxy-ca.crt"), []string{certs.FrontProxyClient().CommonName}
+	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = f.path("front-proxy-client.crt"), f.path("front-proxy-client.key")
 	return cfg
 }
 
@@ -202,6 +211,7 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		cfg.LeaderElect = false // see holdLeases
 		return scheduler.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-scheduler")))
 	})
+	nodes := hollowNodes{}
 	pods := netip.MustParseAddr("10.128.0.0")
 	for i := range d.nodes {
 		name := "node-" + strconv.Itoa(i+1)
@@ -209,6 +219,9 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		for range 256 {
 			pods = pods.Next()
 		}
+		root := filepath.Join(d.data, "nodes", name)
+		options := kubelet.Hollow(name, 8, 32<<30, network, filepath.Join(root, "logs"))
+		nodes[name] = options
 		g.Go(func() error {
 			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
 			file.Port = 0 // nothing is served, and that is what the node says
@@ -217,12 +230,14 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 			if err != nil {
 				return err
 			}
-			cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir = kubeconfig, name, filepath.Join(d.data, "nodes", name)
+			cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir = kubeconfig, name, root
 			cfg.NodeIP = []string{"127.0.0.1"}
-			return kubelet.RunWith(ctx, cfg, file, run.NewEnv(d.log.With("daemon", "kubelet", "node", name)),
-				kubelet.Hollow(name, 8, 32<<30, network, filepath.Join(cfg.RootDir, "logs")))
+			return kubelet.RunWith(ctx, cfg, file, run.NewEnv(d.log.With("daemon", "kubelet", "node", name)), options)
 		})
 	}
+	g.Go(func() error {
+		return metrics.RunWith(ctx, d.metricsServer(), run.NewEnv(d.log.With("daemon", "metrics-server")), metrics.Options{Source: nodes, Alias: "localhost"})
+	})
 }
 
 // startEtcd runs the bundle's etcd as a child, until ctx ends and at most as long as

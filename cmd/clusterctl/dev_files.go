@@ -36,6 +36,10 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 	if err != nil {
 		return f, err
 	}
+	proxies, err := f.authority("front-proxy-ca", certs.FrontProxyCA)
+	if err != nil {
+		return f, err
+	}
 	if _, err := os.Stat(f.path("sa.key")); errors.Is(err, fs.ErrNotExist) {
 		private, public, err := certs.NewKey()
 		if err != nil {
@@ -54,6 +58,8 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 		{"apiserver-etcd-client", etcd, certs.APIServerEtcdClient()},
 		{"apiserver-kubelet-client", f.ca, certs.APIServerKubeletClient()},
 		{"etcd", etcd, certs.EtcdPeer("dev", nil)},
+		{"front-proxy-client", proxies, certs.FrontProxyClient()},
+		{"metrics-server", f.ca, certs.MetricsServer(nil)},
 	} {
 		pair, err := certs.Issue(leaf.ca, leaf.request, time.Now())
 		if err != nil {
@@ -66,6 +72,7 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 	return f, errors.Join(
 		f.kubeconfig(f.admin, "admin", certs.SuperAdmin()),
 		f.kubeconfig(f.path("controller-manager.conf"), "controller-manager", certs.Daemon("kube-controller-manager")),
+		f.kubeconfig(f.path("metrics-server.conf"), "metrics-server", certs.Daemon("metrics-server")),
 		f.kubeconfig(f.path("scheduler.conf"), "scheduler", certs.Daemon("kube-scheduler")),
 	)
 }

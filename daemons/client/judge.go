@@ -65,10 +65,20 @@ func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error)
 
 // May says whether a user may get a path.
 func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, error) {
-	v, err := j.ask(fmt.Sprintf("path\x00%q %q %q %q %q", user.Name, user.UID, user.Groups, user.Extra, path), func() (v verdict, err error) {
+	return j.may(ctx, user, "get "+path, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
+}
+
+// MayUse says whether a user may do something with resources.
+func (j *Judge) MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error) {
+	about := fmt.Sprintf("%q %q %q %q %q %q", what.Verb, what.Group, what.Version, what.Resource, what.Namespace, what.Name)
+	return j.may(ctx, user, about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+}
+
+func (j *Judge) may(ctx context.Context, user api.User, about string, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	v, err := j.ask(fmt.Sprintf("may\x00%q %q %q %q %s", user.Name, user.UID, user.Groups, user.Extra, about), func() (v verdict, err error) {
 		ctx, cancel := context.WithTimeout(ctx, judgeTime)
 		defer cancel()
-		spec := authorizationv1.SubjectAccessReviewSpec{User: user.Name, UID: user.UID, Groups: user.Groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}}
+		spec.User, spec.UID, spec.Groups = user.Name, user.UID, user.Groups
 		for k, values := range user.Extra {
 			if spec.Extra == nil {
 				spec.Extra = map[string]authorizationv1.ExtraValue{}
@@ -77,7 +87,7 @@ func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, erro
 		}
 		review, err := j.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
-			return v, fmt.Errorf("ask whether %s may get %s: %w", user.Name, path, err)
+			return v, fmt.Errorf("ask whether %s may %s: %w", user.Name, about, err)
 		}
 		v.yes = review.Status.Allowed
 		return v, nil

@@ -173,6 +173,27 @@ func DefaultControllerManager() ControllerManager {
 	}
 }
 
+// MetricsServer configures the server of metrics.k8s.io.
+type MetricsServer struct {
+	Connection
+	Serving
+	RequestheaderClientCAFile string        `flag:"requestheader-client-ca-file" help:"CA of the API servers' certificates towards aggregated servers: only they are answered about nodes and pods"`
+	RequestheaderAllowedNames []string      `flag:"requestheader-allowed-names" help:"common names of those certificates; any when empty"`
+	NodeName                  string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP                    string        `flag:"node-ip" help:"address at which API servers reach this server"`
+	MetricResolution          time.Duration `flag:"metric-resolution" help:"how often every kubelet is asked"`
+	KubeletRequestTimeout     time.Duration `flag:"kubelet-request-timeout" help:"how long a kubelet may take to answer"`
+	Profiling                 bool          `written:"always" flag:"profiling" help:"serve /debug/pprof"`
+}
+
+// DefaultMetricsServer returns the documented defaults.
+func DefaultMetricsServer() MetricsServer {
+	return MetricsServer{
+		Serving:          Serving{BindAddress: "0.0.0.0", SecurePort: 10261},
+		MetricResolution: 15 * time.Second, KubeletRequestTimeout: 10 * time.Second,
+	}
+}
+
 // DNS configures the cluster's name server.
 type DNS struct {
 	Connection

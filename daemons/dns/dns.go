@@ -20,8 +20,10 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/presence"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 )
@@ -104,7 +106,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 			if err != nil {
 				return err
 			}
-			inner.Go(func() error { p.run(ictx); return nil })
+			inner.Go(func() error { p.Run(ictx); return nil })
 		}
 		return inner.Wait()
 	})
@@ -155,18 +157,22 @@ func isSelf(at netip.AddrPort) func(net.IP) bool {
 	}
 }
 
-func newPublisher(cfg config.DNS, env run.Env, clients kubernetes.Interface, at netip.AddrPort) (*publisher, error) {
+func newPublisher(cfg config.DNS, env run.Env, clients kubernetes.Interface, at netip.AddrPort) (*presence.Publisher, error) {
 	namespace, service, ok := strings.Cut(cfg.ServiceName, "/")
 	if !ok {
 		return nil, fmt.Errorf("service name %q is not namespace/name", cfg.ServiceName)
 	}
-	p := &publisher{client: clients, log: env.Log, namespace: namespace, service: service, node: cfg.NodeName, port: int32(at.Port())}
-	if p.node == "" {
+	p := &presence.Publisher{Client: clients, Log: env.Log, Namespace: namespace, Service: service, Manager: "dns.clusterctl", Node: cfg.NodeName}
+	for _, port := range []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP)}, {Name: ptr.To("dns-tcp"), Protocol: ptr.To(corev1.ProtocolTCP)}} {
+		port.Port = ptr.To(int32(at.Port()))
+		p.Ports = append(p.Ports, port)
+	}
+	if p.Node == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			return nil, fmt.Errorf("find the node's name: %w", err)
 		}
-		p.node = strings.ToLower(host)
+		p.Node = strings.ToLower(host)
 	}
 	switch {
 	case cfg.NodeIP != "":
@@ -174,16 +180,16 @@ func newPublisher(cfg config.DNS, env run.Env, clients kubernetes.Interface, at 
 		if err != nil {
 			return nil, fmt.Errorf("node address: %w", err)
 		}
-		p.addr = ip
+		p.Addr = ip
 	case !at.Addr().IsUnspecified():
-		p.addr = at.Addr().Unmap()
+		p.Addr = at.Addr().Unmap()
 	default:
 		conn, err := net.Dial("udp4", "192.0.2.1:9") // sends nothing: asks for the route
 		if err != nil {
 			return nil, fmt.Errorf("find the node's address (set --node-ip): %w", err)
 		}
 		defer conn.Close()
-		p.addr = conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		p.Addr = conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 	}
 	return p, nil
 }

@@ -11,8 +11,23 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// hollowMachine adds a disk, whose type is this package's.
-type hollowMachine struct{ hollow.Machine }
+// hollowMachine adds what the containers on it use, and a disk, whose type is this package's.
+type hollowMachine struct {
+	hollow.Machine
+	runtime *hollow.Runtime
+}
+
+// CPU implements Machine.
+func (m hollowMachine) CPU() (uint64, error) {
+	cpu, _ := m.runtime.Used()
+	return cpu, nil
+}
+
+// Memory implements Machine.
+func (m hollowMachine) Memory() (available, capacity int64, err error) {
+	_, used := m.runtime.Used()
+	return max(0, m.Bytes-int64(used)), m.Bytes, nil
+}
 
 // Disk implements Machine.
 func (hollowMachine) Disk() (Disk, error) {
@@ -23,9 +38,10 @@ func (hollowMachine) Disk() (Disk, error) {
 // is mounted, no root is needed. pods is the network that its pods' addresses are from.
 // The directories of cfg.RootDir and logRoot are used for files.
 func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot string) Options {
+	runtime := &hollow.Runtime{Pods: pods}
 	return Options{
-		Runtime: &hollow.Runtime{Pods: pods}, Mounter: volume.Plain{}, Cgroups: hollow.Cgroups{},
-		Machine: hollowMachine{hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"}},
+		Runtime: runtime, Mounter: volume.Plain{}, Cgroups: hollow.Cgroups{},
+		Machine: hollowMachine{hollow.Machine{Name: name, Cores: cores, Bytes: memory, Kernel: "0.0.0-hollow"}, runtime},
 		LogRoot: logRoot, NoServer: true, Pretended: true,
 	}
 }

@@ -77,7 +77,7 @@ func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
 	n := newNode(t)
 	h := &hangs{pod: "a-hangs", end: make(chan struct{})}
 	defer close(h.end)
-	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}}}
+	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Mounter, n.options.Machine = h, m
 	left := func(uid string) string { return filepath.Join(n.cfg.RootDir, "pods", uid) }
 	logs := filepath.Join(n.options.LogRoot, "d_p_gone")
@@ -107,7 +107,7 @@ func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
 // What pods use decides which of them is evicted: while the runtime does not tell, none is.
 func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUseS26(t *testing.T) {
 	n := newNode(t)
-	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}}}
+	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Machine = m
 	var silent atomic.Bool
 	n.runtime.Fail = func(call string) error {

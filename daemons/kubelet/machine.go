@@ -18,6 +18,8 @@ import (
 type Machine interface {
 	Info() corev1.NodeSystemInfo
 	CPUs() int
+	// CPU is the time of one core that has been used since the start, nanoseconds.
+	CPU() (uint64, error)
 	Memory() (available, capacity int64, err error)
 	// Disk is of the file system that pods' volumes and logs are on.
 	Disk() (Disk, error)
@@ -104,8 +106,8 @@ func (local) Processes() (used, capacity int64, err error) {
 	return used, capacity, err
 }
 
-// nodeCPU returns the CPU time that the machine has spent, nanoseconds.
-func nodeCPU() (uint64, error) {
+// CPU implements Machine.
+func (local) CPU() (uint64, error) {
 	fields := strings.Fields(firstLine("/proc/stat"))
 	if len(fields) < 9 || fields[0] != "cpu" {
 		return 0, fmt.Errorf("read the machine's CPU time: /proc/stat has no cpu line")

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -27,7 +26,7 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 		used, free := uint64(capacity-available), uint64(available)
 		summary.Node.Memory = &stats.MemoryStats{Time: now, AvailableBytes: &free, UsageBytes: &used, WorkingSetBytes: &used}
 	}
-	if nanos, err := nodeCPU(); err == nil {
+	if nanos, err := k.machine.CPU(); err == nil {
 		summary.Node.CPU = &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &nanos}
 	}
 	if d, err := k.machine.Disk(); err == nil {
@@ -79,56 +78,4 @@ func memoryStats(m *criapi.MemoryUsage) *stats.MemoryStats {
 		Time: stampOf(m.Timestamp), WorkingSetBytes: number(m.WorkingSetBytes), AvailableBytes: number(m.AvailableBytes),
 		UsageBytes: number(m.UsageBytes), RSSBytes: number(m.RssBytes), PageFaults: number(m.PageFaults), MajorPageFaults: number(m.MajorPageFaults),
 	}
-}
-
-// serveResourceMetrics answers with the few series that the metrics server reads,
-// under upstream's names.
-func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
-	boxes, err := k.runtime.ListPodSandboxStats(r.Context())
-	if err != nil {
-		http.Error(w, cri.Message(err), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	now := time.Now().UnixMilli()
-	head := func(name, kind string) { fmt.Fprintf(w, "# TYPE %s %s\n", name, kind) }
-	if nanos, err := nodeCPU(); err == nil {
-		head("node_cpu_usage_seconds_total", "counter")
-		fmt.Fprintf(w, "node_cpu_usage_seconds_total %g %d\n", float64(nanos)/1e9, now)
-	}
-	if available, capacity, err := k.machine.Memory(); err == nil {
-		head("node_memory_working_set_bytes", "gauge")
-		fmt.Fprintf(w, "node_memory_working_set_bytes %d %d\n", capacity-available, now)
-	}
-	for _, series := range []struct {
-		name, kind string
-		of         func(*criapi.CpuUsage, *criapi.MemoryUsage) (float64, int64, bool)
-	}{
-		{"cpu_usage_seconds_total", "counter", func(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
-			return float64(c.GetUsageCoreNanoSeconds().GetValue()) / 1e9, c.GetTimestamp(), c.GetUsageCoreNanoSeconds() != nil
-		}},
-		{"memory_working_set_bytes", "gauge", func(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool) {
-			return float64(m.GetWorkingSetBytes().GetValue()), m.GetTimestamp(), m.GetWorkingSetBytes() != nil
-		}},
-	} {
-		head("container_"+series.name, series.kind)
-		for _, b := range boxes {
-			m := b.GetAttributes().GetMetadata()
-			for _, c := range b.GetLinux().GetContainers() {
-				if v, at, ok := series.of(c.GetCpu(), c.GetMemory()); ok {
-					fmt.Fprintf(w, "container_%s{container=%q,namespace=%q,pod=%q} %g %d\n", series.name,
-						c.GetAttributes().GetMetadata().GetName(), m.GetNamespace(), m.GetName(), v, at/1e6)
-				}
-			}
-		}
-		head("pod_"+series.name, series.kind)
-		for _, b := range boxes {
-			m := b.GetAttributes().GetMetadata()
-			if v, at, ok := series.of(b.GetLinux().GetCpu(), b.GetLinux().GetMemory()); ok {
-				fmt.Fprintf(w, "pod_%s{namespace=%q,pod=%q} %g %d\n", series.name, m.GetNamespace(), m.GetName(), v, at/1e6)
-			}
-		}
-	}
-	head("scrape_error", "gauge")
-	fmt.Fprintln(w, "scrape_error 0")
 }

@@ -90,15 +90,25 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 	if err != nil {
 		return fmt.Errorf("serve health: %w", err)
 	}
-	open, pages := e.Handler(), e.Pages(profiling)
+	answer := e.Guarded(clientCAFile != "", profiling, judge)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The handshake may be long ago.
 		if err := revoked.verify(*r.TLS); err != nil {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
+		answer.ServeHTTP(w, r)
+	})
+	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
+}
+
+// Guarded answers for the health endpoints, /metrics and what the daemon tells of itself, as ServeHealth says. Who asks is whom the
+// verified chains of the connection name, or whose token it is.
+func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
+	open, pages := e.Handler(), e.Pages(profiling)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := isPage(r.URL.Path)
-		guarded := page || r.URL.Path == "/metrics" && clientCAFile != ""
+		guarded := page || r.URL.Path == "/metrics" && metrics
 		if !guarded {
 			if len(r.TLS.VerifiedChains) > 0 {
 				VisitorOf(r.Context()).Identify()
@@ -127,7 +137,6 @@ func (e Env) ServeHealth(ctx context.Context, address string, port int, certFile
 			open.ServeHTTP(w, r)
 		}
 	})
-	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
 }
 
 var errNobody = errors.New("neither a certificate nor a token says who asks")
@@ -164,7 +173,30 @@ func mayRead(r *http.Request, user api.User, judge Judge) (bool, error) {
 }
 
 func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven}
+	cfg, err := ServerTLS(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ClientAuth = tls.VerifyClientCertIfGiven
+	if clientCAFile != "" {
+		authorities, err := NewAuthorities(clientCAFile)
+		if err != nil {
+			return nil, err
+		}
+		cfg.VerifyConnection = revoked.verify
+		// An authority that takes another's place is believed without a restart.
+		cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := cfg.Clone()
+			now.ClientCAs = authorities.Pool()
+			return now, nil
+		}
+	}
+	return cfg, nil
+}
+
+// ServerTLS shows a certificate file, or without one a certificate that is made now.
+func ServerTLS(certFile, keyFile string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13}
 	if certFile == "" {
 		ca, err := certs.NewCA("localhost", 0, time.Now())
 		if err != nil {
@@ -180,19 +212,6 @@ func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.C
 		cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 			return &pair, err
-		}
-	}
-	if clientCAFile != "" {
-		authorities, err := NewAuthorities(clientCAFile)
-		if err != nil {
-			return nil, err
-		}
-		cfg.VerifyConnection = revoked.verify
-		// An authority that takes another's place is believed without a restart.
-		cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := cfg.Clone()
-			now.ClientCAs = authorities.Pool()
-			return now, nil
 		}
 	}
 	return cfg, nil

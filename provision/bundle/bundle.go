@@ -48,7 +48,7 @@ var images = map[string]struct {
 	program string
 	links   []string
 }{
-	ControlPlaneImage: {Clusterctl, []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}},
+	ControlPlaneImage: {Clusterctl, []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server"}},
 	EtcdImage:         {Etcd, nil},
 }
 

@@ -180,7 +180,7 @@ func (l *findings) fresh(m config.Machine, f host.Facts) {
 // needs reports whether a machine's daemons listen on a port.
 func needs(m config.Machine, port int) bool {
 	switch host.Ports[port] {
-	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler":
+	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server":
 		return m.Has(config.RoleControlPlane)
 	case "kubelet", "kube-proxy":
 		return m.Has(config.RoleNode)

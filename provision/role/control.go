@@ -214,6 +214,23 @@ func controllers(b *builder) {
 	}, port: 10257, live: "/livez", ready: "/readyz", cpu: "200m", image: bundle.ControlPlaneImage, mounts: []string{PKI, manager.Kubeconfig}})
 }
 
+// metrics answers what nodes and pods use, behind the API servers.
+func metrics(b *builder) {
+	def := config.DefaultMetricsServer()
+	cfg := def
+	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Daemon("metrics-server")), b.apiServers()
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("metrics-server", certs.ClusterCA, certs.MetricsServer([]string{b.Machine.IP.String()}))
+	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
+	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{certs.FrontProxyClient().CommonName}
+	cfg.NodeName, cfg.NodeIP = b.Machine.Name, b.Machine.IP.String()
+	b.component(component{service: service{
+		name: "metrics-server", description: "Kubernetes resource metrics", after: "kube-apiserver.service", watchdog: true, beside: true,
+		exec:    append([]string{b.daemon("metrics-server")}, config.Args(&cfg, &def)...),
+		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile, cfg.RequestheaderClientCAFile},
+		options: append([]string{"CapabilityBoundingSet="}, confined...),
+	}, port: 10261, live: "/livez", ready: "/readyz", cpu: "50m", image: bundle.ControlPlaneImage, mounts: []string{PKI, cfg.Kubeconfig}})
+}
+
 // address keeps the virtual address on one machine of the control plane. It starts last:
 // a machine holds the address only when its API server is ready.
 func address(b *builder) {

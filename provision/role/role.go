@@ -62,6 +62,7 @@ var parts = []part{
 	{"runtime", Input.plainNode, runtime, nil},
 	{"images", Input.plainNode, images, nil},
 	{"controllers", Input.controlPlane, controllers, []string{"kube-scheduler", "kube-controller-manager"}},
+	{"metrics", Input.controlPlane, metrics, []string{"metrics-server"}},
 	{"kubelet", Input.plainNode, kubelet, []string{"kubelet"}},
 	{"proxy", Input.node, proxy, []string{"kube-proxy"}},
 	{"network", always, network, []string{"kube-network"}},

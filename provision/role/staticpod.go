@@ -165,6 +165,7 @@ func unitForm(b *builder) {
 
 // staticPorts say where the parts of the control plane answer, those that others need last.
 var staticPorts = []component{
+	{service: service{name: "metrics-server"}, port: 10261, ready: "/readyz"},
 	{service: service{name: "kube-scheduler"}, port: 10259, ready: "/readyz"},
 	{service: service{name: "kube-controller-manager"}, port: 10257, ready: "/readyz"},
 	{service: service{name: "kube-apiserver"}, port: 6443, probed: probedPort, ready: "/readyz"},

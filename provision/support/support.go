@@ -31,7 +31,7 @@ const (
 // units are those whose journals are read.
 var units = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
-	"kube-proxy", "kube-network", "kube-dns", "kube-address",
+	"kube-proxy", "kube-network", "kube-dns", "kube-address", "metrics-server",
 }
 
 // commands are what is asked of every machine. None changes anything, and none shows an
@@ -176,7 +176,7 @@ func (c *collector) folder(name, at string, depth int) {
 }
 
 func controlPlane(folder string) bool {
-	for _, p := range []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"} {
+	for _, p := range []string{"etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-", "metrics-server-"} {
 		if strings.HasPrefix(folder, "kube-system_"+p) {
 			return true
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // components make objects of their own accord, which people declare to change something about them: a namespace's default account, say.
-var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
+var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "metrics-server"}
 
 // foreignError is that an object is there, and is somebody else's.
 type foreignError struct{ address, by string }

@@ -12,7 +12,7 @@ var readers = map[string][]string{
 	"Etcd": {"../../cmd/etcd"}, "APIServer": {"../../daemons/apiserver"}, "Scheduler": {"../../daemons/scheduler"}, "ControllerManager": {"../../daemons/controllers"},
 	"DNS": {"../../daemons/dns"}, "Kubelet": {"../../daemons/kubelet", "../../cmd/clusterctl"}, "KubeletFile": {"../../daemons/kubelet"},
 	"KubeletAuthentication": {"../../daemons/kubelet"}, "KubeletAuthorization": {"../../daemons/kubelet"}, "Proxy": {"../../daemons/proxy"},
-	"Network": {"../../daemons/network"}, "Address": {"../../daemons/address"},
+	"Network": {"../../daemons/network"}, "Address": {"../../daemons/address"}, "MetricsServer": {"../../daemons/metrics"},
 }
 
 // configurations are what variables and fields that hold a configuration are called, so that fields of the same name in other types

@@ -30,7 +30,7 @@ var layers = []struct {
 }
 
 // programs are the daemons, which meet at the API server alone.
-var programs = []string{"apiserver", "scheduler", "controllers", "kubelet", "network", "proxy", "dns", "address"}
+var programs = []string{"apiserver", "scheduler", "controllers", "kubelet", "network", "proxy", "dns", "address", "metrics"}
 
 type pkg struct {
 	ImportPath string

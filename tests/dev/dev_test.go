@@ -86,7 +86,7 @@ func bundle(dir string) (string, error) {
 
 // start runs the cluster until stop is called, which fails when it did not end well.
 func start(binary, dir string) (stop func() error, err error) {
-	process = exec.Command(binary, "dev", "--nodes", "3", "--data", filepath.Join(dir, "data"), "--node-monitor-grace-period", grace.String(), "-v", "2")
+	process = exec.Command(binary, "dev", "--nodes", "3", "--data", filepath.Join(dir, "data"), "--node-monitor-grace-period", grace.String(), "--metric-resolution", "1s", "-v", "2")
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

@@ -11,6 +11,7 @@ func clusterRoles() []rbacv1.ClusterRole {
 		part("system:aggregate-to-admin", "admin", adminRules()...),
 		part("system:aggregate-to-edit", "edit", editRules()...),
 		part("system:aggregate-to-view", "view", viewRules()...),
+		aggregatedReader(),
 
 		clusterRole("system:basic-user",
 			rule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create"),
@@ -42,6 +43,9 @@ func clusterRoles() []rbacv1.ClusterRole {
 		// The pod network's and DNS's identities are the same on every machine: what they may do, each of them may.
 		clusterRole("system:kube-network", rule("", "nodes", read)),
 		clusterRole("system:kube-dns", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read)),
+		clusterRole("system:metrics-server", rule("", "nodes pods", read), rule("", "nodes/metrics", "get"),
+			named(rule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),
+			rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),
 		clusterRole("system:coredns", rule("", "endpoints services pods namespaces", "list watch"), rule("discovery.k8s.io", "endpointslices", "list watch")),
 
 		clusterRole("system:kube-scheduler", with(
@@ -102,4 +106,13 @@ func viewRules() []rbacv1.PolicyRule {
 		rule("batch", "cronjobs cronjobs/status jobs jobs/status", read), rule("policy", "poddisruptionbudgets poddisruptionbudgets/status", read),
 		rule("networking.k8s.io", "ingresses ingresses/status networkpolicies", read),
 	}
+}
+
+// aggregatedReader lets those who may view, edit or administer a namespace see what its pods use, and all who may that nodes' too.
+func aggregatedReader() rbacv1.ClusterRole {
+	r := part("system:aggregated-metrics-reader", "view", rule("metrics.k8s.io", "pods nodes", read))
+	for _, of := range []string{"edit", "admin"} {
+		r.Labels[aggregateLabel+of] = "true"
+	}
+	return r
 }

@@ -48,6 +48,7 @@ func Defaults() []runtime.Object {
 	bound("system:node-proxier", user("system:kube-proxy"))
 	bound("system:kube-network", user("system:kube-network"))
 	bound("system:kube-dns", user("system:kube-dns"), account("kube-system", "kube-dns"))
+	bound("system:metrics-server", user("system:metrics-server"))
 	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))
 	// The node authorizer decides for kubelets: the role is there for those who bind it.
 	out = append(out, clusterBinding("system:node", "system:node"))
@@ -84,6 +85,12 @@ func namespacedDefaults() []runtime.Object {
 		rule("discovery.k8s.io", "endpointslices", "create update delete"),
 		rule("coordination.k8s.io", "leases", "create get list update delete"),
 	}, user("system:kube-dns"), account("kube-system", "kube-dns"))
+	// The servers of metrics say where they are, likewise, in the one service that they look after.
+	add("kube-system", "system:metrics-server", []rbacv1.PolicyRule{
+		named(rule("", "services", "get create patch"), "metrics-server"),
+		rule("discovery.k8s.io", "endpointslices", "create get update delete"),
+		rule("coordination.k8s.io", "leases", "create get list update delete"),
+	}, user("system:metrics-server"))
 	// The machines of the control plane agree on who has the virtual address.
 	add("kube-system", "system:kube-address", []rbacv1.PolicyRule{
 		rule("coordination.k8s.io", "leases", "create"),

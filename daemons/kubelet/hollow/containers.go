@@ -137,6 +137,8 @@ func (r *Runtime) end(c *container, code int32, reason string) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	cpu, _ := c.used(time.Now())
+	r.ended += cpu
 	c.state, c.finished, c.code, c.reason = runtime.ContainerState_CONTAINER_EXITED, time.Now(), code, reason
 	if reason == "" && code != 0 {
 		c.reason = "Error"

@@ -30,7 +30,7 @@ func (Cgroups) Remove(string) error { return nil }
 // Pods returns none.
 func (Cgroups) Pods() (map[string]string, error) { return nil, nil }
 
-// Machine is a machine of a given size that is never short of anything.
+// Machine is a machine of a given size. What is used of it is told by the Runtime on it.
 type Machine struct {
 	Name   string
 	Cores  int
@@ -48,9 +48,6 @@ func (m Machine) Info() corev1.NodeSystemInfo {
 
 // CPUs returns the number of cores.
 func (m Machine) CPUs() int { return m.Cores }
-
-// Memory returns that all of it is available.
-func (m Machine) Memory() (available, capacity int64, err error) { return m.Bytes, m.Bytes, nil }
 
 // Processes returns that there is one.
 func (m Machine) Processes() (used, capacity int64, err error) { return 1, 1 << 22, nil }

@@ -41,6 +41,7 @@ type Runtime struct {
 	images     map[string]*runtime.Image
 	listeners  map[chan string]bool
 	calls      map[string]int
+	ended      uint64 // what containers that ended have used of CPU, nanoseconds
 }
 
 // FiniteFor is how long a container runs that is known to end, but not when: long enough for clients to see it run.

@@ -2,10 +2,75 @@ package hollow
 
 import (
 	"context"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
+
+// process is what a container that runs has in memory at least, bytes.
+const process = 1 << 20
+
+// load is what a container pretends to use: nothing but its process, unless its command is one of stress-ng, of which
+//
+//	stress-ng --cpu 2 --cpu-load 25 --vm-bytes 64M
+//
+// is understood. The same command does the same on a real node.
+func load(c *runtime.ContainerConfig) (cores float64, memory uint64) {
+	words := words(c)
+	if len(words) == 0 || filepath.Base(words[0]) != "stress-ng" {
+		return 0, process
+	}
+	share, memory := 1.0, uint64(process)
+	for i := 1; i+1 < len(words); i += 2 {
+		switch value := words[i+1]; words[i] {
+		case "-c", "--cpu":
+			cores, _ = strconv.ParseFloat(value, 64) // what is no number is nothing
+		case "-l", "--cpu-load":
+			percent, _ := strconv.ParseFloat(value, 64) // as above
+			share = percent / 100
+		case "--vm-bytes":
+			memory += bytesOf(value)
+		}
+	}
+	return max(0, cores*share), memory
+}
+
+// bytesOf reads a size as stress-ng has it.
+func bytesOf(text string) uint64 {
+	unit := uint64(1)
+	if n := len(text); n > 0 {
+		if i := strings.IndexByte("kmg", text[n-1]|0x20); i >= 0 {
+			unit, text = 1<<(10*(i+1)), text[:n-1]
+		}
+	}
+	n, _ := strconv.ParseUint(text, 10, 32) // as above
+	return n * unit
+}
+
+// used is what a container has used up to now: of CPU in nanoseconds, of memory at the moment in bytes.
+func (c *container) used(now time.Time) (cpu, memory uint64) {
+	if c.state != runtime.ContainerState_CONTAINER_RUNNING {
+		return 0, 0
+	}
+	cores, memory := load(c.config)
+	return uint64(cores * float64(now.Sub(c.started))), memory
+}
+
+// Used is what all containers have used: of CPU in nanoseconds, of memory at the moment in bytes.
+func (r *Runtime) Used() (cpu, memory uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cpu = r.ended
+	now := time.Now()
+	for _, c := range r.containers {
+		mine, bytes := c.used(now)
+		cpu, memory = cpu+mine, memory+bytes
+	}
+	return cpu, memory
+}
 
 // ListPodSandboxStats implements cri.Runtime.
 func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxStats, error) {
@@ -14,23 +79,31 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now().Truncate(time.Millisecond) // which is what is told of it
+	figures := func(cpu, memory uint64) (*runtime.CpuUsage, *runtime.MemoryUsage) {
+		return &runtime.CpuUsage{Timestamp: now.UnixNano(), UsageCoreNanoSeconds: &runtime.UInt64Value{Value: cpu}, UsageNanoCores: &runtime.UInt64Value{}},
+			&runtime.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: &runtime.UInt64Value{Value: memory}}
+	}
 	var list []*runtime.PodSandboxStats
-	now := time.Now().UnixNano()
-	cpu := &runtime.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: &runtime.UInt64Value{}, UsageNanoCores: &runtime.UInt64Value{}}
-	memory := &runtime.MemoryUsage{Timestamp: now, WorkingSetBytes: &runtime.UInt64Value{}}
+	boxes := map[string]*runtime.PodSandboxStats{}
 	for _, b := range r.sandboxes {
 		s := &runtime.PodSandboxStats{
-			Attributes: &runtime.PodSandboxAttributes{Id: b.id, Metadata: b.config.Metadata, Labels: b.config.Labels},
-			Linux:      &runtime.LinuxPodSandboxStats{Cpu: cpu, Memory: memory},
+			Attributes: &runtime.PodSandboxAttributes{Id: b.id, Metadata: b.config.Metadata, Labels: b.config.Labels}, Linux: &runtime.LinuxPodSandboxStats{},
 		}
-		for _, c := range r.containers {
-			if c.sandbox == b.id && c.state == runtime.ContainerState_CONTAINER_RUNNING {
-				s.Linux.Containers = append(s.Linux.Containers, &runtime.ContainerStats{
-					Attributes: &runtime.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels}, Cpu: cpu, Memory: memory,
-				})
-			}
+		s.Linux.Cpu, s.Linux.Memory = figures(0, 0)
+		list, boxes[b.id] = append(list, s), s
+	}
+	for _, c := range r.containers {
+		s := boxes[c.sandbox]
+		if s == nil || c.state != runtime.ContainerState_CONTAINER_RUNNING {
+			continue
 		}
-		list = append(list, s)
+		cpu, memory := c.used(now)
+		mine := &runtime.ContainerStats{Attributes: &runtime.ContainerAttributes{Id: c.id, Metadata: c.config.Metadata, Labels: c.config.Labels}}
+		mine.Cpu, mine.Memory = figures(cpu, memory)
+		s.Linux.Containers = append(s.Linux.Containers, mine)
+		s.Linux.Cpu.UsageCoreNanoSeconds.Value += cpu
+		s.Linux.Memory.WorkingSetBytes.Value += memory
 	}
 	return list, nil
 }

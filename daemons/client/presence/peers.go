@@ -1,4 +1,4 @@
-package dns
+package presence
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 const (
 	renewEvery = 5 * time.Second
 	staleLooks = 4
-	peerLabel  = "dns.clusterctl/service"
 )
 
 // standing is how often a peer's lease was seen without a change.
@@ -27,17 +26,20 @@ type standing struct {
 	looks   int
 }
 
+// peerLabel marks the leases of the servers behind the same service.
+func (p *Publisher) peerLabel() string { return p.Manager + "/service" }
+
 // renew says that this server lives.
-func (p *publisher) renew(ctx context.Context, now time.Time) error {
+func (p *Publisher) renew(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	leases := p.client.CoordinationV1().Leases(p.namespace)
-	lease, err := leases.Get(ctx, p.name(), metav1.GetOptions{})
+	leases := p.Client.CoordinationV1().Leases(p.Namespace)
+	lease, err := leases.Get(ctx, p.Name(), metav1.GetOptions{})
 	renewed := metav1.NewMicroTime(now)
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: p.name(), Namespace: p.namespace, Labels: map[string]string{peerLabel: p.service}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &p.node, LeaseDurationSeconds: ptr.To(int32(staleLooks * renewEvery / time.Second)),
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace, Labels: map[string]string{p.peerLabel(): p.Service}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &p.Node, LeaseDurationSeconds: ptr.To(int32(staleLooks * renewEvery / time.Second)),
 				RenewTime: &renewed},
 		}, metav1.CreateOptions{})
 	} else if err == nil {
@@ -46,23 +48,23 @@ func (p *publisher) renew(ctx context.Context, now time.Time) error {
 		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("renew the lease %s/%s: %w", p.namespace, p.name(), err)
+		return fmt.Errorf("renew the lease %s/%s: %w", p.Namespace, p.Name(), err)
 	}
 	return nil
 }
 
 // sweep takes the endpoints of peers away whose leases stand still.
-func (p *publisher) sweep(ctx context.Context, peers map[string]standing) error {
+func (p *Publisher) sweep(ctx context.Context, peers map[string]standing) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	leases, err := p.client.CoordinationV1().Leases(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: peerLabel + "=" + p.service})
+	leases, err := p.Client.CoordinationV1().Leases(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: p.peerLabel() + "=" + p.Service})
 	if err != nil {
-		return fmt.Errorf("look at the other name servers' leases: %w", err)
+		return fmt.Errorf("look at the leases of the other servers of %s: %w", p.Service, err)
 	}
 	there := map[string]bool{}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if lease.Name == p.name() || lease.Spec.RenewTime == nil {
+		if lease.Name == p.Name() || lease.Spec.RenewTime == nil {
 			continue
 		}
 		there[lease.Name] = true
@@ -79,7 +81,7 @@ func (p *publisher) sweep(ctx context.Context, peers map[string]standing) error 
 		if err := p.bury(ctx, lease); err != nil {
 			return err
 		}
-		p.log.Info("took the endpoint of a name server that fell silent away", "server", lease.Name)
+		p.Log.Info("took the endpoint of a server that fell silent away", "server", lease.Name)
 	}
 	for name := range peers {
 		if !there[name] {
@@ -91,15 +93,15 @@ func (p *publisher) sweep(ctx context.Context, peers map[string]standing) error 
 
 // bury removes a dead peer's endpoint, and then its lease, guarded by the version that
 // stood still: a server that came back meanwhile keeps it.
-func (p *publisher) bury(ctx context.Context, lease *coordinationv1.Lease) error {
-	err := p.client.DiscoveryV1().EndpointSlices(p.namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
+func (p *Publisher) bury(ctx context.Context, lease *coordinationv1.Lease) error {
+	err := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove the endpoint slice %s/%s: %w", p.namespace, lease.Name, err)
+		return fmt.Errorf("remove the endpoint slice %s/%s: %w", p.Namespace, lease.Name, err)
 	}
-	err = p.client.CoordinationV1().Leases(p.namespace).Delete(ctx, lease.Name,
+	err = p.Client.CoordinationV1().Leases(p.Namespace).Delete(ctx, lease.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &lease.ResourceVersion}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("remove the lease %s/%s: %w", p.namespace, lease.Name, err)
+		return fmt.Errorf("remove the lease %s/%s: %w", p.Namespace, lease.Name, err)
 	}
 	return nil
 }

@@ -1,7 +1,8 @@
-package dns
+package presence
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -13,16 +14,16 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func server(client kubernetes.Interface, node, addr string) *publisher {
-	return &publisher{client: client, log: slog.New(slog.DiscardHandler), namespace: "kube-system", service: "kube-dns",
-		node: node, addr: netip.MustParseAddr(addr), port: 53}
+func server(client kubernetes.Interface, node, addr string) *Publisher {
+	return &Publisher{Client: client, Log: slog.New(slog.DiscardHandler), Namespace: "kube-system", Service: "kube-dns", Manager: "dns.clusterctl",
+		Node: node, Addr: netip.MustParseAddr(addr)}
 }
 
 // S31: the name of a machine that died is not asked any more.
 func TestTheEndpointOfADeadServerIsTakenAwayByItsPeers(t *testing.T) {
 	ctx, client, now := t.Context(), fake.NewClientset(), time.Unix(1000, 0)
 	a, b, c := server(client, "a", "10.0.0.1"), server(client, "b", "10.0.0.2"), server(client, "c", "10.0.0.3")
-	for _, p := range []*publisher{a, b, c} {
+	for _, p := range []*Publisher{a, b, c} {
 		if err := p.publish(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +34,7 @@ func TestTheEndpointOfADeadServerIsTakenAwayByItsPeers(t *testing.T) {
 	peers := map[string]standing{}
 	for range staleLooks + 1 { // c is dead: its lease stands still
 		now = now.Add(renewEvery)
-		for _, p := range []*publisher{a, b} {
+		for _, p := range []*Publisher{a, b} {
 			if err := p.renew(ctx, now); err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +58,7 @@ func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) { // S31
 	client := fake.NewClientset()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { server(client, "a", "10.0.0.1").run(ctx); close(done) }()
+	go func() { server(client, "a", "10.0.0.1").Run(ctx); close(done) }()
 	for !there(ctx, t, client, "kube-dns-a") {
 		if ctx.Err() != nil {
 			t.Fatal("never published")
@@ -77,4 +78,23 @@ func there(ctx context.Context, t *testing.T, client kubernetes.Interface, name 
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {
+	client, why := fake.NewClientset(), error(nil)
+	p := server(client, "a", "10.0.0.1")
+	p.Ready = func() error { return why }
+	for _, want := range []bool{true, false, true} {
+		why = nil
+		if !want {
+			why = errors.New("nothing is known")
+		}
+		if err := p.publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		slice, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(t.Context(), "kube-dns-a", metav1.GetOptions{})
+		if err != nil || *slice.Endpoints[0].Conditions.Ready != want || !*slice.Endpoints[0].Conditions.Serving {
+			t.Errorf("want ready %v: %+v, %v", want, slice, err)
+		}
+	}
 }

@@ -1,0 +1,122 @@
+package kubelet
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"clusterctl/daemons/kubelet/cri"
+)
+
+// serveResourceMetrics answers with the few series that the metrics server reads,
+// under upstream's names.
+func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
+	used, err := usedNow(r.Context(), k.runtime)
+	if err != nil {
+		http.Error(w, cri.Message(err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_ = used.write(w, k.machine) // the client is gone, or has it
+}
+
+// WriteResource writes what a node with these options serves at /metrics/resource, for nodes that serve nothing.
+func (o Options) WriteResource(ctx context.Context, w io.Writer) error {
+	used, err := usedNow(ctx, o.Runtime)
+	if err != nil {
+		return err
+	}
+	return used.write(w, o.Machine)
+}
+
+// used is what the pods of a node use, as the runtime counts it.
+type used struct {
+	boxes   []*criapi.PodSandboxStats
+	created map[string]int64 // nanoseconds since 1970, of containers that run, by ID
+}
+
+func usedNow(ctx context.Context, runtime cri.Service) (used, error) {
+	u := used{created: map[string]int64{}}
+	var err error
+	if u.boxes, err = runtime.ListPodSandboxStats(ctx); err != nil {
+		return u, err
+	}
+	containers, err := runtime.ListContainers(ctx, &criapi.ContainerFilter{})
+	for _, c := range containers {
+		if c.State == criapi.ContainerState_CONTAINER_RUNNING {
+			u.created[c.Id] = c.CreatedAt
+		}
+	}
+	return u, err
+}
+
+// figure is one number about a container or a pod, and when it was so, in nanoseconds since 1970; 0 where that is not said.
+type figure func(*criapi.CpuUsage, *criapi.MemoryUsage) (v float64, at int64, ok bool)
+
+func cpuFigure(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
+	return float64(c.GetUsageCoreNanoSeconds().GetValue()) / 1e9, c.GetTimestamp(), c.GetUsageCoreNanoSeconds() != nil
+}
+
+func memoryFigure(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool) {
+	return float64(m.GetWorkingSetBytes().GetValue()), m.GetTimestamp(), m.GetWorkingSetBytes() != nil
+}
+
+// write writes in the text format of Prometheus. What does not run uses nothing, and has no line.
+func (u used) write(to io.Writer, machine Machine) error {
+	w := bufio.NewWriter(to)
+	now := time.Now().UnixMilli()
+	head := func(name, kind string) { fmt.Fprintf(w, "# TYPE %s %s\n", name, kind) }
+	if nanos, err := machine.CPU(); err == nil {
+		head("node_cpu_usage_seconds_total", "counter")
+		fmt.Fprintf(w, "node_cpu_usage_seconds_total %g %d\n", float64(nanos)/1e9, now)
+	}
+	if available, capacity, err := machine.Memory(); err == nil {
+		head("node_memory_working_set_bytes", "gauge")
+		fmt.Fprintf(w, "node_memory_working_set_bytes %d %d\n", capacity-available, now)
+	}
+	for _, series := range []struct {
+		name, kind string
+		of         figure
+	}{{"cpu_usage_seconds_total", "counter", cpuFigure}, {"memory_working_set_bytes", "gauge", memoryFigure}} {
+		head("container_"+series.name, series.kind)
+		u.each(func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, _ int64) {
+			if v, at, ok := series.of(c.GetCpu(), c.GetMemory()); ok {
+				fmt.Fprintf(w, "container_%s{container=%q,namespace=%q,pod=%q} %g %d\n", series.name,
+					c.GetAttributes().GetMetadata().GetName(), pod.GetNamespace(), pod.GetName(), v, at/1e6)
+			}
+		})
+		head("pod_"+series.name, series.kind)
+		for _, b := range u.boxes {
+			m := b.GetAttributes().GetMetadata()
+			if v, at, ok := series.of(b.GetLinux().GetCpu(), b.GetLinux().GetMemory()); ok {
+				fmt.Fprintf(w, "pod_%s{namespace=%q,pod=%q} %g %d\n", series.name, m.GetNamespace(), m.GetName(), v, at/1e6)
+			}
+		}
+	}
+	head("container_start_time_seconds", "gauge")
+	u.each(func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64) {
+		fmt.Fprintf(w, "container_start_time_seconds{container=%q,namespace=%q,pod=%q} %.3f\n",
+			c.GetAttributes().GetMetadata().GetName(), pod.GetNamespace(), pod.GetName(), float64(created)/1e9)
+	})
+	head("resource_scrape_error", "gauge")
+	fmt.Fprintln(w, "resource_scrape_error 0")
+	head("scrape_error", "gauge")
+	fmt.Fprintln(w, "scrape_error 0")
+	return w.Flush()
+}
+
+// each calls f for every container that runs, with when it was made.
+func (u used) each(f func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64)) {
+	for _, b := range u.boxes {
+		for _, c := range b.GetLinux().GetContainers() {
+			if created, runs := u.created[c.GetAttributes().GetId()]; runs {
+				f(b.GetAttributes().GetMetadata(), c, created)
+			}
+		}
+	}
+}

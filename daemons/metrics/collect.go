@@ -1,0 +1,192 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Source reads what the kubelet of a node serves at /metrics/resource.
+type Source interface {
+	Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error)
+	// Forget is told of a node that is gone.
+	Forget(node string)
+}
+
+const (
+	// parallel is how many nodes are asked at once.
+	parallel = 64
+	// lookEvery is how often it is looked whose turn it is.
+	lookEvery = 250 * time.Millisecond
+	// mostPatience is how long a node that does not answer is left alone at most.
+	mostPatience = time.Minute
+)
+
+// collector asks every node once an interval.
+type collector struct {
+	objects  Objects
+	source   Source
+	store    *store
+	interval time.Duration
+	deadline time.Duration // of one node
+	log      *slog.Logger
+	observed *observed
+	scanners sync.Pool
+
+	mu    sync.Mutex
+	turns map[string]turn
+}
+
+// turn is when a node is asked next.
+type turn struct {
+	due      time.Time
+	failures int
+	asked    bool // just now
+}
+
+func newCollector(objects Objects, source Source, s *store, deadline time.Duration, log *slog.Logger, o *observed) *collector {
+	return &collector{
+		objects: objects, source: source, store: s, interval: s.interval, deadline: deadline, log: log, observed: o,
+		scanners: sync.Pool{New: func() any { return newScanner() }}, turns: map[string]turn{},
+	}
+}
+
+// run asks until ctx ends.
+func (c *collector) run(ctx context.Context) error {
+	asks := errgroup.Group{}
+	asks.SetLimit(parallel)
+	tick := time.NewTicker(min(lookEvery, c.interval))
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		for _, node := range c.due(time.Now()) {
+			asks.Go(func() error { c.ask(ctx, node); return nil }) // waits for a place
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return asks.Wait()
+}
+
+// due takes the turns of the nodes whose turn it is, those that wait longest first. A node that is new has its first turn soon, and
+// not with all others; one that is gone is forgotten.
+func (c *collector) due(now time.Time) []*corev1.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []*corev1.Node
+	there := make(map[string]bool, len(c.turns))
+	for _, node := range c.objects.Nodes() {
+		there[node.Name] = true
+		t, known := c.turns[node.Name]
+		if !known {
+			t.due = now.Add(jitter(min(time.Second, c.interval/2)))
+			c.turns[node.Name] = t
+		}
+		if !t.asked && !now.Before(t.due) {
+			list = append(list, node)
+		}
+	}
+	slices.SortFunc(list, func(a, b *corev1.Node) int { return c.turns[a.Name].due.Compare(c.turns[b.Name].due) })
+	for _, node := range list {
+		t := c.turns[node.Name]
+		t.asked = true
+		c.turns[node.Name] = t
+	}
+	for name, t := range c.turns {
+		if !there[name] && !t.asked {
+			delete(c.turns, name)
+			c.store.forget(name)
+			c.source.Forget(name)
+		}
+	}
+	return list
+}
+
+// ask asks one node and says when it is asked again.
+func (c *collector) ask(ctx context.Context, node *corev1.Node) {
+	began := time.Now()
+	err := c.take(ctx, node)
+	now := time.Now()
+	c.mu.Lock()
+	t := c.turns[node.Name]
+	t.asked = false
+	if err == nil {
+		t.failures = 0
+	} else {
+		t.failures++
+	}
+	t.due = began.Add(pause(c.interval, t.failures, rand.Float64()))
+	c.turns[node.Name] = t
+	c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	c.observed.asked(now.Sub(began), err)
+	if err != nil && t.failures == 1 { // it says the same each time
+		c.log.Warn("read what a node uses", "node", node.Name, "err", err)
+	}
+}
+
+// pause is how long after a question the next one is asked, as chance has it: nodes that came together do not stay together. A node
+// that does not answer is asked less and less often, so that dead ones leave the places to the others.
+func pause(interval time.Duration, failures int, chance float64) time.Duration {
+	if failures > 1 {
+		interval = max(interval, min(interval<<min(failures-1, 8), mostPatience))
+	}
+	return interval - time.Duration(chance*float64(interval)/10)
+}
+
+func jitter(most time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(most)) }
+
+func (c *collector) take(ctx context.Context, node *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, c.deadline)
+	defer cancel()
+	body, err := c.source.Read(ctx, node)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was read as far as it matters
+	s := c.scanners.Get().(*scanner)
+	defer c.scanners.Put(s)
+	a, err := read(s, body, c.objects.PodsOn(node.Name))
+	s.reset(nil)
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	c.store.answered(node.Name, a, time.Now())
+	return nil
+}
+
+// fresh says whether at least half of the nodes that the API calls ready have answered of late: of a server that sees fewer, it would
+// be its own network that is told.
+func (c *collector) fresh(now time.Time) error {
+	ready, good := 0, 0
+	for _, node := range c.objects.Nodes() {
+		if !isReady(node) {
+			continue
+		}
+		ready++
+		if c.store.node(node.Name, now) != nil {
+			good++
+		}
+	}
+	if 2*good < ready {
+		return fmt.Errorf("%d of %d nodes that are ready have told what they use", good, ready)
+	}
+	return nil
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,117 @@
+package metrics
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	dialTimeout = 3 * time.Second
+	// idleTimeout lets a connection be used for the next question too.
+	idleTimeout = 90 * time.Second
+)
+
+// kubelets asks nodes' kubelets over the network. A kubelet is believed to be a node's when its certificate has the node's name.
+type kubelets struct {
+	tls *tls.Config
+
+	mu      sync.Mutex
+	clients map[string]*http.Client // by node
+}
+
+// newKubelets takes the credentials towards the API for the kubelets too. The authority there is returned: it has signed their
+// certificates and the daemon's.
+func newKubelets(kubeconfig string) (_ *kubelets, ca []byte, err error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err == nil {
+		err = rest.LoadTLSFiles(cfg)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	verify, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", kubeconfig, err)
+	}
+	if verify == nil || len(cfg.CAData) == 0 {
+		return nil, nil, fmt.Errorf("kubeconfig %s names no authority", kubeconfig)
+	}
+	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, cfg.CAData, nil
+}
+
+// of returns the client of one node, which has a connection of its own.
+func (k *kubelets) of(node string) *http.Client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.clients[node]
+	if c == nil {
+		verify := k.tls.Clone()
+		verify.ServerName, verify.MinVersion = node, tls.VersionTLS12
+		c = &http.Client{
+			Transport: &http.Transport{
+				DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSClientConfig: verify, TLSHandshakeTimeout: dialTimeout,
+				MaxIdleConns: 1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxLine, DisableCompression: true,
+			},
+			// A kubelet that sends elsewhere would have our certificate shown there.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		k.clients[node] = c
+	}
+	return c
+}
+
+// Forget implements Source.
+func (k *kubelets) Forget(node string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.clients[node]; c != nil {
+		c.CloseIdleConnections()
+		delete(k.clients, node)
+	}
+}
+
+// Read implements Source.
+func (k *kubelets) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error) {
+	port := int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	host := address(node)
+	if port == 0 || host == "" {
+		return nil, fmt.Errorf("node %s has not said where its kubelet listens", node.Name)
+	}
+	url := "https://" + net.JoinHostPort(host, strconv.Itoa(port)) + "/metrics/resource"
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := k.of(node.Name).Do(q)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		_ = answer.Body.Close() // what it says is not needed
+		return nil, fmt.Errorf("GET %s: %s", url, answer.Status)
+	}
+	return answer.Body, nil
+}
+
+// address prefers the addresses as the API server does towards kubelets.
+func address(n *corev1.Node) string {
+	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS, corev1.NodeHostName} {
+		for _, a := range n.Status.Addresses {
+			if a.Type == want && a.Address != "" {
+				return a.Address
+			}
+		}
+	}
+	return ""
+}

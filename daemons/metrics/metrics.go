@@ -1,0 +1,132 @@
+// Package metrics serves metrics.k8s.io: what nodes and pods use of CPU and memory, as their kubelets count it. It asks all of them
+// again and again, keeps two points of each container, and answers the API server, behind which it is an aggregated one. What is done
+// because of it, as scaling, is for others.
+package metrics
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/presence"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/run"
+)
+
+// Options are other edges than the network's.
+type Options struct {
+	Source Source // nil: the kubelets, over the network
+	Alias  string // host at which the API server finds this one; empty: its endpoint is published
+}
+
+// Run collects and answers until ctx ends.
+func Run(ctx context.Context, cfg config.MetricsServer, env run.Env) error {
+	return RunWith(ctx, cfg, env, Options{})
+}
+
+// RunWith is Run with other edges.
+func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Options) error {
+	if cfg.MetricResolution < time.Second || cfg.KubeletRequestTimeout <= 0 {
+		return fmt.Errorf("--metric-resolution=%s --kubelet-request-timeout=%s: at least 1s, and more than nothing", cfg.MetricResolution, cfg.KubeletRequestTimeout)
+	}
+	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Name})
+	if err != nil {
+		return err
+	}
+	typed, err := kubernetes.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	untyped, err := dynamic.NewForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	nodes, ca, err := newKubelets(cfg.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	if o.Source == nil {
+		o.Source = nodes
+	}
+	objects, err := newWatched(typed)
+	if err != nil {
+		return err
+	}
+	known := newStore(cfg.MetricResolution)
+	asks := newCollector(objects, o.Source, known, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log, observe(env.Metrics))
+	judge := client.NewJudge(typed)
+	who, err := newCallers(cfg, env.Log)
+	if err != nil {
+		return err
+	}
+	s := &server{
+		callers: who, judge: judge, view: &view{objects, known}, synced: objects.synced,
+		own: env.Guarded(cfg.ClientCAFile != "", cfg.Profiling, judge), log: env.Log,
+	}
+	secured, err := run.ServerTLS(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
+	if err != nil {
+		return err
+	}
+	secured.ClientAuth = tls.RequestClientCert // two authorities sign them, for different ends: each request is looked at
+	ln, err := net.Listen("tcp", net.JoinHostPort(cfg.BindAddress, strconv.Itoa(cfg.SecurePort)))
+	if err != nil {
+		return fmt.Errorf("listen for the API server: %w", err)
+	}
+	port := int32(ln.Addr().(*net.TCPAddr).Port)
+	fresh := func() error { return errors.Join(objects.check(), asks.fresh(time.Now())) }
+	env.Health.Ready("objects", objects.check)
+	env.Health.Tell("metrics", fresh)
+	p := &published{
+		registrar: &registrar{client: typed, dynamic: untyped, ca: ca, port: port, alias: o.Alias}, log: env.Log,
+	}
+	if o.Alias == "" {
+		if p.endpoint, err = newEndpoint(cfg, env, typed, port, fresh); err != nil {
+			return errors.Join(err, ln.Close())
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { objects.run(ctx); return nil })
+	g.Go(func() error { return run.Serve(ctx, ln, s, secured, 2*time.Second, env.Log) })
+	g.Go(func() error {
+		if !objects.wait(ctx) {
+			return nil
+		}
+		return asks.run(ctx)
+	})
+	g.Go(func() error { p.run(ctx); return nil })
+	return g.Wait()
+}
+
+// newEndpoint is this server's in the service, for as long as it knows enough to be asked.
+func newEndpoint(cfg config.MetricsServer, env run.Env, typed kubernetes.Interface, port int32, fresh func() error) (*presence.Publisher, error) {
+	addr, err := netip.ParseAddr(cfg.NodeIP)
+	if err != nil {
+		return nil, fmt.Errorf("--node-ip: the address at which API servers reach this one: %w", err)
+	}
+	name := cfg.NodeName
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("find the machine's name: %w", err)
+		}
+	}
+	return &presence.Publisher{
+		Client: typed, Log: env.Log, Namespace: metav1.NamespaceSystem, Service: Name, Manager: Name + ".clusterctl", Node: strings.ToLower(name), Addr: addr,
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Protocol: ptr.To(corev1.ProtocolTCP), Port: &port}}, Ready: fresh,
+	}, nil
+}

@@ -1,0 +1,159 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Pod is what is kept of a pod that runs: of ObjectMeta the names, labels and version.
+type Pod struct {
+	metav1.ObjectMeta
+	Node       string
+	Containers []string
+}
+
+// key is how pods are called in answers.
+func (p *Pod) key() string { return p.Namespace + "/" + p.Name }
+
+// Objects are what the API says of nodes and of pods that run. What they return is not to be changed.
+type Objects interface {
+	Node(name string) *corev1.Node
+	Nodes() []*corev1.Node
+	Pod(namespace, name string) *Pod
+	Pods(namespace string) []*Pod // in all namespaces where it is empty
+	PodsOn(node string) []*Pod
+}
+
+// watched are the objects as watches of the API tell them.
+type watched struct {
+	factories   []informers.SharedInformerFactory
+	nodes, pods cache.SharedIndexInformer
+}
+
+const byNode = "node"
+
+func newWatched(client kubernetes.Interface) (*watched, error) {
+	nodes := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(leanNode))
+	pods := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(leanPod),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String()
+		}))
+	w := &watched{factories: []informers.SharedInformerFactory{nodes, pods}, nodes: nodes.Core().V1().Nodes().Informer(), pods: pods.Core().V1().Pods().Informer()}
+	err := w.pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
+		if p, ok := obj.(*Pod); ok {
+			return []string{p.Node}, nil
+		}
+		return nil, fmt.Errorf("a %T among the pods", obj)
+	}})
+	return w, err
+}
+
+// run watches until ctx ends.
+func (w *watched) run(ctx context.Context) {
+	for _, f := range w.factories {
+		f.StartWithContext(ctx)
+	}
+	<-ctx.Done()
+	for _, f := range w.factories {
+		f.Shutdown()
+	}
+}
+
+// wait returns when all is known, or false when ctx ends before.
+func (w *watched) wait(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced, w.pods.HasSynced)
+}
+
+func (w *watched) synced() bool { return w.nodes.HasSynced() && w.pods.HasSynced() }
+
+func (w *watched) check() error {
+	if !w.synced() {
+		return errors.New("nodes and pods are not known yet")
+	}
+	return nil
+}
+
+// Node implements Objects.
+func (w *watched) Node(name string) *corev1.Node {
+	obj, _, _ := w.nodes.GetIndexer().GetByKey(name) // an index in memory does not fail
+	n, _ := obj.(*corev1.Node)
+	return n
+}
+
+// Nodes implements Objects.
+func (w *watched) Nodes() []*corev1.Node { return each[*corev1.Node](w.nodes.GetIndexer().List()) }
+
+// Pod implements Objects.
+func (w *watched) Pod(namespace, name string) *Pod {
+	obj, _, _ := w.pods.GetIndexer().GetByKey(namespace + "/" + name) // as above
+	p, _ := obj.(*Pod)
+	return p
+}
+
+// Pods implements Objects.
+func (w *watched) Pods(namespace string) []*Pod {
+	if namespace == "" {
+		return each[*Pod](w.pods.GetIndexer().List())
+	}
+	return w.indexed(cache.NamespaceIndex, namespace)
+}
+
+// PodsOn implements Objects.
+func (w *watched) PodsOn(node string) []*Pod { return w.indexed(byNode, node) }
+
+func (w *watched) indexed(index, value string) []*Pod {
+	found, _ := w.pods.GetIndexer().ByIndex(index, value) // both indices are there
+	return each[*Pod](found)
+}
+
+func each[T any](objs []any) []T {
+	out := make([]T, 0, len(objs))
+	for _, obj := range objs {
+		if one, ok := obj.(T); ok {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// leanPod keeps of a pod what is needed.
+func leanPod(obj any) (any, error) {
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	out := &Pod{ObjectMeta: lean(p.ObjectMeta), Node: p.Spec.NodeName}
+	for i := range p.Spec.InitContainers {
+		out.Containers = append(out.Containers, p.Spec.InitContainers[i].Name)
+	}
+	for i := range p.Spec.Containers {
+		out.Containers = append(out.Containers, p.Spec.Containers[i].Name)
+	}
+	for i := range p.Spec.EphemeralContainers {
+		out.Containers = append(out.Containers, p.Spec.EphemeralContainers[i].Name)
+	}
+	return out, nil
+}
+
+// leanNode keeps of a node what is needed: how it is, and where its kubelet is.
+func leanNode(obj any) (any, error) {
+	n, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Node{ObjectMeta: lean(n.ObjectMeta), Status: corev1.NodeStatus{
+		Addresses: n.Status.Addresses, DaemonEndpoints: n.Status.DaemonEndpoints, Conditions: n.Status.Conditions,
+	}}, nil
+}
+
+func lean(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, Labels: m.Labels, ResourceVersion: m.ResourceVersion}
+}

@@ -1,0 +1,152 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"k8s.io/utils/ptr"
+)
+
+// Name is that of the daemon, and of the service by which the API server finds it.
+const Name = "metrics-server"
+
+// Host is the name in the certificate that the API server looks for.
+const Host = Name + "." + metav1.NamespaceSystem + ".svc"
+
+const (
+	apiService   = "v1beta1." + v1beta1.GroupName
+	managedLabel = "app.kubernetes.io/managed-by"
+	servicePort  = 443
+)
+
+var registrations = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
+
+// registrar gives the group version to the daemon's service, unless somebody runs a metrics server of his own.
+type registrar struct {
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	ca      []byte // of the daemon's certificate, PEM
+	port    int32
+	alias   string // host that the service is another name of; empty: it has endpoints
+}
+
+// register makes the objects, or makes them as they should be. It returns false where the service or the group version is somebody
+// else's, which are left alone.
+func (r *registrar) register(ctx context.Context) (ours bool, err error) {
+	service, err := r.client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		service, err = nil, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the service %s: %w", Name, err)
+	}
+	untyped, err := r.dynamic.Resource(registrations).Get(ctx, apiService, metav1.GetOptions{})
+	var registered *apiregistrationv1.APIService
+	switch {
+	case err == nil:
+		registered = &apiregistrationv1.APIService{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, registered); err != nil {
+			return false, fmt.Errorf("read the API service %s: %w", apiService, err)
+		}
+	case !apierrors.IsNotFound(err):
+		return false, fmt.Errorf("look at the API service %s: %w", apiService, err)
+	}
+	wantedService, wanted := r.service(), r.apiService()
+	if foreignService(service) || foreign(registered) {
+		return false, nil
+	}
+	if service == nil || !sameService(service, wantedService) {
+		patch, err := json.Marshal(wantedService)
+		if err != nil {
+			return false, err
+		}
+		if _, err := r.client.CoreV1().Services(metav1.NamespaceSystem).Patch(ctx, Name, types.ApplyPatchType, patch,
+			metav1.PatchOptions{FieldManager: Name, Force: ptr.To(true)}); err != nil {
+			return false, fmt.Errorf("write the service %s: %w", Name, err)
+		}
+	}
+	if registered == nil || !same(registered, wanted) {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+		if err != nil {
+			return false, err
+		}
+		delete(object, "status")
+		delete(object["metadata"].(map[string]any), "creationTimestamp")
+		if _, err := r.dynamic.Resource(registrations).Apply(ctx, apiService, &unstructured.Unstructured{Object: object},
+			metav1.ApplyOptions{FieldManager: Name, Force: true}); err != nil {
+			return false, fmt.Errorf("write the API service %s: %w", apiService, err)
+		}
+	}
+	return true, nil
+}
+
+// foreignService says whether a service is another metrics server's: it leads to pods, or was made by others.
+func foreignService(s *corev1.Service) bool {
+	return s != nil && (len(s.Spec.Selector) > 0 || s.Labels[managedLabel] != Name)
+}
+
+// foreign says whether the group version was given to another server.
+func foreign(a *apiregistrationv1.APIService) bool {
+	return a != nil && (a.Labels[managedLabel] != Name || a.Spec.InsecureSkipTLSVerify ||
+		a.Spec.Service == nil || a.Spec.Service.Namespace != metav1.NamespaceSystem || a.Spec.Service.Name != Name)
+}
+
+func sameService(have, want *corev1.Service) bool {
+	if have.Spec.Type != want.Spec.Type || have.Spec.ExternalName != want.Spec.ExternalName || len(have.Spec.Ports) != len(want.Spec.Ports) {
+		return false
+	}
+	for i, p := range want.Spec.Ports {
+		if h := have.Spec.Ports[i]; h.Name != p.Name || h.Port != p.Port || h.TargetPort != p.TargetPort {
+			return false
+		}
+	}
+	return true
+}
+
+func same(have, want *apiregistrationv1.APIService) bool {
+	return bytes.Equal(have.Spec.CABundle, want.Spec.CABundle) && have.Spec.Service.Port != nil && *have.Spec.Service.Port == *want.Spec.Service.Port
+}
+
+var objectLabels = map[string]string{"k8s-app": Name, managedLabel: Name}
+
+func (r *registrar) service() *corev1.Service {
+	s := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: metav1.NamespaceSystem, Labels: objectLabels},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: []corev1.ServicePort{
+			{Name: "https", Port: servicePort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(r.port)},
+		}},
+	}
+	if r.alias != "" {
+		s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: r.alias}
+	}
+	return s
+}
+
+func (r *registrar) apiService() *apiregistrationv1.APIService {
+	port := int32(servicePort)
+	if r.alias != "" {
+		port = r.port // there is nothing between
+	}
+	return &apiregistrationv1.APIService{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},
+		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: objectLabels},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: r.ca,
+			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceSystem, Name: Name, Port: &port},
+		},
+	}
+}

@@ -1,0 +1,150 @@
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/run"
+)
+
+// Judge decides who may do what. The API server's word is got by package client's Judge.
+type Judge interface {
+	run.Judge
+	MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error)
+}
+
+// server answers for metrics.k8s.io to the API server, and for the daemon's own pages to everybody who may read them.
+type server struct {
+	callers *callers
+	judge   Judge
+	view    *view
+	synced  func() bool
+	own     http.Handler // health, /metrics and pages
+	log     *slog.Logger
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	if path != "/apis" && !strings.HasPrefix(path, "/apis/") && !strings.HasPrefix(path, "/openapi/") {
+		s.own.ServeHTTP(w, s.callers.known(r))
+		return
+	}
+	user, err := s.callers.passedOn(r)
+	if err != nil {
+		s.log.Debug("credentials refused", "path", path, "err", err)
+		fail(w, apierrors.NewUnauthorized(err.Error()))
+		return
+	}
+	run.VisitorOf(r.Context()).Identify()
+	if err := s.answer(w, r, user); err != nil {
+		fail(w, err)
+	}
+}
+
+func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) error {
+	if document := documents[r.URL.Path]; document != nil {
+		return s.describe(w, r, user, document)
+	}
+	q, ok := parse(r)
+	if !ok {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource",
+		}}
+	}
+	if err := s.authorize(r.Context(), user, q); err != nil {
+		return err
+	}
+	form, err := formOf(r)
+	switch {
+	case err != nil:
+		return err
+	case r.Method != http.MethodGet && r.Method != http.MethodHead, q.verb == "watch":
+		return apierrors.NewMethodNotSupported(q.resource(), q.verb)
+	case !s.synced():
+		return apierrors.NewServiceUnavailable("it is not known yet what is on the nodes")
+	}
+	answer, err := s.view.of(q, time.Now())
+	if err != nil {
+		return err
+	}
+	if form.table {
+		answer = table(answer, form.include)
+	}
+	return write(w, http.StatusOK, answer)
+}
+
+// authorize asks the API server once more: whoever gets hold of a front proxy's certificate is still no more than whom he names.
+func (s *server) authorize(ctx context.Context, user api.User, q question) error {
+	if user.InGroup(api.GroupMasters) {
+		return nil
+	}
+	may, err := s.judge.MayUse(ctx, user, authorizationv1.ResourceAttributes{
+		Verb: q.verb, Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, Resource: q.kind, Namespace: q.namespace, Name: q.name,
+	})
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if !may {
+		return apierrors.NewForbidden(q.resource(), q.name, errors.New("User \""+user.Name+"\" cannot "+q.verb+" resource \""+q.kind+"\" in API group \""+v1beta1.GroupName+"\""+q.where()))
+	}
+	return nil
+}
+
+// describe answers with one of the documents by which the server says what it serves.
+func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User, d *document) error {
+	if !user.InGroup(api.GroupMasters) {
+		if may, err := s.judge.May(r.Context(), user, r.URL.Path); err != nil {
+			return apierrors.NewInternalError(err)
+		} else if !may {
+			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("User \""+user.Name+"\" cannot get path \""+r.URL.Path+"\""))
+		}
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "documents"}, strings.ToLower(r.Method))
+	}
+	if !accepts(r, plainly) {
+		return notAcceptable()
+	}
+	w.Header().Set("ETag", d.etag)
+	if r.Header.Get("If-None-Match") == d.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(d.text) // the client is gone, or has it
+	return nil
+}
+
+func fail(w http.ResponseWriter, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	_ = write(w, int(status.Code), &status) // a status can be encoded
+}
+
+func write(w http.ResponseWriter, code int, answer any) error {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(text, '\n')) // the client is gone, or has it
+	return nil
+}

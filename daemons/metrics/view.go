@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+)
+
+// view makes the API's objects of what is known.
+type view struct {
+	objects Objects
+	store   *store
+}
+
+// of returns what a question asks for: of what nothing is known there is no object.
+func (v *view) of(q question, now time.Time) (any, error) {
+	byLabel, byField, err := q.selectors()
+	if err != nil {
+		return nil, err
+	}
+	chosen := func(m metav1.ObjectMeta) bool {
+		return byLabel.Matches(labels.Set(m.Labels)) && byField.Matches(fields.Set{"metadata.name": m.Name, "metadata.namespace": m.Namespace})
+	}
+	switch {
+	case q.kind == "nodes" && q.name != "":
+		if n := v.objects.Node(q.name); n != nil {
+			if m, ok := v.node(n, now); ok {
+				return &m, nil
+			}
+		}
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1beta1.GroupName, Resource: "nodemetrics"}, q.name)
+	case q.kind == "nodes":
+		list := &v1beta1.NodeMetricsList{TypeMeta: typed("NodeMetricsList"), Items: []v1beta1.NodeMetrics{}}
+		for _, n := range v.objects.Nodes() {
+			if m, ok := v.node(n, now); ok && chosen(n.ObjectMeta) {
+				list.Items = append(list.Items, m)
+			}
+		}
+		slices.SortFunc(list.Items, func(a, b v1beta1.NodeMetrics) int { return cmp.Compare(a.Name, b.Name) })
+		return list, nil
+	case q.name != "":
+		if p := v.objects.Pod(q.namespace, q.name); p != nil {
+			if m, ok := v.pod(p, now); ok {
+				return &m, nil
+			}
+		}
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1beta1.GroupName, Resource: "podmetrics"}, q.namespace+"/"+q.name)
+	}
+	list := &v1beta1.PodMetricsList{TypeMeta: typed("PodMetricsList"), Items: []v1beta1.PodMetrics{}}
+	for _, p := range v.objects.Pods(q.namespace) {
+		if !chosen(p.ObjectMeta) {
+			continue
+		}
+		if m, ok := v.pod(p, now); ok {
+			list.Items = append(list.Items, m)
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b v1beta1.PodMetrics) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return list, nil
+}
+
+func (v *view) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
+	state := v.store.node(n.Name, now)
+	if state == nil {
+		return v1beta1.NodeMetrics{}, false
+	}
+	use, ok := state.Node.Use()
+	if !ok {
+		return v1beta1.NodeMetrics{}, false
+	}
+	return v1beta1.NodeMetrics{
+		TypeMeta: typed("NodeMetrics"), ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(now)},
+		Timestamp: metav1.NewTime(use.At), Window: metav1.Duration{Duration: use.Window}, Usage: usage(use),
+	}, true
+}
+
+// pod returns false unless it is known of all containers of a pod that run what they use: half of it would be taken for all.
+func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
+	state := v.store.node(p.Node, now)
+	if state == nil {
+		return v1beta1.PodMetrics{}, false
+	}
+	known := state.Pods[p.key()]
+	if known.UID != string(p.UID) || len(known.Containers) == 0 {
+		return v1beta1.PodMetrics{}, false
+	}
+	m := v1beta1.PodMetrics{
+		TypeMeta:   typed("PodMetrics"),
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, CreationTimestamp: metav1.NewTime(now)},
+	}
+	for i, c := range known.Containers {
+		use, ok := c.Use()
+		if !ok {
+			return v1beta1.PodMetrics{}, false
+		}
+		if i == 0 || use.At.Before(m.Timestamp.Time) {
+			m.Timestamp, m.Window = metav1.NewTime(use.At), metav1.Duration{Duration: use.Window}
+		}
+		m.Containers = append(m.Containers, v1beta1.ContainerMetrics{Name: c.Name, Usage: usage(use)})
+	}
+	return m, true
+}
+
+func usage(u Use) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewScaledQuantity(u.NanoCPUs, resource.Nano),
+		corev1.ResourceMemory: *resource.NewQuantity(u.Memory, resource.BinarySI),
+	}
+}
+
+func typed(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: v1beta1.SchemeGroupVersion.String()}
+}
