@@ -26,6 +26,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/autoscaler"
+	"clusterctl/daemons/controllers/binder"
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/cronjob"
@@ -79,6 +80,7 @@ var all = []struct {
 	{"podgc", podgc.New, ""},
 	{"garbage", garbage.New, "garbage-collector-controller"},
 	{"resourcequota", resourcequota.New, ""},
+	{"persistentvolume-binder", binder.New, "persistentvolume-controller"},
 	{"pvc-protection", protection.NewClaims, ""},
 	{"pv-protection", protection.NewVolumes, ""},
 	{"validatingadmissionpolicy-status", policystatus.New, ""},

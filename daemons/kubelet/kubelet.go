@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/cgroup"
@@ -183,7 +185,10 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	k.objects = newObjects(k.client, env.Log, k.changed)
-	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts}
+	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root}
+	if o.Pretended {
+		k.volumes.Provisioned = filepath.Join(cfg.RootDir, "local-volumes") // one machine has many nodes that pretend
+	}
 	k.status = newStatuses(k.client, env.Log)
 	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {

@@ -324,16 +324,16 @@ func (o *objects) Token(ctx context.Context, p *corev1.Pod, audience string, lif
 	return got.value, got.renew, nil
 }
 
-// Claim returns the volume that a claim is bound to.
-func (o *objects) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolume, error) {
+// Claim returns a claim as it is now.
+func (o *objects) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	claim, err := o.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if claim.Spec.VolumeName == "" || claim.Status.Phase != corev1.ClaimBound {
-		return nil, fmt.Errorf("persistent volume claim %s/%s is not bound", namespace, name)
-	}
-	return o.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	return o.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// Volume returns a persistent volume as it is now.
+func (o *objects) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return o.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 }

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/run"
@@ -63,7 +64,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// routes are the kubelet's paths, all of them upstream's.
+// routes are the kubelet's paths, all but the last of them upstream's.
 func (k *Kubelet) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", k.env.Handler())
@@ -89,6 +90,7 @@ func (k *Kubelet) routes() http.Handler {
 	}
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", k.serveRun)
 	mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.HandlerFunc(k.serveFiles)))
+	mux.HandleFunc("DELETE /"+directory.Resource+"/{name}", k.serveRemoveVolume)
 	return mux
 }
 

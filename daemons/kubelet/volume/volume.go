@@ -28,8 +28,9 @@ type Source interface {
 	Token(ctx context.Context, p *corev1.Pod, audience string, lifetime time.Duration) (token string, renew time.Time, err error)
 	// TrustBundles returns the bundle of a name or, without one, those of a signer.
 	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
-	// Claim returns the volume that a claim of the pod's namespace is bound to.
-	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolume, error)
+	// Claim and Volume return a claim and a persistent volume as the API has them now.
+	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 }
 
 // Mounter is what of the kernel volumes need.
@@ -46,6 +47,10 @@ type Manager struct {
 	Source  Source
 	Mounter Mounter
 	Node    func() pod.Node
+	// Provisioned is the directory of the volumes that were made for claims; only their own directories are in it.
+	Provisioned string
+
+	changing [64]sync.Mutex // of provisioned volumes, by name: one is mounted or removed at a time
 }
 
 // PodDir returns the directory of all that belongs to a pod.
@@ -87,18 +92,8 @@ func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (t
 		return time.Time{}, m.emptyDir(p, v.EmptyDir, dir)
 	case v.HostPath != nil:
 		return time.Time{}, hostPath(v.HostPath)
-	case v.PersistentVolumeClaim != nil:
-		pv, err := m.Source.Claim(ctx, p.Namespace, v.PersistentVolumeClaim.ClaimName)
-		if err != nil {
-			return time.Time{}, err
-		}
-		return time.Time{}, m.claim(p, pv, dir)
-	case v.Ephemeral != nil:
-		pv, err := m.Source.Claim(ctx, p.Namespace, p.Name+"-"+v.Name)
-		if err != nil {
-			return time.Time{}, err
-		}
-		return time.Time{}, m.claim(p, pv, dir)
+	case v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
+		return time.Time{}, m.claim(ctx, p, v, dir)
 	case v.Image != nil:
 		return time.Time{}, nil // the runtime mounts it
 	}
@@ -248,37 +243,6 @@ func (m *Manager) memorySize(p *corev1.Pod, e *corev1.EmptyDirVolumeSource) int6
 		size = e.SizeLimit.Value()
 	}
 	return size
-}
-
-func (m *Manager) claim(p *corev1.Pod, pv *corev1.PersistentVolume, dir string) error {
-	var path string
-	group := fsGroup(p)
-	switch {
-	case pv.Spec.HostPath != nil:
-		if err := hostPath(pv.Spec.HostPath); err != nil {
-			return err
-		}
-		path = pv.Spec.HostPath.Path
-		group = nil // what is the machine's keeps its owners
-	case pv.Spec.Local != nil:
-		path = pv.Spec.Local.Path
-	default:
-		return fmt.Errorf("persistent volume %s: only hostPath and local volumes are supported", pv.Name)
-	}
-	if mounted, err := m.Mounter.Mounted(dir); err != nil || mounted {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	if err := m.Mounter.Bind(path, dir, false); err != nil {
-		return err
-	}
-	onMismatch := false
-	if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
-		onMismatch = *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch
-	}
-	return own(dir, group, onMismatch)
 }
 
 func fsGroup(p *corev1.Pod) *int64 {

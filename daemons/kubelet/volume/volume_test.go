@@ -19,6 +19,8 @@ import (
 // source has the objects that it is given.
 type source struct {
 	maps    map[string]*corev1.ConfigMap
+	claims  map[string]*corev1.PersistentVolumeClaim
+	volumes map[string]*corev1.PersistentVolume
 	bundles []certificatesv1.ClusterTrustBundle
 	asks    int
 }
@@ -51,8 +53,18 @@ func (s *source) Token(context.Context, *corev1.Pod, string, time.Duration) (str
 	return "token", time.Unix(5000, 0), nil
 }
 
-func (s *source) Claim(_ context.Context, _, name string) (*corev1.PersistentVolume, error) {
+func (s *source) Claim(_ context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	if c := s.claims[namespace+"/"+name]; c != nil {
+		return c, nil
+	}
 	return nil, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), name)
+}
+
+func (s *source) Volume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	if v := s.volumes[name]; v != nil {
+		return v, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("persistentvolumes"), name)
 }
 
 func manager(t *testing.T) (*Manager, *source) {

@@ -1,0 +1,40 @@
+// Package directory is what the controllers and the kubelet have to agree on about volumes that are a directory of a node: who
+// provisions them, where they lie, and by which path a kubelet is asked to remove one.
+package directory
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	storage "k8s.io/component-helpers/storage/volume"
+)
+
+const (
+	// Provisioner is the name that a StorageClass has these volumes by.
+	Provisioner = "clusterctl.local/directory"
+	// Root is where they lie on their node. Nothing else is there.
+	Root = "/var/lib/clusterctl/volumes"
+	// Finalizer keeps a PersistentVolume until its kubelet has said that the directory is gone.
+	Finalizer = Provisioner
+	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME.
+	Resource = "localVolumes"
+)
+
+// Path is where the volume of a name lies on its node.
+func Path(name string) string { return path.Join(Root, name) }
+
+// CheckName refuses what is no name of a volume, and so could lead out of Root.
+func CheckName(name string) error {
+	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+		return fmt.Errorf("invalid volume name %q: %s", name, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// Provisioned says whether a volume was made by this provisioner.
+func Provisioned(v *corev1.PersistentVolume) bool {
+	return v.Annotations[storage.AnnDynamicallyProvisioned] == Provisioner
+}

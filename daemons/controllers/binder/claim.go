@@ -1,0 +1,132 @@
+// Package binder binds claims to volumes and keeps the phases of both: which volume a claim gets, what becomes of a volume whose
+// claim is gone. It makes no volumes and removes none: provisioners do, and it tells them for which claims and volumes.
+package binder
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	storage "k8s.io/component-helpers/storage/volume"
+)
+
+// Surroundings are what is decided about a claim by.
+type Surroundings struct {
+	Volumes []*corev1.PersistentVolume // all there are; where the claim names one, that one is enough
+	Class   *storagev1.StorageClass    // of the claim; nil when there is none of the name
+	Default *storagev1.StorageClass    // of claims without a class, or nil
+	Waiting []string                   // pods that use the claim and have no node
+}
+
+// Event is what is said of an object.
+type Event struct{ Type, Reason, Message string }
+
+// ClaimDecision is what is to be done about a claim.
+type ClaimDecision struct {
+	Phase       corev1.PersistentVolumeClaimPhase
+	Bind        *corev1.PersistentVolume // with Bound
+	Class       string                   // which the claim gets since it had none
+	Provisioner string                   // who is to make a volume
+	Event       *Event
+}
+
+// DecideClaim decides about a claim.
+func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
+	if _, completed := claim.Annotations[storage.AnnBindCompleted]; completed {
+		return keep(claim, s)
+	}
+	if claim.DeletionTimestamp != nil {
+		return ClaimDecision{Phase: corev1.ClaimPending} // it is only still used, and has nothing to give
+	}
+	if claim.Spec.VolumeName != "" {
+		return take(claim, s)
+	}
+	waits := waitsForConsumer(s.Class)
+	if v := match(claim, s.Volumes, waits); v != nil {
+		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
+	}
+	pending := ClaimDecision{Phase: corev1.ClaimPending}
+	_, placed := claim.Annotations[storage.AnnSelectedNode]
+	switch {
+	case !hasClass(claim) && s.Default != nil:
+		pending.Class = s.Default.Name
+	case waits && !placed:
+		pending.Event = waiting(s.Waiting)
+	case claimClass(claim) == "":
+		pending.Event = &Event{corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"}
+	case s.Class == nil:
+		pending.Event = failed(fmt.Sprintf("storageclass.storage.k8s.io %q not found", claimClass(claim)))
+	case strings.HasPrefix(s.Class.Provisioner, "kubernetes.io/"):
+		pending.Event = failed("no volume plugin matched name: " + s.Class.Provisioner)
+	default:
+		pending.Provisioner = s.Class.Provisioner
+		pending.Event = &Event{corev1.EventTypeNormal, "ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or "+
+			"manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", s.Class.Provisioner)}
+	}
+	return pending
+}
+
+func failed(message string) *Event {
+	return &Event{corev1.EventTypeWarning, "ProvisioningFailed", message}
+}
+
+func waiting(pods []string) *Event {
+	switch len(pods) {
+	case 0:
+		return &Event{corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"}
+	case 1:
+		return &Event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pod %s to be scheduled", pods[0])}
+	}
+	return &Event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pods %s to be scheduled", strings.Join(pods, ","))}
+}
+
+// take decides about a claim that asks for one volume. That may still have to come.
+func take(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
+	v := named(s.Volumes, claim.Spec.VolumeName)
+	pending := ClaimDecision{Phase: corev1.ClaimPending}
+	switch {
+	case v == nil:
+		return pending
+	case v.Spec.ClaimRef == nil:
+		if why := misfit(claim, v); why != "" {
+			pending.Event = &Event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why)}
+			return pending
+		}
+		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
+	case refersTo(v, claim):
+		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
+	}
+	pending.Event = &Event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", v.Name)}
+	return pending
+}
+
+// keep decides about a claim that was bound before. Its volume is never replaced by another: the data was on that one.
+func keep(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
+	lost := func(reason, message string) ClaimDecision {
+		d := ClaimDecision{Phase: corev1.ClaimLost}
+		if claim.Status.Phase != corev1.ClaimLost {
+			d.Event = &Event{corev1.EventTypeWarning, reason, message}
+		}
+		return d
+	}
+	v := named(s.Volumes, claim.Spec.VolumeName)
+	switch {
+	case claim.Spec.VolumeName == "":
+		return lost("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
+	case v == nil:
+		return lost("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+	case v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID == claim.UID || v.Spec.ClaimRef.UID == "" && refersTo(v, claim):
+		return ClaimDecision{Phase: corev1.ClaimBound, Bind: v}
+	}
+	return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+}
+
+func named(volumes []*corev1.PersistentVolume, name string) *corev1.PersistentVolume {
+	for _, v := range volumes {
+		if v.Name == name {
+			return v
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package binder
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"clusterctl/daemons/kinds"
+)
+
+// claimClass is the name of the class that a claim asks for, "" for none.
+func claimClass(claim *corev1.PersistentVolumeClaim) string {
+	if beta, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return beta
+	}
+	return attributes(claim.Spec.StorageClassName)
+}
+
+// hasClass says whether a claim has decided about its class: the empty one is a decision, too.
+func hasClass(claim *corev1.PersistentVolumeClaim) bool {
+	_, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]
+	return beta || claim.Spec.StorageClassName != nil
+}
+
+func volumeClass(v *corev1.PersistentVolume) string {
+	if beta, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return beta
+	}
+	return v.Spec.StorageClassName
+}
+
+// waitsForConsumer says whether claims of a class are bound only when a pod that uses them has been given a node.
+func waitsForConsumer(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// defaultClass is the class of claims that name none: of several the newest, as the API server has it for new claims.
+func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
+	var best *storagev1.StorageClass
+	for _, c := range classes {
+		if !isDefault(c) {
+			continue
+		}
+		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) || best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
+			best = c
+		}
+	}
+	return best
+}
+
+func isDefault(c *storagev1.StorageClass) bool {
+	return c.Annotations[kinds.DefaultClassAnnotation] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+}

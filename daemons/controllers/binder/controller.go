@@ -1,0 +1,251 @@
+package binder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop // of claims by namespace/name, and of volumes by name
+	claims    corelisters.PersistentVolumeClaimLister
+	volumes   corelisters.PersistentVolumeLister
+	classes   storagelisters.StorageClassLister
+	pods      loop.PodIndex
+	index     index
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	core := c.Informers.Core().V1()
+	claims, volumes, pods := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Pods()
+	classes := c.Informers.Storage().V1().StorageClasses()
+	b := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), pods: loop.PodsByOwner(pods.Informer())}
+	b.index = newIndex(claims.Informer(), volumes.Informer())
+	b.Loop = loop.Loop{Name: "persistentvolume-binder", Log: c.Log, Sync: b.sync, Synced: []cache.InformerSynced{
+		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced, pods.Informer().HasSynced}}
+	loop.On(claims.Informer(), b.claimChanged)
+	loop.OnChange(volumes.Informer(), b.volumeChanged)
+	loop.OnChange(classes.Informer(), b.classChanged)
+	loop.OnChange(pods.Informer(), b.podChanged)
+	return b
+}
+
+// claimChanged looks at a claim and at the volumes that say that they are its.
+func (b *controller) claimChanged(obj any) {
+	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return
+	}
+	b.Add(claim)
+	for _, name := range b.index.volumesOf(claim.Namespace + "/" + claim.Name) {
+		b.Queue().Add(name)
+	}
+}
+
+// volumeChanged looks at a volume, at the claims that it and that name each other and, when it is free, at those that could take it.
+func (b *controller) volumeChanged(old, obj any) {
+	for _, o := range []any{old, obj} {
+		v, ok := o.(*corev1.PersistentVolume)
+		if !ok {
+			continue
+		}
+		b.Add(v)
+		if ref := v.Spec.ClaimRef; ref != nil {
+			b.Queue().Add(ref.Namespace + "/" + ref.Name)
+		}
+		b.wake(b.index.claimsOf(v.Name))
+	}
+	if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable {
+		b.wake(b.index.unbound(volumeClass(v)))
+	}
+}
+
+// classChanged looks at the claims that wait for a class and, when that is for all, at those without one.
+func (b *controller) classChanged(old, obj any) {
+	for _, o := range []any{old, obj} {
+		if class, ok := o.(*storagev1.StorageClass); ok {
+			b.wake(b.index.unbound(class.Name))
+			if isDefault(class) {
+				b.wake(b.index.unbound(""))
+			}
+		}
+	}
+}
+
+// podChanged looks at the claims without volumes of a pod that comes, goes or gets its node: what they wait for is told.
+func (b *controller) podChanged(old, obj any) {
+	before, _ := old.(*corev1.Pod)
+	after, _ := obj.(*corev1.Pod)
+	if before != nil && after != nil && before.Spec.NodeName == after.Spec.NodeName {
+		return
+	}
+	pod := after
+	if pod == nil {
+		pod = before
+	}
+	for i := range pod.Spec.Volumes {
+		if name := claimOf(pod, &pod.Spec.Volumes[i]); name != "" {
+			if claim, err := b.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil && claim.Spec.VolumeName == "" {
+				b.Add(claim)
+			}
+		}
+	}
+}
+
+func (b *controller) wake(keys []string) {
+	for _, key := range keys {
+		b.Queue().Add(key)
+	}
+}
+
+func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
+func (b *controller) sync(ctx context.Context, key string) error {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return b.syncClaim(ctx, namespace, name)
+	}
+	return b.syncVolume(ctx, key)
+}
+
+func (b *controller) syncClaim(ctx context.Context, namespace, name string) error {
+	claim, err := b.claims.PersistentVolumeClaims(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	s, err := b.surroundings(claim)
+	if err != nil {
+		return err
+	}
+	d := DecideClaim(claim, s)
+	if d.Phase == corev1.ClaimLost && claim.Status.Phase != corev1.ClaimLost {
+		// That the data is lost is not said because a cache is behind.
+		if claim, s.Volumes, err = b.liveClaim(ctx, claim); err != nil || claim == nil {
+			return err
+		}
+		d = DecideClaim(claim, s)
+	}
+	return b.carryOut(ctx, claim, d)
+}
+
+func (b *controller) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, d ClaimDecision) error {
+	if d.Event != nil {
+		b.Events.Event(claim, d.Event.Type, d.Event.Reason, d.Event.Message)
+	}
+	if d.Bind != nil {
+		return b.bind(ctx, claim, d.Bind)
+	}
+	updated := claim.DeepCopy()
+	if d.Class != "" {
+		updated.Spec.StorageClassName = &d.Class
+	}
+	if d.Provisioner != "" {
+		for _, key := range []string{storage.AnnStorageProvisioner, storage.AnnBetaStorageProvisioner} {
+			metav1.SetMetaDataAnnotation(&updated.ObjectMeta, key, d.Provisioner)
+		}
+	}
+	if d.Class != "" || d.Provisioner != "" && (claim.Annotations[storage.AnnStorageProvisioner] != d.Provisioner || claim.Annotations[storage.AnnBetaStorageProvisioner] != d.Provisioner) {
+		written, err := b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("prepare claim %s/%s for its provisioner: %w", claim.Namespace, claim.Name, err)
+		}
+		claim = written
+	}
+	return b.setClaim(ctx, claim, d.Phase, nil)
+}
+
+func (b *controller) surroundings(claim *corev1.PersistentVolumeClaim) (s Surroundings, err error) {
+	if claim.Spec.VolumeName != "" {
+		v, err := b.volumes.Get(claim.Spec.VolumeName)
+		if apierrors.IsNotFound(err) {
+			return s, nil
+		}
+		s.Volumes = []*corev1.PersistentVolume{v}
+		return s, err
+	}
+	if s.Volumes, err = b.volumes.List(labels.Everything()); err != nil {
+		return s, err
+	}
+	classes, err := b.classes.List(labels.Everything())
+	if err != nil {
+		return s, err
+	}
+	s.Default = defaultClass(classes)
+	if i := slices.IndexFunc(classes, func(c *storagev1.StorageClass) bool { return c.Name == claimClass(claim) }); i >= 0 {
+		s.Class = classes[i]
+	}
+	for _, pod := range b.pods.In(claim.Namespace) {
+		if pod.Spec.NodeName == "" && loop.Active(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claimOf(pod, &v) == claim.Name }) {
+			s.Waiting = append(s.Waiting, pod.Name)
+		}
+	}
+	slices.Sort(s.Waiting)
+	return s, nil
+}
+
+func (b *controller) syncVolume(ctx context.Context, name string) error {
+	v, err := b.volumes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	var claim *corev1.PersistentVolumeClaim
+	if ref := v.Spec.ClaimRef; ref != nil {
+		claim, err = b.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	d := DecideVolume(v, claim)
+	if d.Unbind || orphaned(v, claim) && v.Status.Phase != d.Phase {
+		// A volume is given up by what is, not by what a cache has.
+		if v, claim, err = b.liveVolume(ctx, v); err != nil || v == nil {
+			return err
+		}
+		d = DecideVolume(v, claim)
+	}
+	if d.Event != nil {
+		b.Events.Event(v, d.Event.Type, d.Event.Reason, d.Event.Message)
+	}
+	if d.ClaimEvent != nil {
+		b.Events.Event(claim, d.ClaimEvent.Type, d.ClaimEvent.Reason, d.ClaimEvent.Message)
+	}
+	if d.WakeClaim {
+		b.Add(claim)
+	}
+	if d.Unbind {
+		if v, err = b.unbind(ctx, v); err != nil {
+			return err
+		}
+	}
+	_, err = b.setPhase(ctx, v, d.Phase, d.Message)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

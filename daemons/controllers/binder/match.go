@@ -1,0 +1,107 @@
+package binder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// match returns the volume that a claim without one gets, nil when there is none. What is reserved for the claim comes first; then
+// what offers the fewest ways of access that it did not ask for, and of those the smallest. A claim that waits for its first
+// consumer gets only what is reserved for it: the rest is the scheduler's choice.
+func match(claim *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, waits bool) *corev1.PersistentVolume {
+	selector := labels.Everything()
+	if claim.Spec.Selector != nil {
+		s, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
+		if err != nil {
+			return nil // the API server has checked it
+		}
+		selector = s
+	}
+	var best *corev1.PersistentVolume
+	for _, v := range volumes {
+		if v.DeletionTimestamp != nil || v.Spec.ClaimRef != nil && !refersTo(v, claim) {
+			continue
+		}
+		if larger(claim, v) || otherMode(claim, v) || attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName) || !allows(v, claim) {
+			continue
+		}
+		reserved := refersTo(v, claim)
+		if !reserved && (waits || v.Status.Phase != corev1.VolumeAvailable || !selector.Matches(labels.Set(v.Labels)) || volumeClass(v) != claimClass(claim)) {
+			continue
+		}
+		if best == nil || before(v, best, claim) {
+			best = v
+		}
+	}
+	return best
+}
+
+// before says whether a claim rather gets a than b, which both would do.
+func before(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	if x, y := refersTo(a, claim), refersTo(b, claim); x != y {
+		return x
+	}
+	if x, y := len(a.Spec.AccessModes), len(b.Spec.AccessModes); x != y {
+		return x < y
+	}
+	if c := a.Spec.Capacity.Storage().Cmp(*b.Spec.Capacity.Storage()); c != 0 {
+		return c < 0
+	}
+	return strings.Compare(a.Name, b.Name) < 0
+}
+
+// misfit says why a volume that a claim names cannot be its, "" when it can.
+func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
+	switch {
+	case v.DeletionTimestamp != nil:
+		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
+	case larger(claim, v):
+		return "requested PV is too small"
+	case volumeClass(v) != claimClass(claim):
+		return "storageClassName does not match"
+	case attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName):
+		return "volumeAttributesClassName does not match"
+	case otherMode(claim, v):
+		return "incompatible volumeMode"
+	case !allows(v, claim):
+		return "incompatible accessMode"
+	}
+	return ""
+}
+
+// refersTo says whether a volume is reserved for or bound to a claim: one that has no UID yet means whoever has the name.
+func refersTo(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	ref := v.Spec.ClaimRef
+	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+}
+
+// larger says whether a claim asks for more than a volume has.
+func larger(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	return v.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
+}
+
+func otherMode(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	mode := func(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+		if m == nil {
+			return corev1.PersistentVolumeFilesystem
+		}
+		return *m
+	}
+	return mode(claim.Spec.VolumeMode) != mode(v.Spec.VolumeMode)
+}
+
+func allows(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return !slices.ContainsFunc(claim.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
+}
+
+func attributes(name *string) string {
+	if name == nil {
+		return ""
+	}
+	return *name
+}

@@ -1,0 +1,75 @@
+package binder
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storage "k8s.io/component-helpers/storage/volume"
+)
+
+// VolumeDecision is what is to be done about a volume.
+type VolumeDecision struct {
+	Phase      corev1.PersistentVolumePhase
+	Message    string // of the phase
+	Unbind     bool   // the claim has another volume: this one is free, or reserved for the name as before
+	Event      *Event
+	ClaimEvent *Event // said of the claim
+	WakeClaim  bool   // the claim is what has to be looked at
+}
+
+// DecideVolume decides about a volume. claim is what its claimRef names, nil when that is known not to exist.
+func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) VolumeDecision {
+	if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID == "" {
+		return VolumeDecision{Phase: corev1.VolumeAvailable, WakeClaim: claim != nil}
+	}
+	_, provisioned := v.Annotations[storage.AnnDynamicallyProvisioned]
+	switch {
+	case orphaned(v, claim):
+		return release(v)
+	case claim.Spec.VolumeName == "" && otherMode(claim, v):
+		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message,
+			Event: &Event{corev1.EventTypeWarning, "VolumeMismatch",
+				fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible volumeMode.", claim.Name)},
+			ClaimEvent: &Event{corev1.EventTypeWarning, "VolumeMismatch",
+				fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)}}
+	case claim.Spec.VolumeName == "":
+		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message, WakeClaim: true}
+	case claim.Spec.VolumeName == v.Name:
+		return VolumeDecision{Phase: corev1.VolumeBound}
+	case provisioned && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+		return release(v) // it was made for this claim, which has got another
+	}
+	return VolumeDecision{Phase: corev1.VolumeAvailable, Unbind: true}
+}
+
+// orphaned says whether the claim that a volume is bound to is gone. One of the same name is another.
+func orphaned(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && (claim == nil || claim.UID != v.Spec.ClaimRef.UID)
+}
+
+// release decides about a volume whose claim is gone. Who provisioned it removes it when its policy says so; what has failed stays
+// so until that succeeds.
+func release(v *corev1.PersistentVolume) VolumeDecision {
+	d := VolumeDecision{Phase: corev1.VolumeReleased}
+	if v.Status.Phase == corev1.VolumeFailed {
+		d.Phase, d.Message = v.Status.Phase, v.Status.Message
+		return d
+	}
+	fails := func(reason, message string) VolumeDecision {
+		return VolumeDecision{Phase: corev1.VolumeFailed, Message: message, Event: &Event{corev1.EventTypeWarning, reason, message}}
+	}
+	switch v.Spec.PersistentVolumeReclaimPolicy {
+	case corev1.PersistentVolumeReclaimRecycle:
+		return fails("VolumeFailedRecycle", "No recycler plugin found for the volume!")
+	case corev1.PersistentVolumeReclaimDelete:
+		by := v.Annotations[storage.AnnDynamicallyProvisioned]
+		switch {
+		case strings.HasPrefix(by, "kubernetes.io/"):
+			return fails("VolumeFailedDelete", "no volume plugin matched name: "+by)
+		case by == "":
+			return fails("VolumeFailedDelete", fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name))
+		}
+	}
+	return d
+}

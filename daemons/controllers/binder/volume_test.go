@@ -1,0 +1,82 @@
+package binder
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestWhatIsDecidedAboutAVolume(t *testing.T) {
+	type pv = corev1.PersistentVolume
+	is := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy, by string) func(*pv) {
+		return func(v *pv) {
+			v.Status.Phase, v.Spec.PersistentVolumeReclaimPolicy = phase, policy
+			if by != "" {
+				v.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": by}
+			}
+		}
+	}
+	bound := reserved("c", "u")
+	elsewhere := func(name string) *corev1.PersistentVolumeClaim {
+		return claimed(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name })
+	}
+	another := claimed(func(c *corev1.PersistentVolumeClaim) { c.UID = "new" })
+	for name, c := range map[string]struct {
+		volume *pv
+		claim  *corev1.PersistentVolumeClaim
+		want   VolumeDecision
+		reason string
+	}{
+		"new":                            {volume("a", "1Gi", is("Pending", "Retain", "")), nil, VolumeDecision{Phase: "Available"}, ""},
+		"an admin took it back":          {volume("a", "1Gi", is("Released", "Retain", "")), nil, VolumeDecision{Phase: "Available"}, ""},
+		"reserved, no claim yet":         {volume("a", "1Gi", is("Pending", "Retain", ""), reserved("c", "")), nil, VolumeDecision{Phase: "Available"}, ""},
+		"reserved, and its claim":        {volume("a", "1Gi", is("Available", "Retain", ""), reserved("c", "")), claimed(), VolumeDecision{Phase: "Available", WakeClaim: true}, ""},
+		"half bound":                     {volume("a", "1Gi", is("Available", "Retain", ""), bound), claimed(), VolumeDecision{Phase: "Available", WakeClaim: true}, ""},
+		"bound":                          {volume("a", "1Gi", is("Available", "Retain", ""), bound), elsewhere("a"), VolumeDecision{Phase: "Bound"}, ""},
+		"its claim is gone":              {volume("a", "1Gi", is("Bound", "Retain", ""), bound), nil, VolumeDecision{Phase: "Released"}, ""},
+		"another claim has the name":     {volume("a", "1Gi", is("Bound", "Retain", ""), bound), another, VolumeDecision{Phase: "Released"}, ""},
+		"released stays so":              {volume("a", "1Gi", is("Released", "Retain", ""), bound), another, VolumeDecision{Phase: "Released"}, ""},
+		"its provisioner removes it":     {volume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), nil, VolumeDecision{Phase: "Released"}, ""},
+		"nobody would remove it":         {volume("a", "1Gi", is("Bound", "Delete", ""), bound), nil, VolumeDecision{Phase: "Failed", Message: `error getting deleter volume plugin for volume "a": no deletable volume plugin matched`}, "VolumeFailedDelete"},
+		"by a plugin of the past":        {volume("a", "1Gi", is("Bound", "Delete", "kubernetes.io/host-path"), bound), nil, VolumeDecision{Phase: "Failed", Message: "no volume plugin matched name: kubernetes.io/host-path"}, "VolumeFailedDelete"},
+		"recycling":                      {volume("a", "1Gi", is("Bound", "Recycle", ""), bound), nil, VolumeDecision{Phase: "Failed", Message: "No recycler plugin found for the volume!"}, "VolumeFailedRecycle"},
+		"failed, which was said":         {volume("a", "1Gi", is("Failed", "Recycle", ""), bound), nil, VolumeDecision{Phase: "Failed"}, ""},
+		"its claim has another":          {volume("a", "1Gi", is("Bound", "Delete", ""), bound), elsewhere("b"), VolumeDecision{Phase: "Available", Unbind: true}, ""},
+		"made for one that has another":  {volume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), elsewhere("b"), VolumeDecision{Phase: "Released"}, ""},
+		"kept for one that has another":  {volume("a", "1Gi", is("Bound", "Retain", "p.io/x"), bound), elsewhere("b"), VolumeDecision{Phase: "Available", Unbind: true}, ""},
+		"a device for who wanted a file": {volume("a", "1Gi", is("Available", "Retain", ""), bound, func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) }), claimed(), VolumeDecision{Phase: "Available"}, "VolumeMismatch"},
+	} {
+		got := DecideVolume(c.volume, c.claim)
+		reason := ""
+		if got.Event != nil {
+			reason = got.Event.Reason
+		}
+		got.Event, got.ClaimEvent = nil, nil
+		if got != c.want || reason != c.reason {
+			t.Errorf("%s: %+v %s", name, got, reason)
+		}
+	}
+}
+
+func TestOnlyTheServersWordIsThatSomethingIsGone(t *testing.T) {
+	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"found":                 {nil, false},
+		"this one":              {apierrors.NewNotFound(claims, "c"), true},
+		"another one":           {apierrors.NewNotFound(claims, "d"), false},
+		"of another kind":       {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c"), false},
+		"a page somewhere":      {apierrors.NewGenericServerResponse(404, "get", claims, "", "404 page not found", 0, true), false},
+		"nobody to ask":         {errors.New("connection refused"), false},
+		"a server that may not": {apierrors.NewForbidden(claims, "c", errors.New("no")), false},
+	} {
+		if got := absent(c.err, "persistentvolumeclaims", "c"); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api/directory"
+)
+
+// sames is a Mounter for which a name is a mount: what is bound is the very directory.
+type sames struct{ Plain }
+
+func (sames) Bind(from, to string, _ bool) error {
+	if err := os.Remove(to); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+func provisioned(t *testing.T) (*Manager, *source, *corev1.Pod) {
+	t.Helper()
+	m, s := manager(t)
+	m.Provisioned = filepath.Join(t.TempDir(), "volumes")
+	s.claims = map[string]*corev1.PersistentVolumeClaim{"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}}
+	s.volumes = map[string]*corev1.PersistentVolume{"pvc-1": {
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner}},
+		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-1")}}}}}
+	return m, s, podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}})
+}
+
+func TestAProvisionedVolumeIsMadeOnce(t *testing.T) {
+	m, s, p := provisioned(t)
+	at := filepath.Join(m.Provisioned, "pvc-1")
+	for range 2 {
+		if _, err := m.Setup(context.Background(), p); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(at); err != nil || info.Mode().Perm() != 0o777 {
+			t.Fatalf("%v, %v", info, err)
+		}
+		if err := os.WriteFile(filepath.Join(at, "data"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(at, "data")); err != nil || string(data) != "x" {
+		t.Errorf("what was written is %q, %v", data, err)
+	}
+	if info, err := os.Stat(m.Provisioned); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of all is %v, %v", info, err)
+	}
+	// One that only says that it was provisioned does not make directories elsewhere.
+	s.volumes["pvc-1"].Spec.Local.Path = "/etc/pvc-1"
+	if _, err := m.Setup(context.Background(), p); err == nil || !strings.Contains(err.Error(), directory.Path("pvc-1")) {
+		t.Errorf("a volume that lies elsewhere: %v", err)
+	}
+}
+
+func TestAVolumeThatIsNoDirectoryIsRefused(t *testing.T) {
+	m, _, p := provisioned(t)
+	if err := os.MkdirAll(m.Provisioned, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), filepath.Join(m.Provisioned, "pvc-1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Setup(context.Background(), p); err == nil || !strings.Contains(err.Error(), "is not a directory") {
+		t.Errorf("a link: %v", err)
+	}
+}
+
+func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
+	m, _, p := provisioned(t)
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Setup(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(m.Provisioned, "pvc-1")
+	for name, err := range map[string]error{
+		"a link out": os.Symlink(outside, filepath.Join(at, "out")), "a neighbour": os.Mkdir(filepath.Join(m.Provisioned, "pvc-2"), 0o700),
+		"a volume that is a link": os.Symlink(outside, filepath.Join(m.Provisioned, "link")),
+	} {
+		if err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "../volumes", "a/b", "pvc-1/..", "A", "..new-pvc-1"} {
+		if err := m.RemoveProvisioned(name); err == nil || !strings.Contains(err.Error(), "invalid volume name") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"pvc-1", "pvc-1", "link", "never"} {
+		if err := m.RemoveProvisioned(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(filepath.Join(m.Provisioned, name)); !os.IsNotExist(err) {
+			t.Errorf("%s is there still: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(outside, "precious")); err != nil {
+		t.Errorf("what a link leads to: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(m.Provisioned, "pvc-2")); err != nil {
+		t.Errorf("the neighbour: %v", err)
+	}
+}
+
+func TestAVolumeInUseIsNotRemoved(t *testing.T) {
+	m, s, p := provisioned(t)
+	m.Mounter = sames{}
+	if _, err := m.Setup(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	// The mount and the directory are one: here the directory is led back to where it is mounted.
+	mounted := filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~local-volume", "v")
+	users, err := m.usersOf(mounted)
+	if err != nil || len(users) != 1 || users[0] != "u" {
+		t.Fatalf("%q use it, %v", users, err)
+	}
+	// While a pod's turn lasts nobody removes what it is about to mount.
+	turn := m.lock("pvc-1")
+	turn.Lock()
+	if err := m.RemoveProvisioned("pvc-1"); !errors.Is(err, ErrInUse) {
+		t.Errorf("in turn: %v", err)
+	}
+	turn.Unlock()
+	// A claim that goes is not mounted any more, and its volume is not made anew.
+	if err := m.RemoveProvisioned("pvc-1"); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	s.claims["d/c"].DeletionTimestamp = &now
+	if _, err := m.Setup(context.Background(), p); err == nil || !strings.Contains(err.Error(), "PVC is being deleted") {
+		t.Errorf("a claim that goes: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(m.Provisioned, "pvc-1")); !os.IsNotExist(err) {
+		t.Errorf("the volume was made anew: %v", err)
+	}
+}
