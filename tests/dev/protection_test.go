@@ -43,8 +43,14 @@ func TestABoundVolumeStaysS12(t *testing.T) {
 	v := must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", "1Gi"),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}, metav1.CreateOptions{}))
-	v.Status.Phase = corev1.VolumeBound
-	must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))
+	none := ""
+	must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(name).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: v.Spec.AccessModes, VolumeName: name, StorageClassName: &none,
+			Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}, metav1.CreateOptions{}))
+	until(t, "the volume to be bound", func(ctx context.Context) (bool, any) {
+		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && v.Status.Phase == corev1.VolumeBound, err
+	})
 	if err := client.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,15 +58,9 @@ func TestABoundVolumeStaysS12(t *testing.T) {
 		c, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		return err == nil && c.DeletionTimestamp != nil, err
 	})
-	until(t, "the volume to be released", func(ctx context.Context) (bool, any) {
-		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		v.Status.Phase = corev1.VolumeReleased
-		_, err = client.CoreV1().PersistentVolumes().UpdateStatus(ctx, v, metav1.UpdateOptions{})
-		return err == nil, err
-	})
+	if err := client.CoreV1().PersistentVolumeClaims(name).Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "the volume to go", func(ctx context.Context) (bool, any) {
 		return gone(client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
 	})

@@ -139,7 +139,7 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 			return true
 		case o.going():
 			continue
-		case ordered && !available(o) && (unhealthy == nil || unhealthy.UID != o.UID):
+		case ordered && !available(o) && !o.ended() && (unhealthy == nil || unhealthy.UID != o.UID): // one that has ended never gets well
 			return true
 		}
 		d.Delete = append(d.Delete, o.Pod)
