@@ -20,7 +20,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -43,6 +45,7 @@ type daemon struct {
 	client   kubernetes.Interface
 	services corelisters.ServiceLister
 	slices   cache.Indexer
+	nodes    corelisters.NodeLister // this machine's alone
 	kernel   nft.Kernel
 	wake     chan struct{}
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
@@ -154,6 +157,20 @@ func (d *daemon) run(ctx context.Context) error {
 	}}); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
+	// This machine's node tells its zone, which endpoints may be hinted for. Nothing waits for it: without it all endpoints are used.
+	own := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.name).String()
+		}))
+	nodes := own.Core().V1().Nodes()
+	d.nodes = nodes.Lister()
+	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.poke() }, UpdateFunc: func(old, obj any) {
+		if zone(old) != zone(obj) {
+			d.poke()
+		}
+	}}); err != nil {
+		return fmt.Errorf("watch this machine's node: %w", err)
+	}
 	poke := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.poke() }, UpdateFunc: func(_, _ any) { d.poke() }, DeleteFunc: func(any) { d.poke() }}
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), slices.Informer()} {
 		if _, err := informer.AddEventHandler(poke); err != nil {
@@ -164,6 +181,8 @@ func (d *daemon) run(ctx context.Context) error {
 	defer d.health.close()
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
+	own.StartWithContext(ctx)
+	defer own.Shutdown()
 	// Rules of a proxy before this one stay as they are until all services are known.
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, slices.Informer().HasSynced) {
 		return nil
@@ -240,8 +259,18 @@ func lean(o any) (any, error) {
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil
 		return &c, nil
+	case *corev1.Node:
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion, Labels: o.Labels}}, nil
 	}
 	return o, nil
+}
+
+// zone is where a node is, "" when that is not known.
+func zone(node any) string {
+	if n, ok := node.(*corev1.Node); ok && n != nil {
+		return n.Labels[corev1.LabelTopologyZone]
+	}
+	return ""
 }
 
 // sync makes the kernel's rules what services and endpoints say.
@@ -249,6 +278,10 @@ func (d *daemon) sync() error {
 	began := time.Now()
 	services, err := d.services.List(labels.Everything())
 	if err != nil {
+		return err
+	}
+	node, err := d.nodes.Get(d.name)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	ports := rules.Ports(services, func(namespace, service string) []*discoveryv1.EndpointSlice {
@@ -261,7 +294,7 @@ func (d *daemon) sync() error {
 			list = append(list, o.(*discoveryv1.EndpointSlice))
 		}
 		return list
-	}, d.name)
+	}, d.name, zone(node))
 	if err := d.kernel.Apply(rules.Build(ports, d.machine)); err != nil {
 		return err
 	}

@@ -112,6 +112,10 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{api.User{Name: "system:kube-address"}, "update coordination.k8s.io:leases kube-system/kube-scheduler", false},
 		{api.User{Name: "system:kube-dns"}, "watch discovery.k8s.io:endpointslices", true},
 		{api.User{Name: "system:kube-proxy"}, "list discovery.k8s.io:endpointslices", true},
+		{api.User{Name: "system:kube-proxy"}, "watch :nodes", true},
+		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"}, "create discovery.k8s.io:endpointslices shop/", true},
+		{api.User{Name: "system:serviceaccount:kube-system:endpointslicemirroring-controller"}, "get :endpoints shop/db", true},
+		{api.User{Name: "system:kube-controller-manager"}, "update :endpoints/finalizers shop/db", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create apps:replicasets shop/", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create :pods shop/", false},
 	} {

@@ -90,14 +90,14 @@ func Gone(have, want []Port) (endpoints []Endpoint, services []Port) {
 	}
 	still, had := map[id]bool{}, map[string]bool{}
 	for i := range want {
-		for _, e := range want[i].used() {
+		for _, e := range want[i].alive() {
 			still[id{want[i].Key(), e.To.String()}] = true
 		}
 	}
 	for i := range have {
 		p := &have[i]
 		had[p.Key()] = len(p.Endpoints) > 0
-		for _, e := range p.used() {
+		for _, e := range p.alive() {
 			if !still[id{p.Key(), e.To.String()}] {
 				endpoints = append(endpoints, e)
 			}

@@ -82,7 +82,7 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 		{"headless", service("web", corev1.ClusterIPNone, nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ports := Ports([]*corev1.Service{c.service}, func(string, string) []*discoveryv1.EndpointSlice { return c.slices }, "me")
+			ports := Ports([]*corev1.Service{c.service}, func(string, string) []*discoveryv1.EndpointSlice { return c.slices }, "me", "")
 			got := Build(ports, machine).Text()
 			path := filepath.Join("testdata", c.name+".nft")
 			if *update {
@@ -194,7 +194,7 @@ func TestEveryChangeCanBeAppliedAndLeadsToWhatIsWanted(t *testing.T) {
 			}
 			bySvc[name] = []*discoveryv1.EndpointSlice{slice(80, addrs...)}
 		}
-		return Build(Ports(services, func(_, name string) []*discoveryv1.EndpointSlice { return bySvc[name] }, "me"), machine)
+		return Build(Ports(services, func(_, name string) []*discoveryv1.EndpointSlice { return bySvc[name] }, "me", ""), machine)
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		have, want := draw.Draw(t, "have"), draw.Draw(t, "want")

@@ -31,7 +31,9 @@ type Port struct {
 	ExternalLocal            bool // externalTrafficPolicy: Local
 	InternalLocal            bool // internalTrafficPolicy: Local
 	Affinity                 int32
-	Endpoints                []Endpoint // sorted; those of the whole cluster
+	Endpoints                []Endpoint // sorted; those of the whole cluster that this machine is to use
+	// Serving are Endpoints and those that hints leave to other machines: flows to them go on.
+	Serving []Endpoint // sorted
 	// Here are those on this machine, for traffic that stays on it: when none of them is
 	// ready, those that still serve while they end, whatever there is elsewhere.
 	Here []Endpoint
@@ -46,8 +48,20 @@ func (p *Port) used() []Endpoint {
 	if !p.ExternalLocal && !p.InternalLocal {
 		return p.Endpoints
 	}
-	all := slices.Clone(p.Endpoints)
-	for _, e := range p.Here {
+	return join(p.Endpoints, p.Here)
+}
+
+// alive returns the endpoints that flows may go to, sorted: those that are used, and those that other machines use.
+func (p *Port) alive() []Endpoint {
+	if len(p.Serving) <= len(p.Endpoints) {
+		return p.used()
+	}
+	return join(p.Serving, p.Here)
+}
+
+func join(list, more []Endpoint) []Endpoint {
+	all := slices.Clone(list)
+	for _, e := range more {
 		if !slices.Contains(all, e) {
 			all = append(all, e)
 		}
@@ -84,7 +98,7 @@ func (p *Port) chain(kind string) string {
 
 // Ports works out the service ports that a machine has rules for. node is the
 // machine's name, zone where it is (may be empty).
-func Ports(services []*corev1.Service, slicesOf func(namespace, service string) []*discoveryv1.EndpointSlice, node string) []Port {
+func Ports(services []*corev1.Service, slicesOf func(namespace, service string) []*discoveryv1.EndpointSlice, node, zone string) []Port {
 	var ports []Port
 	for _, s := range services {
 		ip, err := netip.ParseAddr(s.Spec.ClusterIP)
@@ -122,7 +136,7 @@ func Ports(services []*corev1.Service, slicesOf func(namespace, service string) 
 					p.Affinity = *c.ClientIP.TimeoutSeconds
 				}
 			}
-			p.Endpoints, p.Here, p.ReadyHere = endpoints(eps, &sp, node)
+			p.backends(eps, &sp, node, zone)
 			if p.ExternalLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 				p.HealthPort = uint16(s.Spec.HealthCheckNodePort)
 			}
@@ -153,10 +167,10 @@ func number(p corev1.Protocol) uint8 {
 	return TCP
 }
 
-// endpoints returns the addresses behind a port: those that are ready or, when
-// there is none, those that still serve while they end; and the same of this machine alone.
-func endpoints(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node string) (everywhere, here []Endpoint, readyHere int) {
-	ready, serving := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
+// backends sets the addresses behind a port: those that are ready or, when there is none, those that still serve while they end;
+// and the same of this machine alone.
+func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node, zone string) {
+	ready, serving := map[netip.AddrPort]backend{}, map[netip.AddrPort]backend{}
 	for _, slice := range eps {
 		if slice.AddressType != discoveryv1.AddressTypeIPv4 {
 			continue
@@ -172,32 +186,35 @@ func endpoints(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node st
 						continue
 					}
 					to := netip.AddrPortFrom(ip, uint16(*port.Port))
-					local := e.NodeName != nil && *e.NodeName == node
+					b := backend{e.NodeName != nil && *e.NodeName == node, e.Hints}
 					if e.Conditions.Ready == nil || *e.Conditions.Ready {
-						ready[to] = local
+						ready[to] = b
 					} else if value(e.Conditions.Serving) && value(e.Conditions.Terminating) {
-						serving[to] = local
+						serving[to] = b
 					}
 				}
 			}
 		}
 	}
-	everywhere, here = list(ready, false), list(ready, true)
-	readyHere = len(here)
-	if len(everywhere) == 0 {
-		everywhere = list(serving, false)
+	p.Serving, p.Here = list(ready, false), list(ready, true)
+	p.Endpoints, p.ReadyHere = p.Serving, len(p.Here)
+	if hinted := hinted(ready, node, zone); len(hinted) < len(ready) {
+		p.Endpoints = list(hinted, false)
 	}
-	if len(here) == 0 {
-		here = list(serving, true)
+	if len(p.Endpoints) == 0 {
+		p.Serving = list(serving, false)
+		p.Endpoints = p.Serving
 	}
-	return everywhere, here, readyHere
+	if len(p.Here) == 0 {
+		p.Here = list(serving, true)
+	}
 }
 
-func list(addresses map[netip.AddrPort]bool, localOnly bool) []Endpoint {
+func list(addresses map[netip.AddrPort]backend, localOnly bool) []Endpoint {
 	list := make([]Endpoint, 0, len(addresses))
-	for to, local := range addresses {
-		if local || !localOnly {
-			list = append(list, Endpoint{to, local})
+	for to, b := range addresses {
+		if b.local || !localOnly {
+			list = append(list, Endpoint{to, b.local})
 		}
 	}
 	slices.SortFunc(list, func(a, b Endpoint) int { return a.To.Compare(b.To) })

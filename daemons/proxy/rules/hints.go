@@ -1,0 +1,62 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// backend is what is known of an address behind a port.
+type backend struct {
+	local bool // on this machine
+	hints *discoveryv1.EndpointHints
+}
+
+// nodes are the machines that a backend is hinted for.
+func (b backend) nodes() (names []string) {
+	if b.hints != nil {
+		for _, n := range b.hints.ForNodes {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// zones are the zones that a backend is hinted for.
+func (b backend) zones() (names []string) {
+	if b.hints != nil {
+		for _, z := range b.hints.ForZones {
+			names = append(names, z.Name)
+		}
+	}
+	return names
+}
+
+// hinted returns the ready backends that a machine is to use: those for the node, else those for its zone, else all. Hints of a kind
+// count only when every backend has one and some are for here: as long as slices do not say the same, and where a zone has no
+// backends, nobody is left without.
+func hinted(ready map[netip.AddrPort]backend, node, zone string) map[netip.AddrPort]backend {
+	if mine, all := hintedFor(ready, backend.nodes, node); all && len(mine) > 0 {
+		return mine
+	}
+	if mine, all := hintedFor(ready, backend.zones, zone); all && len(mine) > 0 {
+		return mine
+	}
+	return ready
+}
+
+// hintedFor returns the backends whose names of one kind have ours among them, and whether every backend has such names.
+func hintedFor(ready map[netip.AddrPort]backend, names func(backend) []string, ours string) (mine map[netip.AddrPort]backend, all bool) {
+	mine = map[netip.AddrPort]backend{}
+	for to, b := range ready {
+		list := names(b)
+		if len(list) == 0 {
+			return nil, false
+		}
+		if slices.Contains(list, ours) {
+			mine[to] = b
+		}
+	}
+	return mine, true
+}

@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// hintedSlice has endpoints as slice makes them, each with what it is hinted for after a colon: zone=a or node=me, joined by commas.
+func hintedSlice(endpoints ...string) *discoveryv1.EndpointSlice {
+	var addresses []string
+	for _, e := range endpoints {
+		address, _, _ := strings.Cut(e, ":")
+		addresses = append(addresses, address)
+	}
+	s := slice(80, addresses...)
+	for i, e := range endpoints {
+		_, hints, ok := strings.Cut(e, ":")
+		if !ok {
+			continue
+		}
+		s.Endpoints[i].Hints = &discoveryv1.EndpointHints{}
+		for _, hint := range strings.Split(hints, ",") {
+			if zone, ok := strings.CutPrefix(hint, "zone="); ok {
+				s.Endpoints[i].Hints.ForZones = append(s.Endpoints[i].Hints.ForZones, discoveryv1.ForZone{Name: zone})
+			} else if node, ok := strings.CutPrefix(hint, "node="); ok {
+				s.Endpoints[i].Hints.ForNodes = append(s.Endpoints[i].Hints.ForNodes, discoveryv1.ForNode{Name: node})
+			}
+		}
+	}
+	return s
+}
+
+func used(endpoints []Endpoint) string {
+	var all []string
+	for _, e := range endpoints {
+		all = append(all, strings.TrimPrefix(e.To.Addr().String(), "10.0.0."))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestEndpointsThatAMachineUses(t *testing.T) {
+	for name, c := range map[string]struct {
+		endpoints []string
+		zone      string
+		want      string
+	}{
+		"no hints":                        {[]string{"10.0.0.1", "10.0.0.2"}, "a", "1 2"},
+		"its zone's":                      {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3:zone=b,zone=a"}, "a", "1 3"},
+		"another zone's":                  {[]string{"10.0.0.1:zone=b", "10.0.0.2:zone=c"}, "a", "1 2"},
+		"a zone that is not known":        {[]string{"10.0.0.1:zone=b", "10.0.0.2:zone=c"}, "", "1 2"},
+		"one without a hint":              {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3"}, "a", "1 2 3"},
+		"one without that is not ready":   {[]string{"10.0.0.1:zone=a", "10.0.0.2:zone=b", "10.0.0.3-"}, "a", "1"},
+		"its own":                         {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a,node=other"}, "a", "1"},
+		"its zone's where it has none":    {[]string{"10.0.0.1:zone=a,node=x", "10.0.0.2:zone=b,node=y"}, "a", "1"},
+		"one without a hint for a node":   {[]string{"10.0.0.1:zone=a,node=me", "10.0.0.2:zone=a"}, "a", "1 2"},
+		"its zone's is not ready":         {[]string{"10.0.0.1-:zone=a", "10.0.0.2:zone=b"}, "a", "2"},
+		"those that are ending, the last": {[]string{"10.0.0.1~:zone=a", "10.0.0.2~:zone=b"}, "a", "1 2"},
+	} {
+		ports := Ports([]*corev1.Service{service("web", "10.96.0.1", nil)}, func(string, string) []*discoveryv1.EndpointSlice {
+			return []*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)}
+		}, "me", c.zone)
+		if got := used(ports[0].Endpoints); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// What comes from outside to a service that is local stays on the machine, whoever an endpoint is hinted for; and flows to endpoints
+// that others are to use from now on go on.
+func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
+	local := service("web", "10.96.0.1", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	ports := func(endpoints ...string) []Port {
+		return Ports([]*corev1.Service{local}, func(string, string) []*discoveryv1.EndpointSlice {
+			return []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}
+		}, "me", "a")
+	}
+	before, after := ports("10.0.0.1!", "10.0.0.2", "10.0.0.3"), ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a", "10.0.0.3:zone=b")
+	if p := after[0]; used(p.Endpoints) != "2" || used(p.Here) != "1" || p.ReadyHere != 1 || used(p.used()) != "1 2" {
+		t.Errorf("endpoints %s, here %s (%d)", used(p.Endpoints), used(p.Here), p.ReadyHere)
+	}
+	if gone, _ := Gone(before, after); len(gone) > 0 {
+		t.Errorf("flows to %v are forgotten", gone)
+	}
+	// One that was others' is gone for good later.
+	if gone, _ := Gone(after, ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a")); used(gone) != "3" {
+		t.Errorf("flows to %v are forgotten", gone)
+	}
+}
