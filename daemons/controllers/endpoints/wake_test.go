@@ -1,0 +1,59 @@
+package endpoints
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestNodesWakeTheServicesThatTheyConcern(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "a"}}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+		if change != nil {
+			change(n)
+		}
+		return n
+	}
+	first := node(nil)
+	for name, c := range map[string]struct {
+		was, is *corev1.Node
+		woken   int
+	}{
+		"a heartbeat":     {first, node(func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }), 0},
+		"another zone":    {first, node(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" }), 2},
+		"no longer ready": {first, node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), 1},
+		"less CPU": {first, node(func(n *corev1.Node) {
+			n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		}), 1},
+		"it joins":  {nil, first, 1},
+		"it leaves": {first, nil, 1},
+	} {
+		plain, auto, byHand := service(), service(), service()
+		auto.Name, auto.Annotations = "auto", map[string]string{corev1.AnnotationTopologyMode: "Auto"}
+		byHand.Name, byHand.Spec.Selector = "by-hand", nil
+		services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+		for _, s := range []*corev1.Service{plain, auto, byHand} {
+			if err := services.Add(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := &sliceController{services: corelisters.NewServiceLister(services)}
+		var was, is any // as the informer gives them: nothing, not a pointer to nothing
+		if c.was != nil {
+			was = c.was
+		}
+		if c.is != nil {
+			is = c.is
+		}
+		s.nodeChanged(was, is)
+		if got := s.Queue().Len(); got != c.woken {
+			t.Errorf("%s: %d services are woken, want %d", name, got, c.woken)
+		}
+	}
+}
