@@ -40,27 +40,17 @@ func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 func TestABoundVolumeStaysS12(t *testing.T) {
 	t.Parallel()
 	name := namespace(t) // is a name of its own, too
-	v := must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", "1Gi"),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}, metav1.CreateOptions{}))
-	v.Status.Phase = corev1.VolumeBound
-	must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{}))
+	hostVolume(t, name, name, "1Gi", nil)
+	claimFor(t, name, "disk", name, nil)
+	claimUntil(t, name, "disk", "the claim to be bound", claimIs(corev1.ClaimBound))
 	if err := client.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	always(t, "the volume stays", func(ctx context.Context) (bool, any) {
-		c, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		return err == nil && c.DeletionTimestamp != nil, err
-	})
-	until(t, "the volume to be released", func(ctx context.Context) (bool, any) {
 		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		v.Status.Phase = corev1.VolumeReleased
-		_, err = client.CoreV1().PersistentVolumes().UpdateStatus(ctx, v, metav1.UpdateOptions{})
-		return err == nil, err
+		return err == nil && v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound, err
 	})
+	deleteClaim(t, name, "disk")
 	until(t, "the volume to go", func(ctx context.Context) (bool, any) {
 		return gone(client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
 	})
