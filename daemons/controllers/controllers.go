@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/accounttoken"
@@ -34,6 +35,7 @@ import (
 	"clusterctl/daemons/controllers/deployment"
 	"clusterctl/daemons/controllers/disruption"
 	"clusterctl/daemons/controllers/endpoints"
+	"clusterctl/daemons/controllers/ephemeral"
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/job"
 	"clusterctl/daemons/controllers/loop"
@@ -44,6 +46,7 @@ import (
 	"clusterctl/daemons/controllers/podgc"
 	"clusterctl/daemons/controllers/policystatus"
 	"clusterctl/daemons/controllers/protection"
+	"clusterctl/daemons/controllers/provisioner"
 	"clusterctl/daemons/controllers/replicaset"
 	"clusterctl/daemons/controllers/resourcequota"
 	"clusterctl/daemons/controllers/serviceaccount"
@@ -81,6 +84,8 @@ var all = []struct {
 	{"garbage", garbage.New, "garbage-collector-controller"},
 	{"resourcequota", resourcequota.New, ""},
 	{"persistentvolume-binder", binder.New, "persistentvolume-controller"},
+	{"directory-provisioner", provisioner.New, directory.Provisioner},
+	{"ephemeral-volume", ephemeral.New, "ephemeral_volume"},
 	{"pvc-protection", protection.NewClaims, ""},
 	{"pv-protection", protection.NewVolumes, ""},
 	{"validatingadmissionpolicy-status", policystatus.New, ""},

@@ -40,27 +40,17 @@ func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 func TestABoundVolumeStaysS12(t *testing.T) {
 	t.Parallel()
 	name := namespace(t) // is a name of its own, too
-	v := must[*corev1.PersistentVolume](t)(client.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, Capacity: hard("storage", "1Gi"),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}, metav1.CreateOptions{}))
-	none := ""
-	must[*corev1.PersistentVolumeClaim](t)(client.CoreV1().PersistentVolumeClaims(name).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: v.Spec.AccessModes, VolumeName: name, StorageClassName: &none,
-			Resources: corev1.VolumeResourceRequirements{Requests: hard("storage", "1Gi")}}}, metav1.CreateOptions{}))
-	until(t, "the volume to be bound", func(ctx context.Context) (bool, any) {
-		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		return err == nil && v.Status.Phase == corev1.VolumeBound, err
-	})
+	hostVolume(t, name, name, "1Gi", nil)
+	claimFor(t, name, "disk", name, nil)
+	claimUntil(t, name, "disk", "the claim to be bound", claimIs(corev1.ClaimBound))
 	if err := client.CoreV1().PersistentVolumes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	always(t, "the volume stays", func(ctx context.Context) (bool, any) {
-		c, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		return err == nil && c.DeletionTimestamp != nil, err
+		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound, err
 	})
-	if err := client.CoreV1().PersistentVolumeClaims(name).Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deleteClaim(t, name, "disk")
 	until(t, "the volume to go", func(ctx context.Context) (bool, any) {
 		return gone(client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
 	})

@@ -19,6 +19,8 @@ const (
 	Root = "/var/lib/clusterctl/volumes"
 	// Finalizer keeps a PersistentVolume until its kubelet has said that the directory is gone.
 	Finalizer = Provisioner
+	// NodeAnnotation of a PersistentVolume is the name of the node whose kubelet has the directory.
+	NodeAnnotation = "clusterctl.local/node"
 	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME.
 	Resource = "localVolumes"
 )

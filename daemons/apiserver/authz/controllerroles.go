@@ -27,6 +27,9 @@ func controllerRoles() []controllerRole {
 			pods, rule("", "pods/binding", "create"), rule("apps", "controllerrevisions", "create delete get list patch update watch")),
 		c("deployment-controller", rule("apps", "deployments", "get list update patch watch"), rule("apps", "deployments/status deployments/finalizers", "update patch"),
 			rule("apps", "replicasets", "create delete get list patch update watch"), rule("", "pods", "get list update watch")),
+		// Ours: it asks kubelets to remove volumes, and nothing else of them.
+		c("directory-provisioner", rule("", "persistentvolumes", "create delete get list update watch"), rule("", "persistentvolumes/status persistentvolumeclaims/status", "update"),
+			rule("", "persistentvolumeclaims", "get list update watch"), rule("storage.k8s.io", "storageclasses", read), rule("", "nodes", read), rule("", "nodes/proxy", "delete")),
 		c("disruption-controller", rule("apps", "deployments replicasets statefulsets", read), rule("", "replicationcontrollers pods", read),
 			rule("policy", "poddisruptionbudgets", read), rule("policy", "poddisruptionbudgets/status", "update patch"), rule("", "pods/status", "patch update"), rule("*", "*/scale", "get")),
 		c("endpoint-controller", rule("", "pods services", read), rule("", "endpoints", "create delete get list update patch watch"), rule("", "endpoints/restricted", "create"),

@@ -1,0 +1,107 @@
+// Package ephemeral makes the claims of pods' ephemeral volumes. They belong to their pod, and go with it.
+package ephemeral
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	pods   corelisters.PodLister
+	claims corelisters.PersistentVolumeClaimLister
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	pods, claims := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().PersistentVolumeClaims()
+	e := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister()}
+	e.Loop = loop.Loop{Name: "ephemeral-volume", Log: c.Log, Sync: e.sync, Synced: []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced}}
+	loop.OnChange(pods.Informer(), func(old, obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok && old == nil && len(Claims(pod)) > 0 {
+			e.Add(pod)
+		}
+	})
+	// One that was deleted is made anew while its pod stays.
+	loop.OnChange(claims.Informer(), func(old, obj any) {
+		if claim, ok := old.(*corev1.PersistentVolumeClaim); ok && obj == nil {
+			if key := loop.Owner(claim, "Pod"); key != "" {
+				e.Queue().Add(key)
+			}
+		}
+	})
+	return e
+}
+
+// Claims returns the claims that a pod's ephemeral volumes are.
+func Claims(pod *corev1.Pod) (claims []*corev1.PersistentVolumeClaim) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		template := v.Ephemeral.VolumeClaimTemplate
+		owner := metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))
+		claims = append(claims, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name, OwnerReferences: []metav1.OwnerReference{*owner},
+				Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
+			Spec: *template.Spec.DeepCopy(),
+		})
+	}
+	return claims
+}
+
+func (e *controller) sync(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	pod, err := e.pods.Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !loop.Active(pod) {
+		return nil
+	}
+	for _, want := range Claims(pod) {
+		if err := e.ensure(ctx, pod, want); err != nil {
+			e.Events.Eventf(pod, corev1.EventTypeWarning, "FailedBinding", "ephemeral volume %s: %v", volumeOf(pod, want), err)
+			return err
+		}
+	}
+	return nil
+}
+
+// volumeOf is the name of the pod's volume that a claim is for.
+func volumeOf(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string {
+	return claim.Name[len(pod.Name)+1:]
+}
+
+// ensure makes a claim that is not there. One of its name that is not the pod's is somebody's data, and is left alone.
+func (e *controller) ensure(ctx context.Context, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
+	have, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
+	if err == nil {
+		if !metav1.IsControlledBy(have, pod) {
+			return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", have.Namespace, have.Name, pod.Namespace, pod.Name)
+		}
+		return nil
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if _, err := e.Client.CoreV1().PersistentVolumeClaims(want.Namespace).Create(ctx, want, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create PVC %s: %w", want.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/directory"
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop // of claims by namespace/name, and of volumes by name
+	claims    corelisters.PersistentVolumeClaimLister
+	volumes   corelisters.PersistentVolumeLister
+	classes   storagelisters.StorageClassLister
+	// remove has a node's kubelet remove a volume's directory; nil means that it is gone.
+	remove func(ctx context.Context, node, volume string) error
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	core := c.Informers.Core().V1()
+	claims, volumes, nodes := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Nodes()
+	classes := c.Informers.Storage().V1().StorageClasses()
+	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister()}
+	p.remove = p.askKubelet
+	p.Loop = loop.Loop{Name: "directory-provisioner", Log: c.Log, Sync: p.sync, Synced: []cache.InformerSynced{
+		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced}}
+	loop.OnChange(claims.Informer(), func(_, obj any) {
+		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
+			p.Add(claim)
+		}
+	})
+	loop.OnChange(volumes.Informer(), func(_, obj any) {
+		if v, ok := obj.(*corev1.PersistentVolume); ok && DecideVolume(v) != Leave {
+			p.Add(v)
+		}
+	})
+	loop.OnChange(classes.Informer(), func(_, obj any) { p.classChanged(obj) })
+	loop.OnChange(nodes.Informer(), func(old, obj any) {
+		if node, ok := obj.(*corev1.Node); ok && old == nil {
+			p.nodeCame(node.Name)
+		}
+	})
+	return p
+}
+
+// classChanged looks at the claims of a class: it may let them grow now.
+func (p *controller) classChanged(obj any) {
+	class, ok := obj.(*storagev1.StorageClass)
+	if !ok || class.Provisioner != directory.Provisioner {
+		return
+	}
+	claims, err := p.claims.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, claim := range claims {
+		if className(claim) == class.Name {
+			p.Add(claim)
+		}
+	}
+}
+
+// nodeCame looks at what could not be removed while the node was not there.
+func (p *controller) nodeCame(name string) {
+	volumes, err := p.volumes.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, v := range volumes {
+		if v.Annotations[directory.NodeAnnotation] == name && DecideVolume(v) == Remove {
+			p.Add(v)
+		}
+	}
+}
+
+func className(claim *corev1.PersistentVolumeClaim) string {
+	if beta, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return beta
+	}
+	if claim.Spec.StorageClassName != nil {
+		return *claim.Spec.StorageClassName
+	}
+	return ""
+}
+
+func (p *controller) sync(ctx context.Context, key string) error {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return p.syncClaim(ctx, namespace, name)
+	}
+	return p.syncVolume(ctx, key)
+}
+
+func (p *controller) syncClaim(ctx context.Context, namespace, name string) error {
+	claim, err := p.claims.PersistentVolumeClaims(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	class, err := p.classes.Get(className(claim))
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if claim.Spec.VolumeName != "" {
+		return p.expand(ctx, claim, class)
+	}
+	if !wanted(claim, class) {
+		return nil
+	}
+	// A volume for a claim that is gone, or has got one meanwhile, would have to be removed again.
+	live, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && (live.UID != claim.UID || !wanted(live, class)) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("look at claim %s/%s: %w", namespace, name, err)
+	}
+	return p.provision(ctx, live, class)
+}
+
+func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+	var node *corev1.Node
+	if chosen := claim.Annotations[storage.AnnSelectedNode]; chosen != "" {
+		got, err := p.Client.CoreV1().Nodes().Get(ctx, chosen, metav1.GetOptions{})
+		if err != nil && !absent(err, "nodes", chosen) {
+			return fmt.Errorf("look at node %s: %w", chosen, err)
+		} else if err == nil {
+			node = got
+		}
+	}
+	v, err := Make(claim, class, node)
+	if err != nil {
+		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume with StorageClass %q: %v", class.Name, err)
+		if errors.Is(err, errElsewhere) {
+			return p.chooseAgain(ctx, claim)
+		}
+		return nil // until the claim or its class is another
+	}
+	if _, err := p.volumes.Get(v.Name); err == nil {
+		return nil // it waits to be bound
+	}
+	p.Events.Eventf(claim, corev1.EventTypeNormal, "Provisioning", "External provisioner is provisioning volume for claim %q", claim.Namespace+"/"+claim.Name)
+	_, err = p.Client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // made before this cache knew
+	} else if err != nil {
+		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "Error saving volume: %v", err)
+		return fmt.Errorf("create volume %s: %w", v.Name, err)
+	}
+	p.Events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
+	return nil
+}
+
+// chooseAgain has the scheduler choose another node.
+func (p *controller) chooseAgain(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	updated := claim.DeepCopy()
+	delete(updated.Annotations, storage.AnnSelectedNode)
+	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("have another node chosen for claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+// absent says whether an error is the API server's word that this object does not exist. Any other 404 says nothing about it.
+func absent(err error, resource, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == resource && details.Name == name
+}

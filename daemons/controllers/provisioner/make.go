@@ -1,0 +1,99 @@
+// Package provisioner makes and removes the volumes of clusterctl.local/directory: directories of nodes. It makes objects, and asks
+// kubelets to remove directories; the kubelet makes them when it mounts them, the binder binds, the scheduler chooses the node.
+package provisioner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api/directory"
+)
+
+// wanted says whether a claim waits for a volume of ours.
+func wanted(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
+	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && class != nil && class.Provisioner == directory.Provisioner &&
+		claim.Annotations[storage.AnnStorageProvisioner] == directory.Provisioner
+}
+
+// errElsewhere says that the chosen node cannot have the volume, and another might.
+var errElsewhere = errors.New("another node is needed")
+
+// Make returns the volume that a claim gets on the node that was chosen for it, or why it gets none. node is nil when there is none
+// of the name.
+func Make(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node) (*corev1.PersistentVolume, error) {
+	if err := refusal(claim, class); err != nil {
+		return nil, err
+	}
+	chosen := claim.Annotations[storage.AnnSelectedNode]
+	if chosen == "" {
+		return nil, fmt.Errorf("a directory is on one node, which nobody has chosen: the StorageClass needs volumeBindingMode %s", storagev1.VolumeBindingWaitForFirstConsumer)
+	}
+	if node == nil {
+		return nil, fmt.Errorf("node %q does not exist: %w", chosen, errElsewhere)
+	}
+	host := node.Labels[corev1.LabelHostname]
+	if host == "" {
+		return nil, fmt.Errorf("node %q has no label %s: %w", chosen, corev1.LabelHostname, errElsewhere)
+	}
+	if !allowed(class.AllowedTopologies, node) {
+		return nil, fmt.Errorf("node %q is in none of the StorageClass's allowedTopologies: %w", chosen, errElsewhere)
+	}
+	policy, mode := corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeFilesystem
+	if class.ReclaimPolicy != nil {
+		policy = *class.ReclaimPolicy
+	}
+	name := "pvc-" + string(claim.UID)
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{directory.Finalizer},
+			Annotations: map[string]string{storage.AnnDynamicallyProvisioned: directory.Provisioner, directory.NodeAnnotation: node.Name}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			AccessModes: slices.Clone(claim.Spec.AccessModes), VolumeMode: &mode, StorageClassName: class.Name, PersistentVolumeReclaimPolicy: policy,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path(name)}},
+			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name,
+				UID: claim.UID, ResourceVersion: claim.ResourceVersion},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}},
+		},
+	}, nil
+}
+
+// refusal says what a claim or its class asks for that a directory of a node is not.
+func refusal(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+	for _, m := range claim.Spec.AccessModes {
+		if m != corev1.ReadWriteOnce && m != corev1.ReadWriteOncePod {
+			return fmt.Errorf("access mode %s is not supported: a directory is on one node", m)
+		}
+	}
+	switch {
+	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode != corev1.PersistentVolumeFilesystem:
+		return fmt.Errorf("volume mode %s is not supported", *claim.Spec.VolumeMode)
+	case claim.Spec.Selector != nil:
+		return errors.New("claim Selector is not supported")
+	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
+		return errors.New("a data source is not supported")
+	case claim.Spec.VolumeAttributesClassName != nil:
+		return errors.New("a VolumeAttributesClass is not supported")
+	case len(class.Parameters) > 0:
+		return errors.New("the StorageClass has parameters, and there are none")
+	case len(class.MountOptions) > 0:
+		return errors.New("the StorageClass has mountOptions, which a directory has not")
+	}
+	return nil
+}
+
+// allowed says whether a node is where a class has its volumes: in one of the terms, all of whose labels it has; without terms, anywhere.
+func allowed(terms []corev1.TopologySelectorTerm, node *corev1.Node) bool {
+	return len(terms) == 0 || slices.ContainsFunc(terms, func(t corev1.TopologySelectorTerm) bool {
+		return !slices.ContainsFunc(t.MatchLabelExpressions, func(e corev1.TopologySelectorLabelRequirement) bool {
+			value, ok := node.Labels[e.Key]
+			return !ok || !slices.Contains(e.Values, value)
+		})
+	})
+}

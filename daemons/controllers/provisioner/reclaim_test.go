@@ -1,0 +1,131 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/api/directory"
+	"clusterctl/daemons/controllers/loop"
+)
+
+func made(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-u", UID: "v", Finalizers: []string{directory.Finalizer},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": directory.Provisioner, directory.NodeAnnotation: "n"}},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "u"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: directory.Path("pvc-u")}}},
+		Status: corev1.PersistentVolumeStatus{Phase: phase}}
+	for _, f := range change {
+		f(v)
+	}
+	return v
+}
+
+func going(v *corev1.PersistentVolume) { now := metav1.Now(); v.DeletionTimestamp = &now }
+
+func TestWhatBecomesOfAVolume(t *testing.T) {
+	free := func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }
+	for name, c := range map[string]struct {
+		v    *corev1.PersistentVolume
+		want Action
+	}{
+		"bound":                     {made("Bound", "Delete"), Leave},
+		"bound and going":           {made("Bound", "Delete", going), Leave},
+		"released":                  {made("Released", "Delete"), Remove},
+		"released and going":        {made("Released", "Delete", going), Remove},
+		"failed before":             {made("Failed", "Delete"), Remove},
+		"released and kept":         {made("Released", "Retain"), Leave},
+		"kept, and deleted by hand": {made("Released", "Retain", going), LetGo},
+		"free":                      {made("Available", "Delete", free), Leave},
+		"free, and deleted by hand": {made("Available", "Delete", free, going), Remove},
+		"not yet looked at":         {made("Pending", "Delete"), Leave},
+		"another's":                 {made("Released", "Delete", func(v *corev1.PersistentVolume) { v.Annotations = nil }), Leave},
+		"done":                      {made("Released", "Delete", going, func(v *corev1.PersistentVolume) { v.Finalizers = nil }), Leave},
+	} {
+		if got := DecideVolume(c.v); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// What is removed is what the API server says is nobody's, on a node that it says is there, after the kubelet said that it is gone.
+func TestNothingIsRemovedOnAGuess(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	of := func(uid, volume string) *corev1.PersistentVolumeClaim {
+		c := claimOn("n")
+		c.UID, c.Spec.VolumeName = "u", volume
+		if uid != "u" {
+			c.UID = "other"
+		}
+		return c
+	}
+	unavailable := apierrors.NewInternalError(errors.New("no"))
+	page := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("x"), "", "404 page not found", 0, true)
+	for name, c := range map[string]struct {
+		v       *corev1.PersistentVolume
+		objects []runtime.Object
+		deny    string // the resource that cannot be read
+		how     error
+		kubelet error
+		asked   bool
+		removed bool
+		failed  string
+	}{
+		"all is well":              {made("Released", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
+		"the claim is another":     {made("Released", "Delete"), []runtime.Object{node, of("other", "")}, "", nil, nil, true, true, ""},
+		"the claim is elsewhere":   {made("Released", "Delete"), []runtime.Object{node, of("u", "pv-2")}, "", nil, nil, true, true, ""},
+		"the claim is there":       {made("Released", "Delete"), []runtime.Object{node, of("u", "pvc-u")}, "", nil, nil, false, false, ""},
+		"the claim is to be bound": {made("Released", "Delete"), []runtime.Object{node, of("u", "")}, "", nil, nil, false, false, ""},
+		"the claim is not read":    {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", unavailable, nil, false, false, ""},
+		"some page is not found":   {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", page, nil, false, false, ""},
+		"the kubelet says no":      {made("Released", "Delete"), []runtime.Object{node}, "", nil, errors.New("in use"), true, false, ""},
+		"the node is gone":         {made("Released", "Delete"), nil, "", nil, nil, false, false, `node "n", which has the data`},
+		"the node is not read":     {made("Released", "Delete"), nil, "nodes", unavailable, nil, false, false, ""},
+		"it lies elsewhere":        {made("Released", "Delete", func(v *corev1.PersistentVolume) { v.Spec.Local.Path = "/etc" }), []runtime.Object{node}, "", nil, nil, false, false, "remove it by hand"},
+		"it is bound again":        {made("Bound", "Delete"), []runtime.Object{node}, "", nil, nil, false, false, ""},
+	} {
+		client := fake.NewClientset(append(c.objects, c.v)...)
+		if c.deny != "" {
+			client.PrependReactor("get", c.deny, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, c.how })
+		}
+		asked := false
+		p := &controller{Context: loop.Context{Client: client, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)},
+			remove: func(_ context.Context, node, volume string) error {
+				asked = node == "n" && volume == "pvc-u"
+				return c.kubelet
+			}}
+		err := p.syncVolume(context.Background(), "pvc-u")
+		v, gone := client.CoreV1().PersistentVolumes().Get(context.Background(), "pvc-u", metav1.GetOptions{})
+		if asked != c.asked || apierrors.IsNotFound(gone) != c.removed {
+			t.Errorf("%s: kubelet asked %v, removed %v, %v", name, asked, gone, err)
+		}
+		if gone == nil && (v.Status.Phase == corev1.VolumeFailed) != (c.failed != "") || gone == nil && !strings.Contains(v.Status.Message, c.failed) {
+			t.Errorf("%s: it is %+v", name, v.Status)
+		}
+	}
+}
+
+func TestTheKubeletsWordIsRead(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{"kind":"Status","status":"Success","details":{"kind":"localVolumes","name":"pvc-u"}}`: true,
+		`{"kind":"Status","status":"Success","details":{"kind":"localVolumes","name":"pvc-v"}}`: false,
+		`{"kind":"Status","status":"Success"}`:                                                  false,
+		`{"kind":"Status","status":"Failure","details":{"kind":"localVolumes","name":"pvc-u"}}`: false,
+		`<html>welcome</html>`: false, ``: false,
+	} {
+		if err := gone([]byte(text), "pvc-u"); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

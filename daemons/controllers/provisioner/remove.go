@@ -1,0 +1,129 @@
+package provisioner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/api/directory"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// syncVolume removes a volume that is nobody's any more, as the API server has it and not a cache.
+func (p *controller) syncVolume(ctx context.Context, name string) error {
+	v, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("look at volume %s: %w", name, err)
+	}
+	switch DecideVolume(v) {
+	case LetGo:
+		return p.letGo(ctx, v)
+	case Remove:
+	default:
+		return nil
+	}
+	if ref := v.Spec.ClaimRef; ref != nil {
+		claim, err := p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case absent(err, "persistentvolumeclaims", ref.Name):
+			claim = nil
+		case err != nil:
+			return fmt.Errorf("look at the claim of volume %s before it is removed: %w", name, err)
+		}
+		if !unclaimed(v, claim) {
+			return nil
+		}
+	}
+	return p.reclaim(ctx, v)
+}
+
+// reclaim removes the directory, and the object when that is done. What cannot be done is said and the object stays: it is what
+// leads to the data.
+func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
+	node := v.Annotations[directory.NodeAnnotation]
+	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
+		return p.fail(ctx, v, fmt.Sprintf("the volume does not say on which node it lies (annotation %s), or is not at %s: remove it by hand", directory.NodeAnnotation, directory.Path(v.Name)))
+	}
+	_, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if absent(err, "nodes", node) {
+		return p.fail(ctx, v, fmt.Sprintf("node %q, which has the data at %s, does not exist: the volume is removed when it is back, or by hand", node, v.Spec.Local.Path))
+	} else if err != nil {
+		return fmt.Errorf("look at node %s: %w", node, err)
+	}
+	if err := p.remove(ctx, node, v.Name); err != nil {
+		p.Events.Eventf(v, corev1.EventTypeWarning, "VolumeFailedDelete", "node %s: %v", node, err)
+		return fmt.Errorf("have node %s remove volume %s: %w", node, v.Name, err)
+	}
+	if v.DeletionTimestamp == nil {
+		options := loop.AsSeen(v)
+		if err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, options); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete volume %s: %w", v.Name, err)
+		}
+		if v, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("look at volume: %w", err)
+		}
+	}
+	return p.letGo(ctx, v)
+}
+
+// letGo takes the finalizer off a volume that is being deleted.
+func (p *controller) letGo(ctx context.Context, v *corev1.PersistentVolume) error {
+	updated := v.DeepCopy()
+	updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool { return f == directory.Finalizer })
+	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("let volume %s go: %w", v.Name, err)
+	}
+	return nil
+}
+
+// fail says why a volume stays.
+func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, message string) error {
+	if v.Status.Phase == corev1.VolumeFailed && v.Status.Message == message {
+		return nil
+	}
+	p.Events.Event(v, corev1.EventTypeWarning, "VolumeFailedDelete", message)
+	updated := v.DeepCopy()
+	updated.Status.Phase, updated.Status.Message = corev1.VolumeFailed, message
+	if _, err := p.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("say why volume %s stays: %w", v.Name, err)
+	}
+	return nil
+}
+
+// removeTime bounds one request to a kubelet. Removing goes on without it, and the next request hears of the end.
+const removeTime = time.Minute
+
+// askKubelet has a kubelet remove a directory by way of the API server. Only the kubelet's own word counts: that somebody on the way
+// has not found something says nothing about the directory.
+func (p *controller) askKubelet(ctx context.Context, node, volume string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	body, err := p.Client.CoreV1().RESTClient().Delete().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, volume).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return gone(body, volume)
+}
+
+// gone reads a kubelet's answer.
+func gone(body []byte, volume string) error {
+	var said metav1.Status
+	if err := json.Unmarshal(body, &said); err != nil {
+		return fmt.Errorf("read what the kubelet answered: %w", err)
+	}
+	if said.Status != metav1.StatusSuccess || said.Details == nil || said.Details.Kind != directory.Resource || said.Details.Name != volume {
+		return errors.New("the answer does not say that the volume is gone")
+	}
+	return nil
+}
