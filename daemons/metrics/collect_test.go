@@ -56,7 +56,7 @@ func TestNodesThatLieOrHangHoldUpNoOthers(t *testing.T) {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- asks.run(ctx) }()
-	for ctx.Err() == nil {
+	for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 		s.mu.Lock()
 		enough := s.asked["a"] > 2 && s.asked["b"] > 2 && s.asked["hung"] > 0 && s.asked["endless"] > 0
 		s.mu.Unlock()
