@@ -8,16 +8,16 @@ import (
 
 // observed is what the daemon counts of itself, under upstream's names.
 type observed struct {
-	seconds  *prometheus.HistogramVec
+	seconds  prometheus.Histogram
 	requests *prometheus.CounterVec
 }
 
 func observe(r prometheus.Registerer) *observed {
 	o := &observed{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "metrics_server_kubelet_request_duration_seconds", Help: "How long nodes take to say what they use.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{}),
+		}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "metrics_server_kubelet_request_total", Help: "Questions to nodes about what they use, by whether they were answered.",
 		}, []string{"success"}),
@@ -31,6 +31,6 @@ func (o *observed) asked(took time.Duration, err error) {
 	if err != nil {
 		success = "false"
 	}
-	o.seconds.WithLabelValues().Observe(took.Seconds())
+	o.seconds.Observe(took.Seconds())
 	o.requests.WithLabelValues(success).Inc()
 }

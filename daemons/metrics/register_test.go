@@ -1,0 +1,49 @@
+package metrics
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+func TestAMetricsServerOfSomebodyElseIsLeftAlone(t *testing.T) {
+	r := &registrar{ca: []byte("ca"), port: 10261}
+	for name, change := range map[string]func(*corev1.Service, *apiregistrationv1.APIService){
+		"a service that leads to pods": func(s *corev1.Service, _ *apiregistrationv1.APIService) {
+			s.Spec.Selector = map[string]string{"k8s-app": Name}
+		},
+		"a service that others made": func(s *corev1.Service, _ *apiregistrationv1.APIService) { s.Labels = nil },
+		"an API service that others made": func(_ *corev1.Service, a *apiregistrationv1.APIService) {
+			a.Labels = map[string]string{managedLabel: "Helm"}
+		},
+		"another service":         func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Name = "mine" },
+		"another namespace":       func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service.Namespace = "mine" },
+		"any certificate is good": func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify = true },
+		"no service":              func(_ *corev1.Service, a *apiregistrationv1.APIService) { a.Spec.Service = nil },
+	} {
+		s, a := r.service(), r.apiService()
+		change(s, a)
+		if !foreignService(s) && !foreign(a) {
+			t.Errorf("%s: it is taken for ours", name)
+		}
+	}
+	if foreignService(nil) || foreign(nil) || foreignService(r.service()) || foreign(r.apiService()) {
+		t.Error("what is ours, or not there, is taken for somebody else's")
+	}
+}
+
+func TestWhatWasRegisteredOtherwiseIsPutRight(t *testing.T) {
+	r := &registrar{ca: []byte("ca"), port: 10261}
+	if !sameService(r.service(), r.service()) || !same(r.apiService(), r.apiService()) {
+		t.Error("the same is taken for another")
+	}
+	renewed, moved, alias := &registrar{ca: []byte("other"), port: 10261}, &registrar{ca: []byte("ca"), port: 1}, &registrar{ca: []byte("ca"), port: 10261, alias: "localhost"}
+	if same(r.apiService(), renewed.apiService()) || sameService(r.service(), moved.service()) || sameService(r.service(), alias.service()) || same(r.apiService(), alias.apiService()) {
+		t.Error("another is taken for the same")
+	}
+	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || string(a.Spec.CABundle) != "ca" || a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
+		t.Errorf("%+v", a.Spec)
+	}
+}
