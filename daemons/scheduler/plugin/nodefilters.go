@@ -3,6 +3,8 @@ package plugin
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"clusterctl/daemons/api"
 )
 
 // unschedulable refuses cordoned nodes to pods that do not put up with it.
@@ -47,17 +49,8 @@ func taints(pod *Pod, _ *Snapshot) Check {
 
 func tolerated(tolerations []corev1.Toleration, t *corev1.Taint) bool {
 	for i := range tolerations {
-		o := &tolerations[i]
-		if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
-			continue
-		}
-		switch o.Operator {
-		case corev1.TolerationOpExists:
+		if api.Tolerates(&tolerations[i], t) {
 			return true
-		case "", corev1.TolerationOpEqual:
-			if o.Key != "" && o.Value == t.Value {
-				return true
-			}
 		}
 	}
 	return false
