@@ -26,6 +26,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/autoscaler"
+	"clusterctl/daemons/controllers/bootstraptoken"
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/cronjob"
@@ -83,6 +84,8 @@ var all = []struct {
 	{"certificate", certificate.New, ""},
 	{"certificate-approval", certificate.NewApprover, ""},
 	{"clusterrole-aggregation", clusterrole.New, ""},
+	{"token-cleaner", bootstraptoken.NewCleaner, ""},
+	{"bootstrap-signer", bootstraptoken.NewSigner, ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.
