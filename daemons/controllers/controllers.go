@@ -36,6 +36,7 @@ import (
 	"clusterctl/daemons/controllers/endpoints"
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/job"
+	"clusterctl/daemons/controllers/legacytoken"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/namespace"
 	"clusterctl/daemons/controllers/node"
@@ -86,6 +87,7 @@ var all = []struct {
 	{"clusterrole-aggregation", clusterrole.New, ""},
 	{"token-cleaner", bootstraptoken.NewCleaner, ""},
 	{"bootstrap-signer", bootstraptoken.NewSigner, ""},
+	{"legacy-serviceaccount-token-cleaner", legacytoken.New, ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.
