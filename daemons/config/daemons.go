@@ -160,6 +160,8 @@ type ControllerManager struct {
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
 	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
 	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
+
+	LegacyServiceAccountTokenCleanUpPeriod time.Duration `flag:"legacy-service-account-token-clean-up-period" help:"how long a service account's token in a Secret goes unused before it is marked invalid, and then before it is deleted"`
 }
 
 // DefaultControllerManager returns the documented defaults.
@@ -169,7 +171,7 @@ func DefaultControllerManager() ControllerManager {
 		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
 		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
-		TerminatedPodGCThreshold: 12500,
+		TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
 	}
 }
 

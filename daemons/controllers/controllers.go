@@ -28,6 +28,7 @@ import (
 	"clusterctl/daemons/controllers/accounttoken"
 	"clusterctl/daemons/controllers/autoscaler"
 	"clusterctl/daemons/controllers/binder"
+	"clusterctl/daemons/controllers/bootstraptoken"
 	"clusterctl/daemons/controllers/certificate"
 	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/cronjob"
@@ -38,6 +39,7 @@ import (
 	"clusterctl/daemons/controllers/ephemeral"
 	"clusterctl/daemons/controllers/garbage"
 	"clusterctl/daemons/controllers/job"
+	"clusterctl/daemons/controllers/legacytoken"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/mirroring"
 	"clusterctl/daemons/controllers/namespace"
@@ -92,6 +94,9 @@ var all = []struct {
 	{"certificate", certificate.New, ""},
 	{"certificate-approval", certificate.NewApprover, ""},
 	{"clusterrole-aggregation", clusterrole.New, ""},
+	{"token-cleaner", bootstraptoken.NewCleaner, ""},
+	{"bootstrap-signer", bootstraptoken.NewSigner, ""},
+	{"legacy-serviceaccount-token-cleaner", legacytoken.New, ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.

@@ -190,3 +190,27 @@ func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
 		t.Errorf("logs: %v", err)
 	}
 }
+
+// What was deleted on a node that people declared out of service goes without the word of its kubelet, which is not coming.
+func TestPodsOfANodeThatIsOutOfServiceAreLetGoS04(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	name := ns + "-out"
+	silentNode(t, name)
+	podOn(t, ns, "stays", name, corev1.Toleration{Operator: corev1.TolerationOpExists})
+	podOn(t, ns, "goes", name, corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}, corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists})
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType,
+		[]byte(`{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the pod to go", func(ctx context.Context) (bool, any) {
+		return gone(client.CoreV1().Pods(ns).Get(ctx, "goes", metav1.GetOptions{}))
+	})
+	if n := must[*corev1.Node](t)(client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})); !tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute) &&
+		!tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule) {
+		t.Errorf("its pod went before the node was lost: %v", n.Spec.Taints)
+	}
+	if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "stays", metav1.GetOptions{})); pod.DeletionTimestamp != nil {
+		t.Error("a pod that tolerates it was deleted")
+	}
+}

@@ -96,11 +96,11 @@ func namespacedDefaults() []runtime.Object {
 		rule("coordination.k8s.io", "leases", "create"),
 		named(rule("coordination.k8s.io", "leases", "get update"), "kube-address"),
 	}, user("system:kube-address"))
-	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{rule("", "secrets", read)}, account("kube-system", "bootstrap-signer"))
-	add("kube-system", "system:controller:token-cleaner", append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...), account("kube-system", "token-cleaner"))
+	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{rule("", "secrets", read)}, account("kube-system", "bootstrap-signer"), user("system:kube-controller-manager"))
+	add("kube-system", "system:controller:token-cleaner", append([]rbacv1.PolicyRule{rule("", "secrets", "delete get list watch")}, events()...), account("kube-system", "token-cleaner"), user("system:kube-controller-manager"))
 	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{
 		rule("", "configmaps", read), named(rule("", "configmaps", "update"), "cluster-info"),
-	}, events()...), account("kube-system", "bootstrap-signer"))
+	}, events()...), account("kube-system", "bootstrap-signer"), user("system:kube-controller-manager"))
 	return out
 }
 

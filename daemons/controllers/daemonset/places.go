@@ -6,6 +6,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"clusterctl/daemons/api"
 )
 
 // Places is what a set's nodes and pods are to each other. One look at a set makes it once, with each node and each pod
@@ -58,7 +60,7 @@ func fit(set *appsv1.DaemonSet) func(*corev1.Node) (run, stay bool) {
 		}
 		run, stay = true, true
 		for _, taint := range node.Spec.Taints {
-			tolerated := slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
+			tolerated := slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return api.Tolerates(&t, &taint) })
 			switch {
 			case tolerated:
 			case taint.Effect == corev1.TaintEffectNoExecute:
@@ -69,17 +71,4 @@ func fit(set *appsv1.DaemonSet) func(*corev1.Node) (run, stay bool) {
 		}
 		return run, stay
 	}
-}
-
-func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case corev1.TolerationOpEqual, "":
-		return t.Value == taint.Value
-	}
-	return false
 }

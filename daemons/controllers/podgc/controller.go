@@ -1,5 +1,5 @@
-// Package podgc deletes pods that nobody else will: those of nodes that are gone,
-// those that were deleted before they had a node, and the oldest of too many finished ones.
+// Package podgc deletes pods that nobody else will: those of nodes that are gone, those that were deleted before they had a node or
+// on a node that somebody declared out of service, and the oldest of too many finished ones.
 package podgc
 
 import (
@@ -81,9 +81,20 @@ func (g *controller) collect(ctx context.Context) error {
 			failures = append(failures, fmt.Errorf("look for node %s: %w", name, err))
 		}
 	}
-	for _, pod := range Doomed(pods, lost, g.Config.TerminatedPodGCThreshold) {
+	out := outOfService(nodes)
+	for name := range out {
+		// A node may have come back; what is to be deleted without its word is not deleted on an old view of it.
+		node, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || !outOfService([]*corev1.Node{node})[name] {
+			delete(out, name)
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			failures = append(failures, fmt.Errorf("look for node %s: %w", name, err))
+		}
+	}
+	for _, d := range Doomed(pods, lost, out, g.Config.TerminatedPodGCThreshold) {
 		// One that changed meanwhile, or that somebody refuses to let go, keeps no other from going.
-		failures = append(failures, g.delete(ctx, pod, lost[pod.Spec.NodeName]))
+		failures = append(failures, g.delete(ctx, d.pod, d.orphaned))
 	}
 	return errors.Join(failures...)
 }
@@ -113,38 +124,23 @@ func (g *controller) lost(pods []*corev1.Pod, known map[string]bool) map[string]
 	return out
 }
 
-// Doomed returns the pods to delete.
-func Doomed(pods []*corev1.Pod, lost map[string]bool, threshold int) []*corev1.Pod {
-	var out, finished []*corev1.Pod
-	for _, pod := range pods {
-		switch {
-		case lost[pod.Spec.NodeName], pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
-			out = append(out, pod)
-		case pod.DeletionTimestamp == nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed):
-			finished = append(finished, pod)
-		}
-	}
-	if excess := len(finished) - threshold; threshold > 0 && excess > 0 {
-		slices.SortFunc(finished, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-		out = append(out, finished[:excess]...)
-	}
-	return out
-}
-
 func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool) error {
 	seen := pod
-	if orphaned && loop.Active(pod) {
+	if !finished(pod) {
 		updated := pod.DeepCopy()
 		updated.Status.Phase = corev1.PodFailed
-		updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
-			Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now())})
+		if orphaned {
+			updated.Status.Conditions = slices.DeleteFunc(updated.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+			updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+				Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now()), ObservedGeneration: pod.Generation})
+		}
 		marked, err := g.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("mark pod %s/%s as lost: %w", pod.Namespace, pod.Name, err)
+			return fmt.Errorf("mark pod %s/%s as failed: %w", pod.Namespace, pod.Name, err)
 		}
 		seen = marked
 	}

@@ -15,6 +15,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/node"
 )
@@ -116,6 +117,7 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
 		Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(t.Now()),
+		ObservedGeneration: pod.Generation,
 	})
 	marked, err := t.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	if err != nil {
@@ -139,7 +141,7 @@ func Deadline(pod *corev1.Pod, taints []corev1.Taint) (at time.Time, evict bool)
 		tolerated := false
 		var limit *int64
 		for _, tol := range pod.Spec.Tolerations {
-			if !matches(tol, taint) {
+			if !api.Tolerates(&tol, &taint) {
 				continue
 			}
 			tolerated = true
@@ -160,13 +162,6 @@ func Deadline(pod *corev1.Pod, taints []corev1.Taint) (at time.Time, evict bool)
 		evict = true
 	}
 	return at, evict
-}
-
-func matches(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 }
 
 func noExecute(n *corev1.Node) []corev1.Taint {

@@ -2,10 +2,10 @@ package plugin
 
 import (
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/scheduler/cluster"
 )
 
@@ -72,33 +72,7 @@ func toleratesNode(s *cluster.Shape, n *cluster.Node) bool {
 }
 
 func tolerates(s *cluster.Shape, taint *corev1.Taint) bool {
-	for i := range s.Tolerations {
-		o := &s.Tolerations[i]
-		if o.Effect != "" && o.Effect != taint.Effect || o.Key != "" && o.Key != taint.Key {
-			continue
-		}
-		switch o.Operator {
-		case corev1.TolerationOpExists:
-			return true
-		case "", corev1.TolerationOpEqual:
-			if o.Value == taint.Value {
-				return true
-			}
-		case corev1.TolerationOpGt, corev1.TolerationOpLt:
-			theirs, ok := decimal(taint.Value)
-			bound, ok2 := decimal(o.Value)
-			if ok && ok2 && (o.Operator == corev1.TolerationOpGt && theirs > bound || o.Operator == corev1.TolerationOpLt && theirs < bound) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// decimal reads an integer as it is printed: without a plus sign and leading zeros.
-func decimal(s string) (int64, bool) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == s
+	return slices.ContainsFunc(s.Tolerations, func(t corev1.Toleration) bool { return api.Tolerates(&t, taint) })
 }
 
 // fewestTaints counts the taints that only advise against a node.

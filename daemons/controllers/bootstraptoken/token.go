@@ -1,0 +1,90 @@
+// Package bootstraptoken looks after the tokens with which machines join: it deletes those whose time is over, and signs with the
+// others what a machine may know of the cluster before it trusts it. Who may use a token is the API server's to say.
+package bootstraptoken
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	secretPrefix    = "bootstrap-token-"
+	signaturePrefix = "jws-kubeconfig-"
+)
+
+var (
+	validID     = regexp.MustCompile(`^[a-z0-9]{6}$`)
+	validSecret = regexp.MustCompile(`^[a-z0-9]{16}$`)
+)
+
+// isToken says whether a Secret is meant to be a token.
+func isToken(s *corev1.Secret) bool {
+	return s.Namespace == metav1.NamespaceSystem && s.Type == corev1.SecretTypeBootstrapToken
+}
+
+// left is how long a token is still good: zero without over means for ever. A time that cannot be read is over.
+func left(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) {
+	text := string(s.Data["expiration"])
+	if text == "" {
+		return 0, false
+	}
+	until, err := time.Parse(time.RFC3339, text)
+	if err != nil || !now.Before(until) {
+		return 0, true
+	}
+	return until.Sub(now), false
+}
+
+// signing returns the id and the secret of a token that signs.
+func signing(s *corev1.Secret, now time.Time) (id, secret string, ok bool) {
+	id, secret = string(s.Data["token-id"]), string(s.Data["token-secret"])
+	_, over := left(s, now)
+	ok = isToken(s) && s.DeletionTimestamp == nil && !over && string(s.Data["usage-bootstrap-signing"]) == "true" &&
+		s.Name == secretPrefix+id && validID.MatchString(id) && validSecret.MatchString(secret)
+	return id, secret, ok
+}
+
+// sign returns content's signature by a token, as a JWS with its content left out.
+func sign(content, id, secret string) (string, error) {
+	header, err := json.Marshal(struct {
+		Algorithm string `json:"alg"`
+		Key       string `json:"kid"`
+	}{"HS256", id})
+	if err != nil {
+		return "", err
+	}
+	head := base64.RawURLEncoding.EncodeToString(header)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(head + "." + base64.RawURLEncoding.EncodeToString([]byte(content))))
+	return head + ".." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// signed returns what cluster-info holds when every token that signs has signed its kubeconfig, and no other. Without a kubeconfig
+// there is nothing to sign, and it stays as it is.
+func signed(data map[string]string, secrets []*corev1.Secret, now time.Time) (map[string]string, error) {
+	content, ok := data["kubeconfig"]
+	if !ok {
+		return data, nil
+	}
+	out := maps.Clone(data)
+	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, signaturePrefix) })
+	for _, s := range secrets {
+		if id, secret, ok := signing(s, now); ok {
+			signature, err := sign(content, id, secret)
+			if err != nil {
+				return nil, err
+			}
+			out[signaturePrefix+id] = signature
+		}
+	}
+	return out, nil
+}

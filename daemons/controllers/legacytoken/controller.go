@@ -1,0 +1,102 @@
+// Package legacytoken ends service accounts' tokens that were put into Secrets for them and that nobody has used for long: first they
+// are marked invalid, which can be undone, and after as long again deleted. Their uses are recorded by the API server.
+package legacytoken
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+const (
+	tracking = "kube-apiserver-legacy-service-account-token-tracking" // of kube-system, with the day from which uses are recorded
+	every    = 24 * time.Hour
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	secrets  corelisters.SecretLister
+	accounts corelisters.ServiceAccountLister
+	pods     corelisters.PodLister
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	core := c.Informers.Core().V1()
+	secrets, accounts, pods := core.Secrets(), core.ServiceAccounts(), core.Pods()
+	l := &controller{Context: c, secrets: secrets.Lister(), accounts: accounts.Lister(), pods: pods.Lister()}
+	l.Loop = loop.Loop{Name: "legacy-serviceaccount-token-cleaner", Log: c.Log, Workers: 1, Sync: l.sync, Synced: []cache.InformerSynced{
+		secrets.Informer().HasSynced, accounts.Informer().HasSynced, pods.Informer().HasSynced}}
+	l.Queue().Add(tracking)
+	return l
+}
+
+func (l *controller) sync(ctx context.Context, key string) error {
+	since, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, tracking, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read since when tokens' uses are recorded: %w", err)
+	}
+	l.AddAfter(key, every)
+	now, period := l.Now().UTC(), l.Config.LegacyServiceAccountTokenCleanUpPeriod
+	if err != nil || !tracked(since.Data["since"], period, now) {
+		return nil // that no use is recorded says nothing yet
+	}
+	secrets, err := l.secrets.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, s := range secrets {
+		if s.Type == corev1.SecretTypeServiceAccountToken {
+			failures = append(failures, l.end(ctx, s, decide(s, period, now), now))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// end carries out what was decided about a Secret, unless somebody put it there by hand or mounts it.
+func (l *controller) end(ctx context.Context, s *corev1.Secret, do action, now time.Time) error {
+	if do == keep {
+		return nil
+	}
+	account, err := l.accounts.ServiceAccounts(s.Namespace).Get(s.Annotations[corev1.ServiceAccountNameKey])
+	if err != nil || string(account.UID) != s.Annotations[corev1.ServiceAccountUIDKey] ||
+		!slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name == s.Name }) {
+		return nil
+	}
+	pods, err := l.pods.Pods(s.Namespace).List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return slices.Contains(mounts(pod), s.Name) }) {
+		return nil
+	}
+	if do == remove {
+		err = l.Client.CoreV1().Secrets(s.Namespace).Delete(ctx, s.Name, loop.AsSeen(s))
+	} else {
+		var text []byte
+		if text, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "resourceVersion": s.ResourceVersion,
+			"labels": map[string]string{invalidSince: now.Format(time.DateOnly)}}}); err != nil {
+			return err
+		}
+		_, err = l.Client.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, text, metav1.PatchOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("end the unused token in secret %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return nil
+}

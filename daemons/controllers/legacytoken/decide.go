@@ -1,0 +1,82 @@
+package legacytoken
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	lastUsed     = "kubernetes.io/legacy-token-last-used"
+	invalidSince = "kubernetes.io/legacy-token-invalid-since"
+)
+
+// action is what is to be done about one Secret.
+type action int
+
+const (
+	keep action = iota
+	invalidate
+	remove
+)
+
+// decide says what is to be done about a Secret that its account lists and no pod mounts, when its token's use has been recorded for at
+// least period. A date that cannot be read keeps a Secret, or has it marked again.
+func decide(s *corev1.Secret, period time.Duration, now time.Time) action {
+	before := now.Add(-period)
+	if s.DeletionTimestamp != nil || !s.CreationTimestamp.Time.Before(before) {
+		return keep
+	}
+	day := before.Format(time.DateOnly) // dates compare as their texts
+	if used, ok := s.Labels[lastUsed]; ok {
+		if _, err := time.Parse(time.DateOnly, used); err != nil || used >= day {
+			return keep
+		}
+	}
+	since := s.Labels[invalidSince]
+	if _, err := time.Parse(time.DateOnly, since); err != nil {
+		return invalidate
+	}
+	if since >= day {
+		return keep
+	}
+	return remove
+}
+
+// tracked says whether uses have been recorded for a whole period, since the day after the one that is given.
+func tracked(since string, period time.Duration, now time.Time) bool {
+	day, err := time.Parse(time.DateOnly, since)
+	return err == nil && !now.Before(day.AddDate(0, 0, 1).Add(period))
+}
+
+// mounts returns the Secrets that a pod has in its volumes.
+func mounts(pod *corev1.Pod) []string {
+	var out []string
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret != nil {
+			out = append(out, v.Secret.SecretName)
+		}
+		if v.Projected != nil {
+			for _, source := range v.Projected.Sources {
+				if source.Secret != nil {
+					out = append(out, source.Secret.Name)
+				}
+			}
+		}
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			for _, from := range c.EnvFrom {
+				if from.SecretRef != nil {
+					out = append(out, from.SecretRef.Name)
+				}
+			}
+			for _, e := range c.Env {
+				if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+					out = append(out, e.ValueFrom.SecretKeyRef.Name)
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package podgc
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// doomed is a pod to delete.
+type doomed struct {
+	pod      *corev1.Pod
+	orphaned bool // its node is gone, which its condition is to say
+}
+
+// Doomed returns the pods to delete: lost are the nodes that are gone, out those that are out of service, and threshold is how many
+// finished pods may stay; zero means all.
+func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doomed {
+	var list []doomed
+	var done []*corev1.Pod
+	for _, pod := range pods {
+		terminating := pod.DeletionTimestamp != nil
+		switch {
+		case lost[pod.Spec.NodeName]:
+			list = append(list, doomed{pod, true})
+		case terminating && (pod.Spec.NodeName == "" || out[pod.Spec.NodeName]):
+			list = append(list, doomed{pod, false})
+		case !terminating && finished(pod):
+			done = append(done, pod)
+		}
+	}
+	excess := len(done) - threshold
+	if threshold <= 0 || excess <= 0 {
+		return list
+	}
+	slices.SortFunc(done, func(a, b *corev1.Pod) int { // the evicted first, then the oldest
+		return cmp.Or(first(evicted(a), evicted(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, pod := range done[:excess] {
+		list = append(list, doomed{pod, false})
+	}
+	return list
+}
+
+// outOfService returns the nodes that are not ready and that somebody declared out of service: what runs there has been stopped for
+// certain, and nobody is there to say so.
+func outOfService(nodes []*corev1.Node) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range nodes {
+		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if tainted && !ready {
+			out[n.Name] = true
+		}
+	}
+	return out
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func evicted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
