@@ -161,6 +161,12 @@ type ControllerManager struct {
 	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
 	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
 
+	HorizontalPodAutoscalerSyncPeriod              time.Duration `flag:"horizontal-pod-autoscaler-sync-period" help:"how often each HorizontalPodAutoscaler is looked at"`
+	HorizontalPodAutoscalerDownscaleStabilization  time.Duration `flag:"horizontal-pod-autoscaler-downscale-stabilization" help:"for how long replicas stay that were recommended once, where an autoscaler has no behavior of its own"`
+	HorizontalPodAutoscalerTolerance               float64       `flag:"horizontal-pod-autoscaler-tolerance" help:"distance from one of the ratio of use to target that is let be"`
+	HorizontalPodAutoscalerCPUInitializationPeriod time.Duration `flag:"horizontal-pod-autoscaler-cpu-initialization-period" help:"time after a pod's start in which its use of CPU counts only from when it is ready"`
+	HorizontalPodAutoscalerInitialReadinessDelay   time.Duration `flag:"horizontal-pod-autoscaler-initial-readiness-delay" help:"time after a pod's start in which becoming unready is taken for not having been ready yet"`
+
 	LegacyServiceAccountTokenCleanUpPeriod time.Duration `flag:"legacy-service-account-token-clean-up-period" help:"how long a service account's token in a Secret goes unused before it is marked invalid, and then before it is deleted"`
 }
 
@@ -172,6 +178,8 @@ func DefaultControllerManager() ControllerManager {
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
 		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
 		TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
+		HorizontalPodAutoscalerSyncPeriod: 15 * time.Second, HorizontalPodAutoscalerDownscaleStabilization: 5 * time.Minute, HorizontalPodAutoscalerTolerance: 0.1,
+		HorizontalPodAutoscalerCPUInitializationPeriod: 5 * time.Minute, HorizontalPodAutoscalerInitialReadinessDelay: 30 * time.Second,
 	}
 }
 

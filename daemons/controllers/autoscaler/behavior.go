@@ -36,18 +36,15 @@ func (h *History) forget(now time.Time) {
 	}
 }
 
-// usual is the behavior of an autoscaler that has none of its own.
-const (
-	usualDownWindow = 5 * time.Minute
-	usualMost       = 4 // replicas that may always be asked for at once; else twice as many
-)
+// usualMost is how many replicas may always be asked for at once by an autoscaler without a behavior; else it is twice as many.
+const usualMost = 4
 
 // settle holds a recommendation against those of the stabilization windows: scaling up asks for no more than the least, scaling
 // down for no fewer than the most.
-func settle(h *History, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired int32, now time.Time, c *conditions) int32 {
-	up, down := time.Duration(0), usualDownWindow
+func settle(h *History, downWindow time.Duration, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior, current, desired int32, now time.Time, c *conditions) int32 {
+	up, down := time.Duration(0), downWindow
 	if behavior != nil {
-		up, down = window(behavior.ScaleUp, 0), window(behavior.ScaleDown, usualDownWindow)
+		up, down = window(behavior.ScaleUp, 0), window(behavior.ScaleDown, downWindow)
 	}
 	least, most := desired, desired
 	for _, m := range h.Recommended {

@@ -66,7 +66,7 @@ func TestWindowsHoldTheNumberInBothDirections(t *testing.T) {
 		{2, []Moment{{epoch.Add(-120 * time.Second), 4}}, 2, "ReadyForNewScale"}, {2, []Moment{{epoch.Add(-90 * time.Second), 9}}, 5, "ScaleDownStabilized"},
 	} {
 		seen := &conditions{now: epoch}
-		if got := settle(&History{Recommended: c.history}, behavior, 5, c.asked, epoch, seen); got != c.want || seen.list[0].Reason != c.reason {
+		if got := settle(&History{Recommended: c.history}, 5*time.Minute, behavior, 5, c.asked, epoch, seen); got != c.want || seen.list[0].Reason != c.reason {
 			t.Errorf("%d is asked for after %v: %d, %s; want %d, %s", c.asked, c.history, got, seen.list[0].Reason, c.want, c.reason)
 		}
 	}
@@ -85,7 +85,7 @@ func TestAnAutoscalerStaysWithinItsBoundsAndPolicies(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second) // looks may come twice
 			h.forget(now)
 			seen := &conditions{now: now}
-			desired := settle(h, behavior, current, rapid.Int32Range(0, 60).Draw(t, "asked"), now, seen)
+			desired := settle(h, 5*time.Minute, behavior, current, rapid.Int32Range(0, 60).Draw(t, "asked"), now, seen)
 			next := limit(h, behavior, current, desired, least, most, now, seen)
 			if next != current {
 				h.Scaled = append(h.Scaled, Moment{now, next - current})

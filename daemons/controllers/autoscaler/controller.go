@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -27,9 +26,6 @@ import (
 
 	"clusterctl/daemons/controllers/loop"
 )
-
-// period is how often each autoscaler is looked at.
-const period = 15 * time.Second
 
 type controller struct {
 	loop.Context
@@ -85,7 +81,7 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	if cached.DeletionTimestamp != nil {
 		return nil
 	}
-	a.AddAfter(key, period)
+	a.AddAfter(key, a.Config.HorizontalPodAutoscalerSyncPeriod)
 	hpa := cached.DeepCopy()
 	if err := a.reconcile(ctx, key, hpa); err != nil {
 		a.Context.Log.Debug("autoscaler", "key", key, "reason", err) // the status and an event have it; the next look is soon
@@ -98,6 +94,15 @@ func (a *controller) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	return err
+}
+
+// usual is the tolerance of autoscalers without one of their own.
+func (a *controller) usual() Tolerance {
+	c := &a.Config
+	return Tolerance{
+		Down: c.HorizontalPodAutoscalerTolerance, Up: c.HorizontalPodAutoscalerTolerance,
+		Initialization: c.HorizontalPodAutoscalerCPUInitializationPeriod, Readiness: c.HorizontalPodAutoscalerInitialReadinessDelay,
+	}
 }
 
 func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscalingv2.HorizontalPodAutoscaler) error {
@@ -114,7 +119,8 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
 	generation := hpa.Generation
 	hpa.Status.ObservedGeneration = &generation
-	t := target{namespace: hpa.Namespace, wanted: scale.Spec.Replicas, have: scale.Status.Replicas, tolerance: tolerance(hpa.Spec.Behavior), now: now, object: a.pathOf(hpa.Namespace)}
+	t := target{namespace: hpa.Namespace, wanted: scale.Spec.Replicas, have: scale.Status.Replicas, tolerance: tolerance(a.usual(), hpa.Spec.Behavior),
+		downWindow: a.Config.HorizontalPodAutoscalerDownscaleStabilization, now: now, object: a.pathOf(hpa.Namespace)}
 	memory := a.remember(key)
 	t.find = func(t *target) error { return a.selected(key, memory, hpa, scale, t, c) }
 	o := Decide(ctx, hpa, t, a.metrics, &memory.history, c)

@@ -82,7 +82,7 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 		case asked < t.wanted:
 			o.Reason = "All metrics below target"
 		}
-		settled := settle(h, hpa.Spec.Behavior, t.wanted, asked, t.now, c)
+		settled := settle(h, t.downWindow, hpa.Spec.Behavior, t.wanted, asked, t.now, c)
 		o.Replicas = limit(h, hpa.Spec.Behavior, t.wanted, settled, least, most, t.now, c)
 	}
 	o.Rescale = o.Replicas != t.wanted
@@ -119,11 +119,9 @@ func (t target) ask(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutosca
 	return most, by
 }
 
-// usualTolerance is the ratio's distance from one that is let be.
-const usualTolerance = 0.1
-
-func tolerance(behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
-	t := Tolerance{Down: usualTolerance, Up: usualTolerance}
+// tolerance is the usual one, or the autoscaler's own.
+func tolerance(usual Tolerance, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
+	t := usual
 	if behavior != nil && behavior.ScaleDown != nil && behavior.ScaleDown.Tolerance != nil {
 		t.Down = behavior.ScaleDown.Tolerance.AsApproximateFloat64()
 	}

@@ -16,6 +16,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// usually is the tolerance by default.
+var usually = Tolerance{Down: 0.1, Up: 0.1, Initialization: 5 * time.Minute, Readiness: 30 * time.Second}
+
 var epoch = time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)
 
 // figures are metrics that say what they were told to.
@@ -103,7 +106,7 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 		{"100 100 p", 50, 1},
 	} {
 		pods, samples := uses(c.pods)
-		got, err := byUtilization(int32(len(pods)), c.target, pods, samples, corev1.ResourceCPU, "", Tolerance{0.1, 0.1}, epoch)
+		got, err := byUtilization(int32(len(pods)), c.target, pods, samples, corev1.ResourceCPU, "", usually, epoch)
 		if err != nil || got.Replicas != c.want {
 			t.Errorf("%s at %d%%: %d, %v; want %d", c.pods, c.target, got.Replicas, err, c.want)
 		}
@@ -114,13 +117,13 @@ func TestWhatCannotBeToldIsAnError(t *testing.T) {
 	for words, want := range map[string]string{"": "no pods returned by selector while calculating replica count", "s p": "did not receive metrics for targeted pods (pods might be unready)",
 		"- -": "did not receive metrics for targeted pods (pods might be unready)"} {
 		pods, samples := uses(words)
-		if _, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", Tolerance{0.1, 0.1}, epoch); err == nil || err.Error() != want {
+		if _, err := byUtilization(2, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", words, err, want)
 		}
 	}
 	pods, samples := uses("100")
 	pods[0].Spec.Containers[0].Resources.Requests = nil
-	if _, err := byUtilization(1, 50, pods, samples, corev1.ResourceCPU, "", Tolerance{0.1, 0.1}, epoch); err == nil || err.Error() != "missing request for cpu in container c of Pod p0" {
+	if _, err := byUtilization(1, 50, pods, samples, corev1.ResourceCPU, "", usually, epoch); err == nil || err.Error() != "missing request for cpu in container c of Pod p0" {
 		t.Errorf("without a request: %v", err)
 	}
 	if _, err := requested(pods[0], corev1.ResourceCPU, "x"); err == nil || err.Error() != "container x not found in Pod p0" {
@@ -135,7 +138,7 @@ func TestHowManyPodsAnAverageAsksFor(t *testing.T) {
 		want   int32
 	}{{"500 500", 500, 2}, {"1000 1000", 500, 4}, {"100 100", 500, 1}, {"1000 1000 -", 500, 4}, {"100 100 100 -", 500, 2}, {"1000 1000 p", 500, 4}, {"1000 1000 s", 1000, 3}} {
 		pods, samples := uses(c.pods)
-		got, err := byAverage(int32(len(pods)), c.target, pods, samples, "", Tolerance{0.1, 0.1}, epoch)
+		got, err := byAverage(int32(len(pods)), c.target, pods, samples, "", usually, epoch)
 		if err != nil || got.Replicas != c.want {
 			t.Errorf("%s at %d: %d, %v; want %d", c.pods, c.target, got.Replicas, err, c.want)
 		}
@@ -231,7 +234,7 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			if wanted == 0 {
 				wanted = int32(len(pods))
 			}
-			goal := target{pods: pods, wanted: wanted, have: int32(len(pods)), tolerance: tolerance(c.hpa.Spec.Behavior), now: epoch,
+			goal := target{pods: pods, wanted: wanted, have: int32(len(pods)), tolerance: tolerance(usually, c.hpa.Spec.Behavior), downWindow: 5 * time.Minute, now: epoch,
 				object: func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil }}
 			seen := &conditions{now: epoch}
 			o := Decide(t.Context(), c.hpa, goal, figures{samples, c.total}, &c.history, seen)

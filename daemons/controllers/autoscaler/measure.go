@@ -19,6 +19,7 @@ type target struct {
 	pods         []*corev1.Pod
 	wanted, have int32 // replicas by its spec and by its status
 	tolerance    Tolerance
+	downWindow   time.Duration // of stabilization, where the autoscaler has none of its own
 	now          time.Time
 	find         func(*target) error                                             // has the selector and the pods filled in, or says why there are none; nil where they are
 	object       func(autoscalingv2.CrossVersionObjectReference) (string, error) // path of an object for Metrics.Object

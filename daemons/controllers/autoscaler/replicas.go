@@ -16,16 +16,15 @@ type Sample struct {
 	Window time.Duration // before At, over which Value is an average
 }
 
-// Tolerance is how far from one the ratio of use to target may be before anything is done.
-type Tolerance struct{ Down, Up float64 }
+// Tolerance is how far from one the ratio of use to target may be before anything is done, and how long the processor's use by pods
+// that start says little about the load.
+type Tolerance struct {
+	Down, Up       float64
+	Initialization time.Duration // after a pod's start, samples from before it was ready do not count
+	Readiness      time.Duration // a pod that was not ready for longer has become so, if it is not
+}
 
 func (t Tolerance) holds(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
-
-// While a pod starts, its use of the processor says little about the load.
-const (
-	initialization   = 5 * time.Minute
-	initialReadiness = 30 * time.Second
-)
 
 // group is how the pods of a target count.
 type group struct {
@@ -33,7 +32,7 @@ type group struct {
 }
 
 // sortPods says which pods' samples count: not of those that end, nor, for the processor, of those that start.
-func sortPods(pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, now time.Time) (g group) {
+func sortPods(pods []*corev1.Pod, samples map[string]Sample, resource corev1.ResourceName, tolerance Tolerance, now time.Time) (g group) {
 	for _, pod := range pods {
 		sample, found := samples[pod.Name]
 		switch {
@@ -42,7 +41,7 @@ func sortPods(pods []*corev1.Pod, samples map[string]Sample, resource corev1.Res
 			g.unready = append(g.unready, pod)
 		case !found:
 			g.missing = append(g.missing, pod)
-		case resource == corev1.ResourceCPU && starting(pod, sample, now):
+		case resource == corev1.ResourceCPU && tolerance.starting(pod, sample, now):
 			g.unready = append(g.unready, pod)
 		default:
 			g.measured = append(g.measured, pod)
@@ -51,16 +50,16 @@ func sortPods(pods []*corev1.Pod, samples map[string]Sample, resource corev1.Res
 	return g
 }
 
-func starting(pod *corev1.Pod, sample Sample, now time.Time) bool {
+func (t Tolerance) starting(pod *corev1.Pod, sample Sample, now time.Time) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodReady || pod.Status.StartTime == nil {
 			continue
 		}
 		changed, unready := c.LastTransitionTime.Time, c.Status == corev1.ConditionFalse
-		if pod.Status.StartTime.Add(initialization).After(now) {
+		if pod.Status.StartTime.Add(t.Initialization).After(now) {
 			return unready || sample.At.Before(changed.Add(sample.Window))
 		}
-		return unready && pod.Status.StartTime.Add(initialReadiness).After(changed) // it was never ready
+		return unready && pod.Status.StartTime.Add(t.Readiness).After(changed) // it was never ready
 	}
 	return true
 }
@@ -78,7 +77,7 @@ func byUtilization(current, target int32, pods []*corev1.Pod, samples map[string
 	if len(pods) == 0 {
 		return Use{}, errors.New("no pods returned by selector while calculating replica count")
 	}
-	g := sortPods(pods, samples, resource, now)
+	g := sortPods(pods, samples, resource, tolerance, now)
 	if len(g.measured) == 0 {
 		return Use{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
 	}
@@ -114,7 +113,7 @@ func byAverage(current int32, target int64, pods []*corev1.Pod, samples map[stri
 	if len(pods) == 0 {
 		return Use{}, errors.New("no pods returned by selector while calculating replica count")
 	}
-	g := sortPods(pods, samples, resource, now)
+	g := sortPods(pods, samples, resource, tolerance, now)
 	if len(g.measured) == 0 {
 		return Use{}, errors.New("did not receive metrics for targeted pods (pods might be unready)")
 	}
