@@ -32,7 +32,7 @@ func completed(live, want runtime.Object) runtime.Object {
 		return have
 	case *corev1.ConfigMap:
 		have, ok := live.(*corev1.ConfigMap)
-		if !ok {
+		if !ok || keepsDay(have, want) {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()

@@ -174,7 +174,7 @@ func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error)
 		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
 		AdvertiseAddress: advertised(cfg), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
 		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
-		Bootstrap:  slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted),
+		Bootstrap:  slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted, tokensTracked(time.Now())),
 		FrontProxy: front,
 	})
 	if err != nil {
