@@ -154,7 +154,7 @@ func (s *scheduler) claimsChanged(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	for _, o := range ended {
-		go s.goOn(ctx, o.b, o.err)
+		s.goingOn.Go(func() { s.goOn(ctx, o.b, o.err) })
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *scheduler) goOn(ctx context.Context, b *binding, err error) {
 		s.fail(b, "wait for its claims", err)
 		return
 	}
-	s.bind(context.WithoutCancel(ctx), b)
+	s.bind(ctx, b)
 }
 
 func (s *scheduler) claimsBound(b *binding) (bool, error) {

@@ -77,8 +77,8 @@ func (s *search) filter(n *cluster.Node) *plugin.Refusal {
 
 // object asks what depends on the node object alone, once for each that it becomes.
 func (s *search) object(n *cluster.Node) *plugin.Refusal {
-	if len(s.nodeOnly) == 0 {
-		return nil
+	if s.task.Pod.OnlyNamed { // nobody else asks about so few nodes again
+		return s.ask(n)
 	}
 	v := s.known
 	if n.Index < len(v.epoch) && v.epoch[n.Index] == n.Epoch {
@@ -88,14 +88,18 @@ func (s *search) object(n *cluster.Node) *plugin.Refusal {
 		v.epoch = append(v.epoch, make([]uint64, more)...)
 		v.refusal = append(v.refusal, make([]*plugin.Refusal, more)...)
 	}
-	var out *plugin.Refusal
-	for _, check := range s.nodeOnly {
-		if out = check(n); out != nil {
-			break
-		}
-	}
+	out := s.ask(n)
 	v.epoch[n.Index], v.refusal[n.Index] = n.Epoch, out
 	return out
+}
+
+func (s *search) ask(n *cluster.Node) *plugin.Refusal {
+	for _, check := range s.nodeOnly {
+		if r := check(n); r != nil {
+			return r
+		}
+	}
+	return nil
 }
 
 // judge asks whether a node will do with the pods of the same or a higher priority that are promised it, for they will come,

@@ -197,6 +197,7 @@ func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	c := it.class
 	q.unplace(c)
 	c.refusal, c.wakes, c.since = r, wakes, q.now()
+	c.known = verdicts{} // thousands of classes may wait
 	c.refusals++
 	c.until = c.since.Add(q.pause(c.refusals))
 	c.at = inParked

@@ -84,7 +84,8 @@ type scheduler struct {
 	start   int // where the next search begins
 	waiting map[types.UID]*binding
 
-	binds errgroup.Group // under way, bounded
+	binds   errgroup.Group // under way, bounded
+	goingOn sync.WaitGroup // with pods whose claims are bound
 }
 
 // bindsAtOnce bounds how many decisions are being written.
@@ -110,8 +111,8 @@ func (s *scheduler) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer stop()
 	if ctx.Err() != nil {
+		stop()
 		return nil // ended while waiting
 	}
 	s.log.Info("scheduling", "nodes", s.cluster.Len())
@@ -121,7 +122,10 @@ func (s *scheduler) run(ctx context.Context) error {
 	}
 	s.loop(ctx)
 	telling.Wait()
-	return s.binds.Wait()
+	err = s.binds.Wait()
+	stop() // no event comes any more that goes on with a pod
+	s.goingOn.Wait()
+	return err
 }
 
 // loop takes pods as they come, and sleeps when there are none to try.
