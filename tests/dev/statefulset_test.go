@@ -189,6 +189,7 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 		names, owned := claims(ctx)
 		return fmt.Sprint(names) == "[data-web-0 data-web-1]" && owned == 2, names
 	})
+	until(t, "two pods", func(context.Context) (bool, any) { return len(podsOf(t, ns, "app=web")) == 2, nil })
 	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-1", metav1.GetOptions{}))
 	if len(pod.Spec.Volumes) == 0 || pod.Spec.Volumes[0].PersistentVolumeClaim == nil || pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-web-1" {
 		t.Errorf("its volumes are %+v", pod.Spec.Volumes)
