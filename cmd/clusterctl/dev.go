@@ -65,7 +65,8 @@ written below the data directory; interrupt it to end everything.`,
 	cmd.Flags().IntVar(&d.port, "port", 0, "port of the API server; a free one when 0")
 	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig; DATA/kubeconfig when empty")
 	cmd.Flags().DurationVar(&d.grace, "node-monitor-grace-period", 40*time.Second, "silence after which a node is taken for lost, at least 1s")
-	cmd.Flags().DurationVar(&d.resolution, "metric-resolution", 15*time.Second, "how often it is counted what nodes and pods use, at least 1s")
+	cmd.Flags().DurationVar(&d.resolution, "metric-resolution", 15*time.Second,
+		"how often it is counted what nodes and pods use, at least 1s")
 	cmd.Flags().IntVarP(&d.verbosity, "v", "v", 0, "how much to log to stderr: 0 nothing but trouble, 2 what is usual, 4 details")
 	return cmd
 }
@@ -156,7 +157,8 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	cfg.KubeletCertificateAuthority = f.path("ca.crt")
 	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path("apiserver-kubelet-client.crt"), f.path("apiserver-kubelet-client.key")
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{f.path("sa.pub")}, f.path("sa.key")
-	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = f.path("front-proxy-ca.crt"), []string{certs.FrontProxyClient().CommonName}
+	cfg.RequestheaderClientCAFile = f.path("front-proxy-ca.crt")
+	cfg.RequestheaderAllowedNames = []string{certs.FrontProxyClient().CommonName}
 	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = f.path("front-proxy-client.crt"), f.path("front-proxy-client.key")
 	return cfg
 }
@@ -236,7 +238,8 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		})
 	}
 	g.Go(func() error {
-		return metrics.RunWith(ctx, d.metricsServer(), run.NewEnv(d.log.With("daemon", "metrics-server")), metrics.Options{Source: nodes, Alias: "localhost"})
+		env := run.NewEnv(d.log.With("daemon", "metrics-server"))
+		return metrics.RunWith(ctx, d.metricsServer(), env, metrics.Options{Source: nodes, Alias: "localhost"})
 	})
 }
 

@@ -12,19 +12,22 @@ import (
 	"clusterctl/daemons/kubelet"
 )
 
-// metricsServer configures the server of metrics.k8s.io, which listens on loopback: the API server finds it by another name of that,
-// since endpoints may not be there.
+// metricsServer configures the server of metrics.k8s.io, which listens on loopback: the API server finds it by another
+// name of that, since endpoints may not be there.
 func (d *dev) metricsServer() config.MetricsServer {
 	cfg := config.DefaultMetricsServer()
-	cfg.Kubeconfig, cfg.BindAddress, cfg.SecurePort, cfg.MetricResolution = d.files.path("metrics-server.conf"), "127.0.0.1", 0, d.resolution
+	cfg.Kubeconfig, cfg.BindAddress, cfg.SecurePort = d.files.path("metrics-server.conf"), "127.0.0.1", 0
+	cfg.MetricResolution = d.resolution
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = d.files.path("metrics-server.crt"), d.files.path("metrics-server.key")
 	cfg.ClientCAFile = d.files.path("ca.crt")
 	api := d.apiServer("")
-	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = api.RequestheaderClientCAFile, api.RequestheaderAllowedNames
+	cfg.RequestheaderClientCAFile = api.RequestheaderClientCAFile
+	cfg.RequestheaderAllowedNames = api.RequestheaderAllowedNames
 	return cfg
 }
 
-// hollowNodes are the pretended nodes, which serve nothing: they are asked in this process. Once it is made it is not changed.
+// hollowNodes are the pretended nodes, which serve nothing: they are asked in this process. Once it is made it is not
+// changed.
 type hollowNodes map[string]kubelet.Options
 
 // Read implements metrics.Source.

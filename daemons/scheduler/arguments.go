@@ -51,6 +51,9 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 	if s == nil {
 		return nil
 	}
+	if s.RequestedToCapacityRatio != nil && s.Type != configv1.RequestedToCapacityRatio {
+		return errors.New("scoringStrategy.requestedToCapacityRatio needs the type RequestedToCapacityRatio")
+	}
 	switch s.Type {
 	case configv1.LeastAllocated, "":
 		a.Fit.Kind = plugin.LeastAllocated

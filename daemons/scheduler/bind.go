@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	storage "k8s.io/component-helpers/storage/volume"
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
@@ -95,12 +96,12 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 	for _, d := range b.decisions {
 		if d.Volume == nil {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-				"uid": d.Claim.UID, "resourceVersion": d.Claim.ResourceVersion, "annotations": map[string]string{cluster.SelectedNode: b.node},
+				"uid": d.Claim.UID, "resourceVersion": d.Claim.ResourceVersion, "annotations": map[string]string{storage.AnnSelectedNode: b.node},
 			}})
 			if err != nil {
 				return fmt.Errorf("encode an annotation: %w", err)
 			}
-			if d.Claim.Annotations[cluster.SelectedNode] == b.node {
+			if d.Claim.Annotations[storage.AnnSelectedNode] == b.node {
 				continue
 			}
 			_, err = s.api.CoreV1().PersistentVolumeClaims(d.Claim.Namespace).Patch(ctx, d.Claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -124,7 +125,7 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 			if volume.Annotations == nil {
 				volume.Annotations = map[string]string{}
 			}
-			volume.Annotations[cluster.BoundBy] = "yes"
+			volume.Annotations[storage.AnnBoundByController] = "yes"
 		}
 		volume.Spec.ClaimRef = &corev1.ObjectReference{
 			Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: d.Claim.Namespace, Name: d.Claim.Name, UID: d.Claim.UID,
@@ -167,23 +168,23 @@ func (s *scheduler) goOn(ctx context.Context, b *binding, err error) {
 }
 
 func (s *scheduler) claimsBound(b *binding) (bool, error) {
-	n, storage := s.cluster.Node(b.node), s.cluster.Storage
+	n, known := s.cluster.Node(b.node), s.cluster.Storage
 	if n == nil {
 		return false, fmt.Errorf("node %s is gone", b.node)
 	}
 	for _, d := range b.decisions {
-		claim := storage.Claim(d.Claim.Namespace, d.Claim.Name)
+		claim := known.Claim(d.Claim.Namespace, d.Claim.Name)
 		switch {
 		case claim == nil || claim.UID != d.Claim.UID || claim.DeletionTimestamp != nil:
 			return false, fmt.Errorf("claim %s is gone", d.Claim.Name)
 		case !cluster.Bound(claim):
 			seen := claim.ResourceVersion != d.Claim.ResourceVersion
-			if _, selected := claim.Annotations[cluster.SelectedNode]; d.Volume == nil && seen && !selected && claim.Spec.VolumeName == "" {
+			if _, selected := claim.Annotations[storage.AnnSelectedNode]; d.Volume == nil && seen && !selected && claim.Spec.VolumeName == "" {
 				return false, fmt.Errorf("no volume could be made for claim %s on the node", claim.Name)
 			}
 			return false, nil
 		}
-		volume := storage.Volume(claim.Spec.VolumeName)
+		volume := known.Volume(claim.Spec.VolumeName)
 		if volume == nil {
 			return false, nil // it comes by another watch
 		}

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	componentconfig "k8s.io/component-base/config/v1alpha1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
@@ -84,17 +85,25 @@ func ParseSettings(raw []byte) (Settings, error) {
 // unread refuses what is configured elsewhere or not carried out.
 func unread(c *configv1.KubeSchedulerConfiguration) error {
 	switch {
-	case c.Parallelism != nil && *c.Parallelism <= 0:
-		return errors.New("parallelism must be greater than 0")
+	case c.Parallelism != nil:
+		return errors.New("parallelism: one goroutine looks at the nodes, and needs no others")
 	case len(c.Extenders) > 0:
 		return errors.New("extenders are not supported")
 	case c.ClientConnection.Kubeconfig != "":
 		return errors.New("clientConnection.kubeconfig: use the flag --kubeconfig")
+	case c.ClientConnection != (componentconfig.ClientConnectionConfiguration{}):
+		return errors.New("clientConnection: content types and rates cannot be set")
+	case c.EnableProfiling != nil || c.EnableContentionProfiling != nil:
+		return errors.New("enableProfiling: use the flag --profiling")
 	case c.LeaderElection.LeaderElect != nil && !*c.LeaderElection.LeaderElect:
 		return errors.New("leaderElection.leaderElect: use the flag --leader-elect")
 	case c.LeaderElection.ResourceName != "" && c.LeaderElection.ResourceName != Lease,
 		c.LeaderElection.ResourceNamespace != "" && c.LeaderElection.ResourceNamespace != metav1.NamespaceSystem:
 		return fmt.Errorf("leaderElection: the lease is %s/%s", metav1.NamespaceSystem, Lease)
+	case c.LeaderElection.LeaseDuration.Duration != 0 || c.LeaderElection.RenewDeadline.Duration != 0 || c.LeaderElection.RetryPeriod.Duration != 0:
+		return errors.New("leaderElection: its times cannot be set")
+	case c.LeaderElection.ResourceLock != "" && c.LeaderElection.ResourceLock != "leases":
+		return errors.New("leaderElection.resourceLock: there are leases alone")
 	case c.DelayCacheUntilActive:
 		return errors.New("delayCacheUntilActive is always so: standbys hold no caches")
 	}
@@ -156,6 +165,7 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 	}{
 		{"preEnqueue", &c.PreEnqueue}, {"queueSort", &c.QueueSort}, {"preFilter", &c.PreFilter}, {"preScore", &c.PreScore}, {"reserve", &c.Reserve},
 		{"permit", &c.Permit}, {"preBind", &c.PreBind}, {"bind", &c.Bind}, {"postBind", &c.PostBind},
+		{"placementGenerate", &c.PlacementGenerate}, {"placementScore", &c.PlacementScore},
 	} {
 		if len(set.set.Enabled)+len(set.set.Disabled) > 0 {
 			return fmt.Errorf("%s: plugins are turned on and off by multiPoint, filter, postFilter and score here", set.name)

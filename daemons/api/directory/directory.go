@@ -1,5 +1,5 @@
-// Package directory is what the controllers and the kubelet have to agree on about volumes that are a directory of a node: who
-// provisions them, where they lie, and by which path a kubelet is asked to remove one.
+// Package directory is what the controllers and the kubelet have to agree on about volumes that are a directory of a
+// node: who provisions them, where they lie, and by which path a kubelet is asked to remove one.
 package directory
 
 import (

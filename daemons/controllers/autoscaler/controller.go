@@ -98,10 +98,10 @@ func (a *controller) sync(ctx context.Context, key string) error {
 
 // usual is the tolerance of autoscalers without one of their own.
 func (a *controller) usual() Tolerance {
-	c := &a.Config
+	both := a.Config.HorizontalPodAutoscalerTolerance
 	return Tolerance{
-		Down: c.HorizontalPodAutoscalerTolerance, Up: c.HorizontalPodAutoscalerTolerance,
-		Initialization: c.HorizontalPodAutoscalerCPUInitializationPeriod, Readiness: c.HorizontalPodAutoscalerInitialReadinessDelay,
+		Down: both, Up: both, Initialization: a.Config.HorizontalPodAutoscalerCPUInitializationPeriod,
+		Readiness: a.Config.HorizontalPodAutoscalerInitialReadinessDelay,
 	}
 }
 

@@ -53,10 +53,10 @@ func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecis
 		pending.Class = s.Default.Name
 	case waits && !placed:
 		pending.Event = waiting(s.Waiting)
-	case claimClass(claim) == "":
+	case storage.GetPersistentVolumeClaimClass(claim) == "":
 		pending.Event = &Event{corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"}
 	case s.Class == nil:
-		pending.Event = failed(fmt.Sprintf("storageclass.storage.k8s.io %q not found", claimClass(claim)))
+		pending.Event = failed(fmt.Sprintf("storageclass.storage.k8s.io %q not found", storage.GetPersistentVolumeClaimClass(claim)))
 	case strings.HasPrefix(s.Class.Provisioner, "kubernetes.io/"):
 		pending.Event = failed("no volume plugin matched name: " + s.Class.Provisioner)
 	default:

@@ -7,25 +7,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// claimClass is the name of the class that a claim asks for, "" for none.
-func claimClass(claim *corev1.PersistentVolumeClaim) string {
-	if beta, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return beta
-	}
-	return attributes(claim.Spec.StorageClassName)
-}
-
 // hasClass says whether a claim has decided about its class: the empty one is a decision, too.
 func hasClass(claim *corev1.PersistentVolumeClaim) bool {
 	_, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	return beta || claim.Spec.StorageClassName != nil
-}
-
-func volumeClass(v *corev1.PersistentVolume) string {
-	if beta, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return beta
-	}
-	return v.Spec.StorageClassName
 }
 
 // waitsForConsumer says whether claims of a class are bound only when a pod that uses them has been given a node.

@@ -71,7 +71,7 @@ func (b *controller) volumeChanged(old, obj any) {
 		b.wake(b.index.claimsOf(v.Name))
 	}
 	if v, ok := obj.(*corev1.PersistentVolume); ok && v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable {
-		b.wake(b.index.unbound(volumeClass(v)))
+		b.wake(b.index.unbound(storage.GetPersistentVolumeClass(v)))
 	}
 }
 
@@ -195,7 +195,7 @@ func (b *controller) surroundings(claim *corev1.PersistentVolumeClaim) (s Surrou
 		return s, err
 	}
 	s.Default = defaultClass(classes)
-	if i := slices.IndexFunc(classes, func(c *storagev1.StorageClass) bool { return c.Name == claimClass(claim) }); i >= 0 {
+	if i := slices.IndexFunc(classes, func(c *storagev1.StorageClass) bool { return c.Name == storage.GetPersistentVolumeClaimClass(claim) }); i >= 0 {
 		s.Class = classes[i]
 	}
 	for _, pod := range b.pods.In(claim.Namespace) {

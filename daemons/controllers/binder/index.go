@@ -3,6 +3,7 @@ package binder
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	storage "k8s.io/component-helpers/storage/volume"
 )
 
 // index finds the claims and volumes that a change concerns without looking at all of them.
@@ -25,7 +26,7 @@ func newIndex(claims, volumes cache.SharedIndexInformer) index {
 		},
 		byClass: func(obj any) ([]string, error) {
 			if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok && claim.Spec.VolumeName == "" {
-				return []string{claimClass(claim)}, nil
+				return []string{storage.GetPersistentVolumeClaimClass(claim)}, nil
 			}
 			return nil, nil
 		},

@@ -2,18 +2,18 @@ package binder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // liveClaim reads a claim and the volume that it names from the API server; nil for a claim that is gone or another.
 func (b *controller) liveClaim(ctx context.Context, was *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume, error) {
 	claim, err := b.Client.CoreV1().PersistentVolumeClaims(was.Namespace).Get(ctx, was.Name, metav1.GetOptions{})
-	if absent(err, "persistentvolumeclaims", was.Name) || err == nil && claim.UID != was.UID {
+	if loop.Absent(err, "persistentvolumeclaims", was.Name) || err == nil && claim.UID != was.UID {
 		return nil, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at claim %s/%s before it counts as lost: %w", was.Namespace, was.Name, err)
@@ -22,7 +22,7 @@ func (b *controller) liveClaim(ctx context.Context, was *corev1.PersistentVolume
 		return claim, nil, nil
 	}
 	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	if absent(err, "persistentvolumes", claim.Spec.VolumeName) {
+	if loop.Absent(err, "persistentvolumes", claim.Spec.VolumeName) {
 		return claim, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at volume %s before its claim counts as lost: %w", claim.Spec.VolumeName, err)
@@ -33,7 +33,7 @@ func (b *controller) liveClaim(ctx context.Context, was *corev1.PersistentVolume
 // liveVolume reads a volume and the claim that it names from the API server; nil for a volume that is gone or another.
 func (b *controller) liveVolume(ctx context.Context, was *corev1.PersistentVolume) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim, error) {
 	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, was.Name, metav1.GetOptions{})
-	if absent(err, "persistentvolumes", was.Name) || err == nil && v.UID != was.UID {
+	if loop.Absent(err, "persistentvolumes", was.Name) || err == nil && v.UID != was.UID {
 		return nil, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at volume %s before it is given up: %w", was.Name, err)
@@ -42,20 +42,10 @@ func (b *controller) liveVolume(ctx context.Context, was *corev1.PersistentVolum
 		return v, nil, nil
 	}
 	claim, err := b.Client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
-	if absent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
+	if loop.Absent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
 		return v, nil, nil
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("look at the claim of volume %s before it is given up: %w", was.Name, err)
 	}
 	return v, claim, nil
-}
-
-// absent says whether an error is the API server's word that this object does not exist. Any other 404 says nothing about it.
-func absent(err error, resource, name string) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Kind == resource && details.Name == name
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	storage "k8s.io/component-helpers/storage/volume"
 )
 
 // match returns the volume that a claim without one gets, nil when there is none. What is reserved for the claim comes first; then
@@ -31,7 +32,7 @@ func match(claim *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolu
 			continue
 		}
 		reserved := refersTo(v, claim)
-		if !reserved && (waits || v.Status.Phase != corev1.VolumeAvailable || !selector.Matches(labels.Set(v.Labels)) || volumeClass(v) != claimClass(claim)) {
+		if !reserved && (waits || v.Status.Phase != corev1.VolumeAvailable || !selector.Matches(labels.Set(v.Labels)) || storage.GetPersistentVolumeClass(v) != storage.GetPersistentVolumeClaimClass(claim)) {
 			continue
 		}
 		if best == nil || before(v, best, claim) {
@@ -62,7 +63,7 @@ func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) str
 		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
 	case larger(claim, v):
 		return "requested PV is too small"
-	case volumeClass(v) != claimClass(claim):
+	case storage.GetPersistentVolumeClass(v) != storage.GetPersistentVolumeClaimClass(claim):
 		return "storageClassName does not match"
 	case attributes(claim.Spec.VolumeAttributesClassName) != attributes(v.Spec.VolumeAttributesClassName):
 		return "volumeAttributesClassName does not match"

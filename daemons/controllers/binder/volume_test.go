@@ -1,12 +1,9 @@
 package binder
 
 import (
-	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestWhatIsDecidedAboutAVolume(t *testing.T) {
@@ -57,26 +54,6 @@ func TestWhatIsDecidedAboutAVolume(t *testing.T) {
 		got.Event, got.ClaimEvent = nil, nil
 		if got != c.want || reason != c.reason {
 			t.Errorf("%s: %+v %s", name, got, reason)
-		}
-	}
-}
-
-func TestOnlyTheServersWordIsThatSomethingIsGone(t *testing.T) {
-	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"found":                 {nil, false},
-		"this one":              {apierrors.NewNotFound(claims, "c"), true},
-		"another one":           {apierrors.NewNotFound(claims, "d"), false},
-		"of another kind":       {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c"), false},
-		"a page somewhere":      {apierrors.NewGenericServerResponse(404, "get", claims, "", "404 page not found", 0, true), false},
-		"nobody to ask":         {errors.New("connection refused"), false},
-		"a server that may not": {apierrors.NewForbidden(claims, "c", errors.New("no")), false},
-	} {
-		if got := absent(c.err, "persistentvolumeclaims", "c"); got != c.want {
-			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -46,8 +46,12 @@ func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 					code, body = c.endpoints, `{"kind":"Endpoints","apiVersion":"v1","metadata":{"name":"legacy","namespace":"shop","uid":"e"},`+
 						`"subsets":[{"addresses":[{"ip":"192.0.2.1"}],"ports":[{"name":"http","port":80,"protocol":"TCP"}]}]}`
 				}
+				kind := "services"
+				if strings.Contains(r.URL.Path, "/endpoints/") {
+					kind = "endpoints"
+				}
 				if w.WriteHeader(code); code == missing {
-					body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+					body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"legacy","kind":"` + kind + `"}}`
 				}
 				_, _ = io.WriteString(w, body)
 			}))

@@ -117,7 +117,7 @@ func (m *controller) source(ctx context.Context, namespace, name string, certain
 	if apierrors.IsNotFound(err) && certain {
 		e, err = m.Client.CoreV1().Endpoints(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	if apierrors.IsNotFound(err) {
+	if loop.Absent(err, "endpoints", name) {
 		return nil, false, nil
 	} else if err != nil {
 		return nil, false, fmt.Errorf("read Endpoints %s/%s: %w", namespace, name, err)
@@ -129,7 +129,7 @@ func (m *controller) source(ctx context.Context, namespace, name string, certain
 	if apierrors.IsNotFound(err) && certain {
 		service, err = m.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	if apierrors.IsNotFound(err) {
+	if loop.Absent(err, "services", name) {
 		return nil, false, nil
 	} else if err != nil {
 		return nil, false, fmt.Errorf("read Service %s/%s: %w", namespace, name, err)

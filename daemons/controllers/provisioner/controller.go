@@ -69,7 +69,7 @@ func (p *controller) classChanged(obj any) {
 		return
 	}
 	for _, claim := range claims {
-		if className(claim) == class.Name {
+		if storage.GetPersistentVolumeClaimClass(claim) == class.Name {
 			p.Add(claim)
 		}
 	}
@@ -88,16 +88,6 @@ func (p *controller) nodeCame(name string) {
 	}
 }
 
-func className(claim *corev1.PersistentVolumeClaim) string {
-	if beta, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return beta
-	}
-	if claim.Spec.StorageClassName != nil {
-		return *claim.Spec.StorageClassName
-	}
-	return ""
-}
-
 func (p *controller) sync(ctx context.Context, key string) error {
 	if namespace, name, ok := strings.Cut(key, "/"); ok {
 		return p.syncClaim(ctx, namespace, name)
@@ -112,7 +102,7 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	} else if err != nil {
 		return err
 	}
-	class, err := p.classes.Get(className(claim))
+	class, err := p.classes.Get(storage.GetPersistentVolumeClaimClass(claim))
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -138,7 +128,7 @@ func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 	var node *corev1.Node
 	if chosen := claim.Annotations[storage.AnnSelectedNode]; chosen != "" {
 		got, err := p.Client.CoreV1().Nodes().Get(ctx, chosen, metav1.GetOptions{})
-		if err != nil && !absent(err, "nodes", chosen) {
+		if err != nil && !loop.Absent(err, "nodes", chosen) {
 			return fmt.Errorf("look at node %s: %w", chosen, err)
 		} else if err == nil {
 			node = got
@@ -175,14 +165,4 @@ func (p *controller) chooseAgain(ctx context.Context, claim *corev1.PersistentVo
 		return fmt.Errorf("have another node chosen for claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return nil
-}
-
-// absent says whether an error is the API server's word that this object does not exist. Any other 404 says nothing about it.
-func absent(err error, resource, name string) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Kind == resource && details.Name == name
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	storage "k8s.io/component-helpers/storage/volume"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/api/directory"
 )
 
@@ -41,7 +42,7 @@ func Make(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, no
 	if host == "" {
 		return nil, fmt.Errorf("node %q has no label %s: %w", chosen, corev1.LabelHostname, errElsewhere)
 	}
-	if !allowed(class.AllowedTopologies, node) {
+	if !api.InTopologies(class.AllowedTopologies, node.Labels) {
 		return nil, fmt.Errorf("node %q is in none of the StorageClass's allowedTopologies: %w", chosen, errElsewhere)
 	}
 	policy, mode := corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeFilesystem
@@ -86,14 +87,4 @@ func refusal(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass)
 		return errors.New("the StorageClass has mountOptions, which a directory has not")
 	}
 	return nil
-}
-
-// allowed says whether a node is where a class has its volumes: in one of the terms, all of whose labels it has; without terms, anywhere.
-func allowed(terms []corev1.TopologySelectorTerm, node *corev1.Node) bool {
-	return len(terms) == 0 || slices.ContainsFunc(terms, func(t corev1.TopologySelectorTerm) bool {
-		return !slices.ContainsFunc(t.MatchLabelExpressions, func(e corev1.TopologySelectorLabelRequirement) bool {
-			value, ok := node.Labels[e.Key]
-			return !ok || !slices.Contains(e.Values, value)
-		})
-	})
 }

@@ -34,7 +34,7 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 	if ref := v.Spec.ClaimRef; ref != nil {
 		claim, err := p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
-		case absent(err, "persistentvolumeclaims", ref.Name):
+		case loop.Absent(err, "persistentvolumeclaims", ref.Name):
 			claim = nil
 		case err != nil:
 			return fmt.Errorf("look at the claim of volume %s before it is removed: %w", name, err)
@@ -54,7 +54,7 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		return p.fail(ctx, v, fmt.Sprintf("the volume does not say on which node it lies (annotation %s), or is not at %s: remove it by hand", directory.NodeAnnotation, directory.Path(v.Name)))
 	}
 	_, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if absent(err, "nodes", node) {
+	if loop.Absent(err, "nodes", node) {
 		return p.fail(ctx, v, fmt.Sprintf("node %q, which has the data at %s, does not exist: the volume is removed when it is back, or by hand", node, v.Spec.Local.Path))
 	} else if err != nil {
 		return fmt.Errorf("look at node %s: %w", node, err)

@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"maps"
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,7 +111,7 @@ func (c *Cluster) SetNode(node *NodeObject) bool {
 		return true
 	}
 	old := n.NodeObject
-	moved := !sameLabels(old.Labels, node.Labels) || !sameTaints(old.Taints, node.Taints)
+	moved := !maps.Equal(old.Labels, node.Labels) || !sameTaints(old.Taints, node.Taints)
 	c.countImages(n, -1)
 	if moved { // its pods are in other domains, and may count for other constraints
 		pods := append([]*Pod(nil), n.Pods...)

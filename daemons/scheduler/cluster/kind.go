@@ -144,7 +144,7 @@ func (c *Cluster) Chooses(a *About, s *Shape) bool {
 // SetNamespace takes in a namespace's labels. It reports whether they are others than before.
 func (c *Cluster) SetNamespace(name string, labels map[string]string) bool {
 	old, known := c.namespaces[name]
-	if known && sameLabels(old, labels) {
+	if known && maps.Equal(old, labels) {
 		return false
 	}
 	c.namespaces[name] = maps.Clone(labels)

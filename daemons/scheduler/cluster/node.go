@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,8 +77,6 @@ func (n *Node) PortTaken(want HostPort) bool {
 	}
 	return false
 }
-
-func sameLabels(a, b map[string]string) bool { return maps.Equal(a, b) }
 
 func sameTaints(a, b []corev1.Taint) bool {
 	return slices.EqualFunc(a, b, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect })

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -79,6 +77,3 @@ func (p *Pod) Reference() *corev1.ObjectReference {
 
 // Key is namespace/name.
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
-
-// Age is when the pod was made.
-func (p *Pod) Age() time.Time { return p.CreationTimestamp.Time }

@@ -8,15 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	storage "k8s.io/component-helpers/storage/volume"
+
+	"clusterctl/daemons/api"
 )
 
-// Annotations by which those agree that bind volumes.
-const (
-	BindCompleted = "pv.kubernetes.io/bind-completed"
-	BoundBy       = "pv.kubernetes.io/bound-by-controller"
-	SelectedNode  = "volume.kubernetes.io/selected-node"
-	NoProvisioner = "kubernetes.io/no-provisioner"
-)
+// NoProvisioner is the provisioner of classes whose volumes people make.
+const NoProvisioner = "kubernetes.io/no-provisioner"
 
 // Storage is the claims and volumes, and what drivers can attach. What has been decided about them and the API does not show
 // yet is taken into account.
@@ -60,7 +58,7 @@ func (s *Storage) Set(obj any) {
 			}
 		}
 		s.volumes[o.Name] = v
-		class := volumeClass(o)
+		class := storage.GetPersistentVolumeClass(o)
 		if s.byClass[class] == nil {
 			s.byClass[class] = map[string]*Persistent{}
 		}
@@ -85,7 +83,7 @@ func (s *Storage) Drop(obj any) {
 		delete(s.claims, o.Namespace+"/"+o.Name)
 	case *corev1.PersistentVolume:
 		if old := s.volumes[o.Name]; old != nil {
-			class := volumeClass(old.PersistentVolume)
+			class := storage.GetPersistentVolumeClass(old.PersistentVolume)
 			delete(s.volumes, o.Name)
 			if delete(s.byClass[class], o.Name); len(s.byClass[class]) == 0 {
 				delete(s.byClass, class)
@@ -108,7 +106,7 @@ func (s *Storage) Volume(name string) *Persistent { return s.volumes[name] }
 
 // ClassOf returns the class of a claim, nil if it has none that exists.
 func (s *Storage) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
-	return s.classes[claimClass(claim)]
+	return s.classes[storage.GetPersistentVolumeClaimClass(claim)]
 }
 
 // Limits is how many volumes each driver can attach to a node, as far as it says so.
@@ -116,7 +114,7 @@ func (s *Storage) Limits(node string) map[string]int { return s.limits[node] }
 
 // Bound says whether a claim and its volume are bound to each other for good.
 func Bound(claim *corev1.PersistentVolumeClaim) bool {
-	_, completed := claim.Annotations[BindCompleted]
+	_, completed := claim.Annotations[storage.AnnBindCompleted]
 	return claim.Spec.VolumeName != "" && completed
 }
 
@@ -169,7 +167,7 @@ func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) (decis
 			}
 		}
 		class := s.ClassOf(claim)
-		if class == nil || class.Provisioner == NoProvisioner || !admits(class.AllowedTopologies, n) {
+		if class == nil || class.Provisioner == NoProvisioner || !api.InTopologies(class.AllowedTopologies, n.Labels) {
 			return nil, false
 		}
 		decisions = append(decisions, Decision{Claim: claim})
@@ -179,7 +177,7 @@ func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) (decis
 
 // chosen is the node for which a claim's volume is made.
 func (s *Storage) chosen(claim *corev1.PersistentVolumeClaim) (string, bool) {
-	if node, ok := claim.Annotations[SelectedNode]; ok {
+	if node, ok := claim.Annotations[storage.AnnSelectedNode]; ok {
 		return node, true
 	}
 	node, ok := s.selected[claim.Namespace+"/"+claim.Name]
@@ -196,7 +194,7 @@ func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[
 	if claim.Spec.Selector != nil {
 		selector = selectorOf(claim.Spec.Selector)
 	}
-	for name, v := range s.byClass[claimClass(claim)] {
+	for name, v := range s.byClass[storage.GetPersistentVolumeClaimClass(claim)] {
 		ref := v.Spec.ClaimRef
 		mine := ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 		if by, taken := s.taken[name]; given[name] || taken && by != key || ref != nil && !mine || v.DeletionTimestamp != nil ||
@@ -253,18 +251,6 @@ func (s *Storage) Release(decisions []Decision) {
 	}
 }
 
-// admits is whether one of a class's topologies has a value of the node's for each of its labels, or there are none.
-func admits(topologies []corev1.TopologySelectorTerm, n *Node) bool {
-	return len(topologies) == 0 || slices.ContainsFunc(topologies, func(t corev1.TopologySelectorTerm) bool {
-		for _, e := range t.MatchLabelExpressions {
-			if value, has := n.Labels[e.Key]; !has || !slices.Contains(e.Values, value) {
-				return false
-			}
-		}
-		return len(t.MatchLabelExpressions) > 0
-	})
-}
-
 // Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for one
 // that its class's provisioner will make.
 func (s *Storage) Attached(shape *Shape, into map[string]string) {
@@ -281,20 +267,6 @@ func (s *Storage) Attached(shape *Shape, into map[string]string) {
 			into[class.Provisioner+"/claim/"+claim.Namespace+"/"+claim.Name] = class.Provisioner
 		}
 	}
-}
-
-func claimClass(claim *corev1.PersistentVolumeClaim) string {
-	if class, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return class
-	}
-	return text(claim.Spec.StorageClassName)
-}
-
-func volumeClass(pv *corev1.PersistentVolume) string {
-	if class, ok := pv.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return class
-	}
-	return pv.Spec.StorageClassName
 }
 
 func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {

@@ -182,25 +182,25 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 
 // balance is from half of MaxScore, when one resource is all taken and another not at all, to MaxScore.
 func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted) int64 {
-	var shares [8]float64
-	count, sum := 0, 0.0
+	var few [4]float64 // on the stack
+	shares, sum := few[:0], 0.0
 	for _, r := range resources {
-		if has := n.Allocatable.Of(r.Name); has > 0 && count < len(shares) {
-			shares[count] = min(float64(n.Requested.Of(r.Name)+asks.Of(r.Name))/float64(has), 1)
-			sum += shares[count]
-			count++
+		if has := n.Allocatable.Of(r.Name); has > 0 {
+			share := min(float64(n.Requested.Of(r.Name)+asks.Of(r.Name))/float64(has), 1)
+			shares, sum = append(shares, share), sum+share
 		}
 	}
 	deviation := 0.0
-	switch {
-	case count == 2:
+	switch len(shares) {
+	case 0, 1:
+	case 2:
 		deviation = math.Abs((shares[0] - shares[1]) / 2)
-	case count > 2:
-		mean := sum / float64(count)
-		for _, s := range shares[:count] {
+	default:
+		mean := sum / float64(len(shares))
+		for _, s := range shares {
 			deviation += (s - mean) * (s - mean)
 		}
-		deviation = math.Sqrt(deviation / float64(count))
+		deviation = math.Sqrt(deviation / float64(len(shares)))
 	}
 	return int64((1 - deviation) * MaxScore)
 }
