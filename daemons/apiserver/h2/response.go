@@ -123,9 +123,10 @@ func (r *response) Write(p []byte) (int, error) {
 		if done == len(p) {
 			return done, nil
 		}
-		// Nothing goes without what is there already: the client may be waiting for it.
+		// Nothing goes without what is there already: the client may be waiting for it. The lock is let go meanwhile, and
+		// who changed something then has woken nobody.
 		c.flushLocked()
-		if st.window > 0 && !st.blocked {
+		if st.gone != nil || c.failed != nil || st.window > 0 && !st.blocked {
 			continue
 		}
 		if err := st.wait(&r.deadline); err != nil {

@@ -1,0 +1,73 @@
+package h2_test
+
+import (
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"clusterctl/daemons/apiserver/h2"
+)
+
+// gated is a listener whose connections hold a write up while its gate is closed.
+type gated struct {
+	net.Listener
+	gate *atomic.Pointer[chan struct{}]
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *atomic.Pointer[chan struct{}]
+}
+
+func (g gated) Accept() (net.Conn, error) {
+	conn, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return gatedConn{conn, g.gate}, nil
+}
+
+func (g gatedConn) Write(p []byte) (int, error) {
+	if gate := g.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return g.Conn.Write(p)
+}
+
+// A stream that ends while its answer is on the way to the network, before the answer begins to wait for room, ends its handler.
+func TestAStreamThatEndsDuringAWriteEndsItsHandler(t *testing.T) {
+	var gate atomic.Pointer[chan struct{}]
+	closed, begun, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	address, config, _ := serveOn(t, func(ln net.Listener) net.Listener { return gated{ln, &gate} }, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
+		gate.Store(&closed)
+		close(begun)
+		go func() {
+			<-r.Context().Done() // the client's end of the stream has been read
+			close(closed)
+		}()
+		_, err := w.Write(make([]byte, 1000)) // the headers go, and the client takes no byte of this
+		ended <- err
+	})
+	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	c.until("the acknowledgement of the settings, which nobody else is to be sending", func(f any) bool {
+		settings, ok := f.(*http2.SettingsFrame)
+		return ok && settings.IsAck()
+	})
+	c.ask(1, http.MethodGet, true)
+	<-begun
+	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a write to a stream that has ended went well")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the handler still waits for room on a stream that has ended")
+	}
+}
