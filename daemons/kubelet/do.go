@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 )
@@ -73,13 +72,16 @@ func (w *worker) removeLog(f *pod.Facts, id string) error {
 }
 
 func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
+	if err := w.k.devices.Prepare(ctx, f.Pod); err != nil {
+		return outcome{err: &devicesError{err}}
+	}
 	// A pod of the API has to be wanted there still when its volumes are made.
 	again, err := w.k.volumes.Setup(forPod(ctx, f.Pod.UID), f.Pod)
 	if err != nil {
 		return outcome{err: err}
 	}
 	// The group is written anew when what the pod asks for has changed, and once by each kubelet.
-	limits := cgroup.ForPod(f.Pod)
+	limits := w.k.limits(f.Pod)
 	if pod.Resizing(f) {
 		limits = limits.Or(w.limits) // containers are still to be made smaller
 	}
@@ -158,8 +160,12 @@ func (w *worker) removeSandbox(ctx context.Context, id string) error {
 
 // release gives back what an ended pod holds of the machine. Its containers stay,
 // for their logs.
-func (w *worker) release(_ context.Context, f *pod.Facts) error {
+func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 	w.k.objects.forget(f.Pod.UID)
+	if err := w.k.devices.Unprepare(ctx, f.Pod.UID); err != nil {
+		w.k.event(f.Pod, corev1.EventTypeWarning, "FailedUnprepareDynamicResources", "Failed to unprepare dynamic resources: %v", err)
+		return err
+	}
 	if err := w.k.volumes.Teardown(string(f.Pod.UID)); err != nil {
 		return err
 	}

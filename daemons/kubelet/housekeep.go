@@ -31,6 +31,7 @@ func (k *Kubelet) housekeeping() []chore {
 		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
 		{"orphaned sandboxes", time.Minute, 2 * time.Minute, func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},
 		{"orphaned volumes", time.Minute, time.Minute, k.sweepVolumes},
+		{"orphaned devices", time.Minute, time.Minute, k.sweepDevices},
 		{"orphaned cgroups", time.Minute, time.Minute, k.sweepCgroups},
 		{"orphaned logs", time.Minute, time.Minute, k.sweepLogs},
 	}

@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// Image collection begins when the disk is this full, and ends at the lower mark.
-const (
-	imagesHigh   = 85
-	imagesLow    = 80
-	imagesMinAge = 2 * time.Minute
-)
-
 // collectImages removes images that no container uses, those unused for longest
 // first, while the disk is fuller than it should be. Without a memory of when each was
 // last used (unused nil), all unused ones may go.
@@ -63,16 +56,16 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 			}
 			since = unused[i.Id]
 		}
-		if now.Sub(since) >= imagesMinAge {
+		if now.Sub(since) >= k.file.ImageMinimumGCAge.Duration {
 			candidates = append(candidates, candidate{i.Id, since})
 		}
 	}
-	if full() < imagesHigh && unused != nil {
+	if full() < int64(k.file.ImageGCHighThresholdPercent) && unused != nil {
 		return
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int { return a.since.Compare(b.since) })
 	for _, c := range candidates {
-		if full() < imagesLow {
+		if full() < int64(k.file.ImageGCLowThresholdPercent) {
 			return
 		}
 		if err := k.runtime.RemoveImage(ctx, c.id); err != nil {

@@ -34,6 +34,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
@@ -82,6 +83,8 @@ type Kubelet struct {
 	machine Machine
 	volumes *volume.Manager
 	objects *objects
+	devices *device.Manager
+	drivers *device.Registry // nil on nodes that pretend
 	status  *statuses
 	events  record.EventRecorder
 	resolve cri.Resolver
@@ -134,7 +137,7 @@ func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, e
 }
 
 func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) (*Kubelet, error) {
-	if err := checkSettings(file); err != nil {
+	if err := checkSettings(&file); err != nil {
 		return nil, err
 	}
 	if file.ProtectKernelDefaults {
@@ -189,6 +192,11 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	if o.Pretended {
 		k.volumes.Provisioned = filepath.Join(cfg.RootDir, "local-volumes") // one machine has many nodes that pretend
 	}
+	k.devices = &device.Manager{Dir: cfg.RootDir, Read: k.readClaim}
+	if !o.Pretended {
+		k.drivers = &device.Registry{Dir: filepath.Join(cfg.RootDir, "plugins_registry"), Log: env.Log, Gone: k.driverGone}
+		k.devices.Plugins = k.drivers
+	}
 	k.status = newStatuses(k.client, env.Log)
 	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
@@ -203,7 +211,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 // connect makes the client of the API.
 func (k *Kubelet) connect() (err error) {
 	if k.api == nil {
-		o := client.Options{Kubeconfig: k.cfg.Kubeconfig, APIServers: k.cfg.APIServers, UserAgent: "kubelet"}
+		o := client.Options{Kubeconfig: k.cfg.Kubeconfig, APIServers: k.cfg.APIServers, UserAgent: "kubelet", Metrics: k.env.Metrics}
 		if k.api, err = client.Config(o); err != nil {
 			return err
 		}
@@ -267,6 +275,9 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	if err := k.cgroups.Setup(k.podLimits()); err != nil {
 		return fmt.Errorf("set up the cgroups of pods: %w", err)
 	}
+	if err := k.devices.Load(); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	k.mu.Lock()
 	k.ctx = ctx
@@ -279,6 +290,9 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 
 	g.Go(func() error { k.objects.run(ctx); return nil })
 	g.Go(func() error { k.status.run(ctx); return nil })
+	if k.drivers != nil {
+		g.Go(func() error { return k.drivers.Run(ctx) })
+	}
 	if k.file.StaticPodPath != "" {
 		if err := k.readManifests(); err != nil {
 			log.Error("read manifests", "path", k.file.StaticPodPath, "error", err)

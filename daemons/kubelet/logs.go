@@ -16,6 +16,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
@@ -230,15 +231,14 @@ func (l *lastBytes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Logs are rotated at this size, and this many are kept.
-const (
-	maxLogBytes = 10 << 20
-	maxLogFiles = 5
-)
-
 // rotateLogs moves logs that have grown large out of the way, and has the runtime
 // begin new ones.
 func (k *Kubelet) rotateLogs(ctx context.Context) {
+	most, err := resource.ParseQuantity(k.file.ContainerLogMaxSize)
+	if err != nil {
+		k.env.Log.Error("logs are not rotated", "containerLogMaxSize", k.file.ContainerLogMaxSize, "error", err)
+		return
+	}
 	k.mu.Lock()
 	all := make([]*worker, 0, len(k.workers))
 	for _, w := range k.workers {
@@ -254,7 +254,7 @@ func (k *Kubelet) rotateLogs(ctx context.Context) {
 				continue
 			}
 			path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, uint32(c.RestartCount)))
-			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < maxLogBytes {
+			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < most.Value() {
 				continue
 			}
 			_, id, _ := strings.Cut(c.ContainerID, "://")
@@ -273,7 +273,7 @@ func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
 			return err
 		}
 		slices.Sort(old)
-		for len(old) > maxLogFiles-2 {
+		for len(old) > max(k.file.ContainerLogMaxFiles, 2)-2 {
 			if err := root.Remove(old[0]); err != nil {
 				return err
 			}

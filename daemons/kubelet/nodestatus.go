@@ -137,6 +137,13 @@ func threshold(s string, capacity int64) int64 {
 	return 0
 }
 
+// limits is what one pod may use.
+func (k *Kubelet) limits(p *corev1.Pod) cgroup.Limits {
+	l := cgroup.ForPod(p)
+	l.Pids = max(int64(k.file.PodPidsLimit), 0)
+	return l
+}
+
 // podLimits is what all pods together may use.
 func (k *Kubelet) podLimits() cgroup.Limits {
 	a := k.allocatable(k.capacity())

@@ -110,7 +110,7 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 // widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made smaller and those
 // that are to be larger: a group cannot have more than the one that it is in.
 func (w *worker) widen(f *pod.Facts) error {
-	limits := cgroup.ForPod(f.Pod)
+	limits := w.k.limits(f.Pod)
 	if w.limits == (cgroup.Limits{}) || limits == w.limits {
 		return nil // as it was made, or by a kubelet before this one: that one's containers fit
 	}

@@ -12,26 +12,11 @@ import (
 
 // checkSettings refuses a configuration that this kubelet would not carry out: an owner who believes in a setting that does nothing
 // is worse off than one whose kubelet says why it does not start.
-func checkSettings(f config.KubeletFile) error {
-	var refused []error
-	refuse := func(is bool, format string, args ...any) {
-		if is {
-			refused = append(refused, fmt.Errorf("the kubelet's configuration: "+format, args...))
-		}
+func checkSettings(f *config.KubeletFile) error {
+	if err := config.Check(f); err != nil {
+		return fmt.Errorf("the kubelet's configuration: %w", err)
 	}
-	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration",
-		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
-	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
-	refuse(f.PodCIDR != "", "podCIDR is not supported: the controller manager gives nodes their networks")
-	refuse(f.ShutdownGracePeriod.Duration != 0, "shutdownGracePeriod is not supported: drain the node before its machine is shut down")
-	refuse(f.ReadOnlyPort != 0, "readOnlyPort is not supported: everything is served at port, to who may ask")
-	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs" && f.CgroupDriver != "systemd", "cgroupDriver %q is neither cgroupfs nor systemd", f.CgroupDriver)
-	switch f.Authorization.Mode {
-	case "AlwaysAllow", "Webhook", "":
-	default:
-		refuse(true, "authorization.mode %q is neither Webhook nor AlwaysAllow", f.Authorization.Mode)
-	}
-	return errors.Join(refused...)
+	return nil
 }
 
 // kernelDefaults are what upstream's kubelet wants of the kernel, by the files below /proc/sys.

@@ -28,7 +28,7 @@ func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 	} {
 		f := config.DefaultKubeletFile()
 		change(&f)
-		if err := checkSettings(f); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := checkSettings(&f); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v", want, err)
 		}
 	}

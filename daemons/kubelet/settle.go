@@ -51,7 +51,11 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 		case w.prepared:
 			w.again = now.Add(10 * time.Second) // containers keep what they have
 		default:
-			w.k.event(f.Pod, corev1.EventTypeWarning, "FailedMount", "%s", joined(o.err))
+			reason, message := "FailedMount", joined(o.err)
+			if d, ok := errors.AsType[*devicesError](o.err); ok {
+				reason, message = "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: "+joined(d.error)
+			}
+			w.k.event(f.Pod, corev1.EventTypeWarning, reason, "%s", message)
 			w.holdPod(now, "ContainerCreating", "")
 		}
 	case pod.RunSandbox:

@@ -28,6 +28,7 @@ type binding struct {
 	until     time.Time // its claims must be bound by then
 	decisions []cluster.Decision
 	written   bool // the decisions are
+	devices   devices
 }
 
 // assume counts a pod on a node, and its claims as decided, before the API shows it.
@@ -37,13 +38,16 @@ func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time
 		b.decisions, _ = s.cluster.Storage.Decide(plugin.Unbound(search.task), n)
 		s.cluster.Storage.Reserve(b.decisions, n.Name)
 	}
+	if len(b.pod.Devices) > 0 {
+		b.devices = s.assumeDevices(search.task, n)
+	}
 	s.cluster.Assume(b.pod, n)
 	return b
 }
 
 // bind writes that a pod goes to a node, when its claims are bound. If it cannot be written, the pod is tried again later.
-func (s *scheduler) bind(ctx context.Context, b *binding) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+func (s *scheduler) bind(life context.Context, b *binding) {
+	ctx, cancel := context.WithTimeout(life, writeTimeout)
 	defer cancel()
 	if len(b.decisions) > 0 && !b.written {
 		if err := s.claim(ctx, b); err != nil {
@@ -58,11 +62,17 @@ func (s *scheduler) bind(ctx context.Context, b *binding) {
 		return
 	}
 	pod := b.pod
+	if err := s.reserve(ctx, life, b); err != nil {
+		s.unreserve(ctx, b)
+		s.fail(b, "reserve its claims of devices", err)
+		return
+	}
 	err := s.api.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: b.node},
 	}, metav1.CreateOptions{})
 	if err != nil {
+		s.unreserve(ctx, b)
 		s.fail(b, "bind it", err)
 		return
 	}
@@ -87,6 +97,10 @@ func (s *scheduler) fail(b *binding, what string, err error) {
 	defer s.mu.Unlock()
 	s.cluster.Storage.Release(b.decisions)
 	s.cluster.Forget(b.pod.UID)
+	if len(b.devices.allocated) > 0 {
+		s.cluster.Devices.Release(b.devices.allocated)
+		defer s.happened(plugin.Happened{Event: plugin.DevicesChanged})
+	}
 	s.queue.retry(b.it)
 	s.happened(plugin.Happened{Event: plugin.PodGone, Node: s.cluster.Node(b.node)})
 }

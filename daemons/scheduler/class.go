@@ -20,7 +20,7 @@ type class struct {
 	flying   int // being placed
 
 	at       where
-	index    int // in its heap
+	index    int // in its heap, or among the parked ones
 	refusals int // in a row
 	until    time.Time
 	since    time.Time // parked
@@ -64,9 +64,19 @@ func (q *queue) unplace(c *class) {
 	case inBackoff:
 		heap.Remove(&q.backoff, c.index)
 	case inParked:
-		delete(q.parked[c.wakes], c)
+		parked := q.parked[c.wakes]
+		last := len(parked) - 1
+		parked[c.index], parked[last].index = parked[last], c.index
+		parked[last] = nil
+		q.parked[c.wakes] = parked[:last]
 	}
 	c.at = idle
+}
+
+// park has a class wait for the events that may help it.
+func (q *queue) park(c *class) {
+	c.at, c.index = inParked, len(q.parked[c.wakes])
+	q.parked[c.wakes] = append(q.parked[c.wakes], c)
 }
 
 // classHeap has the highest priority first and of equals the one whose oldest member waits longest; or, by time, the earliest

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/profile"
 	"clusterctl/tests/oracle"
 )
 
@@ -31,11 +32,11 @@ type scene struct {
 	cluster *cluster.Cluster
 	shapes  *cluster.Shapes
 	budgets budgets
-	profile *Profile
+	profile *profile.Profile
 }
 
 func newScene(w *oracle.World) *scene {
-	s := &scene{World: w, cluster: cluster.New(), shapes: cluster.NewShapes(), budgets: budgets{}, profile: DefaultProfile()}
+	s := &scene{World: w, cluster: cluster.New(), shapes: cluster.NewShapes(), budgets: budgets{}, profile: profile.Default()}
 	for _, ns := range w.Namespaces {
 		s.cluster.SetNamespace(ns.Name, ns.Labels)
 	}

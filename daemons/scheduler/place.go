@@ -7,6 +7,7 @@ import (
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // Placement is where a pod should go, or why it can go nowhere.
@@ -21,7 +22,7 @@ type Placement struct {
 
 // search is the work of finding a node for one pod.
 type search struct {
-	profile    *Profile
+	profile    *profile.Profile
 	task       *plugin.Task
 	everywhere *plugin.Refusal
 	nodeOnly   []plugin.Check // that depend on the node object alone
@@ -35,19 +36,19 @@ type verdicts struct {
 	refusal []*plugin.Refusal
 }
 
-func newSearch(profile *Profile, c *cluster.Cluster, pod *cluster.Pod, known *verdicts) *search {
-	s := &search{profile: profile, task: &plugin.Task{Cluster: c, Pod: pod, Args: profile.Args}, known: known}
+func newSearch(by *profile.Profile, c *cluster.Cluster, pod *cluster.Pod, known *verdicts) *search {
+	s := &search{profile: by, task: &plugin.Task{Cluster: c, Pod: pod, Args: by.Args}, known: known}
 	if s.known == nil {
 		s.known = &verdicts{}
 	}
-	for _, f := range profile.Filters {
+	for _, f := range by.Filters {
 		if f.Everywhere != nil {
 			if s.everywhere = f.Everywhere(s.task); s.everywhere != nil {
 				return s
 			}
 		}
 	}
-	for _, f := range profile.Filters {
+	for _, f := range by.Filters {
 		if f.Filter == nil {
 			continue
 		}

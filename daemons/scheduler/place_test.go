@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // node makes a node of 4 cores and 8 GiB for 10 pods.
@@ -31,7 +32,7 @@ func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 // pod makes a pod that asks for nothing.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{}}}
-	p.Spec.SchedulerName = Name
+	p.Spec.SchedulerName = profile.Name
 	p.Spec.Containers = []corev1.Container{{Name: "c"}}
 	for _, f := range change {
 		f(p)
@@ -106,7 +107,7 @@ func filled(nodes []*corev1.Node, pods ...*corev1.Pod) *cluster.Cluster {
 }
 
 func looking(c *cluster.Cluster, p *cluster.Pod) *search {
-	return newSearch(DefaultProfile(), c, p, nil)
+	return newSearch(profile.Default(), c, p, nil)
 }
 
 func place(c *cluster.Cluster, p *cluster.Pod) Placement {
@@ -290,5 +291,23 @@ func TestRoomIsKeptForThePreemptor(t *testing.T) {
 	}
 	if got := place(c, more); got.Node == nil {
 		t.Error("a more important pod is kept out:", got.Explain())
+	}
+}
+
+func TestUtilizationIsRatedBetweenThePoints(t *testing.T) {
+	s, err := profile.Parse([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := filled([]*corev1.Node{node("n1"), node("n2")}, pod("x", on("n1"), asks("cpu", "2"), asks("memory", "4Gi")))
+	search := newSearch(s.Profiles[0], c, seen(pod("p", asks("cpu", "1"), asks("memory", "2Gi"))), nil)
+	if got, _ := search.place(0); got.Node == nil || got.Node.Name != "n1" {
+		t.Errorf("it goes to %v, where it is not the fullest", got.Node)
 	}
 }

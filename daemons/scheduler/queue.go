@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // A pod that no event has brought back is tried again all the same.
@@ -26,7 +28,7 @@ type queue struct {
 	classes map[string]*class
 	active  classHeap
 	backoff classHeap
-	parked  [plugin.Everything + 1]map[*class]bool // by the events that may help
+	parked  [plugin.Everything + 1][]*class // by the events that may help
 	ready   chan struct{}
 }
 
@@ -56,15 +58,11 @@ type item struct {
 	promised string // status.nominatedNodeName as the API showed it last
 }
 
-func newQueue(now func() time.Time, settings Settings) *queue {
-	q := &queue{
+func newQueue(now func() time.Time, settings profile.Settings) *queue {
+	return &queue{
 		now: now, first: settings.FirstBackoff, most: settings.MaxBackoff,
 		pods: map[types.UID]*item{}, classes: map[string]*class{}, ready: make(chan struct{}, 1),
 	}
-	for i := range q.parked {
-		q.parked[i] = map[*class]bool{}
-	}
-	return q
 }
 
 // classKey is the same for pods that may share a refusal. A pod that was promised a node waits for that alone.
@@ -200,8 +198,7 @@ func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	c.known = verdicts{} // thousands of classes may wait
 	c.refusals++
 	c.until = c.since.Add(q.pause(c.refusals))
-	c.at = inParked
-	q.parked[c.wakes][c] = true
+	q.park(c)
 	told := make([]*item, 0, c.live)
 	for _, m := range c.members {
 		if m != nil {
@@ -247,7 +244,7 @@ func (q *queue) move(event plugin.Event, which func(sample *cluster.Pod, plugins
 		if plugin.Event(wakes)&event == 0 {
 			continue
 		}
-		for c := range parked {
+		for _, c := range slices.Backward(parked) { // the last takes the place of one that goes
 			if which == nil || which(c.sample, c.refusal.plugins) {
 				q.unplace(c)
 				q.wake(c)
@@ -295,7 +292,7 @@ func (q *queue) flush() {
 	defer q.mu.Unlock()
 	limit := q.now().Add(-parkedLimit)
 	for _, parked := range q.parked {
-		for c := range parked {
+		for _, c := range slices.Backward(parked) {
 			if c.since.Before(limit) {
 				q.unplace(c)
 				q.wake(c)

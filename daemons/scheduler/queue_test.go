@@ -9,6 +9,7 @@ import (
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // clock is a time that tests move.
@@ -22,7 +23,7 @@ func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UT
 
 func newTestQueue() (*queue, *clock) {
 	c := newClock()
-	return newQueue(c.now, DefaultSettings()), c
+	return newQueue(c.now, profile.DefaultSettings()), c
 }
 
 func popped(t *testing.T, q *queue) string {

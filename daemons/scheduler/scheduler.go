@@ -23,18 +23,19 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // Lease is the name of the lease in kube-system whose holder is active.
-const Lease = "kube-scheduler"
+const Lease = profile.Lease
 
 // Run schedules until ctx ends or the lease is lost.
 func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
-	settings, err := LoadSettings(cfg.Config)
+	settings, err := profile.Load(cfg.Config)
 	if err != nil {
 		return err
 	}
-	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease})
+	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Metrics: env.Metrics})
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ type scheduler struct {
 	now      func() time.Time
 	events   record.EventRecorder
 	metrics  *metrics
-	settings Settings
+	settings profile.Settings
 	shapes   *cluster.Shapes
 
 	queue *queue
@@ -91,7 +92,7 @@ type scheduler struct {
 // bindsAtOnce bounds how many decisions are being written.
 const bindsAtOnce = 64
 
-func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings Settings) *scheduler {
+func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings profile.Settings) *scheduler {
 	s := &scheduler{
 		api: api, log: log, now: time.Now, metrics: m, settings: settings, shapes: cluster.NewShapes(), queue: newQueue(time.Now, settings),
 		tell: newTeller(), cluster: cluster.New(), budgets: budgets{}, waiting: map[types.UID]*binding{},
@@ -106,7 +107,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: s.api.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
-	s.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})
+	s.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: profile.Name})
 	stop, err := s.watch(ctx)
 	if err != nil {
 		return err
@@ -155,16 +156,18 @@ func (s *scheduler) schedule(ctx context.Context, it *item) {
 	began := s.now()
 	s.mu.Lock()
 	pod := it.pod
-	profile := s.settings.profile(pod.Scheduler)
-	search := newSearch(profile, s.cluster, pod, &it.class.known)
+	by := s.settings.Profile(pod.Scheduler)
+	search := newSearch(by, s.cluster, pod, &it.class.known)
 	placement, next := search.place(s.start)
 	s.start = next
 	if placement.Node == nil {
 		preemption := s.refuse(it, search, placement)
+		claim := stuck(search.task, placement)
 		s.mu.Unlock()
 		s.metrics.decided(s.now().Sub(began))
-		s.metrics.attempt("unschedulable", profile.Name, s.now().Sub(began))
+		s.metrics.attempt("unschedulable", by.Name, s.now().Sub(began))
 		s.preempt(ctx, pod, preemption)
+		s.deallocate(ctx, pod, claim)
 		return
 	}
 	b := s.assume(it, search, placement.Node, began)

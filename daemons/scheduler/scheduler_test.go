@@ -15,6 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // start runs a scheduler over a fake API that carries bindings out.
@@ -40,7 +42,7 @@ func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScheduler(api, slog.New(slog.DiscardHandler), m, DefaultSettings())
+	s := newScheduler(api, slog.New(slog.DiscardHandler), m, profile.DefaultSettings())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()

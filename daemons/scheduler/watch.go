@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -14,6 +15,7 @@ import (
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/plugin"
+	"clusterctl/daemons/scheduler/profile"
 )
 
 // unfinished leaves out pods that need no node any more.
@@ -46,6 +48,11 @@ func (s *scheduler) lean(obj any) (any, error) {
 		n := *o
 		n.ManagedFields, n.Annotations = nil, nil
 		return &n, nil
+	case *resourcev1.ResourceClaim, *resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule:
+		if m, ok := o.(metav1.Object); ok {
+			m.SetManagedFields(nil)
+		}
+		return o, nil
 	}
 	return cluster.LeanOwner(obj)
 }
@@ -71,6 +78,10 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 		{factory.Core().V1().PersistentVolumes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Storage().V1().StorageClasses().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Storage().V1().CSINodes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Resource().V1().ResourceClaims().Informer(), s.deviceSeen, s.deviceGone},
+		{factory.Resource().V1().DeviceClasses().Informer(), s.deviceSeen, s.deviceGone},
+		{factory.Resource().V1().ResourceSlices().Informer(), s.deviceSeen, s.deviceGone},
+		{factory.Resource().V1().DeviceTaintRules().Informer(), s.deviceSeen, s.deviceGone},
 		{factory.Policy().V1().PodDisruptionBudgets().Informer(), s.budgetSeen, s.budgetGone},
 	} {
 		registration, err := w.informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
@@ -108,7 +119,7 @@ func (s *scheduler) podSeen(obj any) {
 		s.lost(p)
 	case p.NodeName != "":
 		s.onNode(p)
-	case p.DeletionTimestamp != nil || p.Gated || s.settings.profile(p.Scheduler) == nil:
+	case p.DeletionTimestamp != nil || p.Gated || s.settings.Profile(p.Scheduler) == nil:
 		s.queue.drop(p.UID)
 		s.cluster.Nominate(p, "")
 	case s.cluster.Pod(p.UID) == nil: // else it is assumed, and on its way
@@ -250,10 +261,11 @@ func (s *scheduler) budgetGone(obj any) {
 
 // happened brings back the pods that an event may help: one look for each class of equal pods.
 func (s *scheduler) happened(what plugin.Happened) {
+	task := &plugin.Task{Cluster: s.cluster} // no plugin keeps it
 	s.queue.move(what.Event, func(sample *cluster.Pod, plugins []string) bool {
-		profile := s.settings.profile(sample.Scheduler)
-		task := &plugin.Task{Cluster: s.cluster, Pod: sample, Args: profile.Args}
-		if what.Event == plugin.NodeChanged && what.Node != nil && !nodeItselfDoes(profile, task, what.Node) {
+		by := s.settings.Profile(sample.Scheduler)
+		task.Pod, task.Args = sample, by.Args
+		if what.Event == plugin.NodeChanged && what.Node != nil && !nodeItselfDoes(by, task, what.Node) {
 			return false
 		}
 		return len(plugins) == 0 || slices.ContainsFunc(plugins, func(name string) bool {
@@ -264,8 +276,8 @@ func (s *scheduler) happened(what plugin.Happened) {
 }
 
 // nodeItselfDoes says whether nothing of the node object alone is in the way.
-func nodeItselfDoes(profile *Profile, task *plugin.Task, n *cluster.Node) bool {
-	for _, f := range profile.Filters {
+func nodeItselfDoes(by *profile.Profile, task *plugin.Task, n *cluster.Node) bool {
+	for _, f := range by.Filters {
 		if !f.NodeOnly {
 			continue
 		}

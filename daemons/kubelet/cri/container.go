@@ -16,6 +16,7 @@ type Inside struct {
 	Env     []*runtime.KeyValue
 	Mounts  []*runtime.Mount
 	Image   *runtime.Image // what its image was found to be
+	Devices []string       // CDI ids
 }
 
 // Container returns the configuration of one container of a pod.
@@ -44,6 +45,9 @@ func Container(p *corev1.Pod, spec *corev1.Container, place Place, in Inside) (*
 			annotationMessagePath: spec.TerminationMessagePath, annotationPolicy: string(spec.TerminationMessagePolicy),
 		},
 		Linux: &runtime.LinuxContainerConfig{Resources: res, SecurityContext: security},
+	}
+	for _, id := range in.Devices {
+		config.CDIDevices = append(config.CDIDevices, &runtime.CDIDevice{Name: id})
 	}
 	if l := spec.Lifecycle; l != nil && l.StopSignal != nil {
 		if s, ok := runtime.Signal_value["SIGNAL_"+string(*l.StopSignal)]; ok {

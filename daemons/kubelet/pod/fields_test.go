@@ -16,7 +16,8 @@ var (
 	honoured = map[string]string{
 		"PodSpec": "Volumes InitContainers Containers EphemeralContainers RestartPolicy TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
 			"NodeName HostNetwork HostPID HostIPC ShareProcessNamespace SecurityContext ImagePullSecrets Hostname Subdomain HostAliases Priority PriorityClassName " +
-			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources HostnameOverride",
+			"DNSConfig ReadinessGates RuntimeClassName EnableServiceLinks Overhead SetHostnameAsFQDN Resources HostnameOverride ResourceClaims",
+		"PodResourceClaim": "Name ResourceClaimName ResourceClaimTemplateName", "ResourceClaim": "Name Request",
 		"Container": "Name Image Command Args WorkingDir Ports EnvFrom Env Resources RestartPolicy RestartPolicyRules VolumeMounts LivenessProbe ReadinessProbe " +
 			"StartupProbe Lifecycle TerminationMessagePath TerminationMessagePolicy ImagePullPolicy SecurityContext Stdin StdinOnce TTY ResizePolicy",
 		"EphemeralContainer": "EphemeralContainerCommon TargetContainerName",
@@ -28,7 +29,7 @@ var (
 		"EnvVar": "Name Value ValueFrom", "EnvVarSource": "FieldRef ResourceFieldRef ConfigMapKeyRef SecretKeyRef",
 		"VolumeMount": "Name ReadOnly RecursiveReadOnly MountPath SubPath MountPropagation SubPathExpr", "Volume": "Name VolumeSource",
 		"VolumeSource":         "HostPath EmptyDir Secret PersistentVolumeClaim DownwardAPI ConfigMap Projected Ephemeral Image",
-		"ResourceRequirements": "Limits Requests", "ContainerRestartRule": "ExitCodes", "ContainerRestartRuleOnExitCodes": "Operator Values",
+		"ResourceRequirements": "Limits Requests Claims", "ContainerRestartRule": "ExitCodes", "ContainerRestartRuleOnExitCodes": "Operator Values",
 		"ContainerResizePolicy": "ResourceName RestartPolicy", "ContainerPort": "Name HostPort ContainerPort Protocol HostIP",
 		"HostPathVolumeSource": "Path Type", "PersistentVolumeClaimVolumeSource": "ClaimName ReadOnly", "ImageVolumeSource": "Reference PullPolicy",
 		"SecretVolumeSource": "SecretName Items DefaultMode Optional", "ConfigMapVolumeSource": "LocalObjectReference Items DefaultMode Optional",
@@ -48,8 +49,8 @@ var (
 	}
 	// refused fields make the pod fail with an event, or keep it from starting with one; TestDemandsOfAPodAreRefused has those that fail it.
 	refused = map[string]string{
-		"PodSpec": "OS HostUsers ResourceClaims", "Container": "VolumeDevices", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
-		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ResourceRequirements": "Claims", "ContainerRestartRule": "Action", "GRPCAction": "Mode",
+		"PodSpec": "OS HostUsers", "Container": "VolumeDevices", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
+		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ContainerRestartRule": "Action", "GRPCAction": "Mode",
 		"EmptyDirVolumeSource": "Medium", "ProjectedVolumeSource": "DefaultUser",
 		// FailedMount: their type is not supported.
 		"VolumeSource": "GCEPersistentDisk AWSElasticBlockStore GitRepo NFS ISCSI Glusterfs RBD FlexVolume Cinder CephFS Flocker FC AzureFile VsphereVolume " +
@@ -145,7 +146,7 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 		{"nothing special", func(*corev1.PodSpec) {}, "", ""},
 		{"another system", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Windows} }, "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"},
 		{"user namespace", func(s *corev1.PodSpec) { s.HostUsers = &no }, "UserNamespacesNotSupported", "hostUsers"},
-		{"claim", func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, "FailedPrepareDynamicResources", `"gpu"`},
+		{"claim", func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, "", ""},
 		{"safe sysctl", sysctl("net.ipv4.tcp_syncookies"), "", ""},
 		{"safe sysctl, with slashes", sysctl("net/ipv4/tcp_syncookies"), "", ""},
 		{"unsafe sysctl", sysctl("kernel.msgmax"), "SysctlForbidden", `forbidden sysctl: "kernel.msgmax" not allowlisted`},
@@ -164,7 +165,6 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{User: &user}}}}}}
 		}, "FailedMount", `"v"`},
 		{"block device", container(func(c *corev1.Container) { c.VolumeDevices = []corev1.VolumeDevice{{Name: "v"}} }), "FailedMapVolume", `"v"`},
-		{"container's claim", container(func(c *corev1.Container) { c.Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}} }), "FailedPrepareDynamicResources", "gpu"},
 		{"variable of a file", container(func(c *corev1.Container) {
 			c.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
 		}), "UnsupportedEnvironment", "variable A"},
@@ -188,5 +188,13 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 		if (end == nil) != (c.reason == "") || end != nil && (end.Reason != c.reason || !strings.Contains(end.Message, c.message)) {
 			t.Errorf("%s: got %+v, want %q with %q", c.name, end, c.reason, c.message)
 		}
+	}
+}
+
+func TestStaticPodsHaveNoClaimsOfDevices(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}}
+	p.Annotations = map[string]string{SourceAnnotation: "file"}
+	if end := Refuse(p, nil); end == nil || end.Reason != "FailedPrepareDynamicResources" || !strings.Contains(end.Message, `"gpu"`) {
+		t.Errorf("got %+v", end)
 	}
 }

@@ -30,8 +30,8 @@ func Refuse(p *corev1.Pod, unsafe []string) *End {
 	if spec.HostUsers != nil && !*spec.HostUsers {
 		return refuse("UserNamespacesNotSupported", "Pod was rejected: spec.hostUsers is false, and this node has no user namespaces for pods")
 	}
-	if len(spec.ResourceClaims) > 0 {
-		return refuse("FailedPrepareDynamicResources", "Pod was rejected: failed to prepare dynamic resources: this node has no devices to claim (resource claim %q)",
+	if len(spec.ResourceClaims) > 0 && Static(p) {
+		return refuse("FailedPrepareDynamicResources", "Pod was rejected: failed to prepare dynamic resources: static pods do not support resource claims (resource claim %q)",
 			spec.ResourceClaims[0].Name)
 	}
 	if message := refusedSysctl(p, unsafe); message != "" {
@@ -80,9 +80,6 @@ func refuseContainer(c *corev1.Container) *End {
 		if probe != nil && probe.GRPC != nil && probe.GRPC.Mode != nil && *probe.GRPC.Mode != corev1.GRPCProbeModePlaintext {
 			return refuse("UnsupportedProbe", "gRPC probes of mode %s are not supported by this node", *probe.GRPC.Mode)
 		}
-	}
-	if len(c.Resources.Claims) > 0 {
-		return refuse("FailedPrepareDynamicResources", "this node has no devices to claim (resource claim %q)", c.Resources.Claims[0].Name)
 	}
 	for _, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {

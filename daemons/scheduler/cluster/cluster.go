@@ -8,6 +8,7 @@ package cluster
 import (
 	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,12 +17,14 @@ import (
 // Cluster is the nodes, the pods on them, those that are promised a node, and the tables.
 type Cluster struct {
 	Storage *Storage
+	Devices *Devices
 
 	nodes    []*Node // by index; nil where a node was removed
 	free     []int   // indexes of removed nodes
 	byName   map[string]*Node
 	order    []*Node // for the search: zones take turns; nil when it must be made anew
 	images   map[string]int
+	advised  int // nodes with a taint that only advises against them
 	pods     map[types.UID]*Pod
 	strays   map[string]map[types.UID]*Pod // on nodes that are not known (yet)
 	promised map[types.UID]*Node
@@ -35,6 +38,7 @@ type Cluster struct {
 	topologies map[string]*topology
 	classes    map[string]*nodeClass
 	tables     map[string]*Table
+	rooms      map[roomKey]*Room
 	recent     uint64
 	epoch      uint64
 	namespaces map[string]map[string]string
@@ -44,11 +48,12 @@ type Cluster struct {
 // New returns an empty cluster.
 func New() *Cluster {
 	return &Cluster{
-		Storage: newStorage(), byName: map[string]*Node{}, images: map[string]int{}, pods: map[types.UID]*Pod{},
+		Storage: newStorage(), Devices: newDevices(), byName: map[string]*Node{}, images: map[string]int{}, pods: map[types.UID]*Pod{},
 		strays: map[string]map[types.UID]*Pod{}, promised: map[types.UID]*Node{}, claims: map[string]int{},
 		kinds: map[string]*kind{}, labelled: map[label]map[*kind]bool{}, choices: map[string]*choice{},
 		pinned: map[label]map[*choice]bool{}, unpinned: map[*choice]bool{}, topologies: map[string]*topology{},
 		classes: map[string]*nodeClass{}, tables: map[string]*Table{}, namespaces: map[string]map[string]string{}, owners: newOwners(),
+		rooms: map[roomKey]*Room{},
 	}
 }
 
@@ -103,7 +108,7 @@ func (c *Cluster) SetNode(node *NodeObject) bool {
 		c.epoch++
 		n = &Node{NodeObject: node, Epoch: c.epoch}
 		c.place(n)
-		c.countImages(n, 1)
+		c.countObject(n, 1)
 		for _, p := range c.strays[n.Name] {
 			c.Add(p, n)
 		}
@@ -112,7 +117,7 @@ func (c *Cluster) SetNode(node *NodeObject) bool {
 	}
 	old := n.NodeObject
 	moved := !maps.Equal(old.Labels, node.Labels) || !sameTaints(old.Taints, node.Taints)
-	c.countImages(n, -1)
+	c.countObject(n, -1)
 	if moved { // its pods are in other domains, and may count for other constraints
 		pods := append([]*Pod(nil), n.Pods...)
 		for _, p := range pods {
@@ -127,7 +132,7 @@ func (c *Cluster) SetNode(node *NodeObject) bool {
 		c.order = nil
 	}
 	n.NodeObject = node
-	c.countImages(n, 1)
+	c.countObject(n, 1)
 	c.epoch++
 	n.Epoch = c.epoch
 	return moved || old.Unschedulable != node.Unschedulable || !old.Allocatable.equal(&node.Allocatable)
@@ -161,7 +166,7 @@ func (c *Cluster) DropNode(name string) {
 	for len(n.Nominated) > 0 {
 		c.Nominate(n.Nominated[0], "")
 	}
-	c.countImages(n, -1)
+	c.countObject(n, -1)
 	c.leaveTables(n)
 	delete(c.byName, name)
 	c.nodes[n.Index] = nil
@@ -169,13 +174,19 @@ func (c *Cluster) DropNode(name string) {
 	c.order = nil
 }
 
-func (c *Cluster) countImages(n *Node, times int) {
+func (c *Cluster) countObject(n *Node, times int) {
+	if slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }) {
+		c.advised += times
+	}
 	for name := range n.Images {
 		if c.images[name] += times; c.images[name] <= 0 {
 			delete(c.images, name)
 		}
 	}
 }
+
+// Advised says whether any node has a taint that only advises against it.
+func (c *Cluster) Advised() bool { return c.advised > 0 }
 
 // HaveImage is on how many nodes an image is.
 func (c *Cluster) HaveImage(name string) int { return c.images[name] }

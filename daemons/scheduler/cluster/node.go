@@ -38,13 +38,14 @@ func NewNode(node *corev1.Node) *NodeObject {
 	return n
 }
 
-// Node is a node with what is taken of it.
+// Node is a node with what is taken of it. What is read of hundreds for every pod comes first, in one line of the processor's cache.
 type Node struct {
 	*NodeObject
 	Index     int
 	Epoch     uint64 // changes with the object, and is no other node's
-	Pods      []*Pod
+	changes   uint32 // of what is taken
 	Nominated []*Pod // promised to them, not counted
+	Pods      []*Pod
 	Requested Resources
 	Usual     Resources // the same with a usual amount for containers that ask for nothing
 	ports     map[HostPort]int
@@ -54,6 +55,7 @@ type Node struct {
 func (n *Node) Match() *corev1.Node { return n.match }
 
 func (n *Node) take(p *Pod, times int64) {
+	n.changes++
 	n.Requested.add(p.used, times)
 	n.Usual.add(p.usedUsual, times)
 	for _, port := range p.HostPorts {

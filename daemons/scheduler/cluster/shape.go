@@ -29,8 +29,8 @@ type Shape struct {
 	Tolerations []corev1.Toleration
 	Images      []string
 	Volumes     []Volume
-	Claims      []string // that the pod names, as namespace/name; those of ephemeral volumes are its own
-	Devices     bool     // asks for resource claims
+	Claims      []string   // that the pod names, as namespace/name; those of ephemeral volumes are its own
+	Devices     []PodClaim // of devices
 	Owner       *metav1.OwnerReference
 
 	Required  nodeaffinity.RequiredNodeAffinity
@@ -121,7 +121,7 @@ func newShape(pod *corev1.Pod, key string) *Shape {
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
 		Requests: asked(pod, nil), Usual: asked(pod, usualRequests), onNode: used(pod, usualOf(pod)),
 		HostPorts: hostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
-		Devices: len(pod.Spec.ResourceClaims) > 0, key: key,
+		Devices: podClaims(pod), key: key,
 	}
 	if pod.Spec.Priority != nil {
 		s.Priority = *pod.Spec.Priority
@@ -236,6 +236,11 @@ func shapeKey(pod *corev1.Pod) string {
 	}
 	if len(spec.ResourceClaims) > 0 {
 		text("D")
+		for _, c := range podClaims(pod) {
+			if text(c.Claim); c.Own {
+				text(c.Name, string(pod.UID), strconv.FormatBool(c.None)) // the claim is the pod's own
+			}
+		}
 	}
 	return b.String()
 }

@@ -44,6 +44,18 @@ func nodeResourcesFit(t *Task) Check {
 			others = append(others, name)
 		}
 	}
+	if room := t.room(); room != nil {
+		return func(n *cluster.Node) *Refusal {
+			known := room.Of(n)
+			if !known.HasLacks {
+				known.HasLacks, known.Lacks = true, uint8(lacks(asks, n))
+			}
+			if known.Lacks == 0 {
+				return nil
+			}
+			return lacking[known.Lacks]
+		}
+	}
 	return func(n *cluster.Node) *Refusal {
 		bits := lacks(asks, n)
 		if len(others) == 0 {
@@ -109,9 +121,25 @@ func fitsNow(t *Task, what Happened) bool {
 	return what.Node == nil || lacks(&t.Pod.Requests, what.Node) == 0
 }
 
+// room is what is known of nodes' room for equal pods by the same arguments.
+func (t *Task) room() *cluster.Room { return t.Room(&t.Pod.Requests, &t.Pod.Usual, t.Args) }
+
 // fitScore rates what would be left on a node by the profile's strategy; by default the more the better.
 func fitScore(t *Task, _ []*cluster.Node) Rate {
-	asks, strategy := &t.Pod.Usual, &t.Args.Fit
+	rate, room := fitRate(&t.Pod.Usual, &t.Args.Fit), t.room()
+	if room == nil {
+		return rate
+	}
+	return func(n *cluster.Node) int64 {
+		known := room.Of(n)
+		if !known.HasFit {
+			known.HasFit, known.Fit = true, int8(rate(n))
+		}
+		return int64(known.Fit)
+	}
+}
+
+func fitRate(asks *cluster.Resources, strategy *Strategy) Rate {
 	return func(n *cluster.Node) int64 {
 		var total, weights int64
 		for _, r := range strategy.Resources {
@@ -174,9 +202,19 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Of(r.Name) != 0 }) {
 		return nil
 	}
-	none := &cluster.Resources{}
-	return func(n *cluster.Node) int64 {
+	none, room := &cluster.Resources{}, t.room()
+	rate := func(n *cluster.Node) int64 {
 		return MaxScore/2 + (MaxScore/2+balance(n, asks, resources)-balance(n, none, resources))/2
+	}
+	if room == nil {
+		return rate
+	}
+	return func(n *cluster.Node) int64 {
+		known := room.Of(n)
+		if !known.HasBalanced {
+			known.HasBalanced, known.Balanced = true, int8(rate(n))
+		}
+		return int64(known.Balanced)
 	}
 }
 

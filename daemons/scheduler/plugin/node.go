@@ -77,6 +77,9 @@ func tolerates(s *cluster.Shape, taint *corev1.Taint) bool {
 
 // fewestTaints counts the taints that only advise against a node.
 func fewestTaints(t *Task, _ []*cluster.Node) Rate {
+	if !t.Advised() {
+		return func(*cluster.Node) int64 { return 0 }
+	}
 	shape := t.Pod.Shape
 	return func(n *cluster.Node) int64 {
 		var count int64

@@ -21,7 +21,7 @@ var All = []Plugin{
 	{Name: "VolumeZone", Everywhere: volumeMissing, Filter: volumeZone, Wakes: NodeChanged | StorageChanged},
 	{Name: "PodTopologySpread", Filter: topologySpread, Score: spreadScore, Normalize: spreadNormalize, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: spreadConcerned},
 	{Name: "InterPodAffinity", Filter: podAffinity, Score: affinityScore, Normalize: ranged, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: affinityConcerned},
-	{Name: "DynamicResources", Everywhere: devicesWanted},
+	{Name: "DynamicResources", Everywhere: devicesUnusable, Filter: devicesFit, Score: devicesScore, Normalize: highest, Weight: 2, Wakes: NodeChanged | DevicesChanged, Hint: devicesConcerned},
 	{Name: "NodeResourcesBalancedAllocation", Score: balancedScore, Weight: 1},
 	{Name: "ImageLocality", Score: imageScore, Weight: 1},
 }
@@ -78,14 +78,17 @@ const (
 	PodGone                          // a pod ended, shrank, is on its way out, or lost the promise of a node
 	PodPlaced                        // a pod came to a node, or its labels changed
 	StorageChanged                   // claims, volumes, classes, or what drivers can attach
+	DevicesChanged                   // claims of devices, their classes, or what drivers tell of devices
 	Everything     Event = 1<<iota - 1
 )
 
 // Happened is an event and what it was about.
 type Happened struct {
 	Event
-	Node *cluster.Node // nil: any
-	Pod  *cluster.Pod  // nil: any
+	Node  *cluster.Node // nil: any
+	Pod   *cluster.Pod  // nil: any
+	Claim string        // of devices, as namespace/name; empty: any
+	Freed bool          // the claim has no devices any more
 }
 
 // MaxScore is what the best node has from one plugin.

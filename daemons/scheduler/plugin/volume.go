@@ -16,7 +16,6 @@ var (
 	tooMany     = open("NodeVolumeLimits", "node(s) exceed max volume count")
 	otherZone   = final("VolumeZone", "node(s) had no available volume zone")
 	notBound    = final("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
-	devices     = final("DynamicResources", "resource claims of pods are not supported by this scheduler")
 	bindingText = [3]string{
 		"node(s) had volume node affinity conflict",
 		"node(s) didn't find available persistent volumes to bind",
@@ -35,14 +34,6 @@ var (
 		return out
 	}()
 )
-
-// devicesWanted refuses pods with claims of devices.
-func devicesWanted(t *Task) *Refusal {
-	if t.Pod.Devices {
-		return devices
-	}
-	return nil
-}
 
 // claimMissing refuses pods that name a claim which is not there.
 func claimMissing(t *Task) *Refusal {

@@ -1,4 +1,4 @@
-package scheduler
+package profile
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// LoadSettings reads a KubeSchedulerConfiguration; without a path it returns the defaults. What cannot be carried out is refused.
-func LoadSettings(path string) (Settings, error) {
+// Load reads a KubeSchedulerConfiguration; without a path it returns the defaults. What cannot be carried out is refused.
+func Load(path string) (Settings, error) {
 	if path == "" {
 		return DefaultSettings(), nil
 	}
@@ -26,15 +26,15 @@ func LoadSettings(path string) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("read the scheduler's configuration: %w", err)
 	}
-	s, err := ParseSettings(raw)
+	s, err := Parse(raw)
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
-// ParseSettings reads a KubeSchedulerConfiguration.
-func ParseSettings(raw []byte) (Settings, error) {
+// Parse reads a KubeSchedulerConfiguration.
+func Parse(raw []byte) (Settings, error) {
 	var c configv1.KubeSchedulerConfiguration
 	if err := yaml.UnmarshalStrict(raw, &c); err != nil {
 		return Settings{}, err
@@ -74,7 +74,7 @@ func ParseSettings(raw []byte) (Settings, error) {
 		if err != nil {
 			return Settings{}, fmt.Errorf("profiles[%d]: %w", i, err)
 		}
-		if s.profile(p.Name) != nil {
+		if s.Profile(p.Name) != nil {
 			return Settings{}, fmt.Errorf("profiles[%d].schedulerName: %q is there twice", i, p.Name)
 		}
 		s.Profiles = append(s.Profiles, p)
@@ -111,7 +111,7 @@ func unread(c *configv1.KubeSchedulerConfiguration) error {
 }
 
 func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) {
-	p := DefaultProfile()
+	p := Default()
 	p.Percent = percent
 	if c.SchedulerName != nil {
 		p.Name = *c.SchedulerName

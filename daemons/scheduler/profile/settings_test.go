@@ -1,11 +1,9 @@
-package scheduler
+package profile
 
 import (
 	"strings"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"clusterctl/daemons/scheduler/plugin"
 )
@@ -13,7 +11,7 @@ import (
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 func TestSettingsAreRead(t *testing.T) {
-	s, err := ParseSettings([]byte(header + `
+	s, err := Parse([]byte(header + `
 podInitialBackoffSeconds: 2
 podMaxBackoffSeconds: 20
 percentageOfNodesToScore: 30
@@ -46,7 +44,7 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	usual, packs := s.profile("default-scheduler"), s.profile("packs")
+	usual, packs := s.Profile("default-scheduler"), s.Profile("packs")
 	if s.FirstBackoff != 2*time.Second || s.MaxBackoff != 20*time.Second || usual.Percent != 30 || packs.Percent != 100 {
 		t.Errorf("%+v", s)
 	}
@@ -102,25 +100,8 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		"system and list":  {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"), "need defaultingType: List"},
 		"selector":         {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]}}]\n"), "only maxSkew"},
 	} {
-		if _, err := ParseSettings([]byte(c.given)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Parse([]byte(c.given)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-	}
-}
-
-func TestUtilizationIsRatedBetweenThePoints(t *testing.T) {
-	s, err := ParseSettings([]byte(header + `
-profiles:
-- pluginConfig:
-  - name: NodeResourcesFit
-    args: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := filled([]*corev1.Node{node("n1"), node("n2")}, pod("x", on("n1"), asks("cpu", "2"), asks("memory", "4Gi")))
-	search := newSearch(s.Profiles[0], c, seen(pod("p", asks("cpu", "1"), asks("memory", "2Gi"))), nil)
-	if got, _ := search.place(0); got.Node == nil || got.Node.Name != "n1" {
-		t.Errorf("it goes to %v, where it is not the fullest", got.Node)
 	}
 }

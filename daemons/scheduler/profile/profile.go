@@ -1,4 +1,6 @@
-package scheduler
+// Package profile is how the scheduler places pods, as a KubeSchedulerConfiguration says: which plugins filter and score, with which arguments. What a
+// configuration file says that is not carried out is refused here, by the scheduler when it starts and by clusterctl when it reads the file.
+package profile
 
 import (
 	"time"
@@ -10,6 +12,9 @@ import (
 
 // Name is the schedulerName of the pods that the default profile places.
 const Name = corev1.DefaultSchedulerName
+
+// Lease is the name of the lease in kube-system whose holder is the active scheduler.
+const Lease = "kube-scheduler"
 
 // Profile is how the pods of one schedulerName are placed.
 type Profile struct {
@@ -35,8 +40,8 @@ type Preempting struct {
 	Percent, AtLeast int // of the nodes
 }
 
-// DefaultProfile has all plugins with their documented weights.
-func DefaultProfile() *Profile {
+// Default has all plugins with their documented weights.
+func Default() *Profile {
 	p := &Profile{Name: Name, Args: plugin.DefaultArgs(), Preempt: Preempting{Percent: 10, AtLeast: 100}, BindTimeout: 10 * time.Minute}
 	for i := range plugin.All {
 		one := &plugin.All[i]
@@ -58,10 +63,11 @@ type Settings struct {
 
 // DefaultSettings are the documented defaults.
 func DefaultSettings() Settings {
-	return Settings{Profiles: []*Profile{DefaultProfile()}, FirstBackoff: time.Second, MaxBackoff: 10 * time.Second}
+	return Settings{Profiles: []*Profile{Default()}, FirstBackoff: time.Second, MaxBackoff: 10 * time.Second}
 }
 
-func (s Settings) profile(name string) *Profile {
+// Profile returns the profile of pods with a schedulerName, nil when there is none.
+func (s Settings) Profile(name string) *Profile {
 	for _, p := range s.Profiles {
 		if p.Name == name {
 			return p

@@ -1,0 +1,38 @@
+package api
+
+import (
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+)
+
+// TaintsDevice says whether a rule is about a device. A rule without a selector is about none, one with an empty selector about
+// all.
+func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string) bool {
+	s := rule.Spec.DeviceSelector
+	if s == nil {
+		return false
+	}
+	same := func(want *string, have string) bool { return want == nil || *want == have }
+	return same(s.Driver, driver) && same(s.Pool, pool) && same(s.Device, device)
+}
+
+// ToleratesDevice says whether one of the tolerations is of a device's taint, as its key, value and effect go. For how long is
+// not looked at.
+func ToleratesDevice(list []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
+	return slices.ContainsFunc(list, func(t resourcev1.DeviceToleration) bool { return ToleratesDeviceTaint(&t, taint) })
+}
+
+// ToleratesDeviceTaint says whether a toleration is of a device's taint.
+func ToleratesDeviceTaint(t *resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	switch t.Operator {
+	case resourcev1.DeviceTolerationOpExists:
+		return true
+	case resourcev1.DeviceTolerationOpEqual, "":
+		return t.Value == taint.Value
+	}
+	return false
+}

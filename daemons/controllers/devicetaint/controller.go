@@ -1,0 +1,176 @@
+// Package devicetaint evicts pods that use devices with a NoExecute taint that their claims do not tolerate, at once or when the
+// toleration runs out. The taints are those that drivers tell of in ResourceSlices and those of DeviceTaintRules. That no pod
+// gets such a device is the scheduler's.
+package devicetaint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// perSecond bounds how many pods are evicted for devices.
+const perSecond = 10
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	pods   corelisters.PodLister
+	claims cache.Indexer
+	slices cache.Indexer
+	rules  resourcelisters.DeviceTaintRuleLister
+	pace   *rate.Limiter
+}
+
+// Indexes of claims by the pools that they have devices of, and of slices by their pool.
+const byPool = "pool"
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	claims, slicesOf := c.Informers.Resource().V1().ResourceClaims().Informer(), c.Informers.Resource().V1().ResourceSlices().Informer()
+	pods, rules := c.Informers.Core().V1().Pods(), c.Informers.Resource().V1().DeviceTaintRules()
+	t := &controller{Context: c, pods: pods.Lister(), claims: claims.GetIndexer(), slices: slicesOf.GetIndexer(), rules: rules.Lister(), pace: rate.NewLimiter(perSecond, perSecond)}
+	_ = claims.AddIndexers(cache.Indexers{byPool: poolsOfClaim})
+	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})
+	t.Loop = loop.Loop{Name: "device-taint-eviction", Counted: "device_taint_eviction", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
+		claims.HasSynced, slicesOf.HasSynced, pods.Informer().HasSynced, rules.Informer().HasSynced}}
+	loop.OnChange(claims, func(_, obj any) {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil && len(claim.Status.ReservedFor) > 0 {
+			t.Add(claim)
+		}
+	})
+	loop.OnChange(slicesOf, func(_, obj any) {
+		if s, ok := obj.(*resourcev1.ResourceSlice); ok {
+			t.concerned(s.Spec.Driver + "/" + s.Spec.Pool.Name)
+		}
+	})
+	loop.OnChange(rules.Informer(), func(_, obj any) {
+		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok && r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
+			for _, claim := range t.claims.List() {
+				t.Add(claim)
+			}
+		}
+	})
+	return t
+}
+
+func poolsOfClaim(obj any) ([]string, error) {
+	var out []string
+	if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil {
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			out = append(out, r.Driver+"/"+r.Pool)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func poolOfSlice(obj any) ([]string, error) {
+	if s, ok := obj.(*resourcev1.ResourceSlice); ok {
+		return []string{s.Spec.Driver + "/" + s.Spec.Pool.Name}, nil
+	}
+	return nil, nil
+}
+
+// concerned queues the claims that have devices of a pool.
+func (t *controller) concerned(pool string) {
+	if list, err := t.claims.ByIndex(byPool, pool); err == nil {
+		for _, claim := range list {
+			t.Add(claim)
+		}
+	}
+}
+
+func (t *controller) sync(ctx context.Context, key string) error {
+	obj, exists, err := t.claims.GetByKey(key)
+	if err != nil || !exists {
+		return err
+	}
+	claim, ok := obj.(*resourcev1.ResourceClaim)
+	if !ok || claim.Status.Allocation == nil {
+		return nil
+	}
+	rules, err := t.rules.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	at, evict := Deadline(claim, t.devices, rules)
+	if !evict {
+		return nil
+	}
+	if wait := at.Sub(t.Now()); wait > 0 {
+		t.AddAfter(key, wait)
+		return nil
+	}
+	for _, user := range claim.Status.ReservedFor {
+		if user.APIGroup != "" || user.Resource != "pods" {
+			continue
+		}
+		pod, err := t.pods.Pods(claim.Namespace).Get(user.Name)
+		if err != nil || pod.UID != user.UID || pod.DeletionTimestamp != nil || !loop.Active(pod) {
+			continue
+		}
+		if err := t.pace.Wait(ctx); err != nil {
+			return err
+		}
+		if err := t.evict(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// devices are the devices of a pool as its newest generation has them.
+func (t *controller) devices(driver, pool string) []*resourcev1.Device {
+	list, err := t.slices.ByIndex(byPool, driver+"/"+pool)
+	if err != nil {
+		return nil
+	}
+	var newest int64
+	var out []*resourcev1.Device
+	for _, obj := range list {
+		s, ok := obj.(*resourcev1.ResourceSlice)
+		if !ok || s.Spec.Pool.Generation < newest {
+			continue
+		}
+		if s.Spec.Pool.Generation > newest {
+			newest, out = s.Spec.Pool.Generation, nil
+		}
+		for i := range s.Spec.Devices {
+			out = append(out, &s.Spec.Devices[i])
+		}
+	}
+	return out
+}
+
+func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
+	marked, err := loop.PatchPodStatus(ctx, t.Client, pod, map[string]any{"conditions": []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByDeviceTaintManager",
+		Message: "Device Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(t.Now().Truncate(time.Second)),
+		ObservedGeneration: pod.Generation,
+	}}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("mark pod %s/%s for eviction: %w", pod.Namespace, pod.Name, err)
+	}
+	err = t.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, loop.AsSeen(marked))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	t.Events.Eventf(pod, corev1.EventTypeNormal, "DeviceTaintManagerEviction", "Marking for deletion")
+	return nil
+}

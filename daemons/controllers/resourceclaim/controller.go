@@ -1,0 +1,247 @@
+// Package resourceclaim makes the claims of devices that pods have from templates, and ends what pods leave behind: claims are no
+// longer reserved for pods that are gone or have ended, their devices are freed, and those that were made for such a pod are
+// deleted. Which devices a claim gets is the scheduler's.
+package resourceclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	pods      corelisters.PodLister
+	claims    resourcelisters.ResourceClaimLister
+	byOwner   cache.Indexer
+	templates resourcelisters.ResourceClaimTemplateLister
+	recent    sync.Map // claims that were made and are not shown yet, by the pod's UID and entry
+}
+
+// Keys are of pods or of claims.
+const (
+	podKey   = "pod:"
+	claimKey = "claim:"
+)
+
+// ownedBy indexes claims by the UID of the pod that controls them.
+const ownedBy = "pod"
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	pods, claims, templates := c.Informers.Core().V1().Pods(), c.Informers.Resource().V1().ResourceClaims(), c.Informers.Resource().V1().ResourceClaimTemplates()
+	r := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister(), byOwner: claims.Informer().GetIndexer(), templates: templates.Lister()}
+	_ = claims.Informer().AddIndexers(cache.Indexers{ownedBy: func(obj any) ([]string, error) {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
+			if ref := metav1.GetControllerOf(claim); ref != nil && ref.Kind == "Pod" {
+				return []string{string(ref.UID)}, nil
+			}
+		}
+		return nil, nil
+	}})
+	r.Loop = loop.Loop{Name: "resourceclaim", Counted: "resource_claim", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{
+		pods.Informer().HasSynced, claims.Informer().HasSynced, templates.Informer().HasSynced}}
+	loop.OnChange(pods.Informer(), func(old, obj any) {
+		pod, ok := obj.(*corev1.Pod)
+		if obj == nil {
+			pod, ok = old.(*corev1.Pod)
+		}
+		if !ok || len(pod.Spec.ResourceClaims) == 0 {
+			return
+		}
+		if obj != nil && !ended(pod) {
+			r.Queue().Add(podKey + pod.Namespace + "/" + pod.Name)
+			return
+		}
+		for i := range pod.Spec.ResourceClaims {
+			if name, made := claimOf(pod, &pod.Spec.ResourceClaims[i]); made && name != "" {
+				r.Queue().Add(claimKey + pod.Namespace + "/" + name)
+			}
+		}
+		r.owned(pod)
+	})
+	loop.OnChange(claims.Informer(), func(old, obj any) {
+		claim, ok := obj.(*resourcev1.ResourceClaim)
+		if obj == nil {
+			if claim, ok = old.(*resourcev1.ResourceClaim); ok {
+				r.shown(claim)
+				if key := loop.Owner(claim, "Pod"); key != "" {
+					r.Queue().Add(podKey + key) // one that was deleted is made anew while its pod waits
+				}
+			}
+			return
+		}
+		if ok {
+			r.shown(claim)
+			r.Queue().Add(claimKey + claim.Namespace + "/" + claim.Name)
+		}
+	})
+	loop.OnChange(templates.Informer(), func(old, obj any) {
+		if t, ok := obj.(*resourcev1.ResourceClaimTemplate); ok && old == nil {
+			r.wanting(t)
+		}
+	})
+	return r
+}
+
+// owned queues the claims that were made for a pod.
+func (r *controller) owned(pod *corev1.Pod) {
+	list, err := r.byOwner.ByIndex(ownedBy, string(pod.UID))
+	if err != nil {
+		return
+	}
+	for _, obj := range list {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
+			r.Queue().Add(claimKey + claim.Namespace + "/" + claim.Name)
+		}
+	}
+}
+
+func (r *controller) sync(ctx context.Context, key string) error {
+	what, rest, _ := strings.Cut(key, ":")
+	namespace, name, err := cache.SplitMetaNamespaceKey(rest)
+	if err != nil {
+		return nil
+	}
+	if what+":" == claimKey {
+		claim, err := r.claims.ResourceClaims(namespace).Get(name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return r.syncClaim(ctx, claim)
+	}
+	pod, err := r.pods.Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if ended(pod) || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	return r.syncPod(ctx, pod)
+}
+
+// ended says whether a pod will run no more: it has ended, or goes before it had a node.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
+}
+
+// claimOf is the claim that a pod's entry stands for. made is false while there is none yet; the name is empty where none is needed.
+func claimOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (name string, made bool) {
+	if c.ResourceClaimName != nil {
+		return *c.ResourceClaimName, true
+	}
+	for _, s := range pod.Status.ResourceClaimStatuses {
+		if s.Name == c.Name {
+			if s.ResourceClaimName != nil {
+				name = *s.ResourceClaimName
+			}
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// syncPod makes the claims that a pod has from templates, tells their names in its status, and reserves for it what it shares when
+// it has been given a node by somebody who did not.
+func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
+	var made []corev1.PodResourceClaimStatus
+	changed := false
+	for i := range pod.Spec.ResourceClaims {
+		c := &pod.Spec.ResourceClaims[i]
+		if c.ResourceClaimTemplateName == nil {
+			continue
+		}
+		name, has := claimOf(pod, c)
+		if has && (name == "" || r.there(pod, name)) {
+			made = append(made, statusOf(c.Name, name))
+			continue
+		}
+		claim, err := r.make(ctx, pod, c)
+		if err != nil {
+			r.Events.Eventf(pod, corev1.EventTypeWarning, "FailedResourceClaimCreation", "PodResourceClaim %s: %v", c.Name, err)
+			return err
+		}
+		made, changed = append(made, statusOf(c.Name, claim.Name)), true
+	}
+	if changed {
+		if _, err := loop.PatchPodStatus(ctx, r.Client, pod, map[string]any{"resourceClaimStatuses": made}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("tell the claims of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	if pod.Spec.NodeName == "" {
+		return nil
+	}
+	return r.reserve(ctx, pod, made)
+}
+
+func statusOf(entry, name string) corev1.PodResourceClaimStatus {
+	s := corev1.PodResourceClaimStatus{Name: entry}
+	if name != "" {
+		s.ResourceClaimName = &name
+	}
+	return s
+}
+
+// there says whether a claim is there and is the pod's.
+func (r *controller) there(pod *corev1.Pod, name string) bool {
+	claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		for i := range pod.Spec.ResourceClaims {
+			if made := r.made(pod, pod.Spec.ResourceClaims[i].Name); made != nil && made.Name == name {
+				return true // the watch does not show it yet
+			}
+		}
+	}
+	return err == nil && metav1.IsControlledBy(claim, pod)
+}
+
+// reserve is for pods that came to a node without the scheduler: claims that have devices are reserved for them, as far as they
+// can be.
+func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1.PodResourceClaimStatus) error {
+	told := pod.DeepCopy()
+	told.Status.ResourceClaimStatuses = made
+	var errs []error
+	for i := range pod.Spec.ResourceClaims {
+		name, has := claimOf(told, &pod.Spec.ResourceClaims[i])
+		if !has || name == "" {
+			continue
+		}
+		claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)
+		if err != nil || claim.Status.Allocation == nil || claim.DeletionTimestamp != nil || reservedFor(claim, pod) ||
+			len(claim.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
+			continue
+		}
+		updated := claim.DeepCopy()
+		updated.Status.ReservedFor = append(updated.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
+		if _, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+			errs = append(errs, fmt.Errorf("reserve claim %s/%s for pod %s: %w", claim.Namespace, claim.Name, pod.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func reservedFor(claim *resourcev1.ResourceClaim, pod *corev1.Pod) bool {
+	for _, u := range claim.Status.ReservedFor {
+		if u.UID == pod.UID {
+			return true
+		}
+	}
+	return false
+}

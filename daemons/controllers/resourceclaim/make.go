@@ -1,0 +1,93 @@
+package resourceclaim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// annotation says for which entry of its pod a claim was made.
+const annotation = resourcev1.PodResourceClaimAnnotation
+
+// make returns the claim of a pod's entry that was made before and not told yet, or makes one.
+func (r *controller) make(ctx context.Context, pod *corev1.Pod, c *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
+	if found := r.made(pod, c.Name); found != nil {
+		return found, nil
+	}
+	template, err := r.templates.ResourceClaimTemplates(pod.Namespace).Get(*c.ResourceClaimTemplateName)
+	if err != nil {
+		return nil, fmt.Errorf("resource claim template %q: %w", *c.ResourceClaimTemplateName, err)
+	}
+	claim, err := r.Client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx, Claim(pod, c, template), metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create ResourceClaim: %w", err)
+	}
+	r.recent.Store(entryOf(pod.UID, c.Name), claim)
+	return claim, nil
+}
+
+// made looks for the claim of a pod's entry among those that the watch shows and those that it does not show yet.
+func (r *controller) made(pod *corev1.Pod, entry string) *resourcev1.ResourceClaim {
+	list, err := r.byOwner.ByIndex(ownedBy, string(pod.UID))
+	if err != nil {
+		return nil
+	}
+	for _, obj := range list {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Annotations[annotation] == entry && claim.DeletionTimestamp == nil {
+			return claim
+		}
+	}
+	if claim, ok := r.recent.Load(entryOf(pod.UID, entry)); ok {
+		return claim.(*resourcev1.ResourceClaim)
+	}
+	return nil
+}
+
+func entryOf(uid types.UID, entry string) string { return string(uid) + "/" + entry }
+
+// shown forgets what was made last for a pod's entry: the watch shows it, or shows that it is gone.
+func (r *controller) shown(claim *resourcev1.ResourceClaim) {
+	if ref := metav1.GetControllerOf(claim); ref != nil {
+		r.recent.Delete(entryOf(ref.UID, claim.Annotations[annotation]))
+	}
+}
+
+// Claim is the claim of a pod's entry, as its template has it.
+func Claim(pod *corev1.Pod, c *corev1.PodResourceClaim, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
+	annotations := maps.Clone(template.Spec.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotation] = c.Name
+	owner := metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))
+	owner.BlockOwnerDeletion = ptr.To(true)
+	return &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, GenerateName: pod.Name + "-" + c.Name + "-", Labels: maps.Clone(template.Spec.Labels), Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{*owner},
+		},
+		Spec: *template.Spec.Spec.DeepCopy(),
+	}
+}
+
+// wanting queues the pods that wait for a template which is there now.
+func (r *controller) wanting(t *resourcev1.ResourceClaimTemplate) {
+	pods, err := r.pods.Pods(t.Namespace).List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, pod := range pods {
+		for _, c := range pod.Spec.ResourceClaims {
+			if c.ResourceClaimTemplateName != nil && *c.ResourceClaimTemplateName == t.Name {
+				r.Queue().Add(podKey + pod.Namespace + "/" + pod.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package resourceclaim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// syncClaim takes pods that are done off a claim, frees its devices when nobody is left for whom they should be kept, and deletes
+// it where it was made for a pod that is done.
+func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+	var users []resourcev1.ResourceClaimConsumerReference
+	for _, u := range claim.Status.ReservedFor {
+		if u.APIGroup != "" || u.Resource != "pods" {
+			users = append(users, u) // of a kind that somebody else looks after
+			continue
+		}
+		done, err := r.done(ctx, claim.Namespace, u.Name, u.UID)
+		if err != nil {
+			return err
+		}
+		if !done {
+			users = append(users, u)
+		}
+	}
+	owner, over := metav1.GetControllerOf(claim), false
+	if owner != nil && owner.Kind == "Pod" {
+		var err error
+		if over, err = r.done(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {
+			return err
+		}
+	}
+	// A claim that people made keeps its devices for the next pod only until they are free: nobody is served by keeping them.
+	free := len(users) == 0 && claim.Status.Allocation != nil && (len(claim.Status.ReservedFor) > 0 || over || claim.DeletionTimestamp != nil)
+	if free || len(users) < len(claim.Status.ReservedFor) {
+		updated := claim.DeepCopy()
+		if updated.Status.ReservedFor = users; free {
+			updated.Status.Allocation, updated.Status.Devices = nil, nil
+		}
+		written, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("free claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+		claim = written
+	}
+	if claim.Status.Allocation == nil && len(claim.Status.ReservedFor) == 0 && slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
+		updated := claim.DeepCopy()
+		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool { return f == resourcev1.Finalizer })
+		written, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).Update(ctx, updated, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("let claim %s/%s go: %w", claim.Namespace, claim.Name, err)
+		}
+		claim = written
+	}
+	if over && len(users) == 0 && claim.DeletionTimestamp == nil {
+		err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+	}
+	return nil
+}
+
+// done says whether a pod will use its claims no more. That one is not there is believed of the server alone: a watch may not show
+// it yet.
+func (r *controller) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
+	pod, err := r.pods.Pods(namespace).Get(name)
+	if err != nil || pod.UID != uid {
+		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return true, nil
+		} else if err != nil {
+			return false, fmt.Errorf("look for pod %s/%s: %w", namespace, name, err)
+		}
+	}
+	return pod.UID != uid || ended(pod) && !running(pod), nil
+}
+
+// running says whether a pod that has ended still has containers: a pod that was evicted ends before they do.
+func running(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...), func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil
+	})
+}

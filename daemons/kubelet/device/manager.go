@@ -1,0 +1,378 @@
+// Package device has drivers on this machine prepare the devices of pods' claims before containers start, and take that back when
+// the pods have ended. What is prepared is kept in a file, so that another life of the kubelet takes it back. Which devices a claim
+// has was decided by the scheduler; when to prepare is left to the kubelet.
+package device
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Timeout bounds one call of a driver.
+const Timeout = 45 * time.Second
+
+// Plugins are the drivers of this machine.
+type Plugins interface {
+	// Prepare has a driver prepare claims; what it has prepared is by their UIDs, and so is what went wrong with them.
+	Prepare(ctx context.Context, driver string, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error)
+	// Unprepare takes that back. A claim that the driver knows nothing of is no error.
+	Unprepare(ctx context.Context, driver string, claim Claim) error
+}
+
+// Claim names a claim.
+type Claim struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// Device is a prepared device.
+type Device struct {
+	Requests []string `json:"requests,omitempty"` // of the claim; none: all
+	Pool     string   `json:"pool,omitempty"`
+	Device   string   `json:"device,omitempty"`
+	CDI      []string `json:"cdi,omitempty"` // ids of the Container Device Interface
+}
+
+// Manager prepares claims once, however many pods use them.
+type Manager struct {
+	Dir     string  // where the record is kept
+	Plugins Plugins // nil: only pretends
+	Read    func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
+
+	saving sync.Mutex // the record is written once at a time
+	mu     sync.Mutex // guards what follows
+	all    map[types.UID]*prepared
+}
+
+// prepared is what is known of a claim: whom it is for, and by which drivers something was or may have been prepared.
+type prepared struct {
+	Claim
+	Pods    []types.UID         `json:"pods"`
+	Drivers map[string][]Device `json:"drivers"`
+	Done    bool                `json:"done"` // every driver has answered well
+
+	turn sync.Mutex // is held while drivers are asked about the claim; taken before Manager.mu
+}
+
+// Load reads the record of the last life.
+func (m *Manager) Load() error {
+	all, err := readRecord(filepath.Join(m.Dir, recordName))
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = all
+	return nil
+}
+
+// Prepare has all claims of a pod prepared. It can be repeated. Drivers are asked side by side, and a pod waits for others only
+// where it shares a claim with them.
+func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
+	if m.ready(pod) {
+		return nil
+	}
+	var mine []*prepared
+	for i := range pod.Spec.ResourceClaims {
+		claim, err := m.claim(ctx, pod, &pod.Spec.ResourceClaims[i])
+		if err != nil {
+			return err
+		}
+		if claim != nil {
+			mine = append(mine, m.note(pod.UID, claim))
+		}
+	}
+	// Everybody takes turns in the same order, so that no two wait for each other.
+	slices.SortFunc(mine, func(a, b *prepared) int { return cmp.Compare(a.UID, b.UID) })
+	mine = slices.Compact(mine)
+	byDriver := map[string][]*prepared{}
+	for _, one := range mine {
+		one.turn.Lock()
+		defer one.turn.Unlock()
+		m.mu.Lock()
+		if !one.Done {
+			for driver := range one.Drivers {
+				byDriver[driver] = append(byDriver[driver], one)
+			}
+		}
+		m.mu.Unlock()
+	}
+	if len(byDriver) == 0 {
+		return m.save()
+	}
+	// What may be prepared has to be taken back whatever happens now.
+	if err := m.save(); err != nil {
+		return err
+	}
+	var asking sync.WaitGroup
+	var errs []error // by m.mu
+	failed := map[*prepared]bool{}
+	for driver, claims := range byDriver {
+		asking.Go(func() {
+			got, refused, err := m.ask(ctx, driver, claims)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("driver %s: %w", driver, err))
+			}
+			for _, c := range claims {
+				devices, ok := got[c.UID]
+				if why := refused[c.UID]; why != nil {
+					errs = append(errs, fmt.Errorf("driver %s: claim %s/%s: %w", driver, c.Namespace, c.Name, why))
+				} else if err == nil && !ok {
+					errs = append(errs, fmt.Errorf("driver %s said nothing about claim %s/%s", driver, c.Namespace, c.Name))
+				}
+				failed[c] = failed[c] || !ok
+				c.Drivers[driver] = devices
+			}
+		})
+	}
+	asking.Wait()
+	m.mu.Lock()
+	for c, is := range failed {
+		c.Done = !is
+	}
+	m.mu.Unlock()
+	return errors.Join(append(errs, m.save())...)
+}
+
+// ready says whether all claims of a pod are prepared for it.
+func (m *Manager) ready(pod *corev1.Pod) bool {
+	have := map[string]bool{}
+	m.mu.Lock()
+	for _, one := range m.all {
+		if one.Done && slices.Contains(one.Pods, pod.UID) {
+			have[one.Name] = true
+		}
+	}
+	m.mu.Unlock()
+	for i := range pod.Spec.ResourceClaims {
+		if name, err := nameOf(pod, &pod.Spec.ResourceClaims[i]); err != nil || name != "" && !have[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Manager) ask(ctx context.Context, driver string, claims []*prepared) (map[types.UID][]Device, map[types.UID]error, error) {
+	asked := make([]Claim, 0, len(claims))
+	pretended := map[types.UID][]Device{}
+	for _, c := range claims {
+		asked = append(asked, c.Claim)
+		pretended[c.UID] = nil
+	}
+	if m.Plugins == nil {
+		return pretended, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	return m.Plugins.Prepare(ctx, driver, asked)
+}
+
+// claim reads a claim of a pod, which must have its devices and be reserved for the pod. nil: none is needed.
+func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, c *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
+	name, err := nameOf(pod, c)
+	if err != nil || name == "" {
+		return nil, err
+	}
+	claim, err := m.Read(ctx, pod.Namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("fetch ResourceClaim %s/%s referenced by pod %s: %w", pod.Namespace, name, pod.Name, err)
+	}
+	switch {
+	case c.ResourceClaimName == nil && !metav1.IsControlledBy(claim, pod):
+		return nil, fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", claim.Namespace, name, pod.Namespace, pod.Name)
+	case claim.Status.Allocation == nil:
+		return nil, fmt.Errorf("ResourceClaim %s/%s is not allocated", claim.Namespace, name)
+	case !slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID }):
+		return nil, fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, name, claim.UID)
+	}
+	for _, r := range claim.Status.Allocation.Devices.Results {
+		if len(r.SkipNodeOperations) > 0 {
+			return nil, fmt.Errorf("ResourceClaim %s/%s: devices that are not to be prepared are not supported by this node", claim.Namespace, name)
+		}
+	}
+	return claim, nil
+}
+
+// nameOf is the claim that a pod's entry stands for; empty: none is needed.
+func nameOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (string, error) {
+	if c.ResourceClaimName != nil {
+		return *c.ResourceClaimName, nil
+	}
+	for _, s := range pod.Status.ResourceClaimStatuses {
+		if s.Name == c.Name {
+			if s.ResourceClaimName == nil {
+				return "", nil
+			}
+			return *s.ResourceClaimName, nil
+		}
+	}
+	return "", fmt.Errorf("pod %s/%s: claim %s: ResourceClaim not created yet", pod.Namespace, pod.Name, c.Name)
+}
+
+// note writes down that a pod uses a claim.
+func (m *Manager) note(pod types.UID, claim *resourcev1.ResourceClaim) *prepared {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one := m.all[claim.UID]
+	if one == nil {
+		one = &prepared{Claim: Claim{claim.Namespace, claim.Name, claim.UID}, Drivers: map[string][]Device{}}
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			one.Drivers[r.Driver] = nil
+		}
+		if m.all == nil {
+			m.all = map[types.UID]*prepared{}
+		}
+		m.all[claim.UID] = one
+	}
+	if !slices.Contains(one.Pods, pod) {
+		one.Pods = append(one.Pods, pod)
+	}
+	return one
+}
+
+// Unprepare says that a pod uses its claims no more. Those that no pod uses are taken back by their drivers. It can be repeated,
+// and for pods without claims it does nothing.
+func (m *Manager) Unprepare(ctx context.Context, pod types.UID) error {
+	mine := m.of(pod)
+	if len(mine) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, one := range mine {
+		errs = append(errs, m.leave(ctx, one, pod))
+	}
+	return errors.Join(append(errs, m.save())...)
+}
+
+// leave says that a pod uses a claim no more.
+func (m *Manager) leave(ctx context.Context, one *prepared, pod types.UID) error {
+	one.turn.Lock()
+	defer one.turn.Unlock()
+	m.mu.Lock()
+	last := len(one.Pods) == 1 && one.Pods[0] == pod
+	m.mu.Unlock()
+	if last {
+		if err := m.takeBack(ctx, one); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if one.Pods = slices.DeleteFunc(one.Pods, func(u types.UID) bool { return u == pod }); len(one.Pods) == 0 {
+		delete(m.all, one.UID)
+	}
+	return nil
+}
+
+// takeBack has all drivers of a claim take it back. The claim's turn is held.
+func (m *Manager) takeBack(ctx context.Context, one *prepared) error {
+	if m.Plugins == nil {
+		return nil
+	}
+	m.mu.Lock()
+	one.Done = false // a pod that comes now has it prepared again
+	drivers := slices.Sorted(maps.Keys(one.Drivers))
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	errs := make([]error, len(drivers))
+	var asking sync.WaitGroup
+	for i, driver := range drivers {
+		asking.Go(func() {
+			if err := m.Plugins.Unprepare(ctx, driver, one.Claim); err != nil {
+				errs[i] = fmt.Errorf("driver %s: claim %s/%s: %w", driver, one.Namespace, one.Name, err)
+			}
+		})
+	}
+	asking.Wait()
+	return errors.Join(errs...)
+}
+
+// of are the claims that a pod uses.
+func (m *Manager) of(pod types.UID) []*prepared {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []*prepared
+	for _, one := range m.all {
+		if slices.Contains(one.Pods, pod) {
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b *prepared) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}
+
+// Pods are those for whom something is prepared.
+func (m *Manager) Pods() []types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []types.UID
+	for _, one := range m.all {
+		for _, p := range one.Pods {
+			if !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// IDs are the CDI ids that a container of a pod gets, each once.
+func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
+	var out []string
+	for _, takes := range c.Resources.Claims {
+		i := slices.IndexFunc(pod.Spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name })
+		if i < 0 {
+			continue
+		}
+		name, err := nameOf(pod, &pod.Spec.ResourceClaims[i])
+		if err != nil || name == "" {
+			continue
+		}
+		for _, id := range m.ids(pod, name, takes.Request) {
+			if !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+func (m *Manager) ids(pod *corev1.Pod, name, request string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for _, one := range m.all {
+		if one.Namespace != pod.Namespace || one.Name != name || !slices.Contains(one.Pods, pod.UID) {
+			continue
+		}
+		for _, devices := range one.Drivers {
+			for _, d := range devices {
+				if request == "" || len(d.Requests) == 0 || slices.ContainsFunc(d.Requests, func(r string) bool {
+					parent, _, _ := strings.Cut(r, "/")
+					return r == request || parent == request
+				}) {
+					out = append(out, d.CDI...)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

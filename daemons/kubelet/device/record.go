@@ -1,0 +1,94 @@
+package device
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// recordName is the file of what is prepared, in the kubelet's directory.
+const recordName = "prepared-claims.json"
+
+// record is the file's content.
+type record struct {
+	Version int         `json:"version"`
+	Claims  []*prepared `json:"claims"`
+}
+
+const recordVersion = 1
+
+// readRecord reads the file. None is there before anything was prepared.
+func readRecord(path string) (map[types.UID]*prepared, error) {
+	out := map[types.UID]*prepared{}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read which claims are prepared: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, fmt.Errorf("read which claims are prepared, in %s: %w", path, err)
+	}
+	if r.Version != recordVersion {
+		return nil, fmt.Errorf("%s is of version %d, and this kubelet reads %d", path, r.Version, recordVersion)
+	}
+	for _, one := range r.Claims {
+		if one.Drivers == nil {
+			one.Drivers = map[string][]Device{}
+		}
+		out[one.UID] = one
+	}
+	return out, nil
+}
+
+// save writes the record: it is there as it was before or as it is now, whatever happens meanwhile.
+func (m *Manager) save() error {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	m.mu.Lock()
+	r := record{Version: recordVersion, Claims: []*prepared{}}
+	for _, one := range m.all {
+		r.Claims = append(r.Claims, one)
+	}
+	raw, err := json.Marshal(r)
+	m.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("encode which claims are prepared: %w", err)
+	}
+	if err := replace(filepath.Join(m.Dir, recordName), raw); err != nil {
+		return fmt.Errorf("write which claims are prepared: %w", err)
+	}
+	return nil
+}
+
+func replace(path string, raw []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+recordName+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if _, err = f.Write(raw); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

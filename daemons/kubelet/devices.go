@@ -1,0 +1,71 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// devicesError is that claims of devices could not be prepared.
+type devicesError struct{ error }
+
+// Unwrap returns what was wrong.
+func (e *devicesError) Unwrap() error { return e.error }
+
+// readClaim reads a claim of devices, as the API has it now.
+func (k *Kubelet) readClaim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return k.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// driverGone removes what a driver has told of this node's devices, so that no pod is sent here for them. It tells anew when it is
+// back.
+func (k *Kubelet) driverGone(ctx context.Context, driver string) {
+	selector := fields.Set{resourcev1.ResourceSliceSelectorNodeName: k.name, resourcev1.ResourceSliceSelectorDriver: driver}.AsSelector().String()
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		err := k.forgetSlices(ctx, selector)
+		if err == nil {
+			k.env.Log.Info("removed the resource slices of a driver that is gone", "driver", driver)
+			return
+		}
+		k.env.Log.Warn("remove the resource slices of a driver that is gone", "driver", driver, "error", err)
+		if !pause(ctx, wait) || k.drivers.Has(driver) {
+			return
+		}
+	}
+}
+
+func (k *Kubelet) forgetSlices(ctx context.Context, selector string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	err := k.client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return fmt.Errorf("delete resource slices %s: %w", selector, err)
+	}
+	return nil
+}
+
+// sweepDevices takes back what was prepared for pods that are no more.
+func (k *Kubelet) sweepDevices(ctx context.Context) {
+	pods := k.devices.Pods()
+	if len(pods) == 0 {
+		return
+	}
+	known, ok := k.known()
+	if !ok {
+		return
+	}
+	for _, uid := range pods {
+		if known[string(uid)] {
+			continue
+		}
+		if err := k.devices.Unprepare(ctx, uid); err != nil {
+			k.env.Log.Warn("unprepare the devices of a pod that is gone", "uid", uid, "error", err)
+		}
+	}
+}

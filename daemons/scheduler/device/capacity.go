@@ -1,0 +1,108 @@
+package device
+
+import (
+	"math/big"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+type amounts = map[resourcev1.QualifiedName]resource.Quantity
+
+// consumes is what a request would consume of a device's capacity, rounded up as the device's policies have it. ok is false when
+// the device lacks what is asked for, or a policy forbids it.
+func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out amounts, ok bool) {
+	var requests amounts
+	if asked != nil {
+		requests = asked.Requests
+	}
+	for name := range requests {
+		if _, has := d.Capacity[name]; !has {
+			return nil, false
+		}
+	}
+	out = amounts{}
+	for name, c := range d.Capacity {
+		want, named := requests[name]
+		switch policy := c.RequestPolicy; {
+		case !named && policy != nil && policy.Default != nil:
+			want = *policy.Default
+		case !named:
+			want = c.Value
+		case policy != nil:
+			if want, ok = adjusted(want, policy); !ok {
+				return nil, false
+			}
+		}
+		if want.Sign() < 0 || want.Cmp(c.Value) > 0 {
+			return nil, false
+		}
+		out[name] = want
+	}
+	return out, true
+}
+
+// adjusted rounds an amount up to one that a policy allows.
+func adjusted(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) (resource.Quantity, bool) {
+	for _, v := range p.ValidValues {
+		if want.Cmp(v) <= 0 {
+			return v, true
+		}
+	}
+	r := p.ValidRange
+	if r == nil || r.Min == nil {
+		return want, len(p.ValidValues) == 0
+	}
+	switch {
+	case want.Cmp(*r.Min) < 0:
+		want = *r.Min
+	case r.Step != nil && r.Step.Sign() > 0:
+		want = stepped(want, *r.Min, *r.Step)
+	}
+	return want, r.Max == nil || want.Cmp(*r.Max) <= 0
+}
+
+// stepped is the smallest min + n*step that is no less than want, exactly, of quantities of up to three decimal places.
+func stepped(want, least, step resource.Quantity) resource.Quantity {
+	w, l, s := milli(want), milli(least), milli(step)
+	n := new(big.Int).Add(new(big.Int).Sub(w, l), new(big.Int).Sub(s, big.NewInt(1)))
+	n.Div(n, s)
+	sum := n.Mul(n, s).Add(n, l)
+	whole, rest := new(big.Int).QuoRem(sum, big.NewInt(1000), new(big.Int))
+	switch {
+	case rest.Sign() == 0 && whole.IsInt64():
+		return *resource.NewQuantity(whole.Int64(), step.Format)
+	case sum.IsInt64():
+		return *resource.NewMilliQuantity(sum.Int64(), step.Format)
+	}
+	return want // larger than any capacity
+}
+
+func milli(q resource.Quantity) *big.Int {
+	d := q.AsDec()
+	out := new(big.Int).Set(d.UnscaledBig())
+	for scale := d.Scale(); scale < 3; scale++ {
+		out.Mul(out, big.NewInt(10))
+	}
+	for scale := d.Scale(); scale > 3; scale-- {
+		out.Quo(out, big.NewInt(10))
+	}
+	return out
+}
+
+// room says whether a share of a device is left when some is consumed already, by claims and by the search.
+func room(d *resourcev1.Device, more amounts, had ...amounts) bool {
+	for name, want := range more {
+		total := want.DeepCopy()
+		for _, h := range had {
+			total.Add(h[name])
+		}
+		if total.Cmp(d.Capacity[name].Value) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func multiple(d *resourcev1.Device) bool { return ptr.Deref(d.AllowMultipleAllocations, false) }

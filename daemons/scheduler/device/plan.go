@@ -1,0 +1,175 @@
+package device
+
+import (
+	"fmt"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"clusterctl/daemons/kinds/expression"
+)
+
+// Plan is what claims ask for, read once for all nodes.
+type Plan struct {
+	claims []*ask
+}
+
+// ask is one claim.
+type ask struct {
+	claim       *resourcev1.ResourceClaim
+	requests    [][]*option // of each, the first that can be had
+	constraints []constraint
+}
+
+// option is a request or a subrequest.
+type option struct {
+	name        string // request, or request/subrequest
+	claim       string // namespace/name
+	class       *resourcev1.DeviceClass
+	selectors   []condition
+	tolerations []resourcev1.DeviceToleration
+	capacity    *resourcev1.CapacityRequirements
+	admin, all  bool
+	count       int
+}
+
+// condition is an expression that a device must satisfy.
+type condition struct {
+	text   string
+	device *expression.Device
+	origin string // for messages
+}
+
+// Compiler compiles expressions about devices; the scheduler keeps what it has returned.
+type Compiler func(text string) (*expression.Device, error)
+
+// Classes returns a class by name, nil if there is none.
+type Classes func(name string) *resourcev1.DeviceClass
+
+// NewPlan reads claims. The error says what no node can change: a class that is not there, an expression that does not compile,
+// more devices than a claim may have, or something that is not carried out.
+func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compiler) (*Plan, error) {
+	p := &Plan{}
+	for _, c := range claims {
+		a := &ask{claim: c}
+		least := 0
+		for i := range c.Spec.Devices.Requests {
+			options, err := read(c, &c.Spec.Devices.Requests[i], classes, compile)
+			if err != nil {
+				return nil, err
+			}
+			a.requests = append(a.requests, options)
+			fewest := options[0].least()
+			for _, o := range options {
+				fewest = min(fewest, o.least())
+			}
+			if least += fewest; least > resourcev1.AllocationResultsMaxSize {
+				return nil, fmt.Errorf("claim %s/%s, request %s: adding %d devices exceeds the claim limit of %d, with %d already accounted for",
+					c.Namespace, c.Name, c.Spec.Devices.Requests[i].Name, fewest, resourcev1.AllocationResultsMaxSize, least-fewest)
+			}
+		}
+		for i, one := range c.Spec.Devices.Constraints {
+			switch {
+			case one.MatchAttribute != nil:
+				a.constraints = append(a.constraints, constraint{one.Requests, *one.MatchAttribute, false})
+			case one.DistinctAttribute != nil:
+				a.constraints = append(a.constraints, constraint{one.Requests, *one.DistinctAttribute, true})
+			default:
+				return nil, fmt.Errorf("claim %s/%s, constraint #%d: empty constraint (unsupported constraint type?)", c.Namespace, c.Name, i)
+			}
+		}
+		p.claims = append(p.claims, a)
+	}
+	return p, nil
+}
+
+// least is how many devices there will be at least.
+func (o *option) least() int {
+	if o.all {
+		return 1
+	}
+	return o.count
+}
+
+func read(c *resourcev1.ResourceClaim, r *resourcev1.DeviceRequest, classes Classes, compile Compiler) ([]*option, error) {
+	if e := r.Exactly; e != nil {
+		o, err := newOption(c, r.Name, e, classes, compile)
+		return []*option{o}, err
+	}
+	if len(r.FirstAvailable) == 0 {
+		return nil, fmt.Errorf("claim %s/%s, request %s: neither exactly nor firstAvailable is set (unsupported request type?)", c.Namespace, c.Name, r.Name)
+	}
+	var out []*option
+	for i := range r.FirstAvailable {
+		s := &r.FirstAvailable[i]
+		o, err := newOption(c, r.Name+"/"+s.Name, &resourcev1.ExactDeviceRequest{
+			DeviceClassName: s.DeviceClassName, Selectors: s.Selectors, AllocationMode: s.AllocationMode, Count: s.Count,
+			Tolerations: s.Tolerations, Capacity: s.Capacity, DerivedAttributes: s.DerivedAttributes,
+		}, classes, compile)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func newOption(c *resourcev1.ResourceClaim, name string, e *resourcev1.ExactDeviceRequest, classes Classes, compile Compiler) (*option, error) {
+	o := &option{
+		name: name, claim: c.Namespace + "/" + c.Name, class: classes(e.DeviceClassName), tolerations: e.Tolerations, capacity: e.Capacity,
+		admin: set(e.AdminAccess), count: int(min(e.Count, resourcev1.AllocationResultsMaxSize+1)),
+	}
+	if o.class == nil {
+		return nil, fmt.Errorf("request %s: device class %s does not exist", name, e.DeviceClassName)
+	}
+	if len(e.DerivedAttributes) > 0 {
+		return nil, fmt.Errorf("claim %s, request %s: derived attributes are not supported by this scheduler", o.claim, name)
+	}
+	switch e.AllocationMode {
+	case resourcev1.DeviceAllocationModeAll:
+		o.all = true
+	case resourcev1.DeviceAllocationModeExactCount:
+	default:
+		return nil, fmt.Errorf("claim %s, request %s: unsupported count mode %s", o.claim, name, e.AllocationMode)
+	}
+	for _, from := range []struct {
+		list   []resourcev1.DeviceSelector
+		origin string
+	}{{o.class.Spec.Selectors, "class " + o.class.Name}, {e.Selectors, "claim " + o.claim}} {
+		for i, s := range from.list {
+			origin := fmt.Sprintf("%s: selector #%d", from.origin, i)
+			if s.CEL == nil {
+				return nil, fmt.Errorf("%s: CEL expression empty (unsupported selector type?)", origin)
+			}
+			compiled, err := compile(s.CEL.Expression)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", origin, err)
+			}
+			o.selectors = append(o.selectors, condition{s.CEL.Expression, compiled, origin})
+		}
+	}
+	return o, nil
+}
+
+// verdictsKept bounds the expressions whose answers are kept for a device.
+const verdictsKept = 64
+
+// selects says whether a device satisfies all expressions. What was found out about a device holds as long as its slice does.
+func (o *option) selects(e *entry) (bool, error) {
+	for _, c := range o.selectors {
+		v, known := e.selected[c.text]
+		if !known {
+			v.yes, v.err = c.device.Selects(e.Driver, e.Device)
+			if e.selected == nil || len(e.selected) >= verdictsKept {
+				e.selected = map[string]verdict{}
+			}
+			e.selected[c.text] = v
+		}
+		if v.err != nil {
+			return false, fmt.Errorf("%s on device %s/%s/%s: %w", c.origin, e.Driver, e.Pool, e.ID.Device, v.err)
+		}
+		if !v.yes {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,362 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"clusterctl/daemons/kinds/expression"
+)
+
+// thing is a device of a small world, wish what a claim wants of it: both as plain values.
+type thing struct {
+	name                        string
+	color, size                 int
+	tainted, multi, here, taken bool
+	slots                       int // of the pool's counter
+}
+
+type wish struct {
+	name             string
+	color            int // 0: any
+	count            int
+	all, admin, calm bool // calm tolerates taints
+	capacity         int  // 0: says nothing
+}
+
+type world struct {
+	things []thing
+	slots  int
+	claims []wanted
+}
+
+type wanted struct {
+	requests  [][]wish
+	alike     bool // of one color
+	different bool // of different colors
+}
+
+// choice is a wish with the devices that it gets.
+type choice struct {
+	claim  int
+	wish   wish
+	things []int
+}
+
+func drawWorld(t *rapid.T) world {
+	b := rapid.Bool()
+	w := world{slots: rapid.IntRange(0, 4).Draw(t, "slots")}
+	for i := range rapid.IntRange(0, 4).Draw(t, "devices") {
+		w.things = append(w.things, thing{
+			name: fmt.Sprintf("d%d", i), color: rapid.IntRange(1, 2).Draw(t, "color"), size: rapid.IntRange(1, 3).Draw(t, "size"),
+			tainted: rapid.IntRange(0, 4).Draw(t, "taint") == 0, multi: rapid.IntRange(0, 2).Draw(t, "multi") == 0,
+			here: rapid.IntRange(0, 4).Draw(t, "here") > 0, taken: rapid.IntRange(0, 3).Draw(t, "taken") == 0, slots: rapid.IntRange(0, 2).Draw(t, "takes"),
+		})
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "claims") {
+		var c wanted
+		for i := range rapid.IntRange(1, 2).Draw(t, "requests") {
+			name := fmt.Sprintf("r%d", i)
+			one := func(name string) wish {
+				return wish{
+					name: name, color: rapid.IntRange(0, 2).Draw(t, "wants"), count: rapid.IntRange(1, 2).Draw(t, "count"),
+					all: rapid.IntRange(0, 4).Draw(t, "all") == 0, calm: b.Draw(t, "calm"), capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
+				}
+			}
+			if b.Draw(t, "exactly") {
+				o := one(name)
+				o.admin = rapid.IntRange(0, 3).Draw(t, "admin") == 0
+				c.requests = append(c.requests, []wish{o})
+			} else {
+				c.requests = append(c.requests, []wish{one(name + "/a"), one(name + "/b")})
+			}
+		}
+		c.alike = rapid.IntRange(0, 3).Draw(t, "alike") == 0
+		c.different = rapid.IntRange(0, 3).Draw(t, "different") == 0
+		w.claims = append(w.claims, c)
+	}
+	return w
+}
+
+// fits says whether a thing would do for a wish by itself.
+func (w world) fits(x thing, o wish) bool {
+	return x.here && (o.color == 0 || o.color == x.color) && o.capacity <= x.size
+}
+
+func consumed(x thing, o wish) int {
+	if o.capacity == 0 {
+		return x.size
+	}
+	return o.capacity
+}
+
+// holds says whether choices are right together, looked at as a whole.
+func (w world) holds(choices []choice) bool {
+	whole, shared, drawn := map[int]int{}, map[int]int{}, map[int]bool{}
+	for i, x := range w.things {
+		if x.taken {
+			whole[i], drawn[i] = 1, true
+		}
+	}
+	byClaim := map[int][]int{}
+	admins := map[int][]int{}
+	for _, c := range choices {
+		for _, i := range c.things {
+			x := w.things[i]
+			if !w.fits(x, c.wish) || x.tainted && !c.wish.calm {
+				return false
+			}
+			byClaim[c.claim] = append(byClaim[c.claim], i)
+			switch {
+			case c.wish.admin:
+				admins[c.claim] = append(admins[c.claim], i)
+			case x.multi:
+				shared[i] += consumed(x, c.wish)
+				drawn[i] = true
+			default:
+				whole[i]++
+				drawn[i] = true
+			}
+		}
+	}
+	slots := 0
+	for i, x := range w.things {
+		if whole[i] > 1 || whole[i] > 0 && shared[i] > 0 || shared[i] > x.size {
+			return false
+		}
+		if drawn[i] {
+			slots += x.slots
+		}
+	}
+	if slots > w.slots && slices.ContainsFunc(choices, func(c choice) bool {
+		return !c.wish.admin && slices.ContainsFunc(c.things, func(i int) bool { return w.things[i].slots > 0 })
+	}) {
+		return false
+	}
+	for claim, list := range byClaim {
+		for _, i := range admins[claim] {
+			n := 0
+			for _, j := range list {
+				if i == j {
+					n++
+				}
+			}
+			if n > 1 {
+				return false
+			}
+		}
+		colors := map[int]int{}
+		for _, i := range list {
+			colors[w.things[i].color]++
+		}
+		if w.claims[claim].alike && len(colors) > 1 || w.claims[claim].different && len(colors) < len(list) {
+			return false
+		}
+	}
+	return true
+}
+
+// possible enumerates everything.
+func (w world) possible(claim, request int, made []choice) bool {
+	if claim == len(w.claims) {
+		return w.holds(made)
+	}
+	if request == len(w.claims[claim].requests) {
+		return w.possible(claim+1, 0, made)
+	}
+	for _, o := range w.claims[claim].requests[request] {
+		var sets [][]int
+		if o.all {
+			var all []int
+			for i, x := range w.things {
+				if w.fits(x, o) {
+					all = append(all, i)
+				}
+			}
+			if len(all) > 0 {
+				sets = append(sets, all)
+			}
+		} else {
+			for i := range w.things {
+				if o.count == 1 {
+					sets = append(sets, []int{i})
+					continue
+				}
+				for j := range w.things {
+					sets = append(sets, []int{i, j})
+				}
+			}
+		}
+		for _, set := range sets {
+			if w.possible(claim, request+1, append(made[:len(made):len(made)], choice{claim, o, set})) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// objects are the world as the API has it.
+func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
+	c, use := NewCatalog(), NewUse()
+	pool := resourcev1.ResourcePool{Name: "p", ResourceSliceCount: 2}
+	c.SetSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "counters"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "x.io", Pool: pool, AllNodes: ptr.To(true),
+		SharedCounters: []resourcev1.CounterSet{{Name: "set", Counters: map[string]resourcev1.Counter{"slots": {Value: *resource.NewQuantity(int64(w.slots), "")}}}},
+	}})
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "devices"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "x.io", Pool: pool, PerDeviceNodeSelection: ptr.To(true)}}
+	for _, x := range w.things {
+		d := resourcev1.Device{
+			Name:       x.name,
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"color": {IntValue: ptr.To(int64(x.color))}},
+			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"size": {Value: *resource.NewQuantity(int64(x.size), "")}},
+			NodeName:   ptr.To("there"), AllowMultipleAllocations: ptr.To(x.multi),
+		}
+		if x.here {
+			d.NodeName = ptr.To("here")
+		}
+		if x.tainted {
+			d.Taints = []resourcev1.DeviceTaint{{Key: "bad", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+		}
+		if x.slots > 0 {
+			d.ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: "set", Counters: map[string]resourcev1.Counter{"slots": {Value: *resource.NewQuantity(int64(x.slots), "")}}}}
+		}
+		if x.taken {
+			use.Add(&resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "x.io", Pool: "p", Device: x.name}}}})
+		}
+		s.Spec.Devices = append(s.Spec.Devices, d)
+	}
+	c.SetSlice(s)
+	var claims []*resourcev1.ResourceClaim
+	for i, want := range w.claims {
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprintf("c%d", i)}}
+		for j, options := range want.requests {
+			r := resourcev1.DeviceRequest{Name: fmt.Sprintf("r%d", j)}
+			for k, o := range options {
+				e := resourcev1.ExactDeviceRequest{DeviceClassName: "class", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: int64(o.count)}
+				if o.all {
+					e.AllocationMode, e.Count = resourcev1.DeviceAllocationModeAll, 0
+				}
+				if o.color > 0 {
+					e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf(`device.attributes["x.io"].color == %d`, o.color)}}}
+				}
+				if o.calm {
+					e.Tolerations = []resourcev1.DeviceToleration{{Operator: resourcev1.DeviceTolerationOpExists}}
+				}
+				if o.capacity > 0 {
+					e.Capacity = &resourcev1.CapacityRequirements{Requests: amounts{"size": *resource.NewQuantity(int64(o.capacity), "")}}
+				}
+				if len(options) == 1 {
+					if o.admin {
+						e.AdminAccess = ptr.To(true)
+					}
+					r.Exactly = &e
+				} else {
+					r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{
+						Name: string(rune('a' + k)), DeviceClassName: e.DeviceClassName, Selectors: e.Selectors, AllocationMode: e.AllocationMode, Count: e.Count,
+						Tolerations: e.Tolerations, Capacity: e.Capacity,
+					})
+				}
+			}
+			claim.Spec.Devices.Requests = append(claim.Spec.Devices.Requests, r)
+		}
+		name := resourcev1.FullyQualifiedName("x.io/color")
+		if want.alike {
+			claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, resourcev1.DeviceConstraint{MatchAttribute: &name})
+		}
+		if want.different {
+			claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, resourcev1.DeviceConstraint{DistinctAttribute: &name})
+		}
+		claims = append(claims, claim)
+	}
+	return c, use, claims
+}
+
+var compiled = map[string]*expression.Device{}
+
+func compile(text string) (*expression.Device, error) {
+	if compiled[text] == nil {
+		d, err := expression.CompileDevice(text)
+		if err != nil {
+			return nil, err
+		}
+		compiled[text] = d
+	}
+	return compiled[text], nil
+}
+
+func oneClass(string) *resourcev1.DeviceClass {
+	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Spec: resourcev1.DeviceClassSpec{
+		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "x.io"`}}}}}
+}
+
+func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
+	fit, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		c, use, claims := w.objects()
+		plan, err := NewPlan(claims, oneClass, compile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}}
+		got, err := plan.On(node, c, use)
+		if possible := w.possible(0, 0, nil); possible != (err == nil) {
+			t.Fatalf("possible: %v, but %v\n%+v", possible, err, w)
+		}
+		if err != nil {
+			refused++
+			return
+		}
+		fit++
+		var made []choice
+		for i, a := range got {
+			made = append(made, choices(t, w, i, a)...)
+		}
+		if !w.holds(made) {
+			t.Fatalf("%+v is wrong in %+v", made, w)
+		}
+		again, err := plan.On(node, c, use)
+		if err != nil || fmt.Sprint(again[0].Result) != fmt.Sprint(got[0].Result) {
+			t.Fatalf("the second time %v: %v, at first %v", err, again, got)
+		}
+	})
+	if fit == 0 || refused == 0 {
+		t.Errorf("%d worlds had room, %d had none", fit, refused)
+	}
+}
+
+// choices reads a claim's result, and demands that every request has as many devices as it wants.
+func choices(t *rapid.T, w world, claim int, a *Allocation) []choice {
+	got := map[string][]int{}
+	for _, r := range a.Result.Devices.Results {
+		got[r.Request] = append(got[r.Request], slices.IndexFunc(w.things, func(x thing) bool { return x.name == r.Device }))
+	}
+	var out []choice
+	for _, options := range w.claims[claim].requests {
+		n := 0
+		for _, o := range options {
+			list, has := got[o.name]
+			if !has {
+				continue
+			}
+			n++
+			if !o.all && len(list) != o.count {
+				t.Fatalf("request %s has %d devices: %+v", o.name, len(list), a.Result)
+			}
+			out = append(out, choice{claim, o, list})
+		}
+		if n != 1 {
+			t.Fatalf("%d options of a request: %+v", n, a.Result)
+		}
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package device
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Use is what is allocated of devices. Administrative access does not count: it takes nothing from anybody.
+type Use struct {
+	whole  map[ID]int
+	shares map[ID]*share
+}
+
+// share is what several have of one device.
+type share struct {
+	count    int
+	consumed map[resourcev1.QualifiedName]resource.Quantity
+}
+
+// NewUse returns that nothing is allocated.
+func NewUse() *Use { return &Use{map[ID]int{}, map[ID]*share{}} }
+
+// Add counts what a claim has.
+func (u *Use) Add(a *resourcev1.AllocationResult) { u.count(a, 1) }
+
+// Remove takes that back.
+func (u *Use) Remove(a *resourcev1.AllocationResult) { u.count(a, -1) }
+
+func (u *Use) count(a *resourcev1.AllocationResult, times int) {
+	if a == nil {
+		return
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		if set(r.AdminAccess) {
+			continue
+		}
+		id := ID{r.Driver, r.Pool, r.Device}
+		if r.ShareID != nil {
+			u.share(id, r.ConsumedCapacity, times)
+			continue
+		}
+		if u.whole[id] += times; u.whole[id] <= 0 {
+			delete(u.whole, id)
+		}
+	}
+}
+
+func (u *Use) share(id ID, consumed map[resourcev1.QualifiedName]resource.Quantity, times int) {
+	s := u.shares[id]
+	if s == nil {
+		s = &share{consumed: map[resourcev1.QualifiedName]resource.Quantity{}}
+		u.shares[id] = s
+	}
+	if s.add(consumed, times); s.count <= 0 {
+		delete(u.shares, id)
+	}
+}
+
+// add counts what one more consumes, or one less.
+func (s *share) add(consumed map[resourcev1.QualifiedName]resource.Quantity, times int) {
+	for name, q := range consumed {
+		total := s.consumed[name].DeepCopy()
+		if times > 0 {
+			total.Add(q)
+		} else {
+			total.Sub(q)
+		}
+		s.consumed[name] = total
+	}
+	s.count += times
+}
+
+// taken says whether any claim has a device or a share of it.
+func (u *Use) taken(id ID) bool { return u.whole[id] > 0 || u.shares[id] != nil }

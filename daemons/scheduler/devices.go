@@ -1,0 +1,233 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/scheduler/cluster"
+	"clusterctl/daemons/scheduler/device"
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// devices is what becomes of a pod's claims of devices when it goes to a node.
+type devices struct {
+	claims    []*resourcev1.ResourceClaim // that are reserved for the pod
+	allocated []*device.Allocation        // of these, those that get their devices
+	err       error                       // they could not be had after all
+}
+
+// assumeDevices decides on the devices of a pod's claims, and counts them as allocated. The filters have just found that the node
+// will do.
+func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
+	claims, refused := plugin.ClaimsOf(task)
+	if refused != nil {
+		return devices{err: errors.New(refused.Reasons[0])}
+	}
+	out := devices{claims: claims.All}
+	if claims.Plan != nil {
+		out.allocated, out.err = claims.Plan.On(n.Object(), s.cluster.Devices.Catalog, s.cluster.Devices.Use)
+		for _, a := range out.allocated {
+			a.Name(func() types.UID { return types.UID(uuid.NewString()) })
+		}
+		s.cluster.Devices.Assume(out.allocated)
+	}
+	return out
+}
+
+// conflictsBorne is how often a claim is read again after somebody else has written it.
+const conflictsBorne = 5
+
+// reserve writes what the claims of a pod get, and that they are reserved for it. Its writes are bounded by ctx; life bounds the
+// reads that find out what became of a write whose answer was lost.
+func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
+	if b.devices.err != nil {
+		return b.devices.err
+	}
+	for _, claim := range b.devices.claims {
+		var result *resourcev1.AllocationResult
+		if i := slices.IndexFunc(b.devices.allocated, func(a *device.Allocation) bool { return a.Claim.UID == claim.UID }); i >= 0 {
+			result = b.devices.allocated[i].Result
+		}
+		written, err := s.updateClaim(ctx, claim, func(c *resourcev1.ResourceClaim) error { return reserved(c, b.pod, result) })
+		var lost *unknownOutcome
+		if result != nil && errors.As(err, &lost) {
+			s.mu.Lock()
+			s.cluster.Devices.Doubt(claim)
+			s.mu.Unlock()
+			s.goingOn.Go(func() { s.settle(life, claim) })
+		}
+		if err != nil {
+			return fmt.Errorf("claim %s: %w", claim.Name, err)
+		}
+		if result != nil {
+			s.mu.Lock()
+			s.cluster.Devices.Written(written)
+			s.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// reserved changes a claim's status to what it should be, with devices if it gets them now.
+func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.AllocationResult) error {
+	switch {
+	case c.DeletionTimestamp != nil && !plugin.ReservedFor(c, pod.UID):
+		return errors.New("it was deleted in the meantime")
+	case result != nil && c.Status.Allocation != nil:
+		return errors.New("it got devices from somebody else in the meantime")
+	case result == nil && c.Status.Allocation == nil:
+		return errors.New("it has lost its devices in the meantime")
+	}
+	if result != nil {
+		c.Status.Allocation = result.DeepCopy()
+	}
+	if !plugin.ReservedFor(c, pod.UID) {
+		if len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
+			return errors.New("it is in use by as many as can be")
+		}
+		c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
+	}
+	return nil
+}
+
+// updateClaim reads a claim, has it changed, and writes its status. A claim that gets devices has the finalizer that keeps it until
+// they are free.
+func (s *scheduler) updateClaim(ctx context.Context, claim *resourcev1.ResourceClaim, change func(*resourcev1.ResourceClaim) error) (*resourcev1.ResourceClaim, error) {
+	api := s.api.ResourceV1().ResourceClaims(claim.Namespace)
+	now := claim.DeepCopy()
+	for tries := 0; ; tries++ {
+		if tries > 0 {
+			var err error
+			if now, err = api.Get(ctx, claim.Name, metav1.GetOptions{}); err != nil {
+				return nil, err
+			}
+			if now.UID != claim.UID {
+				return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), claim.Name)
+			}
+		}
+		before := now.DeepCopy()
+		if err := change(now); err != nil {
+			if tries == 0 {
+				continue // what was watched may be old
+			}
+			return nil, err
+		}
+		written, err := s.writeClaim(ctx, before, now)
+		if apierrors.IsConflict(err) && tries < conflictsBorne {
+			continue
+		}
+		return written, err
+	}
+}
+
+func (s *scheduler) writeClaim(ctx context.Context, before, now *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+	api := s.api.ResourceV1().ResourceClaims(now.Namespace)
+	if now.Status.Allocation != nil && !slices.Contains(before.Finalizers, resourcev1.Finalizer) {
+		kept := before.DeepCopy()
+		kept.Finalizers = append(kept.Finalizers, resourcev1.Finalizer)
+		written, err := api.Update(ctx, kept, metav1.UpdateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		now.ObjectMeta = written.ObjectMeta
+	}
+	written, err := api.UpdateStatus(ctx, now, metav1.UpdateOptions{})
+	if err != nil && !refused(err) {
+		return nil, &unknownOutcome{err}
+	}
+	return written, err
+}
+
+// unreserve takes back that claims are reserved for a pod that was not bound after all. Those that have devices keep them: the pod
+// is tried again.
+func (s *scheduler) unreserve(ctx context.Context, b *binding) {
+	if len(b.devices.claims) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // what has failed may be that there was no time left
+	defer cancel()
+	for _, claim := range b.devices.claims {
+		_, err := s.updateClaim(ctx, claim, func(c *resourcev1.ResourceClaim) error {
+			if !plugin.ReservedFor(c, b.pod.UID) {
+				return errNothingToDo
+			}
+			c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == b.pod.UID })
+			return nil
+		})
+		if err != nil && !errors.Is(err, errNothingToDo) && !apierrors.IsNotFound(err) {
+			s.log.Warn("take back the reservation of a claim", "claim", claim.Namespace+"/"+claim.Name, "pod", b.pod.Key(), "error", err)
+		}
+	}
+}
+
+var errNothingToDo = errors.New("nothing to do")
+
+// stuck returns a claim of a pod that has devices where the pod cannot go, and that nobody else uses.
+func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
+	if len(task.Pod.Devices) == 0 || p.Refusals[plugin.DevicesElsewhere] == 0 {
+		return nil
+	}
+	claims, refused := plugin.ClaimsOf(task)
+	if refused != nil {
+		return nil
+	}
+	for _, c := range claims.Allocated {
+		users := len(c.Status.ReservedFor)
+		if c.Status.Allocation.NodeSelector != nil && (users == 0 || users == 1 && plugin.ReservedFor(c, task.Pod.UID)) {
+			return c
+		}
+	}
+	return nil
+}
+
+// deallocate frees the devices of a claim, so that its pod may get others elsewhere.
+func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
+	if claim == nil {
+		return
+	}
+	s.binds.Go(func() error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		freed := claim.DeepCopy() // as it was looked at: a newer one may be in use
+		freed.Status.ReservedFor, freed.Status.Allocation, freed.Status.Devices = nil, nil, nil
+		_, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, freed, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			s.log.Warn("free the devices of a claim", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key(), "error", err)
+		} else if err == nil {
+			s.log.Info("freed the devices of a claim for a pod that cannot go where they are", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key())
+		}
+		return nil
+	})
+}
+
+func (s *scheduler) deviceSeen(obj any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what := plugin.Happened{Event: plugin.DevicesChanged}
+	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
+		old := s.cluster.Devices.Claim(c.Namespace, c.Name)
+		what.Claim = c.Namespace + "/" + c.Name
+		what.Freed = old != nil && old.Status.Allocation != nil && (c.Status.Allocation == nil || c.UID != old.UID)
+	}
+	s.cluster.Devices.Set(obj)
+	s.happened(what)
+}
+
+func (s *scheduler) deviceGone(obj any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what := plugin.Happened{Event: plugin.DevicesChanged}
+	if c, ok := obj.(*resourcev1.ResourceClaim); ok {
+		what.Claim, what.Freed = c.Namespace+"/"+c.Name, true
+	}
+	s.cluster.Devices.Drop(obj)
+	s.happened(what)
+}

@@ -1,0 +1,73 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/scheduler/plugin"
+)
+
+// unknownOutcome is the error of a write that may have been carried out: its answer was lost, or came too late.
+type unknownOutcome struct{ error }
+
+func (u *unknownOutcome) Unwrap() error { return u.error }
+
+// refused says whether the API server answered that it did not carry out a write.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
+}
+
+// settleEvery is the pause between two reads of a claim whose allocation is in doubt.
+const settleEvery = time.Second
+
+// settle reads a claim until it is known whether its devices were written. They stay in use until then. A claim without devices
+// is believed only after writeTimeout, because a write whose answer was lost may still be on its way.
+func (s *scheduler) settle(ctx context.Context, claim *resourcev1.ResourceClaim) {
+	for began := time.Now(); ; {
+		s.mu.Lock()
+		doubted := s.cluster.Devices.Doubted(claim)
+		s.mu.Unlock()
+		if !doubted || s.settled(ctx, claim, time.Since(began) >= writeTimeout) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settleEvery):
+		}
+	}
+}
+
+// settled reads a claim once, and says whether that ended the doubt. late: no write of it can be on its way any more.
+func (s *scheduler) settled(ctx context.Context, claim *resourcev1.ResourceClaim, late bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	now, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	gone := apierrors.IsNotFound(err) || err == nil && now.UID != claim.UID
+	if err != nil && !gone {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !gone && now.Status.Allocation != nil:
+		s.cluster.Devices.Written(now)
+	case gone || late:
+		s.cluster.Devices.Disprove(claim)
+		s.happened(plugin.Happened{Event: plugin.DevicesChanged})
+	default:
+		return false
+	}
+	return true
+}
