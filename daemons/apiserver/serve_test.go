@@ -21,6 +21,12 @@ import (
 // start serves over a store until the test ends, and returns how clients reach it.
 func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.Config {
 	t.Helper()
+	_, cfg := startServer(t, s, change)
+	return cfg
+}
+
+func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (*apiserver.Server, *rest.Config) {
+	t.Helper()
 	o := apiserver.Options{
 		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)),
 		ServiceClusterIPRange: []string{"10.96.0.0/16"},
@@ -52,7 +58,7 @@ func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.C
 		own.Close()
 	})
 	wait(t, func() error { return o.Env.Health.Err(true) })
-	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
+	return server, &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
 }
 
 type apiserverOptions = apiserver.Options

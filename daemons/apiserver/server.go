@@ -162,6 +162,9 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	if s.o.AdvertiseAddress != "" {
 		g.Go(func() error { return s.advertise(ctx) })
 	}
+	if s.services != nil {
+		g.Go(func() error { return s.repairAddresses(ctx) })
+	}
 	for _, task := range s.o.Tasks {
 		g.Go(func() error { return task(ctx, s) })
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/alloc"
 )
 
 // allocate gives Services their addresses and ports; other kinds need nothing.
@@ -22,11 +24,8 @@ func (w *write) allocate() error {
 	return w.s.services.Allocate(svc, old, &w.more)
 }
 
-// The object that says which addresses Services get, and what keeps it while they have them.
-const (
-	defaultRange   = "kubernetes"
-	rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
-)
+// rangeFinalizer keeps a ServiceCIDR while Services have addresses of it.
+const rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
 
 var serviceRanges = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 
@@ -38,7 +37,7 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	}
 	cidr := &networkingv1.ServiceCIDR{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "ServiceCIDR"},
-		ObjectMeta: metav1.ObjectMeta{Name: defaultRange, Finalizers: []string{rangeFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: alloc.DefaultRange, Finalizers: []string{rangeFinalizer}},
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: s.services.Networks()},
 	}
 	if why, err := s.unreadable(cidr); err != nil || why != nil {
@@ -47,12 +46,12 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	if _, err := s.ensure(ctx, cidr); err != nil {
 		return nil, err
 	}
-	q := s.internal(ctx, serviceRanges, "", defaultRange)
+	q := s.internal(ctx, serviceRanges, "", alloc.DefaultRange)
 	q.Subresource = "status"
 	w := &write{s: s, q: q, manager: manager, subresource: "status", repeats: true}
 	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
-			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), defaultRange)
+			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), alloc.DefaultRange)
 		}
 		r, ok := live.DeepCopyObject().(*networkingv1.ServiceCIDR)
 		if !ok || r.DeletionTimestamp != nil || meta.IsStatusConditionTrue(r.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {

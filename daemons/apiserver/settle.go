@@ -245,9 +245,10 @@ func (w *write) released() bool {
 	return true
 }
 
-// own settles who manages which fields, unless apply has done so.
+// own settles who manages which fields, unless apply has done so. A binding makes nobody their manager: as upstream, the server
+// itself puts the pod on its node, and the pod's managers stay as they were.
 func (w *write) own() error {
-	if w.applied {
+	if w.applied || w.q.Subresource == "binding" {
 		return nil
 	}
 	live := w.old

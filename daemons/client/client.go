@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -20,6 +21,8 @@ type Options struct {
 	APIServers []string // host:port of every API server, tried in turn; the kubeconfig's server when empty
 	UserAgent  string   // the daemon's name
 	JSON       bool     // speak JSON instead of protobuf
+
+	Metrics prometheus.Registerer // where requests are counted; nil means nowhere
 }
 
 // serverName is a name that every API server's certificate carries, so that a
@@ -46,6 +49,13 @@ func Config(o Options) (*rest.Config, error) {
 		if err := spread(cfg, o.APIServers); err != nil {
 			return nil, fmt.Errorf("use the credentials of kubeconfig %s: %w", o.Kubeconfig, err)
 		}
+	}
+	if o.Metrics != nil {
+		counts, err := countRequests(o.Metrics)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return observed{counts, to} })
 	}
 	return cfg, nil
 }

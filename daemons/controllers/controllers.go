@@ -6,11 +6,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,6 +35,7 @@ import (
 	"clusterctl/daemons/controllers/cronjob"
 	"clusterctl/daemons/controllers/daemonset"
 	"clusterctl/daemons/controllers/deployment"
+	"clusterctl/daemons/controllers/devicetaint"
 	"clusterctl/daemons/controllers/disruption"
 	"clusterctl/daemons/controllers/endpoints"
 	"clusterctl/daemons/controllers/ephemeral"
@@ -50,8 +52,10 @@ import (
 	"clusterctl/daemons/controllers/protection"
 	"clusterctl/daemons/controllers/provisioner"
 	"clusterctl/daemons/controllers/replicaset"
+	"clusterctl/daemons/controllers/resourceclaim"
 	"clusterctl/daemons/controllers/resourcequota"
 	"clusterctl/daemons/controllers/serviceaccount"
+	"clusterctl/daemons/controllers/servicecidr"
 	"clusterctl/daemons/controllers/statefulset"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
@@ -88,6 +92,8 @@ var all = []struct {
 	{"persistentvolume-binder", binder.New, "persistentvolume-controller"},
 	{"directory-provisioner", provisioner.New, directory.Provisioner},
 	{"ephemeral-volume", ephemeral.New, "ephemeral_volume"},
+	{"resourceclaim", resourceclaim.New, "resource_claim"},
+	{"device-taint-eviction", devicetaint.New, "device-taint-eviction-controller"},
 	{"pvc-protection", protection.NewClaims, ""},
 	{"pv-protection", protection.NewVolumes, ""},
 	{"validatingadmissionpolicy-status", policystatus.New, ""},
@@ -96,26 +102,46 @@ var all = []struct {
 	{"clusterrole-aggregation", clusterrole.New, ""},
 	{"token-cleaner", bootstraptoken.NewCleaner, ""},
 	{"bootstrap-signer", bootstraptoken.NewSigner, ""},
+	{"service-cidr", servicecidr.New, ""},
 	{"legacy-serviceaccount-token-cleaner", legacytoken.New, ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.
 const Lease = "kube-controller-manager"
 
+// Options replace what the controllers touch, for clusters that time is moved and faults are put in.
+type Options struct {
+	Clock clock.WithTicker                             // all that waits goes by it; nil means the real one
+	Wrap  func(to http.RoundTripper) http.RoundTripper // what requests to the API server go through; nil means nothing
+}
+
 // Run runs the controllers that cfg asks for until ctx ends or the lease is lost.
 func Run(ctx context.Context, cfg config.ControllerManager, env run.Env) error {
-	chosen, err := choose(cfg.Controllers)
+	return RunWith(ctx, cfg, env, Options{})
+}
+
+// RunWith runs the controllers with some of what they touch replaced.
+func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o Options) error {
+	chosen, err := config.ChosenControllers(cfg.Controllers)
+	if err != nil {
+		return fmt.Errorf("--controllers: %w", err)
+	}
+	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Metrics: env.Metrics})
 	if err != nil {
 		return err
 	}
-	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease})
-	if err != nil {
-		return err
+	if o.Wrap != nil {
+		restConfig.Wrap(o.Wrap)
 	}
 	leases, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election"))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
+	queues, err := loop.CountQueues(env.Metrics)
+	if err != nil {
+		return err
+	}
+	m := manager{rest: restConfig, cfg: cfg, chosen: chosen, clock: o.Clock, queues: queues, log: env.Log}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(leases))
@@ -123,25 +149,33 @@ func Run(ctx context.Context, cfg config.ControllerManager, env run.Env) error {
 	g.Go(func() error {
 		env.Health.Ready("started", func() error { return nil }) // a standby is ready to lead
 		if !cfg.LeaderElect {
-			return active(ctx, restConfig, cfg, chosen, env.Log)
+			return m.run(ctx)
 		}
-		return client.Lead(ctx, leases, Lease, env.Log, func(ctx context.Context) error {
-			return active(ctx, restConfig, cfg, chosen, env.Log)
-		})
+		return client.Lead(ctx, leases, Lease, env.Log, m.run)
 	})
 	return g.Wait()
 }
 
-func active(ctx context.Context, restConfig *rest.Config, cfg config.ControllerManager, chosen []string, log *slog.Logger) error {
-	typed, err := kubernetes.NewForConfig(restConfig)
+// manager is what runs while this process leads.
+type manager struct {
+	rest   *rest.Config
+	cfg    config.ControllerManager
+	chosen []string
+	clock  clock.WithTicker
+	queues workqueue.MetricsProvider
+	log    *slog.Logger
+}
+
+func (m manager) run(ctx context.Context) error {
+	typed, err := kubernetes.NewForConfig(m.rest)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	untyped, err := dynamic.NewForConfig(restConfig)
+	untyped, err := dynamic.NewForConfig(m.rest)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	meta, err := metadata.NewForConfig(restConfig)
+	meta, err := metadata.NewForConfig(m.rest)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
@@ -149,12 +183,12 @@ func active(ctx context.Context, restConfig *rest.Config, cfg config.ControllerM
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := loop.Context{
-		Client: typed, Dynamic: untyped, Metadata: meta, Config: cfg, Log: log, Now: time.Now,
-		Informers: informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(slim)),
+		Client: typed, Dynamic: untyped, Metadata: meta, Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues,
+		Informers: informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(newSlimmer().slim)),
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, entry := range all {
-		if slices.Contains(chosen, entry.name) {
+		if slices.Contains(m.chosen, entry.name) {
 			c.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
 			controller := entry.new(c)
 			g.Go(func() error { return controller.Run(ctx) })
@@ -163,37 +197,4 @@ func active(ctx context.Context, restConfig *rest.Config, cfg config.ControllerM
 	c.Informers.StartWithContext(ctx)
 	defer c.Informers.Shutdown()
 	return g.Wait()
-}
-
-// slim drops from cached objects what no controller reads.
-func slim(obj any) (any, error) {
-	if o, ok := obj.(interface {
-		SetManagedFields([]metav1.ManagedFieldsEntry)
-	}); ok {
-		o.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
-// choose reads --controllers: * stands for all, -name takes one away.
-func choose(patterns []string) ([]string, error) {
-	var out []string
-	for _, p := range patterns {
-		known := p == "*"
-		for _, entry := range all {
-			switch p {
-			case "*", entry.name:
-				known = true
-				if !slices.Contains(out, entry.name) {
-					out = append(out, entry.name)
-				}
-			case "-" + entry.name:
-				known = true
-			}
-		}
-		if !known {
-			return nil, fmt.Errorf("--controllers: no controller is named %q", p)
-		}
-	}
-	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(patterns, "-"+name) }), nil
 }

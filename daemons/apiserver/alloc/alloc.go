@@ -5,9 +5,11 @@ package alloc
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,8 +32,9 @@ type Services struct {
 	cache     *cache.Cache
 	addresses *cache.Resource // of IPAddress
 	services  *cache.Resource
-	networks  []netip.Prefix
-	low, high int // node ports
+	rangesOf  *cache.Resource // of ServiceCIDR
+	networks  []netip.Prefix  // the server's own
+	low, high int             // node ports
 }
 
 var (
@@ -46,7 +49,8 @@ var portKind = &kinds.Kind{Resource: "servicenodeports", StorageKey: "ranges/ser
 // NewServices returns an allocator over networks (CIDRs) and a range of node ports
 // (first-last).
 func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error) {
-	a := &Services{cache: c, addresses: c.Resource(addressesGR), services: c.Resource(servicesGR), low: 30000, high: 32767}
+	a := &Services{cache: c, addresses: c.Resource(addressesGR), services: c.Resource(servicesGR), rangesOf: c.Resource(rangesGR),
+		low: 30000, high: 32767}
 	for _, cidr := range cidrs {
 		p, err := netip.ParsePrefix(cidr)
 		if err != nil {
@@ -116,18 +120,15 @@ func addressesOf(svc *corev1.Service) []string {
 	return nil
 }
 
-// families settles which networks a Service has an address in, in order.
-func (a *Services) families(svc *corev1.Service) ([]netip.Prefix, error) {
+// families settles of which families a Service has an address, in order.
+func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 	if svc.Spec.ClusterIP == corev1.ClusterIPNone && len(svc.Spec.Selector) == 0 {
 		a.anyFamilies(svc)
 		return nil, nil
 	}
-	byFamily := map[corev1.IPFamily]netip.Prefix{}
 	var order []corev1.IPFamily
 	for _, n := range a.networks {
-		f := familyOf(n.Addr())
-		if _, ok := byFamily[f]; !ok {
-			byFamily[f] = n
+		if f := familyOf(n.Addr()); !slices.Contains(order, f) {
 			order = append(order, f)
 		}
 	}
@@ -158,16 +159,13 @@ func (a *Services) families(svc *corev1.Service) ([]netip.Prefix, error) {
 	if policy == corev1.IPFamilyPolicyRequireDualStack && len(want) < 2 {
 		return nil, invalid(svc, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), policy, "this cluster is not configured for dual-stack services"))
 	}
-	var networks []netip.Prefix
 	for _, f := range want {
-		n, ok := byFamily[f]
-		if !ok {
+		if !slices.Contains(order, f) {
 			return nil, invalid(svc, field.Invalid(field.NewPath("spec", "ipFamilies"), f, "not configured on this cluster"))
 		}
-		networks = append(networks, n)
 	}
 	svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = want, &policy
-	return networks, nil
+	return want, nil
 }
 
 // anyFamilies settles the families of a service that has neither addresses nor a selector: its endpoints are written by somebody,
@@ -221,28 +219,34 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 			}
 		}
 	} else {
-		networks, err := a.families(svc)
+		families, err := a.families(svc)
 		if err != nil {
 			return err
 		}
 		given := addressesOf(svc)
 		var have []string
-		for i, network := range networks {
+		for i, family := range families {
+			if i < len(given) && had[given[i]] { // also of a range that gives no more addresses
+				have = append(have, given[i])
+				delete(had, given[i])
+				continue
+			}
+			ranges, err := a.ranges(family)
+			if err != nil {
+				return apierrors.NewInternalError(err)
+			}
 			var ip string
+			var of addressRange
 			if i < len(given) && given[i] != "" {
-				ip, err = a.asked(svc, given[i], network)
+				ip, of, err = a.asked(svc, given[i], ranges)
 			} else {
-				ip, err = a.free(network)
+				ip, of, err = a.free(ranges)
 			}
 			if err != nil {
 				return err
 			}
 			have = append(have, ip)
-			if had[ip] {
-				delete(had, ip)
-				continue
-			}
-			if err := a.claimAddress(svc, ip, txn); err != nil {
+			if err := a.claimAddress(svc, ip, of, txn); err != nil {
 				return err
 			}
 		}
@@ -255,23 +259,27 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 }
 
 // asked checks an address that a Service wants.
-func (a *Services) asked(svc *corev1.Service, text string, network netip.Prefix) (string, error) {
-	path := field.NewPath("spec", "clusterIPs").Index(0)
+func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange) (string, addressRange, error) {
+	refuse := func(value any, format string, args ...any) (string, addressRange, error) {
+		return "", addressRange{}, invalid(svc, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), value, fmt.Sprintf(format, args...)))
+	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return "", invalid(svc, field.Invalid(path, text, "must be an address"))
+		return refuse(text, "must be an address")
 	}
-	if !network.Contains(addr) {
-		return "", invalid(svc, field.Invalid(path, svc.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, text, network)))
+	in := slices.IndexFunc(ranges, func(r addressRange) bool { return r.network.Contains(addr) })
+	if in < 0 {
+		return refuse(svc.Spec.ClusterIPs, "failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
+			text, text, texts(ranges))
 	}
 	taken, err := a.takenBy(addr.String(), svc)
 	if err != nil {
-		return "", apierrors.NewInternalError(err)
+		return "", addressRange{}, apierrors.NewInternalError(err)
 	}
 	if taken {
-		return "", invalid(svc, field.Invalid(path, svc.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", text)))
+		return refuse(svc.Spec.ClusterIPs, "failed to allocate IP %s: provided IP is already allocated", text)
 	}
-	return addr.String(), nil
+	return addr.String(), ranges[in], nil
 }
 
 // takenBy says whether somebody else has an address.
@@ -297,35 +305,59 @@ func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
 // tries is how many random addresses are looked at before all are, in order.
 const tries = 32
 
-// free finds an address that nobody seems to have, at random so that servers seldom
-// pick the same. The first sixteenth (at most 256) is left to those who ask for one
-// by name, as upstream does.
-func (a *Services) free(network netip.Prefix) (string, error) {
+// free finds an address that nobody seems to have, in the first range that has one.
+func (a *Services) free(ranges []addressRange) (string, addressRange, error) {
+	for _, r := range ranges {
+		if ip := a.freeIn(r.network); ip != "" {
+			return ip, r, nil
+		}
+	}
+	why := errors.New("failed to allocate a serviceIP: no ServiceCIDR is ready")
+	if len(ranges) > 0 {
+		why = fmt.Errorf("failed to allocate a serviceIP: range %s is full", texts(ranges))
+	}
+	return "", addressRange{}, apierrors.NewInternalError(why)
+}
+
+// freeIn finds an address at random, so that servers seldom pick the same; "" if there is none. The first sixteenth (at most 256)
+// is left to those who ask for one by name, as upstream does.
+func (a *Services) freeIn(network netip.Prefix) string {
 	bits := network.Addr().BitLen() - network.Bits()
 	size := uint64(1) << min(bits, 32)
+	if size <= 2 { // one or two addresses, which are the network's own
+		return ""
+	}
 	reserved := min(max(size/16, 16), 256)
 	if size <= 2*reserved {
 		reserved = 1
 	}
 	last := size - 1
-	if network.Addr().Is4() && size > 2 {
+	if network.Addr().Is4() {
 		last-- // the broadcast address
 	}
+	first := uint64(1)
+	if network == a.networks[0] {
+		first = 2 // the first one is the service kubernetes'
+	}
+	reserved = max(reserved, first)
 	taken := func(n uint64) (string, bool) {
 		ip := offset(network.Addr(), n).String()
 		return ip, a.addresses != nil && a.addresses.Get(ip) != nil
 	}
 	for range tries {
+		if last < reserved {
+			break
+		}
 		if ip, used := taken(reserved + rand.Uint64N(last-reserved+1)); !used {
-			return ip, nil
+			return ip
 		}
 	}
-	for n := last; n >= 2; n-- {
+	for n := last; n >= first; n-- {
 		if ip, used := taken(n); !used {
-			return ip, nil
+			return ip
 		}
 	}
-	return "", apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP: range %s is full", network))
+	return ""
 }
 
 func offset(base netip.Addr, n uint64) netip.Addr {
@@ -349,13 +381,13 @@ func (a *Services) addressKey(ip string) string {
 	return a.cache.Key(&kinds.Kind{Resource: "ipaddresses"}, ip)
 }
 
-func (a *Services) claimAddress(svc *corev1.Service, ip string, txn *store.Txn) error {
+func (a *Services) claimAddress(svc *corev1.Service, ip string, of addressRange, txn *store.Txn) error {
 	family := familyOf(netip.MustParseAddr(ip))
 	claim := &networkingv1.IPAddress{
 		TypeMeta: metav1.TypeMeta{APIVersion: addressKind.GroupVersion().String(), Kind: addressKind.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ip, UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
-			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: "ipallocator.k8s.io"},
+			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: managedBy},
 		},
 		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}},
 	}
@@ -365,6 +397,9 @@ func (a *Services) claimAddress(svc *corev1.Service, ip string, txn *store.Txn) 
 	}
 	key := a.addressKey(ip)
 	txn.Guards = append(txn.Guards, store.Guard{Key: key})
+	if of.guard.Key != "" {
+		txn.Guards = append(txn.Guards, of.guard)
+	}
 	txn.Puts = append(txn.Puts, store.Put{Key: key, Value: data})
 	return nil
 }

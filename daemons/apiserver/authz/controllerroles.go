@@ -30,6 +30,8 @@ func controllerRoles() []controllerRole {
 		// Ours: it asks kubelets to remove volumes, and nothing else of them.
 		c("directory-provisioner", rule("", "persistentvolumes", "create delete get list update watch"), rule("", "persistentvolumes/status persistentvolumeclaims/status", "update"),
 			rule("", "persistentvolumeclaims", "get list update watch"), rule("storage.k8s.io", "storageclasses", read), rule("", "nodes", read), rule("", "nodes/proxy", "delete")),
+		c("device-taint-eviction-controller", rule("", "pods", "delete get list watch"), rule("", "pods/status", "patch update"),
+			rule("resource.k8s.io", "deviceclasses devicetaintrules resourceclaims resourceslices", read)),
 		c("disruption-controller", rule("apps", "deployments replicasets statefulsets", read), rule("", "replicationcontrollers pods", read),
 			rule("policy", "poddisruptionbudgets", read), rule("policy", "poddisruptionbudgets/status", "update patch"), rule("", "pods/status", "patch update"), rule("*", "*/scale", "get")),
 		c("endpoint-controller", rule("", "pods services", read), rule("", "endpoints", "create delete get list update patch watch"), rule("", "endpoints/restricted", "create"),
@@ -57,6 +59,9 @@ func controllerRoles() []controllerRole {
 		c("pvc-protection-controller", rule("", "persistentvolumeclaims", "get list patch update watch"), rule("", "pods", read)),
 		c("replicaset-controller", rule("apps", "replicasets", "get list update patch watch"), rule("apps", "replicasets/status replicasets/finalizers", "update patch"), pods),
 		c("replication-controller", rule("", "replicationcontrollers", "get list update patch watch"), rule("", "replicationcontrollers/status replicationcontrollers/finalizers", "update patch"), pods),
+		c("resource-claim-controller", rule("", "pods", read), rule("", "pods/finalizers", "update"), rule("", "pods/status", "patch update"),
+			rule("resource.k8s.io", "resourceclaimtemplates", read), rule("resource.k8s.io", "resourceclaims", "create delete get list patch update watch"),
+			rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding resourceclaims/finalizers", "patch update")),
 		c("resourcequota-controller", rule("*", "*", "list watch"), rule("", "resourcequotas/status", "update patch")),
 		c("root-ca-cert-publisher", rule("", "configmaps", "create get list update watch"), rule("", "namespaces", read)),
 		c("route-controller", rule("", "nodes", "list watch"), rule("", "nodes/status", "patch")),

@@ -34,7 +34,7 @@ func New(c loop.Context) loop.Controller {
 	}))
 	secrets, accounts := own.Core().V1().Secrets(), c.Informers.Core().V1().ServiceAccounts()
 	t := &controller{Context: c, own: own, secrets: secrets.Lister(), accounts: accounts.Lister()}
-	t.Loop = loop.Loop{Name: "serviceaccount-token", Log: c.Log, Sync: t.sync, Synced: []cache.InformerSynced{
+	t.Loop = loop.Loop{Name: "serviceaccount-token", Counted: "serviceaccount_tokens_secret", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, accounts.Informer().HasSynced}}
 	loop.On(secrets.Informer(), t.Add)
 	loop.On(accounts.Informer(), t.wake)

@@ -36,7 +36,7 @@ func New(c loop.Context) loop.Controller {
 	classes := c.Informers.Storage().V1().StorageClasses()
 	b := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), pods: loop.PodsByOwner(pods.Informer())}
 	b.index = newIndex(claims.Informer(), volumes.Informer())
-	b.Loop = loop.Loop{Name: "persistentvolume-binder", Log: c.Log, Sync: b.sync, Synced: []cache.InformerSynced{
+	b.Loop = loop.Loop{Name: "persistentvolume-binder", Counted: "claims", Context: c, Sync: b.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced, pods.Informer().HasSynced}}
 	loop.On(claims.Informer(), b.claimChanged)
 	loop.OnChange(volumes.Informer(), b.volumeChanged)

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -22,15 +24,20 @@ const clusterInfo = "cluster-info"
 type signer struct {
 	loop.Context
 	loop.Loop
+	own     informers.SharedInformerFactory // of that ConfigMap alone
 	secrets corelisters.SecretLister
 	maps    corelisters.ConfigMapLister
 }
 
 // NewSigner returns the controller that keeps cluster-info signed.
 func NewSigner(c loop.Context) loop.Controller {
-	secrets, configMaps := c.Informers.Core().V1().Secrets(), c.Informers.Core().V1().ConfigMaps()
-	s := &signer{Context: c, secrets: secrets.Lister(), maps: configMaps.Lister()}
-	s.Loop = loop.Loop{Name: "bootstrap-signer", Log: c.Log, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{
+	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(metav1.NamespacePublic),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, clusterInfo).String()
+		}))
+	secrets, configMaps := c.Informers.Core().V1().Secrets(), own.Core().V1().ConfigMaps()
+	s := &signer{Context: c, own: own, secrets: secrets.Lister(), maps: configMaps.Lister()}
+	s.Loop = loop.Loop{Name: "bootstrap-signer", Counted: "bootstrap_signer_queue", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, configMaps.Informer().HasSynced}}
 	loop.On(secrets.Informer(), func(obj any) {
 		if isToken(obj.(*corev1.Secret)) {
@@ -43,6 +50,13 @@ func NewSigner(c loop.Context) loop.Controller {
 		}
 	})
 	return s
+}
+
+// Run implements loop.Controller.
+func (s *signer) Run(ctx context.Context) error {
+	s.own.StartWithContext(ctx)
+	defer s.own.Shutdown()
+	return s.Loop.Run(ctx)
 }
 
 func (s *signer) sync(ctx context.Context, _ string) error {

@@ -28,7 +28,7 @@ type approver struct {
 func NewApprover(c loop.Context) loop.Controller {
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
 	a := &approver{Context: c, requests: requests.Lister()}
-	a.Loop = loop.Loop{Name: "certificate-approval", Log: c.Log, Sync: a.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
+	a.Loop = loop.Loop{Name: "certificate-approval", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
 	loop.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			a.Add(obj)
@@ -47,7 +47,7 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	if len(request.Status.Certificate) > 0 || has(request, certificatesv1.CertificateApproved) || has(request, certificatesv1.CertificateDenied) {
 		return nil
 	}
-	_, leaf, refused := Leaf(request)
+	_, leaf, refused := Leaf(request, 0)
 	if request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || refused != nil {
 		return nil // somebody else's to judge
 	}

@@ -4,6 +4,7 @@
 package certificate
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -40,7 +41,7 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
 	s := &controller{Context: c, requests: requests.Lister()}
-	s.Loop = loop.Loop{Name: "certificate", Log: c.Log, Sync: s.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
+	s.Loop = loop.Loop{Name: "certificate", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
 	loop.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			s.Add(obj)
@@ -97,7 +98,7 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	if ca.Key, err = os.ReadFile(s.Config.ClusterSigningKeyFile); err != nil {
 		return nil, nil, fmt.Errorf("read the signing CA's key: %w", err)
 	}
-	asked, leaf, refused := Leaf(request)
+	asked, leaf, refused := Leaf(request, s.Config.ClusterSigningDuration)
 	if refused != nil {
 		return nil, refused, nil
 	}
@@ -125,7 +126,7 @@ var needed = map[string][]certificatesv1.KeyUsage{
 
 // Leaf returns what the certificate of a request should say, or why its signer does
 // not grant it.
-func Leaf(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, certs.Request, error) {
+func Leaf(request *certificatesv1.CertificateSigningRequest, longest time.Duration) (*x509.CertificateRequest, certs.Request, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, certs.Request{}, errors.New("the request is no PEM block of type CERTIFICATE REQUEST")
@@ -172,8 +173,9 @@ func Leaf(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateR
 	} else if len(asked.DNSNames)+len(asked.IPAddresses)+len(asked.EmailAddresses)+len(asked.URIs) > 0 {
 		return nil, leaf, errors.New("a client certificate has no DNS names or addresses")
 	}
+	leaf.Lifetime = cmp.Or(longest, certs.LeafLifetime)
 	if s := request.Spec.ExpirationSeconds; s != nil {
-		leaf.Lifetime = min(time.Duration(*s)*time.Second, certs.LeafLifetime)
+		leaf.Lifetime = min(time.Duration(*s)*time.Second, leaf.Lifetime)
 	}
 	return asked, leaf, nil
 }

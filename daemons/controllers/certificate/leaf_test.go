@@ -12,6 +12,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/certs"
 )
 
 func request(t *testing.T, signer string, template x509.CertificateRequest, usages ...certificatesv1.KeyUsage) *certificatesv1.CertificateSigningRequest {
@@ -55,7 +57,7 @@ func TestSignersGrantWhatTheyAreForAndNothingElse(t *testing.T) {
 		{"a server without a name", request(t, servers, node, certificatesv1.UsageServerAuth, signature), false},
 		{"garbage", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: []byte("x"), SignerName: clients}}, false},
 	} {
-		if _, _, err := Leaf(c.request); (err == nil) != c.granted {
+		if _, _, err := Leaf(c.request, 0); (err == nil) != c.granted {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -71,5 +73,21 @@ func TestRequestsAreDroppedInTime(t *testing.T) { // S21
 	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{LastUpdateTime: metav1.NewTime(made.Add(time.Minute))}}
 	if got := Expiry(decided); !got.Equal(made.Add(time.Minute + keepDecided)) {
 		t.Errorf("decided: %v", got)
+	}
+}
+
+func TestCertificatesLastAsLongAsIsConfiguredAtMost(t *testing.T) {
+	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
+	r := request(t, certificatesv1.KubeAPIServerClientSignerName, person, certificatesv1.UsageClientAuth)
+	for _, c := range []struct{ asked, longest, want time.Duration }{
+		{0, 0, certs.LeafLifetime}, {0, time.Hour, time.Hour}, {2 * time.Hour, time.Hour, time.Hour}, {20 * time.Minute, time.Hour, 20 * time.Minute},
+	} {
+		if r.Spec.ExpirationSeconds = nil; c.asked > 0 {
+			seconds := int32(c.asked / time.Second)
+			r.Spec.ExpirationSeconds = &seconds
+		}
+		if _, leaf, err := Leaf(r, c.longest); err != nil || leaf.Lifetime != c.want {
+			t.Errorf("asked for %s, at most %s: %s, %v", c.asked, c.longest, leaf.Lifetime, err)
+		}
 	}
 }

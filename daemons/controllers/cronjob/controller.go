@@ -44,7 +44,7 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	j := &controller{Context: c, cronJobs: cronJobs.Lister(), jobs: jobs.Informer().GetIndexer()}
-	j.Loop = loop.Loop{Name: "cronjob", Log: c.Log, Sync: j.sync, Synced: []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced}}
+	j.Loop = loop.Loop{Name: "cronjob", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced}}
 	loop.On(cronJobs.Informer(), j.Add)
 	loop.On(jobs.Informer(), func(obj any) {
 		if key := loop.Owner(obj.(*batchv1.Job), kind.Kind); key != "" {

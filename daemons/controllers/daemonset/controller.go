@@ -41,7 +41,7 @@ func New(c loop.Context) loop.Controller {
 	d := &controller{Context: c, sets: sets.Lister(), nodes: nodes.Lister(),
 		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.DefaultDaemonSetUniqueLabelKey},
 		pods:      loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
-	d.Loop = loop.Loop{Name: "daemonset", Log: c.Log, Sync: d.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
+	d.Loop = loop.Loop{Name: "daemonset", Context: c, Sync: d.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 		revisions.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced}}
 	loop.On(sets.Informer(), d.Add)
 	loop.OnChange(nodes.Informer(), d.nodeChanged)

@@ -38,7 +38,7 @@ func New(c loop.Context) loop.Controller {
 	sets := c.Informers.Apps().V1().ReplicaSets()
 	pods := c.Informers.Core().V1().Pods()
 	d := &controller{Context: c, deployments: deployments.Lister(), sets: sets.Lister(), pods: loop.PodsByOwner(pods.Informer())}
-	d.Loop = loop.Loop{Name: "deployment", Log: c.Log, Sync: d.sync,
+	d.Loop = loop.Loop{Name: "deployment", Context: c, Sync: d.sync,
 		Synced: []cache.InformerSynced{deployments.Informer().HasSynced, sets.Informer().HasSynced, pods.Informer().HasSynced}}
 	loop.On(deployments.Informer(), d.Add)
 	loop.On(sets.Informer(), func(obj any) {

@@ -3,7 +3,6 @@ package deployment
 import (
 	"log/slog"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,7 @@ func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) { // S19
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
 			factory := informers.NewSharedInformerFactory(client, 0)
-			d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100), Now: time.Now}).(*controller)
+			d, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(100)}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of deployments")
 			}

@@ -52,7 +52,8 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 }
 
 // step returns the replicas that each set should have next, for a rolling update:
-// the new set grows as far as surge allows, old ones shrink as far as availability
+// the new set grows as far as surge allows, counting pods that sets are yet to
+// delete, old ones shrink as far as availability
 // allows, sets without a healthy pod first. Sets whose number stays are left out.
 func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) map[*appsv1.ReplicaSet]int32 {
 	wanted := replicas(d.Spec.Replicas)
@@ -61,8 +62,10 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	total := replicas(newSet.Spec.Replicas)
 	available := newSet.Status.AvailableReplicas
 	var oldTotal int32
+	there := max(total, newSet.Status.Replicas)
 	for _, set := range old {
 		oldTotal += replicas(set.Spec.Replicas)
+		there += max(replicas(set.Spec.Replicas), set.Status.Replicas)
 		available += set.Status.AvailableReplicas
 	}
 	total += oldTotal
@@ -70,8 +73,8 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	case have > wanted:
 		next[newSet] = wanted
 		return next
-	case have < wanted && total < wanted+surge:
-		next[newSet] = have + min(wanted+surge-total, wanted-have)
+	case have < wanted && there < wanted+surge:
+		next[newSet] = have + min(wanted+surge-there, wanted-have)
 		return next
 	}
 	if oldTotal == 0 {

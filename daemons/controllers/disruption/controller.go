@@ -36,7 +36,7 @@ func New(c loop.Context) loop.Controller {
 	d := &controller{Context: c, budgets: budgets.Lister(), pods: pods.Lister()}
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
 	d.scales, synced = newScales(c, synced, d.ownerChanged)
-	d.Loop = loop.Loop{Name: "disruption", Log: c.Log, Sync: d.sync, Synced: synced}
+	d.Loop = loop.Loop{Name: "disruption", Context: c, Sync: d.sync, Synced: synced}
 	loop.On(budgets.Informer(), d.Add)
 	loop.OnChange(pods.Informer(), d.podChanged)
 	return d

@@ -33,7 +33,7 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	services, pods, endpoints := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Endpoints()
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
-	e.Loop = loop.Loop{Name: "endpoints", Log: c.Log, Sync: e.sync, Synced: []cache.InformerSynced{
+	e.Loop = loop.Loop{Name: "endpoints", Counted: "endpoint", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}
 	wakeOnChange(services.Informer(), pods.Informer(), e.services, e.Add)
 	loop.On(endpoints.Informer(), e.Add)

@@ -36,7 +36,7 @@ func NewSlices(c loop.Context) loop.Controller {
 	services, pods, nodes := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
 	sliceInformer := c.Informers.Discovery().V1().EndpointSlices()
 	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
-	s.Loop = loop.Loop{Name: "endpointslice", Log: c.Log, Sync: s.sync, Synced: []cache.InformerSynced{
+	s.Loop = loop.Loop{Name: "endpointslice", Counted: "endpoint_slice", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
 	wakeOnChange(services.Informer(), pods.Informer(), s.services, s.Add)
 	loop.OnChange(nodes.Informer(), s.nodeChanged)

@@ -31,7 +31,7 @@ func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 			resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 			// An informer that has not been started has not listed anything.
 			g.watched[resource] = &watched{informer: cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, nil)}
-			owner := &object{identity: identity{resource: resource, kind: "Pod", namespace: "default", name: "owner", uid: "1"}, finalizers: []string{finalizer}, deleting: true}
+			owner := &object{identity: identity{served: &served{resource, "Pod"}, namespace: "default", name: "owner", uid: "1"}, finalizers: []string{finalizer}, deleting: true}
 			g.graph.put(owner)
 			if err := g.sync(t.Context(), "1"); err == nil || asked > 0 {
 				t.Errorf("before all are listed: %v after %d requests", err, asked)

@@ -4,13 +4,13 @@
 package garbage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +25,7 @@ type controller struct {
 	loop.Context
 	loop.Loop // keys are UIDs
 	graph     *graph
+	words     *words
 	absent    absences
 
 	mu      sync.Mutex
@@ -53,10 +54,10 @@ var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: 
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	g := &controller{Context: c, graph: newGraph(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
+	g := &controller{Context: c, graph: newGraph(), words: newWords(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
 		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
 		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
-	g.Loop = loop.Loop{Name: "garbage", Log: c.Log, Workers: 10, Sync: func(ctx context.Context, uid string) error {
+	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: 10, Sync: func(ctx context.Context, uid string) error {
 		return g.sync(ctx, types.UID(uid))
 	}}
 	return g
@@ -71,7 +72,7 @@ func (g *controller) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		tick := time.NewTicker(discoverEvery)
+		tick := g.NewTicker(discoverEvery)
 		defer tick.Stop()
 		for {
 			if err := g.discover(ctx, &wg); err != nil && ctx.Err() == nil {
@@ -80,12 +81,12 @@ func (g *controller) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-tick.C():
 			case <-g.look:
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(discoverAfter):
+				case <-g.After(discoverAfter):
 				}
 			}
 		}
@@ -164,48 +165,46 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) {
 	ctx, stop := context.WithCancel(ctx)
 	informer := metadatainformer.NewFilteredMetadataInformer(g.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	// Only identity, owners and finalizers are kept, and those in the graph.
+	// The cache holds the very objects of the graph, which have identity, owners and finalizers.
+	of := &served{resource, kind}
 	_ = informer.SetTransform(func(obj any) (any, error) {
-		if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			o.Labels, o.Annotations, o.ManagedFields = nil, nil, nil
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			return g.words.object(of, m), nil
 		}
 		return obj, nil
 	})
-	loop.OnChange(informer, func(old, obj any) { g.changed(resource, kind, old, obj) })
+	loop.OnChange(informer, g.changed)
 	g.watched[resource] = &watched{informer, stop}
 	wg.Go(func() { informer.RunWithContext(ctx) })
 }
 
-func (g *controller) changed(resource schema.GroupVersionResource, kind string, old, obj any) {
-	if resource.GroupResource() == definitions {
+// changed takes in what a watch shows of an object; obj is nil when it is gone.
+func (g *controller) changed(old, obj any) {
+	before, _ := old.(*object)
+	o, _ := obj.(*object)
+	if is := cmp.Or(o, before); is != nil && is.resource.GroupResource() == definitions {
 		select {
 		case g.look <- struct{}{}:
 		default: // it will be looked anyway
 		}
 	}
-	if obj == nil {
-		m, err := meta.Accessor(old)
-		if err != nil {
-			return
-		}
-		was := g.graph.get(m.GetUID())
-		g.graph.remove(m.GetUID())
-		for _, d := range g.graph.dependentsOf(m.GetUID()) {
+	switch {
+	case o != nil:
+		g.known(o)
+	case before != nil:
+		was := g.graph.get(before.uid)
+		g.graph.remove(before.uid)
+		for _, d := range g.graph.dependentsOf(before.uid) {
 			g.Queue().Add(string(d.uid))
 		}
 		if was != nil {
 			g.wakeOwners(was) // a foreground deletion may have waited for this one
 		}
-		return
 	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return
-	}
-	o := &object{
-		identity: identity{resource: resource, kind: kind, namespace: m.GetNamespace(), name: m.GetName(), uid: m.GetUID()},
-		version:  m.GetResourceVersion(), owners: m.GetOwnerReferences(), finalizers: m.GetFinalizers(), deleting: m.GetDeletionTimestamp() != nil,
-	}
+}
+
+// known takes in an object's present state.
+func (g *controller) known(o *object) {
 	was := g.graph.get(o.uid)
 	g.graph.put(o)
 	switch {

@@ -9,10 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// served is a kind and where it is served.
+type served struct {
+	resource schema.GroupVersionResource
+	kind     string
+}
+
 // identity says which object is meant, and how to reach it.
 type identity struct {
-	resource  schema.GroupVersionResource
-	kind      string
+	*served
 	namespace string // empty for cluster-scoped objects
 	name      string
 	uid       types.UID

@@ -22,6 +22,8 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
+var kindOfMaps = &served{configMaps, "ConfigMap"}
+
 // server holds objects of one kind and one namespace, and counts what it is asked.
 type server struct {
 	mu      sync.Mutex
@@ -75,7 +77,7 @@ func owning(t *testing.T, n int) (*controller, *server) {
 			Name: "d" + strconv.Itoa(i), Namespace: "default", UID: types.UID(strconv.Itoa(i)), ResourceVersion: strconv.Itoa(i + 1),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}}}
 		s.objects[m.Name] = m
-		g.changed(configMaps, "ConfigMap", nil, m.DeepCopy())
+		g.changed(nil, g.words.object(kindOfMaps, m.DeepCopy()))
 	}
 	return g, s
 }

@@ -41,8 +41,8 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	jobs, pods := c.Informers.Batch().V1().Jobs(), c.Informers.Core().V1().Pods()
 	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
-	j.Loop = loop.Loop{Name: "job", Log: c.Log, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
-	j.released = loop.Loop{Name: "job-released", Log: c.Log, Workers: 1, Sync: j.letGoReleased, Synced: j.Synced}
+	j.Loop = loop.Loop{Name: "job", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
+	j.released = loop.Loop{Name: "job-released", Counted: "job_orphan_pod", Context: c, Workers: 1, Sync: j.letGoReleased, Synced: j.Synced}
 	loop.On(jobs.Informer(), j.Add)
 	loop.OnChange(pods.Informer(), j.podChanged)
 	return j

@@ -39,7 +39,7 @@ func New(c loop.Context) loop.Controller {
 	core := c.Informers.Core().V1()
 	secrets, accounts, pods := core.Secrets(), core.ServiceAccounts(), core.Pods()
 	l := &controller{Context: c, secrets: secrets.Lister(), accounts: accounts.Lister(), pods: pods.Lister()}
-	l.Loop = loop.Loop{Name: "legacy-serviceaccount-token-cleaner", Log: c.Log, Workers: 1, Sync: l.sync, Synced: []cache.InformerSynced{
+	l.Loop = loop.Loop{Name: "legacy-serviceaccount-token-cleaner", Context: c, Workers: 1, Sync: l.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, accounts.Informer().HasSynced, pods.Informer().HasSynced}}
 	l.Queue().Add(tracking)
 	return l

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -156,9 +157,31 @@ type Owned interface {
 	runtime.Object
 }
 
-// CreatePod makes a pod for owner and tells so in an event.
+// CreatePod makes a pod for owner and tells so in an event. A pod that is to get a generated name gets it here, so that the creation
+// can be repeated when its answer is lost.
 func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
-	made, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(ctx, pod, metav1.CreateOptions{})
+	if pod.Name == "" {
+		pod.Name = pod.GenerateName[:min(len(pod.GenerateName), longestBase)] + rand.String(randomLength)
+	}
+	pods := c.Client.CoreV1().Pods(owner.GetNamespace())
+	var made *corev1.Pod
+	tries := 0
+	err := c.settled(ctx, func() (err error) {
+		tries++
+		made, err = pods.Create(ctx, pod, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) || tries == 1 {
+			return err
+		}
+		// It may have been made by the try whose answer was lost.
+		there, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		switch {
+		case getErr == nil && metav1.IsControlledBy(there, owner):
+			made, err = there, nil
+		case getErr != nil && !apierrors.IsNotFound(getErr):
+			return unseen(getErr)
+		}
+		return err
+	})
 	if err != nil {
 		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			c.Events.Eventf(owner, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
@@ -168,6 +191,12 @@ func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 	c.Events.Eventf(owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
 	return nil
 }
+
+// Generated names are as the API server makes them: short enough for a host's name.
+const (
+	randomLength = 5
+	longestBase  = 63 - randomLength
+)
 
 // AsSeen has a deletion refused when the object is no longer what it was decided about.
 func AsSeen(o metav1.Object) metav1.DeleteOptions {
@@ -193,13 +222,20 @@ func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 
 // DeleteSeen deletes a pod as long as it is what pod says.
 func DeleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
+	return c.settled(ctx, func() error { return deleteSeen(ctx, c, pod) })
+}
+
+func deleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	err := pods.Delete(ctx, pod.Name, AsSeen(pod))
 	if apierrors.IsConflict(err) {
 		// Most changes are of no account here, and a pod that changes all the time must go too.
 		live, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if getErr != nil {
-			return getErr
+			return unseen(getErr)
+		}
+		if live.UID == pod.UID && live.DeletionTimestamp != nil {
+			return nil // it goes already, perhaps by a try whose answer was lost
 		}
 		if !sameToDelete(pod, live) {
 			return err

@@ -5,6 +5,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"clusterctl/daemons/config"
 )
@@ -36,7 +38,24 @@ type Context struct {
 	Events    record.EventRecorder
 	Config    config.ControllerManager
 	Log       *slog.Logger
-	Now       func() time.Time
+	Clock     clock.WithTicker          // nil means the real one; all that waits goes by it
+	Queues    workqueue.MetricsProvider // what counts what goes through queues; nil means that nothing does
+}
+
+// Now is the time by the controllers' clock.
+func (c Context) Now() time.Time { return c.clock().Now() }
+
+// After is sent the time once that much of it has passed.
+func (c Context) After(d time.Duration) <-chan time.Time { return c.clock().After(d) }
+
+// NewTicker returns a ticker of the controllers' clock. Who asks for it stops it.
+func (c Context) NewTicker(period time.Duration) clock.Ticker { return c.clock().NewTicker(period) }
+
+func (c Context) clock() clock.WithTicker {
+	if c.Clock == nil {
+		return clock.RealClock{}
+	}
+	return c.Clock
 }
 
 // RootCA is the bundle that the API server is verified with, nil where none is configured; read each time, for a rotation
@@ -61,8 +80,9 @@ type Controller interface {
 // Loop is the usual controller: keys in, Sync until there is nothing left to do.
 type Loop struct {
 	Name    string
-	Workers int // zero means 5
-	Log     *slog.Logger
+	Counted string // what upstream calls the queue, which dashboards know it by; empty means Name
+	Workers int    // zero means 5
+	Context Context
 	// Sync brings one key to where it should be. It must be safe to repeat. An
 	// error makes the loop try again later.
 	Sync func(ctx context.Context, key string) error
@@ -76,7 +96,10 @@ type Loop struct {
 // Queue is the loop's queue.
 func (l *Loop) Queue() workqueue.TypedRateLimitingInterface[string] {
 	l.once.Do(func() {
-		l.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 2*time.Minute))
+		l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 2*time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[string]{
+				Name: cmp.Or(l.Counted, l.Name), MetricsProvider: l.Context.Queues, Clock: l.Context.clock()})
 	})
 	return l.queue
 }
@@ -135,7 +158,7 @@ func (l *Loop) step(ctx context.Context) bool {
 		if apierrors.IsConflict(err) || ctx.Err() != nil {
 			level = slog.LevelDebug // the cache was behind, which is nobody's trouble
 		}
-		l.Log.Log(ctx, level, "will try again", "controller", l.Name, "key", key, "reason", err)
+		l.Context.Log.Log(ctx, level, "will try again", "controller", l.Name, "key", key, "reason", err)
 		l.queue.AddRateLimited(key)
 		return true
 	}

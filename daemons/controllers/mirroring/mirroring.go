@@ -34,7 +34,7 @@ func New(c loop.Context) loop.Controller {
 	services, all := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Endpoints()
 	slices := c.Informers.Discovery().V1().EndpointSlices()
 	m := &controller{Context: c, services: services.Lister(), endpoints: all.Lister(), slices: slices.Lister(), expect: loop.Expectations{Now: c.Now}}
-	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Log: c.Log, Sync: m.sync, Synced: []cache.InformerSynced{
+	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Counted: "endpoint_slice_mirroring", Context: c, Sync: m.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced}}
 	loop.OnChange(services.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Service)

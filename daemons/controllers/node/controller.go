@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -28,7 +28,7 @@ type controller struct {
 	loop.Context
 	loop.Loop
 	nodes  corelisters.NodeLister
-	leases coordinationlisters.LeaseLister
+	leases cache.Indexer
 	pods   cache.Indexer
 
 	mu   sync.Mutex
@@ -51,8 +51,8 @@ func New(c loop.Context) loop.Controller {
 	nodes, leases := c.Informers.Core().V1().Nodes(), c.Informers.Coordination().V1().Leases()
 	pods := c.Informers.Core().V1().Pods().Informer()
 	IndexByNode(pods)
-	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Lister(), pods: pods.GetIndexer(), seen: map[string]sighting{}}
-	n.Loop = loop.Loop{Name: "node", Log: c.Log, Sync: n.sync, Synced: []cache.InformerSynced{
+	n := &controller{Context: c, nodes: nodes.Lister(), leases: leases.Informer().GetIndexer(), pods: pods.GetIndexer(), seen: map[string]sighting{}}
+	n.Loop = loop.Loop{Name: "node", Counted: "node_lifecycle_controller", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
 		nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced}}
 	// While we do not hear, nobody can be said to be silent. An informer that runs
 	// already takes no handler, but none does here.
@@ -104,13 +104,13 @@ func PodsOn(pods cache.Indexer, node string) []*corev1.Pod {
 func (n *controller) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(n.Config.NodeMonitorPeriod)
+		tick := n.NewTicker(n.Config.NodeMonitorPeriod)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-tick.C():
 			}
 			nodes, err := n.nodes.List(labels.Everything())
 			if err != nil {
@@ -152,7 +152,8 @@ func (n *controller) sync(ctx context.Context, name string) error {
 // look returns since when the node has not been heard of, though it could have been.
 func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 	var is sighting
-	if lease, err := n.leases.Leases(corev1.NamespaceNodeLease).Get(node.Name); err == nil && lease.Spec.RenewTime != nil {
+	obj, _, err := n.leases.GetByKey(corev1.NamespaceNodeLease + "/" + node.Name)
+	if lease, ok := obj.(*coordinationv1.Lease); ok && err == nil && lease.Spec.RenewTime != nil {
 		is.lease = *lease.Spec.RenewTime
 	}
 	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionUnknown {
@@ -175,22 +176,24 @@ func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 // markSilent sets the conditions that only the node can know to Unknown.
 func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time.Time) (*corev1.Node, error) {
 	updated := node.DeepCopy()
+	var changed []corev1.NodeCondition
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		c := condition(updated, kind)
 		switch {
 		case c == nil:
-			updated.Status.Conditions = append(updated.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionUnknown,
+			changed = append(changed, corev1.NodeCondition{Type: kind, Status: corev1.ConditionUnknown,
 				Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
 				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: metav1.NewTime(now)})
 		case c.Status != corev1.ConditionUnknown:
 			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
 			c.LastTransitionTime = metav1.NewTime(now)
+			changed = append(changed, *c)
 		}
 	}
-	if apiequality.Semantic.DeepEqual(node.Status, updated.Status) {
+	if len(changed) == 0 {
 		return node, nil
 	}
-	written, err := n.Client.CoreV1().Nodes().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	written, err := loop.PatchNodeConditions(ctx, n.Client, node, changed)
 	if err != nil {
 		return nil, fmt.Errorf("mark node %s as silent: %w", node.Name, err)
 	}
@@ -224,13 +227,9 @@ func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.T
 		if ready, _ := loop.Ready(pod); !ready {
 			continue
 		}
-		updated := pod.DeepCopy()
-		for i := range updated.Status.Conditions {
-			if c := &updated.Status.Conditions[i]; c.Type == corev1.PodReady {
-				c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "NodeNotReady", metav1.NewTime(now)
-			}
-		}
-		_, err := n.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		_, err := loop.PatchPodStatus(ctx, n.Client, pod, map[string]any{"conditions": []map[string]any{{
+			"type": corev1.PodReady, "status": corev1.ConditionFalse, "reason": "NodeNotReady", "lastTransitionTime": metav1.NewTime(now),
+		}}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("mark pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 		}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -26,20 +25,29 @@ type controller struct {
 	nodes corelisters.NodeLister
 
 	mu sync.Mutex // one allocation at a time: the cache may not show the last one yet
-	// given are pieces by node, also those that the cache does not show yet.
-	given map[string]string
+	// given are pieces by node, and nodes by piece, also those that the cache does not show yet.
+	given, holder map[string]string
+	shown         cache.Indexer // nodes by their piece
+	last          string        // that was given: the search goes on after it
 }
+
+const pieceIndex = "podCIDR"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	nodes := c.Informers.Core().V1().Nodes()
-	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string]string{}}
-	n.Loop = loop.Loop{Name: "nodecidr", Log: c.Log, Sync: n.sync, Workers: 1, Synced: []cache.InformerSynced{nodes.Informer().HasSynced}}
+	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string]string{}, holder: map[string]string{}, shown: nodes.Informer().GetIndexer()}
+	// It is refused when another life of this controller has added it, which is as good.
+	_ = nodes.Informer().AddIndexers(cache.Indexers{pieceIndex: func(obj any) ([]string, error) {
+		if node, ok := obj.(*corev1.Node); ok && node.Spec.PodCIDR != "" {
+			return []string{node.Spec.PodCIDR}, nil
+		}
+		return nil, nil
+	}})
+	n.Loop = loop.Loop{Name: "nodecidr", Counted: "cidrallocator_node", Context: c, Sync: n.sync, Workers: 1, Synced: []cache.InformerSynced{nodes.Informer().HasSynced}}
 	loop.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
-			n.mu.Lock()
-			delete(n.given, old.(*corev1.Node).Name)
-			n.mu.Unlock()
+			n.forget(old.(*corev1.Node).Name)
 			return
 		}
 		n.Add(obj)
@@ -59,25 +67,12 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	used := map[string]bool{}
-	all, err := n.nodes.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	for _, other := range all {
-		if other.Spec.PodCIDR != "" {
-			used[other.Spec.PodCIDR] = true
+	piece := n.given[name] // it may have been written already, and not be shown yet
+	if piece == "" {
+		if piece, err = Next(n.Config.ClusterCIDR[0], n.Config.NodeCIDRMaskSize, n.last, n.used); err != nil {
+			n.Events.Eventf(node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", name)
+			return err
 		}
-	}
-	for other, piece := range n.given {
-		if other != name {
-			used[piece] = true
-		}
-	}
-	piece, err := Next(n.Config.ClusterCIDR[0], n.Config.NodeCIDRMaskSize, used)
-	if err != nil {
-		n.Events.Eventf(node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", name)
-		return err
 	}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": piece, "podCIDRs": []string{piece}}})
 	if err != nil {
@@ -89,12 +84,29 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		}
 		return fmt.Errorf("give node %s the pod network %s: %w", name, piece, err)
 	}
-	n.given[name] = piece
+	n.given[name], n.holder[piece], n.last = piece, name, piece
 	return nil
 }
 
-// Next returns the first piece of network with bits of prefix that is not used.
-func Next(network string, bits int, used map[string]bool) (string, error) {
+// used says whether a piece is some node's.
+func (n *controller) used(piece string) bool {
+	if n.holder[piece] != "" {
+		return true
+	}
+	names, err := n.shown.IndexKeys(pieceIndex, piece)
+	return err != nil || len(names) > 0
+}
+
+func (n *controller) forget(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.holder, n.given[node])
+	delete(n.given, node)
+}
+
+// Next returns the first piece of network with bits of prefix that is not used, beginning after the one that was given last, so
+// that thousands of nodes do not each look at the pieces of all others. Without a last one it begins with the first.
+func Next(network string, bits int, last string, used func(piece string) bool) (string, error) {
 	whole, err := netip.ParsePrefix(network)
 	if err != nil {
 		return "", fmt.Errorf("pod network %q: %w", network, err)
@@ -103,17 +115,22 @@ func Next(network string, bits int, used map[string]bool) (string, error) {
 		return "", fmt.Errorf("pod network %s cannot be cut into pieces of /%d", network, bits)
 	}
 	whole = whole.Masked()
-	for piece := netip.PrefixFrom(whole.Addr(), bits); whole.Contains(piece.Addr()); {
-		if !used[piece.String()] {
-			return piece.String(), nil
+	first := netip.PrefixFrom(whole.Addr(), bits)
+	begin := first
+	if after, err := netip.ParsePrefix(last); err == nil && after.Bits() == bits && whole.Contains(after.Addr()) {
+		begin = after
+	}
+	for piece, looked := begin, 0; looked == 0 || piece != begin; looked++ {
+		if text := piece.String(); !used(text) {
+			return text, nil
 		}
 		next, ok := following(piece)
-		if !ok {
-			break
+		if !ok || !whole.Contains(next.Addr()) {
+			next = first
 		}
 		piece = next
 	}
-	return "", fmt.Errorf("pod network %s has no free piece of /%d left: %d are given", network, bits, len(used))
+	return "", fmt.Errorf("pod network %s has no free piece of /%d left", network, bits)
 }
 
 // following is the prefix after p of the same length; false at the end of the address space.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,13 +40,13 @@ func (g *controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), g.synced...) {
 		return fmt.Errorf("controller podgc: %w before its caches were filled", ctx.Err())
 	}
-	tick := time.NewTicker(min(period, max(g.Config.NodeMonitorGracePeriod/2, time.Second)))
+	tick := g.NewTicker(min(period, max(g.Config.NodeMonitorGracePeriod/2, time.Second)))
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick.C():
 		}
 		if err := g.collect(ctx); err != nil && ctx.Err() == nil {
 			g.Log.Info("will try again", "controller", "podgc", "reason", err)
@@ -127,15 +126,13 @@ func (g *controller) lost(pods []*corev1.Pod, known map[string]bool) map[string]
 func (g *controller) delete(ctx context.Context, pod *corev1.Pod, orphaned bool) error {
 	seen := pod
 	if !finished(pod) {
-		updated := pod.DeepCopy()
-		updated.Status.Phase = corev1.PodFailed
+		status := map[string]any{"phase": corev1.PodFailed}
 		if orphaned {
-			updated.Status.Conditions = slices.DeleteFunc(updated.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-			updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
+			status["conditions"] = []corev1.PodCondition{{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
-				Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now()), ObservedGeneration: pod.Generation})
+				Message: "PodGC: node no longer exists", LastTransitionTime: metav1.NewTime(g.Now()), ObservedGeneration: pod.Generation}}
 		}
-		marked, err := g.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		marked, err := loop.PatchPodStatus(ctx, g.Client, pod, status)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -59,18 +60,18 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			now := time.Now()
+			now := clocktesting.NewFakeClock(time.Now())
 			g := &controller{
-				Context: loop.Context{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }},
+				Context: loop.Context{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), Log: slog.New(slog.DiscardHandler), Clock: now},
 				nodes:   corelisters.NewNodeLister(nodes), pods: corelisters.NewPodLister(pods), gone: map[string]time.Time{},
 			}
 			g.Config.NodeMonitorGracePeriod = time.Minute
 			for range 2 { // first it is missed, then it has been missing for long enough
 				err := g.collect(t.Context())
-				if failed := c.code >= 400 && c.code != http.StatusNotFound && now.After(g.gone["away"]); (err != nil) != failed {
+				if failed := c.code >= 400 && c.code != http.StatusNotFound && now.Now().After(g.gone["away"]); (err != nil) != failed {
 					t.Error(err)
 				}
-				now = now.Add(2 * time.Minute)
+				now.Step(2 * time.Minute)
 			}
 			want := []string(nil)
 			if c.gone {

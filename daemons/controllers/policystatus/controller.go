@@ -36,7 +36,7 @@ func New(c loop.Context) loop.Controller {
 		// Kinds that are not known are looked for once more for each policy.
 		RestMapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)),
 	}}
-	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Log: c.Log, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}
+	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Context: c, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}
 	loop.OnChange(policies.Informer(), func(_, obj any) {
 		if policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !checked(policy) {
 			p.Add(policy)

@@ -29,7 +29,7 @@ type claims struct {
 func NewClaims(c loop.Context) loop.Controller {
 	all, pods := c.Informers.Core().V1().PersistentVolumeClaims(), c.Informers.Core().V1().Pods()
 	p := &claims{Context: c, claims: all.Lister(), pods: loop.PodsByOwner(pods.Informer())}
-	p.Loop = loop.Loop{Name: "pvc-protection", Log: c.Log, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.Informer().HasSynced}}
+	p.Loop = loop.Loop{Name: "pvc-protection", Counted: "pvcprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.Informer().HasSynced}}
 	loop.OnChange(all.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok && due(claim, kinds.ClaimProtection) {
 			p.Add(claim)

@@ -24,7 +24,7 @@ type volumes struct {
 func NewVolumes(c loop.Context) loop.Controller {
 	all := c.Informers.Core().V1().PersistentVolumes()
 	p := &volumes{Context: c, volumes: all.Lister()}
-	p.Loop = loop.Loop{Name: "pv-protection", Log: c.Log, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced}}
+	p.Loop = loop.Loop{Name: "pv-protection", Counted: "pvprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced}}
 	loop.OnChange(all.Informer(), func(_, obj any) {
 		if v, ok := obj.(*corev1.PersistentVolume); ok && due(v, kinds.VolumeProtection) {
 			p.Add(v)

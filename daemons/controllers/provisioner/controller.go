@@ -37,7 +37,7 @@ func New(c loop.Context) loop.Controller {
 	classes := c.Informers.Storage().V1().StorageClasses()
 	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister()}
 	p.remove = p.askKubelet
-	p.Loop = loop.Loop{Name: "directory-provisioner", Log: c.Log, Sync: p.sync, Synced: []cache.InformerSynced{
+	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced}}
 	loop.OnChange(claims.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {

@@ -37,7 +37,7 @@ func NewReplicationControllers(c loop.Context) loop.Controller {
 func of(c loop.Context, k kind) *controller {
 	pods := c.Informers.Core().V1().Pods()
 	r := &controller{Context: c, kind: k, pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
-	r.Loop = loop.Loop{Name: k.name, Log: c.Log, Sync: r.sync, Workers: k.workers,
+	r.Loop = loop.Loop{Name: k.name, Counted: k.counted, Context: c, Sync: r.sync, Workers: k.workers,
 		Synced: []cache.InformerSynced{k.informer.HasSynced, pods.Informer().HasSynced}}
 	loop.OnChange(k.informer, func(old, obj any) {
 		if obj == nil {

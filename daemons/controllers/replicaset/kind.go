@@ -22,6 +22,7 @@ type set struct {
 type kind struct {
 	gvk      schema.GroupVersionKind
 	name     string // of the loop
+	counted  string // upstream's name of its queue; empty means name
 	workers  int
 	ending   bool // its status says how many pods are terminating
 	informer cache.SharedIndexInformer
@@ -64,7 +65,7 @@ func replicaSets(c loop.Context) kind {
 func replicationControllers(c loop.Context) kind {
 	list := c.Informers.Core().V1().ReplicationControllers()
 	return kind{
-		gvk: corev1.SchemeGroupVersion.WithKind("ReplicationController"), name: "replicationcontroller", workers: 4, informer: list.Informer(),
+		gvk: corev1.SchemeGroupVersion.WithKind("ReplicationController"), name: "replicationcontroller", counted: "replicationmanager", workers: 4, informer: list.Informer(),
 		get: func(namespace, name string) (*set, error) {
 			r, err := list.Lister().ReplicationControllers(namespace).Get(name)
 			if err != nil {

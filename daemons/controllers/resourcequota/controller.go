@@ -45,7 +45,7 @@ func New(c loop.Context) loop.Controller {
 	quotas := core.ResourceQuotas()
 	r := &controller{Context: c, quotas: quotas.Lister()}
 	r.watched = newWatched(c, r.changed, r.known)
-	r.Loop = loop.Loop{Name: "resourcequota", Log: c.Log, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced}}
+	r.Loop = loop.Loop{Name: "resourcequota", Counted: "resourcequota_primary", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{quotas.Informer().HasSynced}}
 	for gr, informer := range map[schema.GroupResource]cache.SharedIndexInformer{
 		{Resource: "pods"}: core.Pods().Informer(), {Resource: "services"}: core.Services().Informer(),
 		{Resource: "persistentvolumeclaims"}: core.PersistentVolumeClaims().Informer(),

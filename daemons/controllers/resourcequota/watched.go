@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"clusterctl/daemons/controllers/loop"
 )
@@ -27,6 +28,7 @@ type watched struct {
 	log      *slog.Logger
 	changed  func(of schema.GroupResource, old, obj any)
 	known    func(of schema.GroupResource) // all objects of a resource, for the first time
+	ticker   func(time.Duration) clock.Ticker
 
 	look chan struct{} // says that other resources may be named or served
 
@@ -46,7 +48,7 @@ const lookEvery = 30 * time.Second
 var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 
 func newWatched(c loop.Context, changed func(schema.GroupResource, any, any), known func(schema.GroupResource)) *watched {
-	return &watched{client: c.Client, metadata: c.Metadata, log: c.Log, changed: changed, known: known,
+	return &watched{client: c.Client, metadata: c.Metadata, log: c.Log, changed: changed, known: known, ticker: c.NewTicker,
 		look: make(chan struct{}, 1), open: map[schema.GroupResource]*open{}}
 }
 
@@ -84,13 +86,13 @@ func (w *watched) wake() {
 func (w *watched) run(ctx context.Context, wanted func() map[schema.GroupResource]bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	tick := time.NewTicker(lookEvery)
+	tick := w.ticker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick.C():
 		case <-w.look:
 		}
 		w.settle(ctx, wanted(), &wg)

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -24,6 +26,7 @@ const (
 type controller struct {
 	loop.Context
 	loop.Loop
+	own        informers.SharedInformerFactory // of those ConfigMaps alone: the others are nobody's business here
 	namespaces corelisters.NamespaceLister
 	accounts   corelisters.ServiceAccountLister
 	configMaps corelisters.ConfigMapLister
@@ -32,9 +35,12 @@ type controller struct {
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	namespaces := c.Informers.Core().V1().Namespaces()
-	accounts, configMaps := c.Informers.Core().V1().ServiceAccounts(), c.Informers.Core().V1().ConfigMaps()
-	s := &controller{Context: c, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
-	s.Loop = loop.Loop{Name: "serviceaccount", Log: c.Log, Sync: s.sync, Synced: []cache.InformerSynced{
+	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, rootCA).String()
+	}))
+	accounts, configMaps := c.Informers.Core().V1().ServiceAccounts(), own.Core().V1().ConfigMaps()
+	s := &controller{Context: c, own: own, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
+	s.Loop = loop.Loop{Name: "serviceaccount", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		namespaces.Informer().HasSynced, accounts.Informer().HasSynced, configMaps.Informer().HasSynced}}
 	loop.On(namespaces.Informer(), s.Add)
 	wakeNamespace := func(name string) func(obj any) {
@@ -47,6 +53,13 @@ func New(c loop.Context) loop.Controller {
 	loop.On(accounts.Informer(), wakeNamespace(defaultAccount))
 	loop.On(configMaps.Informer(), wakeNamespace(rootCA))
 	return s
+}
+
+// Run implements loop.Controller.
+func (s *controller) Run(ctx context.Context) error {
+	s.own.StartWithContext(ctx)
+	defer s.own.Shutdown()
+	return s.Loop.Run(ctx)
 }
 
 func (s *controller) sync(ctx context.Context, name string) error {

@@ -40,7 +40,7 @@ func New(c loop.Context) loop.Controller {
 	r := &controller{Context: c, sets: sets.Lister(), claims: claims.Lister(),
 		revisions: loop.Revisions{Client: c.Client, Lister: revisions.Lister(), Label: appsv1.ControllerRevisionHashLabelKey},
 		pods:      loop.PodsByOwner(pods.Informer())}
-	r.Loop = loop.Loop{Name: "statefulset", Log: c.Log, Sync: r.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
+	r.Loop = loop.Loop{Name: "statefulset", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 		revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced}}
 	loop.On(sets.Informer(), r.Add)
 	loop.OnChange(pods.Informer(), r.podChanged)

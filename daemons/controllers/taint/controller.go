@@ -6,7 +6,6 @@ package taint
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +33,7 @@ func New(c loop.Context) loop.Controller {
 	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods().Informer()
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gate: newGate(nodes.Lister(), c.Config)}
-	t.Loop = loop.Loop{Name: "taint-eviction", Log: c.Log, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
+	t.Loop = loop.Loop{Name: "taint-eviction", Counted: "noexec_taint_pod", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
 	loop.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			t.gate.close(old.(*corev1.Node).Name)
@@ -112,14 +111,11 @@ func (t *controller) sync(ctx context.Context, key string) error {
 }
 
 func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
-	updated := pod.DeepCopy()
-	updated.Status.Conditions = slices.DeleteFunc(updated.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-	updated.Status.Conditions = append(updated.Status.Conditions, corev1.PodCondition{
+	marked, err := loop.PatchPodStatus(ctx, t.Client, pod, map[string]any{"conditions": []corev1.PodCondition{{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
 		Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.NewTime(t.Now()),
 		ObservedGeneration: pod.Generation,
-	})
-	marked, err := t.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	}}})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil

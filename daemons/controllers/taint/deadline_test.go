@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/controllers/loop"
@@ -47,18 +48,18 @@ func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
 	node := func(taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
 	}
-	now := time.Unix(1000, 0)
-	c := &controller{Context: loop.Context{Now: func() time.Time { return now }}}
+	now := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	c := &controller{Context: loop.Context{Clock: now}}
 	for _, step := range []struct {
 		at, want time.Time
 	}{{time.Unix(1000, 0), time.Unix(1300, 0)}, {time.Unix(1200, 0), time.Unix(1300, 0)}} {
-		now = step.at
+		now.SetTime(step.at)
 		if at, evict := Deadline(pod, c.dated(node(taint))); !evict || !at.Equal(step.want) {
 			t.Errorf("at %v it is to go at %v (%v), want %v", step.at, at, evict, step.want)
 		}
 	}
 	c.dated(node())
-	now = time.Unix(2000, 0)
+	now.SetTime(time.Unix(2000, 0))
 	if at, _ := Deadline(pod, c.dated(node(taint))); !at.Equal(time.Unix(2300, 0)) {
 		t.Errorf("of one that was put there anew: %v", at)
 	}

@@ -1,0 +1,89 @@
+package alloc
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/store"
+)
+
+var rangesGR = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
+
+// DefaultRange is the name of the ServiceCIDR that has the server's own networks.
+const DefaultRange = "kubernetes"
+
+// addressRange is a network that addresses are given of. An address is claimed under the condition that the ServiceCIDR that
+// the network is of has not changed, so that nobody gets one of a range that is being deleted.
+type addressRange struct {
+	name    string
+	network netip.Prefix
+	guard   store.Guard // no key: a network of the server's own, for which there is no object yet
+}
+
+// ranges returns the networks of a family that addresses are given of: those of ServiceCIDRs that are ready and are not being deleted, the
+// server's own first. Before there is any ServiceCIDR, the server's own count.
+func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
+	if a.rangesOf == nil || a.rangesOf.Len() == 0 {
+		return a.own(family), nil
+	}
+	if unread := a.rangesOf.AllUnread("", 1); len(unread) > 0 {
+		return nil, fmt.Errorf("read the ranges of service addresses: %w", unread[0])
+	}
+	var list []addressRange
+	var failed error
+	a.rangesOf.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+		obj, err := e.Object()
+		if err != nil {
+			failed = fmt.Errorf("read the ServiceCIDR %s: %w", e.Key, err)
+			return false
+		}
+		c, ok := obj.(*networkingv1.ServiceCIDR)
+		if !ok || c.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
+			return true
+		}
+		for _, cidr := range c.Spec.CIDRs {
+			if p, err := netip.ParsePrefix(cidr); err == nil && familyOf(p.Addr()) == family {
+				list = append(list, addressRange{name: c.Name, network: p.Masked(), guard: store.Guard{Key: a.cache.Key(a.rangesOf.Kind, e.Key), Revision: e.Revision}})
+			}
+		}
+		return true
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	slices.SortStableFunc(list, func(x, y addressRange) int {
+		switch {
+		case x.name == DefaultRange && y.name != DefaultRange:
+			return -1
+		case y.name == DefaultRange && x.name != DefaultRange:
+			return 1
+		}
+		return strings.Compare(x.name, y.name)
+	})
+	return list, nil
+}
+
+func (a *Services) own(family corev1.IPFamily) (list []addressRange) {
+	for _, n := range a.networks {
+		if familyOf(n.Addr()) == family {
+			list = append(list, addressRange{name: DefaultRange, network: n})
+		}
+	}
+	return list
+}
+
+func texts(ranges []addressRange) string {
+	var list []string
+	for _, r := range ranges {
+		list = append(list, r.network.String())
+	}
+	return strings.Join(list, ", ")
+}

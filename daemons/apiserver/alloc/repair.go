@@ -1,0 +1,125 @@
+package alloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/store"
+)
+
+// managedBy is the label by which this allocator knows its own claims.
+const managedBy = "ipallocator.k8s.io"
+
+// unclaimedAge is how old a claim must be before it is given back for a Service that is not there.
+const unclaimedAge = time.Minute
+
+// A Trouble is something about a Service's addresses that Repair found.
+type Trouble struct {
+	Service *corev1.Service
+	Reason  string
+	Message string
+}
+
+// Repair claims addresses anew whose IPAddress somebody has deleted, before they are given to another Service, and gives claims
+// back whose Service is gone. It changes nothing about a Service that it cannot read, and nothing that has changed since it was looked at.
+func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]Trouble, error) {
+	if a.addresses == nil || a.services == nil {
+		return nil, nil
+	}
+	unreadable := len(a.services.AllUnread("", 1)) > 0
+	var troubles []Trouble
+	var failed []error
+	used := map[string]bool{}
+	a.services.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+		obj, err := e.Object()
+		svc, ok := obj.(*corev1.Service)
+		if err != nil || !ok {
+			unreadable = true
+			return true
+		}
+		for _, ip := range addressesOf(svc) {
+			used[ip] = true
+			t, err := a.claimAgain(ctx, s, svc, e.Revision, ip)
+			if err != nil {
+				failed = append(failed, err)
+			}
+			if t.Reason != "" {
+				troubles = append(troubles, t)
+			}
+		}
+		return ctx.Err() == nil
+	})
+	if unreadable || ctx.Err() != nil {
+		return troubles, errors.Join(failed...) // whose the other claims are is not known
+	}
+	a.addresses.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+		if !used[e.Key] {
+			if err := a.giveBack(ctx, s, e, now); err != nil {
+				failed = append(failed, err)
+			}
+		}
+		return ctx.Err() == nil
+	})
+	return troubles, errors.Join(failed...)
+}
+
+// claimAgain claims an address that a Service has and that nobody has claimed, if the Service still is as it was seen.
+func (a *Services) claimAgain(ctx context.Context, s store.Store, svc *corev1.Service, revision int64, ip string) (Trouble, error) {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return Trouble{svc, "ClusterIPNotValid", fmt.Sprintf("Cluster IP %s is not a valid IP; please recreate service", ip)}, nil
+	}
+	if err := a.addresses.Unread(ip); err != nil {
+		return Trouble{}, err
+	}
+	if a.addresses.Get(ip) != nil {
+		taken, err := a.takenBy(ip, svc)
+		if taken {
+			return Trouble{svc, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%s]: %s was assigned to multiple services; please recreate service", familyOf(addr), ip)}, err
+		}
+		return Trouble{}, err
+	}
+	txn := store.Txn{Guards: []store.Guard{{Key: a.cache.Key(a.services.Kind, svc.Namespace+"/"+svc.Name), Revision: revision}}}
+	if err := a.claimAddress(svc, ip, addressRange{}, &txn); err != nil {
+		return Trouble{}, err
+	}
+	r, err := s.Commit(ctx, txn)
+	if err != nil || !r.Done {
+		return Trouble{}, err // what has changed is looked at the next time
+	}
+	return Trouble{svc, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%s]: %s is not allocated; repairing", familyOf(addr), ip)}, nil
+}
+
+// giveBack removes a claim of this allocator's for a Service that is not there, if that still holds when it is removed.
+func (a *Services) giveBack(ctx context.Context, s store.Store, e *cache.Entry, now time.Time) error {
+	obj, err := e.Object()
+	if err != nil {
+		return nil // it stays; others report that it cannot be read
+	}
+	claim, ok := obj.(*networkingv1.IPAddress)
+	if !ok || claim.Labels[networkingv1.LabelManagedBy] != managedBy || claim.Spec.ParentRef == nil || now.Sub(claim.CreationTimestamp.Time) < unclaimedAge {
+		return nil
+	}
+	ref := claim.Spec.ParentRef
+	if ref.Group != "" || ref.Resource != "services" {
+		return nil
+	}
+	key := ref.Namespace + "/" + ref.Name
+	service := store.Guard{Key: a.cache.Key(a.services.Kind, key)}
+	if have := a.services.Get(key); have != nil { // it has other addresses
+		service.Revision = have.Revision
+	}
+	own := a.addressKey(e.Key)
+	_, err = s.Commit(ctx, store.Txn{Guards: []store.Guard{service, {Key: own, Revision: e.Revision}}, Deletes: []string{own}})
+	if err != nil {
+		return fmt.Errorf("give back the address %s of %s, which is gone: %w", e.Key, key, err)
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+)
+
+// RepairAddresses compares claims of service addresses with Services, as is done now and then.
+func (s *Server) RepairAddresses(ctx context.Context, now time.Time) error {
+	return s.repairAddressesAt(ctx, now)
+}

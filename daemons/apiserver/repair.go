@@ -1,0 +1,55 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/apiserver/alloc"
+)
+
+// repairEvery is how often claims of service addresses are compared with the Services that they are for, as often as upstream does.
+const repairEvery = 3 * time.Minute
+
+// repairAddresses keeps claims of service addresses and Services alike, whoever has edited IPAddresses meanwhile.
+func (s *Server) repairAddresses(ctx context.Context) error {
+	tick := time.NewTicker(repairEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := s.repairAddressesAt(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			s.log.Warn("compare addresses with services", "err", err)
+		}
+	}
+}
+
+func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, repairEvery)
+	defer cancel()
+	troubles, err := s.services.Repair(ctx, s.store, now)
+	for _, t := range troubles {
+		s.log.Warn("address of a service", "service", t.Service.Namespace+"/"+t.Service.Name, "reason", t.Reason, "message", t.Message)
+		if _, err := s.ensure(ctx, eventOf(t, now)); err != nil {
+			return fmt.Errorf("say what is wrong with the service %s/%s: %w", t.Service.Namespace, t.Service.Name, err)
+		}
+	}
+	return err
+}
+
+func eventOf(t alloc.Trouble, now time.Time) *corev1.Event {
+	at := metav1.NewTime(now)
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Service.Namespace, Name: fmt.Sprintf("%s.%x", t.Service.Name, now.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: t.Service.Namespace, Name: t.Service.Name, UID: t.Service.UID,
+			ResourceVersion: t.Service.ResourceVersion},
+		Type: corev1.EventTypeWarning, Reason: t.Reason, Message: t.Message, Count: 1, FirstTimestamp: at, LastTimestamp: at,
+		Source: corev1.EventSource{Component: "ipallocator-repair-controller"}, ReportingController: "ipallocator-repair-controller",
+	}
+}

@@ -1,0 +1,121 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Services get addresses of further ranges once these are ready and until they are deleted, and keep those that they have.
+func TestServiceCIDRsGiveAddresses(t *testing.T) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			ctx := bounded(t)
+			client := kubernetes.NewForConfigOrDie(start(t, open(t), func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }))
+			services, ranges := client.CoreV1().Services("default"), client.NetworkingV1().ServiceCIDRs()
+			plain := func(name, ip string) *corev1.Service {
+				return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}}}
+			}
+			wait(t, func() error {
+				r, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{})
+				if err == nil && len(r.Status.Conditions) == 0 {
+					err = fmt.Errorf("not ready: %v", r.Status)
+				}
+				return err
+			})
+			// 14 addresses of the range but the first, which is the service kubernetes'.
+			for i := range 13 {
+				if _, err := services.Create(ctx, plain(fmt.Sprint("s", i), ""), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "range 10.0.0.0/28 is full") {
+				t.Fatalf("a full range: %v", err)
+			}
+			if _, err := ranges.Create(ctx, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "further", Finalizers: []string{"test/hold"}},
+				Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "not in the valid range. The range of valid IPs is 10.0.0.0/28") {
+				t.Fatalf("a range that is not ready: %v", err)
+			}
+			ready := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"","message":"by a test","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+			if _, err := ranges.Patch(ctx, "further", types.MergePatchType, []byte(ready), metav1.PatchOptions{}, "status"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{}); err != nil {
+				t.Fatalf("an address of a range that is ready: %v", err)
+			}
+			more, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{})
+			if err != nil || !strings.HasPrefix(more.Spec.ClusterIP, "10.9.0.") {
+				t.Fatalf("an address of the further range: %v, %v", more.Spec.ClusterIP, err)
+			}
+			if err := ranges.Delete(ctx, "further", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := services.Create(ctx, plain("late", "10.9.0.78"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+				t.Fatalf("an address of a range that is being deleted: %v", err)
+			}
+			if _, err := services.Patch(ctx, "more", types.MergePatchType, []byte(`{"spec":{"ports":[{"port":81}]}}`), metav1.PatchOptions{}); err != nil {
+				t.Errorf("change a service whose range is being deleted: %v", err)
+			}
+		})
+	}
+}
+
+// A claim that somebody has deleted is made again, so that nobody else is given the address.
+func TestAddressesAreClaimedAgain(t *testing.T) {
+	ctx := bounded(t)
+	server, cfg := startServer(t, stores["memory"](t), nil)
+	client := kubernetes.NewForConfigOrDie(cfg)
+	svc, err := client.CoreV1().Services("default").Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := client.NetworkingV1().IPAddresses()
+	if err := addresses.Delete(ctx, svc.Spec.ClusterIP, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody's own, and one of a Service that never was: by this allocator's label, and old.
+	for ip, label := range map[string]string{"10.96.7.7": "ipallocator.k8s.io", "10.96.7.8": "somebody"} {
+		if _, err := addresses.Create(ctx, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: ip, Labels: map[string]string{networkingv1.LabelManagedBy: label}},
+			Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "never"}}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func(ip string) bool {
+		_, err := addresses.Get(ctx, ip, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	repair := func(after time.Duration) {
+		t.Helper()
+		if err := server.RepairAddresses(ctx, time.Now().Add(after)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repair(0)
+	if !has(svc.Spec.ClusterIP) || !has("10.96.7.7") || !has("10.96.7.8") {
+		t.Errorf("claims: the service's %v, a young one %v, somebody's %v", has(svc.Spec.ClusterIP), has("10.96.7.7"), has("10.96.7.8"))
+	}
+	events, err := client.CoreV1().Events("default").List(context.WithoutCancel(ctx), metav1.ListOptions{FieldSelector: "reason=ClusterIPNotAllocated"})
+	if err != nil || len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, "is not allocated; repairing") {
+		t.Errorf("events: %v, %v", events.Items, err)
+	}
+	repair(2 * time.Minute)
+	if !has(svc.Spec.ClusterIP) || has("10.96.7.7") || !has("10.96.7.8") {
+		t.Errorf("claims later: the service's %v, an old one of nobody's %v, somebody's %v", has(svc.Spec.ClusterIP), has("10.96.7.7"), has("10.96.7.8"))
+	}
+}

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// requests are the metrics of what a daemon asks the API server, by upstream's names.
+type requests struct {
+	total   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+}
+
+// countRequests returns the metrics in a registry, made there if nobody has made them: all clients of a daemon count in the same.
+func countRequests(registry prometheus.Registerer) (requests, error) {
+	r := requests{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rest_client_requests_total", Help: "Requests to the API server, by what it answered; <error> where it did not.",
+		}, []string{"code", "method", "host"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "rest_client_request_duration_seconds", Help: "Time until the API server begins to answer.",
+			Buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
+		}, []string{"verb", "host"}),
+	}
+	var err error
+	if r.total, err = registered(registry, r.total); err != nil {
+		return r, err
+	}
+	r.seconds, err = registered(registry, r.seconds)
+	return r, err
+}
+
+// registered returns the collector that is in the registry: this one, or the one that was there before it.
+func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C, error) {
+	err := registry.Register(c)
+	var before prometheus.AlreadyRegisteredError
+	if errors.As(err, &before) {
+		if there, ok := before.ExistingCollector.(C); ok {
+			return there, nil
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("register the metrics of requests: %w", err)
+	}
+	return c, nil
+}
+
+// observed counts what goes through a transport.
+type observed struct {
+	requests
+	to http.RoundTripper
+}
+
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+	began, host := time.Now(), r.URL.Host
+	answer, err := o.to.RoundTrip(r)
+	code := "<error>"
+	if err == nil {
+		code = strconv.Itoa(answer.StatusCode)
+	}
+	o.total.WithLabelValues(code, r.Method, host).Inc()
+	o.seconds.WithLabelValues(r.Method, host).Observe(time.Since(began).Seconds())
+	return answer, err
+}
+
+// WrappedRoundTripper returns what is below, for what looks through transports.
+func (o observed) WrappedRoundTripper() http.RoundTripper { return o.to }

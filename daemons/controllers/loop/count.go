@@ -1,0 +1,72 @@
+package loop
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// queueCounts are the metrics of queues, by upstream's names, each with the queue's name as its label.
+type queueCounts struct {
+	depth, unfinished, longest *prometheus.GaugeVec
+	adds, retries              *prometheus.CounterVec
+	waited, worked             *prometheus.HistogramVec
+}
+
+// CountQueues registers the metrics of queues. Every queue that is made with the answer is counted by its name.
+func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, error) {
+	label, buckets := []string{"name"}, prometheus.ExponentialBuckets(1e-8, 10, 12) // seconds
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, label)
+	}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, label)
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, label)
+	}
+	c := queueCounts{
+		depth:      gauge("workqueue_depth", "Keys that wait in a queue."),
+		unfinished: gauge("workqueue_unfinished_work_seconds", "How long the keys in work have been in work, together."),
+		longest:    gauge("workqueue_longest_running_processor_seconds", "How long the key that has been in work longest has been."),
+		adds:       counter("workqueue_adds_total", "Keys put into a queue."),
+		retries:    counter("workqueue_retries_total", "Keys to be taken up again later, after a failure or at their time."),
+		waited:     histogram("workqueue_queue_duration_seconds", "Time that a key waits in a queue until it is taken up."),
+		worked:     histogram("workqueue_work_duration_seconds", "Time that work on a key takes."),
+	}
+	for _, collector := range []prometheus.Collector{c.depth, c.unfinished, c.longest, c.adds, c.retries, c.waited, c.worked} {
+		if err := registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("register the metrics of queues: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func (c queueCounts) NewDepthMetric(name string) workqueue.GaugeMetric {
+	return c.depth.WithLabelValues(name)
+}
+
+func (c queueCounts) NewAddsMetric(name string) workqueue.CounterMetric {
+	return c.adds.WithLabelValues(name)
+}
+
+func (c queueCounts) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return c.waited.WithLabelValues(name)
+}
+
+func (c queueCounts) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return c.worked.WithLabelValues(name)
+}
+
+func (c queueCounts) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return c.unfinished.WithLabelValues(name)
+}
+
+func (c queueCounts) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return c.longest.WithLabelValues(name)
+}
+
+func (c queueCounts) NewRetriesMetric(name string) workqueue.CounterMetric {
+	return c.retries.WithLabelValues(name)
+}

@@ -1,0 +1,164 @@
+// Package servicecidr says of ServiceCIDRs whether addresses may be given of them, and keeps one that is being deleted until no
+// address is left that only it has. The addresses themselves are given by the API server.
+package servicecidr
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	networkinglisters "k8s.io/client-go/listers/networking/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// Finalizer keeps a ServiceCIDR while there are addresses that only it has.
+const Finalizer = "networking.k8s.io/service-cidr-finalizer"
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	ranges networkinglisters.ServiceCIDRLister
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	ranges, addresses := c.Informers.Networking().V1().ServiceCIDRs(), c.Informers.Networking().V1().IPAddresses()
+	s := &controller{Context: c, ranges: ranges.Lister()}
+	s.Loop = loop.Loop{Name: "service-cidr", Counted: "ipaddresses", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced}}
+	// A range that comes or goes decides about those that it shares addresses with.
+	loop.OnChange(ranges.Informer(), func(_, obj any) {
+		if obj != nil {
+			s.Add(obj)
+		}
+		s.addLeaving()
+	})
+	loop.OnChange(addresses.Informer(), func(_, obj any) {
+		if obj == nil {
+			s.addLeaving()
+		}
+	})
+	return s
+}
+
+// addLeaving queues the ranges that are being deleted.
+func (s *controller) addLeaving() {
+	list, err := s.ranges.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, r := range list {
+		if r.DeletionTimestamp != nil {
+			s.Add(r)
+		}
+	}
+}
+
+func (s *controller) sync(ctx context.Context, name string) error {
+	r, err := s.ranges.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	r = r.DeepCopy()
+	if r.DeletionTimestamp == nil {
+		return s.keep(ctx, r)
+	}
+	if !slices.Contains(r.Finalizers, Finalizer) {
+		return nil
+	}
+	// The API server gives no address of a range that has changed since it looked, so what there is at a time when the range
+	// is being deleted is all that there will be. The caches may be behind, the server is asked.
+	held, err := s.held(ctx, r)
+	if err != nil {
+		return err
+	}
+	if held {
+		return s.ready(ctx, r, metav1.Condition{Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"})
+	}
+	r.Finalizers = slices.DeleteFunc(r.Finalizers, func(f string) bool { return f == Finalizer })
+	if _, err := s.Client.NetworkingV1().ServiceCIDRs().Update(ctx, r, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("let go of the ServiceCIDR %s: %w", name, err)
+	}
+	return nil
+}
+
+// keep puts the finalizer on a range before anybody is given addresses of it, then says that it is ready.
+func (s *controller) keep(ctx context.Context, r *networkingv1.ServiceCIDR) (err error) {
+	if !slices.Contains(r.Finalizers, Finalizer) {
+		r.Finalizers = append(r.Finalizers, Finalizer)
+		if r, err = s.Client.NetworkingV1().ServiceCIDRs().Update(ctx, r, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("hold the ServiceCIDR %s: %w", r.GetName(), err)
+		}
+	}
+	return s.ready(ctx, r, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+}
+
+func (s *controller) ready(ctx context.Context, r *networkingv1.ServiceCIDR, is metav1.Condition) error {
+	is.Type, is.LastTransitionTime = networkingv1.ServiceCIDRConditionReady, metav1.NewTime(s.Now())
+	if have := meta.FindStatusCondition(r.Status.Conditions, is.Type); have != nil && have.Status == is.Status && have.Reason == is.Reason {
+		return nil
+	}
+	meta.SetStatusCondition(&r.Status.Conditions, is)
+	if _, err := s.Client.NetworkingV1().ServiceCIDRs().UpdateStatus(ctx, r, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("say whether the ServiceCIDR %s is ready: %w", r.Name, err)
+	}
+	return nil
+}
+
+// held says whether there are addresses that only this range has.
+func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (bool, error) {
+	ranges, err := s.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("list the ServiceCIDRs: %w", err)
+	}
+	others := []netip.Prefix{}
+	for i := range ranges.Items {
+		if other := &ranges.Items[i]; other.Name != r.Name && other.DeletionTimestamp == nil {
+			others = append(others, prefixes(other)...)
+		}
+	}
+	mine := prefixes(r)
+	// A page at a time: there may be as many addresses as services.
+	for next := ""; ; {
+		list, err := s.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{Limit: 1000, Continue: next})
+		if err != nil {
+			return false, fmt.Errorf("list the addresses of services: %w", err)
+		}
+		for i := range list.Items {
+			if onlyIn(list.Items[i].Name, mine, others) {
+				return true, nil
+			}
+		}
+		if next = list.Continue; next == "" {
+			return false, nil
+		}
+	}
+}
+
+func onlyIn(ip string, mine, others []netip.Prefix) bool {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return false
+	}
+	in := func(p netip.Prefix) bool { return p.Contains(addr) }
+	return slices.ContainsFunc(mine, in) && !slices.ContainsFunc(others, in)
+}
+
+func prefixes(r *networkingv1.ServiceCIDR) (list []netip.Prefix) {
+	for _, cidr := range r.Spec.CIDRs {
+		if p, err := netip.ParsePrefix(cidr); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}

@@ -1,0 +1,93 @@
+package controllers
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// running is a pod of an owner with the status that a kubelet gives it, as it is sent.
+func running(b *testing.B, owner string, i int) []byte {
+	b.Helper()
+	yes, now := true, metav1.NewTime(time.Unix(1800000000, 0))
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%05d", owner, i), GenerateName: owner + "-", Namespace: "default", ResourceVersion: fmt.Sprint(i),
+			UID: types.UID(fmt.Sprintf("%036d", i)), CreationTimestamp: now, Labels: map[string]string{"app": owner},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("x", 1500))}}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &yes}}},
+		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", i%5000), ServiceAccountName: "default", RestartPolicy: corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: new(int64), SchedulerName: "default-scheduler", Priority: new(int32), SecurityContext: &corev1.PodSecurityContext{},
+			Tolerations: []corev1.Toleration{
+				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64)},
+				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64)}},
+			Volumes: []corev1.Volume{{Name: fmt.Sprintf("kube-api-access-%05d", i), VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}},
+			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/pause:1",
+				VolumeMounts: []corev1.VolumeMount{{Name: fmt.Sprintf("kube-api-access-%05d", i), MountPath: "/var/run/secrets"}},
+				Resources:    corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "192.0.2.9", PodIP: "10.1.2.3", PodIPs: []corev1.PodIP{{IP: "10.1.2.3"}}, StartTime: &now,
+			QOSClass: corev1.PodQOSBurstable, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Image: "registry.invalid/pause:1", Ready: true, Started: &yes,
+				ContainerID: fmt.Sprintf("containerd://%064d", i), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}},
+	}
+	for _, t := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"} {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	data, err := p.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return data
+}
+
+// BenchmarkSlim is what it takes to make a pod small after it was read; reading alone is beside it.
+func BenchmarkSlim(b *testing.B) {
+	sent := make([][]byte, 1000)
+	for i := range sent {
+		sent[i] = running(b, fmt.Sprintf("set-%d", i%10), i)
+	}
+	for name, slim := range map[string]func(any) (any, error){"slim": newSlimmer().slim, "read": func(o any) (any, error) { return o, nil }} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				p := &corev1.Pod{}
+				if err := p.Unmarshal(sent[i%len(sent)]); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := slim(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHeldPods is what 50,000 pods take in memory once they are small: bytes that live, and those of the pages that they are on.
+func BenchmarkHeldPods(b *testing.B) {
+	const pods = 50000
+	for b.Loop() {
+		s, held := newSlimmer(), make([]any, pods)
+		debug.FreeOSMemory()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for i := range held {
+			p := &corev1.Pod{}
+			if err := p.Unmarshal(running(b, fmt.Sprintf("set-%d", i/100), i)); err != nil {
+				b.Fatal(err)
+			}
+			held[i], _ = s.slim(p)
+		}
+		debug.FreeOSMemory()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/pods, "live-B/pod")
+		b.ReportMetric(float64(after.HeapInuse-before.HeapInuse)/pods, "pages-B/pod")
+		runtime.KeepAlive(held)
+	}
+}
