@@ -48,7 +48,7 @@ func machineNames(_ *runFlags, c *load.Configuration) (list []string) {
 // declaredAddresses are what -target and its like take: what is declared and what was applied.
 func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
 	for _, d := range c.Graph {
-		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" || kind == "manifests" || kind == "image" {
+		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" || kind == "storage_class" || kind == "manifests" || kind == "image" {
 			list = append(list, d.Address)
 		}
 	}

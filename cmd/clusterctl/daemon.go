@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/address"
 	"clusterctl/daemons/apiserver"
@@ -109,6 +108,9 @@ func (d daemon) command(use string) *cobra.Command {
 		Use: use, Short: d.short, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " + version.Version + ")",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.Check(cfg); err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
 			flags := map[string]string{}
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = f.Value.String() })
 			return serve(cmd.Context(), d.name, verbosity, flags, start)
@@ -163,18 +165,17 @@ func newLog(verbosity int) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// kubeletFile reads a KubeletConfiguration over the defaults; a field that is not
-// known is an error.
+// kubeletFile reads a KubeletConfiguration; without a path it returns the defaults.
 func kubeletFile(path string) (config.KubeletFile, error) {
-	file := config.DefaultKubeletFile()
 	if path == "" {
-		return file, nil
+		return config.DefaultKubeletFile(), nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return file, fmt.Errorf("read the kubelet's configuration: %w", err)
+		return config.KubeletFile{}, fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+	file, err := config.ReadKubeletFile(text)
+	if err != nil {
 		return file, fmt.Errorf("read the kubelet's configuration %s: %w", path, err)
 	}
 	return file, nil

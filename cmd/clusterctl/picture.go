@@ -120,7 +120,7 @@ func colour(address string) string {
 	switch kind {
 	case "cluster", "machine":
 		return "#dce9f7"
-	case "workload", "object", "manifests", "image":
+	case "workload", "object", "storage_class", "manifests", "image":
 		return "#e2f2df"
 	}
 	return "#f3f1e6"

@@ -117,7 +117,7 @@ type Connection struct {
 
 // Serving is where a daemon answers /livez, /readyz and /metrics over TLS.
 type Serving struct {
-	BindAddress       string `written:"always" flag:"bind-address" help:"address to serve health and metrics on"`
+	BindAddress       string `written:"always" flag:"bind-address" setting:"bind_address" help:"address to serve health and metrics on"`
 	SecurePort        int    `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
 	TLSCertFile       string `flag:"tls-cert-file" help:"server certificate; one is made when empty"`
 	TLSPrivateKeyFile string `flag:"tls-private-key-file" help:"server key"`
@@ -130,8 +130,8 @@ type Scheduler struct {
 	Connection
 	Serving
 	LeaderElect bool   `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
-	Profiling   bool   `written:"always" flag:"profiling" help:"serve /debug/pprof"`
-	Config      string `flag:"config" help:"file with a KubeSchedulerConfiguration: profiles, their plugins and arguments"`
+	Profiling   bool   `written:"always" flag:"profiling" setting:"profiling" help:"serve /debug/pprof"`
+	Config      string `flag:"config" setting:"config" doc:"a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, as in file(\"scheduler.yaml\"): profiles, their plugins and arguments, and how long pods wait" help:"file with a KubeSchedulerConfiguration: profiles, their plugins and arguments"`
 }
 
 // DefaultScheduler returns the documented defaults.
@@ -144,30 +144,31 @@ type ControllerManager struct {
 	Connection
 	Serving
 	LeaderElect                  bool          `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-controller-manager"`
-	Profiling                    bool          `written:"always" flag:"profiling" help:"serve /debug/pprof"`
-	Controllers                  []string      `flag:"controllers" help:"controllers to run: *, name, or -name"`
+	Profiling                    bool          `written:"always" flag:"profiling" setting:"profiling" help:"serve /debug/pprof"`
+	Controllers                  []string      `flag:"controllers" setting:"controllers" help:"controllers to run: * for all, NAME, or -NAME for all but that one"`
 	ClusterCIDR                  []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
 	AllocateNodeCIDRs            bool          `flag:"allocate-node-cidrs" help:"give every node a piece of --cluster-cidr"`
-	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" help:"prefix length of a node's piece"`
-	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" help:"how often nodes' health is looked at"`
-	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" help:"silence after which a node's Ready becomes Unknown"`
-	NodeEvictionRate             float64       `flag:"node-eviction-rate" help:"lost nodes of a zone that pods are moved from, per second"`
-	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate" help:"the same when much of the zone is lost, in a large cluster; in a small one, none are"`
-	UnhealthyZoneThreshold       float64       `flag:"unhealthy-zone-threshold" help:"fraction of lost nodes from which on much of a zone is lost"`
-	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold" help:"number of nodes above which a cluster is large"`
+	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" setting:"node_cidr_mask_size" range:"8..32" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pod network"`
+	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" setting:"node_monitor_period" range:"1ms.." help:"how often nodes' health is looked at"`
+	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" setting:"node_monitor_grace_period" range:"1ms.." help:"silence after which a node's Ready becomes Unknown"`
+	NodeEvictionRate             float64       `flag:"node-eviction-rate" setting:"node_eviction_rate" range:"0.." help:"lost nodes of a zone that pods are moved from, per second"`
+	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate" setting:"secondary_node_eviction_rate" range:"0.." help:"the same when much of the zone is lost, in a large cluster; in a small one, none are"`
+	UnhealthyZoneThreshold       float64       `flag:"unhealthy-zone-threshold" setting:"unhealthy_zone_threshold" range:"0..1" help:"fraction of lost nodes from which on much of a zone is lost"`
+	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold" setting:"large_cluster_size_threshold" range:"0.." help:"number of nodes above which a cluster is large"`
 	RootCAFile                   string        `flag:"root-ca-file" help:"CA bundle published in every namespace as kube-root-ca.crt"`
 	ServiceAccountPrivateKeyFile string        `flag:"service-account-private-key-file" help:"key that legacy token secrets are signed with"`
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
 	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
-	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" help:"how many finished pods are kept"`
+	ClusterSigningDuration       time.Duration `flag:"cluster-signing-duration" setting:"cluster_signing_duration" range:"10m..87600h" help:"how long certificates last that requests get; those that ask for less get less"`
+	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" setting:"terminated_pod_gc_threshold" help:"how many finished pods are kept"`
 
-	HorizontalPodAutoscalerSyncPeriod              time.Duration `flag:"horizontal-pod-autoscaler-sync-period" help:"how often each HorizontalPodAutoscaler is looked at"`
-	HorizontalPodAutoscalerDownscaleStabilization  time.Duration `flag:"horizontal-pod-autoscaler-downscale-stabilization" help:"for how long replicas stay that were recommended once, where an autoscaler has no behavior of its own"`
-	HorizontalPodAutoscalerTolerance               float64       `flag:"horizontal-pod-autoscaler-tolerance" help:"distance from one of the ratio of use to target that is let be"`
-	HorizontalPodAutoscalerCPUInitializationPeriod time.Duration `flag:"horizontal-pod-autoscaler-cpu-initialization-period" help:"time after a pod's start in which its use of CPU counts only from when it is ready"`
-	HorizontalPodAutoscalerInitialReadinessDelay   time.Duration `flag:"horizontal-pod-autoscaler-initial-readiness-delay" help:"time after a pod's start in which becoming unready is taken for not having been ready yet"`
+	HorizontalPodAutoscalerSyncPeriod              time.Duration `flag:"horizontal-pod-autoscaler-sync-period" setting:"horizontal_pod_autoscaler_sync_period" range:"1ms.." help:"how often each HorizontalPodAutoscaler is looked at"`
+	HorizontalPodAutoscalerDownscaleStabilization  time.Duration `flag:"horizontal-pod-autoscaler-downscale-stabilization" setting:"horizontal_pod_autoscaler_downscale_stabilization" range:"0s..1h" help:"for how long replicas stay that were recommended once, where an autoscaler has no behavior of its own"`
+	HorizontalPodAutoscalerTolerance               float64       `flag:"horizontal-pod-autoscaler-tolerance" setting:"horizontal_pod_autoscaler_tolerance" range:"0.." help:"distance from one of the ratio of use to target that is let be"`
+	HorizontalPodAutoscalerCPUInitializationPeriod time.Duration `flag:"horizontal-pod-autoscaler-cpu-initialization-period" setting:"horizontal_pod_autoscaler_cpu_initialization_period" range:"0s.." help:"time after a pod's start in which its use of CPU counts only from when it is ready"`
+	HorizontalPodAutoscalerInitialReadinessDelay   time.Duration `flag:"horizontal-pod-autoscaler-initial-readiness-delay" setting:"horizontal_pod_autoscaler_initial_readiness_delay" range:"0s.." help:"time after a pod's start in which becoming unready is taken for not having been ready yet"`
 
-	LegacyServiceAccountTokenCleanUpPeriod time.Duration `flag:"legacy-service-account-token-clean-up-period" help:"how long a service account's token in a Secret goes unused before it is marked invalid, and then before it is deleted"`
+	LegacyServiceAccountTokenCleanUpPeriod time.Duration `flag:"legacy-service-account-token-clean-up-period" setting:"legacy_service_account_token_clean_up_period" range:"1s.." help:"how long a service account's token in a Secret goes unused before it is marked invalid, and then before it is deleted"`
 }
 
 // DefaultControllerManager returns the documented defaults.
@@ -177,7 +178,7 @@ func DefaultControllerManager() ControllerManager {
 		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
 		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
-		TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
+		ClusterSigningDuration: 365 * 24 * time.Hour, TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
 		HorizontalPodAutoscalerSyncPeriod: 15 * time.Second, HorizontalPodAutoscalerDownscaleStabilization: 5 * time.Minute, HorizontalPodAutoscalerTolerance: 0.1,
 		HorizontalPodAutoscalerCPUInitializationPeriod: 5 * time.Minute, HorizontalPodAutoscalerInitialReadinessDelay: 30 * time.Second,
 	}
@@ -207,18 +208,21 @@ func DefaultMetricsServer() MetricsServer {
 // DNS configures the cluster's name server.
 type DNS struct {
 	Connection
-	BindAddress   string   `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
-	NodeName      string   `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP        string   `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
-	ServiceName   string   `flag:"service-name" help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
-	ClusterDomain string   `flag:"cluster-domain" help:"domain of the cluster's names"`
-	Upstream      []string `flag:"upstream" help:"servers for all other names; those of /etc/resolv.conf when empty"`
-	HealthAddress string   `flag:"health-address" help:"host:port to serve health and metrics on"`
+	BindAddress   string        `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
+	NodeName      string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP        string        `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
+	ServiceName   string        `flag:"service-name" help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
+	ClusterDomain string        `flag:"cluster-domain" help:"domain of the cluster's names"`
+	Upstream      []string      `flag:"upstream" setting:"upstream" help:"servers for all other names; those of /etc/resolv.conf when empty"`
+	CacheTTL      time.Duration `flag:"cache-ttl" setting:"cache_ttl" range:"1s..1h" help:"how long answers of other servers are kept at most; each says itself for how long it may be kept"`
+	DenialTTL     time.Duration `flag:"denial-ttl" setting:"denial_ttl" range:"1s..1h" help:"how long it is kept at most that other servers do not know a name"`
+	HealthAddress string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
 }
 
 // DefaultDNS returns the documented defaults.
 func DefaultDNS() DNS {
-	return DNS{BindAddress: "0.0.0.0:53", ServiceName: "kube-system/kube-dns", ClusterDomain: "cluster.local", HealthAddress: "127.0.0.1:9153"}
+	return DNS{BindAddress: "0.0.0.0:53", ServiceName: "kube-system/kube-dns", ClusterDomain: "cluster.local", HealthAddress: "127.0.0.1:9153",
+		CacheTTL: 30 * time.Second, DenialTTL: 10 * time.Second}
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Kubelet holds the kubelet's command line: where it finds everything, and who
@@ -17,7 +19,7 @@ type Kubelet struct {
 	NodeIP               []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
 	NodeLabels           map[string]string `flag:"node-labels" help:"labels to register the node with"`
 	ClientCRLFile        string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
-	AllowedUnsafeSysctls []string          `flag:"allowed-unsafe-sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
+	AllowedUnsafeSysctls []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
 }
 
 // DefaultKubelet returns the documented defaults.
@@ -42,28 +44,35 @@ type KubeletFile struct {
 
 	ContainerRuntimeEndpoint string   `json:"containerRuntimeEndpoint,omitempty"` // unix:///run/containerd/containerd.sock
 	StaticPodPath            string   `json:"staticPodPath,omitempty"`
-	PodCIDR                  string   `json:"podCIDR,omitempty"` // refused
+	PodCIDR                  string   `json:"podCIDR,omitempty" refused:"is not supported: the controller manager gives nodes their networks"`
 	ClusterDNS               []string `json:"clusterDNS,omitempty"`
 	ClusterDomain            string   `json:"clusterDomain,omitempty"`
-	ResolverConfig           string   `json:"resolvConf,omitempty"`
+	ResolverConfig           string   `json:"resolvConf" setting:"resolv_conf" help:"file of the machine with the name servers of pods that do not use the cluster's"`
 	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs or systemd
-	CgroupRoot               string   `json:"cgroupRoot,omitempty"`
-	MaxPods                  int      `json:"maxPods,omitempty"` // 110
+	CgroupRoot               string   `json:"cgroupRoot,omitempty" setting:"cgroup_root" help:"control group under which pods run; / when empty"`
+	MaxPods                  int      `json:"maxPods,omitempty" setting:"max_pods" range:"1.." help:"how many pods the node takes"`
 
-	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty"`
-	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"`
-	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty"`
-	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty"` // refused unless 0
+	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty" setting:"node_status_update_frequency" range:"1ms.." help:"how often the node's status is worked out"`
+	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty" setting:"node_status_report_frequency" range:"1ms.." help:"how often it is written although nothing has changed"`
+	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty" setting:"node_lease_duration_seconds" range:"1.." help:"for how long the node's lease says that it is alive, seconds; it is renewed four times in that"`
+	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty" refused:"is not supported: drain the node before its machine is shut down"`
 	RegisterWithTaints             []Taint           `json:"registerWithTaints,omitempty"`
-	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty"` // do not start where the kernel is set otherwise; it is never changed
-	SystemReserved                 map[string]string `json:"systemReserved,omitempty"`
-	KubeReserved                   map[string]string `json:"kubeReserved,omitempty"`
-	EvictionHard                   map[string]string `json:"evictionHard,omitempty"`
-	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty"` // nil pulls several at once
-	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty"`
+	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty" setting:"protect_kernel_defaults" help:"do not start where the kernel is set otherwise than upstream's kubelet wants it; it is never changed"`
+	SystemReserved                 map[string]string `json:"systemReserved,omitempty" setting:"system_reserved" help:"resources that are kept for the system: cpu, memory and ephemeral-storage, as { cpu = \"100m\" }"`
+	KubeReserved                   map[string]string `json:"kubeReserved,omitempty" setting:"kube_reserved" help:"resources that are kept for the daemons"`
+	EvictionHard                   map[string]string `json:"evictionHard" setting:"eviction_hard" help:"what has to stay free, or pods are evicted, as { \"memory.available\" = \"100Mi\", \"nodefs.available\" = \"10%\" }: of memory.available, nodefs.available, nodefs.inodesFree, imagefs.available and pid.available. What is left out is not watched"`
+	MergeDefaultEvictionSettings   bool              `json:"mergeDefaultEvictionSettings,omitempty" setting:"merge_default_eviction_settings" help:"what eviction_hard leaves out is watched as by default"`
+	ImageGCHighThresholdPercent    int               `json:"imageGCHighThresholdPercent" setting:"image_gc_high_threshold_percent" range:"0..100" help:"how full the disk is, in percent, when images that nobody uses are removed"`
+	ImageGCLowThresholdPercent     int               `json:"imageGCLowThresholdPercent" setting:"image_gc_low_threshold_percent" range:"0..100" help:"how full it is when no more are removed, in percent"`
+	ImageMinimumGCAge              metav1.Duration   `json:"imageMinimumGCAge,omitempty" setting:"image_minimum_gc_age" range:"0s.." help:"how long an image is unused before it may be removed"`
+	ContainerLogMaxSize            string            `json:"containerLogMaxSize,omitempty" setting:"container_log_max_size" help:"size at which a container's log is rotated, as 10Mi"`
+	ContainerLogMaxFiles           int               `json:"containerLogMaxFiles,omitempty" setting:"container_log_max_files" range:"2.." help:"how many logs a container has, the one being written among them"`
+	PodPidsLimit                   int               `json:"podPidsLimit" setting:"pod_pids_limit" help:"how many processes and threads a pod may have; -1 is as many as the machine allows. Pods that run keep a limit that is taken away"`
+	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty" setting:"serialize_image_pulls" help:"pull one image at a time"`
+	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty" setting:"streaming_connection_idle_timeout" range:"0s.." help:"after how long exec, attach and port-forward end when nothing comes; 0 is never"`
 	RotateCertificates             bool              `json:"rotateCertificates,omitempty"` // the kubelet asks for its next client certificate itself
 	ServerTLSBootstrap             bool              `json:"serverTLSBootstrap,omitempty"` // and its serving certificate, of which somebody has to approve
-	ReadOnlyPort                   int               `json:"readOnlyPort"`                 // refused unless 0
+	ReadOnlyPort                   int               `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
 }
 
 // KubeletAuthentication says who may call the kubelet.
@@ -84,11 +93,44 @@ type KubeletAuthorization struct {
 	Mode string `json:"mode,omitempty"`
 }
 
+// KubeletSettings is all that a kubelet is told: its command line and its file.
+type KubeletSettings struct {
+	Kubelet
+	KubeletFile
+}
+
+// problems leaves those of the parts to the parts.
+func (*KubeletSettings) problems() []Problem { return nil }
+
+// DefaultKubeletSettings returns the documented defaults of both.
+func DefaultKubeletSettings() KubeletSettings {
+	return KubeletSettings{DefaultKubelet(), DefaultKubeletFile()}
+}
+
 // Taint is a taint to register the node with.
 type Taint struct {
 	Key    string `json:"key"`
 	Value  string `json:"value,omitempty"`
 	Effect string `json:"effect"`
+}
+
+// ReadKubeletFile reads a KubeletConfiguration over the defaults. A field that is not known is an error. Thresholds of eviction are all
+// those that the file has, unless it says that the defaults stand beside them.
+func ReadKubeletFile(text []byte) (KubeletFile, error) {
+	file := DefaultKubeletFile()
+	usual := file.EvictionHard
+	file.EvictionHard = nil
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return KubeletFile{}, err
+	}
+	switch {
+	case file.EvictionHard == nil:
+		file.EvictionHard = usual
+	case file.MergeDefaultEvictionSettings:
+		maps.Copy(usual, file.EvictionHard)
+		file.EvictionHard = usual
+	}
+	return file, nil
 }
 
 // DefaultKubeletFile returns the documented defaults, upstream's.
@@ -98,10 +140,12 @@ func DefaultKubeletFile() KubeletFile {
 		Address: "0.0.0.0", Port: 10250, HealthzBindAddress: "127.0.0.1", HealthzPort: 10248,
 		ContainerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
 		ClusterDomain:            "cluster.local", ResolverConfig: "/etc/resolv.conf", CgroupDriver: "cgroupfs", MaxPods: 110,
-		NodeStatusUpdateFrequency:      metav1.Duration{Duration: 10 * time.Second},
-		NodeStatusReportFrequency:      metav1.Duration{Duration: 5 * time.Minute},
-		NodeLeaseDurationSeconds:       40,
-		EvictionHard:                   map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
+		NodeStatusUpdateFrequency:   metav1.Duration{Duration: 10 * time.Second},
+		NodeStatusReportFrequency:   metav1.Duration{Duration: 5 * time.Minute},
+		NodeLeaseDurationSeconds:    40,
+		EvictionHard:                map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
+		ImageGCHighThresholdPercent: 85, ImageGCLowThresholdPercent: 80, ImageMinimumGCAge: metav1.Duration{Duration: 2 * time.Minute},
+		ContainerLogMaxSize: "10Mi", ContainerLogMaxFiles: 5, PodPidsLimit: -1,
 		StreamingConnectionIdleTimeout: metav1.Duration{Duration: 4 * time.Hour},
 	}
 	f.Authentication.Webhook.Enabled = true
@@ -114,12 +158,12 @@ func DefaultKubeletFile() KubeletFile {
 type Proxy struct {
 	Connection
 	HostnameOverride   string        `flag:"hostname-override" help:"name of the node; the host name when empty"`
-	ProxyMode          string        `flag:"proxy-mode" help:"nftables"`
+	ProxyMode          string        `flag:"proxy-mode" setting:"mode" help:"what the rules are written with: nftables"`
 	ClusterCIDR        []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
-	NodePortAddresses  []string      `flag:"nodeport-addresses" help:"networks in which node ports answer; all local addresses when empty"`
-	HealthzBindAddress string        `flag:"healthz-bind-address" help:"host:port of /healthz"`
-	MetricsBindAddress string        `flag:"metrics-bind-address" help:"host:port of /metrics"`
-	MinSyncPeriod      time.Duration `flag:"min-sync-period" help:"shortest time between two changes of the rules"`
+	NodePortAddresses  []string      `flag:"nodeport-addresses" setting:"node_port_addresses" help:"networks in which node ports answer; all local addresses when empty"`
+	HealthzBindAddress string        `flag:"healthz-bind-address" setting:"healthz_bind_address" help:"host:port of /healthz"`
+	MetricsBindAddress string        `flag:"metrics-bind-address" setting:"metrics_bind_address" help:"host:port of /metrics"`
+	MinSyncPeriod      time.Duration `flag:"min-sync-period" setting:"min_sync_period" range:"0s..1h" help:"shortest time between two changes of the rules"`
 }
 
 // DefaultProxy returns the documented defaults.
@@ -134,8 +178,8 @@ type Network struct {
 	HostnameOverride string   `flag:"hostname-override" help:"name of the node; the host name when empty"`
 	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses: what leaves them is masqueraded"`
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
-	MTU              int      `flag:"mtu" help:"largest packet between pods, bytes; that of the node's own interface when 0"`
-	HealthAddress    string   `flag:"health-address" help:"host:port of health and metrics"`
+	MTU              int      `flag:"mtu" setting:"mtu" range:"0|576..65535" help:"largest packet between pods, bytes; that of the node's own interface when 0. Pods that run keep what they have"`
+	HealthAddress    string   `flag:"health-address" setting:"health_address" help:"host:port of health and metrics"`
 	RoutesOnly       bool     `flag:"routes-only" help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is no node"`
 }
 

@@ -276,7 +276,7 @@ func wait(t *testing.T, what string, ok func() bool) {
 
 func TestCacheIsBoundedAndForgets(t *testing.T) {
 	now := time.Unix(1000, 0)
-	c := newAnswers(func() time.Time { return now })
+	c := newAnswers(func() time.Time { return now }, 30*time.Second, 10*time.Second)
 	msg := func(ttl uint32) *dns.Msg {
 		m := new(dns.Msg).SetQuestion("a.", dns.TypeA)
 		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: "a.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}}}

@@ -11,15 +11,15 @@ import (
 // Answers of other servers are kept for as long as they allow, within these bounds.
 const (
 	maxKept     = 10000
-	maxKeptTime = 30 * time.Second
 	minKeptTime = time.Second
-	maxDenied   = 10 * time.Second // for "no such name" that does not say
 )
 
 // answers keeps a bounded number of other servers' answers; the one that was used
 // longest ago goes first.
 type answers struct {
-	now func() time.Time
+	now    func() time.Time
+	most   time.Duration // for answers
+	denied time.Duration // for "no such name"
 
 	mu    sync.Mutex
 	items map[question]*list.Element
@@ -40,8 +40,8 @@ type kept struct {
 	until time.Time
 }
 
-func newAnswers(now func() time.Time) *answers {
-	return &answers{now: now, items: map[question]*list.Element{}, order: list.New()}
+func newAnswers(now func() time.Time, most, denied time.Duration) *answers {
+	return &answers{now: now, most: most, denied: denied, items: map[question]*list.Element{}, order: list.New()}
 }
 
 // get returns a copy of an answer with what is left of its time, or nil.
@@ -75,9 +75,9 @@ func (c *answers) put(q question, msg *dns.Msg) {
 	if msg.Truncated || msg.Rcode != dns.RcodeSuccess && msg.Rcode != dns.RcodeNameError {
 		return
 	}
-	life := maxKeptTime
+	life := c.most
 	if len(msg.Answer) == 0 {
-		life = maxDenied
+		life = c.denied
 	}
 	for _, section := range [][]dns.RR{msg.Answer, msg.Ns} {
 		for _, rr := range section {

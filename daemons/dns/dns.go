@@ -30,7 +30,7 @@ import (
 
 // Run is the name server of one machine. It answers until ctx ends.
 func Run(ctx context.Context, cfg config.DNS, env run.Env) error {
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "dns"})
+	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "dns", Metrics: env.Metrics})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	h := &handler{zone: zone, domain: domain, forward: newForwarder(servers, time.Now), log: env.Log, started: time.Now(),
+	h := &handler{zone: zone, domain: domain, forward: newForwarder(servers, newAnswers(time.Now, cfg.CacheTTL, cfg.DenialTTL)), log: env.Log, started: time.Now(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."}, []string{"rcode"})}
 	env.Metrics.MustRegister(h.requests)
 	var synced atomic.Bool

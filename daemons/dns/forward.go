@@ -27,8 +27,8 @@ type forwarder struct {
 	cache   *answers
 }
 
-func newForwarder(servers []string, now func() time.Time) *forwarder {
-	return &forwarder{servers: servers, slots: make(chan struct{}, maxAsking), cache: newAnswers(now)}
+func newForwarder(servers []string, cache *answers) *forwarder {
+	return &forwarder{servers: servers, slots: make(chan struct{}, maxAsking), cache: cache}
 }
 
 // upstream returns the servers to ask, as host:port: those given, or the machine's

@@ -45,7 +45,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	if cfg.MetricResolution < time.Second || cfg.KubeletRequestTimeout <= 0 {
 		return fmt.Errorf("--metric-resolution=%s --kubelet-request-timeout=%s: at least 1s, and more than nothing", cfg.MetricResolution, cfg.KubeletRequestTimeout)
 	}
-	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Name})
+	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Name, Metrics: env.Metrics})
 	if err != nil {
 		return err
 	}

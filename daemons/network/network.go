@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		}
 		d.clusters = append(d.clusters, p.Masked())
 	}
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "network"})
+	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "network", Metrics: env.Metrics})
 	if err != nil {
 		return err
 	}

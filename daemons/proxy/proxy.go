@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if d.machine.NodePorts, err = prefixes(cfg.NodePortAddresses); err != nil {
 		return fmt.Errorf("node port addresses: %w", err)
 	}
-	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "kube-proxy"})
+	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "kube-proxy", Metrics: env.Metrics})
 	if err != nil {
 		return err
 	}

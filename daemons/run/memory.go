@@ -12,8 +12,10 @@ const (
 	// floor is how much a process may allocate between two collections however little of it
 	// lives: a small heap would otherwise be collected every few megabytes, and what is held weakly would be gone at once.
 	floor = 48 << 20
-	// quiet is how little a process allocates within a look when it has nothing to do.
-	quiet = 2 << 20
+	// quiet is how little a process allocates within a look when it has nothing to do; or this part of what lives, for who keeps
+	// much looks over it now and then.
+	quiet     = 2 << 20
+	quietPart = 32
 	// worth is how much must have been allocated since for a return of memory to be worth a collection.
 	worth = 16 << 20
 	// look is how often that is looked at.
@@ -57,7 +59,7 @@ func percent(live uint64) int {
 
 // idle says whether the process rests, and has garbage that is worth a collection: after its start it has.
 func idle(live, allocated, last, returned uint64) bool {
-	return allocated-last < quiet && (returned == 0 || allocated-returned > max(worth, live/4))
+	return allocated-last < max(quiet, live/quietPart) && (returned == 0 || allocated-returned > max(worth, live/4))
 }
 
 // heap returns the bytes that lived after the last collection, and all that were ever allocated.

@@ -15,18 +15,24 @@ import (
 )
 
 type clusterBlock struct {
-	PodCIDRs     []string         `hcl:"pod_cidrs,optional" doc:"Network of the pods: one, of IPv4." default:"[\"10.244.0.0/16\"]"`
-	ServiceCIDRs []string         `hcl:"service_cidrs,optional" doc:"Network of the services' addresses: one, of IPv4." default:"[\"10.96.0.0/16\"]"`
-	Version      string           `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
-	Domain       string           `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
-	ControlPlane string           `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
-	API          *apiBlock        `hcl:"api,block" doc:"How clients from outside reach the API."`
-	Etcd         *etcdBlock       `hcl:"etcd,block" doc:"The cluster's store."`
-	Encryption   *encryptionBlock `hcl:"encryption,block" doc:"How values are encrypted in the store."`
-	Audit        *auditBlock      `hcl:"audit,block" doc:"What is kept about requests to the API."`
-	Runtime      *runtimeBlock    `hcl:"runtime,block" doc:"Where the container runtime comes from, and how it pulls images."`
-	Roll         *rollBlock       `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
-	System       *systemBlock     `hcl:"system,block" doc:"What becomes of the machines' own packages, and when they may be rebooted."`
+	PodCIDRs     []string          `hcl:"pod_cidrs,optional" doc:"Network of the pods: one, of IPv4." default:"[\"10.244.0.0/16\"]"`
+	ServiceCIDRs []string          `hcl:"service_cidrs,optional" doc:"Network of the services' addresses: one, of IPv4." default:"[\"10.96.0.0/16\"]"`
+	Version      string            `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
+	Domain       string            `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
+	ControlPlane string            `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
+	API          *apiBlock         `hcl:"api,block" doc:"How clients from outside reach the API."`
+	Etcd         *etcdBlock        `hcl:"etcd,block" doc:"The cluster's store."`
+	Encryption   *encryptionBlock  `hcl:"encryption,block" doc:"How values are encrypted in the store."`
+	Audit        *auditBlock       `hcl:"audit,block" doc:"What is kept about requests to the API."`
+	Runtime      *runtimeBlock     `hcl:"runtime,block" doc:"Where the container runtime comes from, and how it pulls images."`
+	Roll         *rollBlock        `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
+	Scheduler    *schedulerBlock   `hcl:"scheduler,block" doc:"Settings of the scheduler. A change restarts it."`
+	Controllers  *controllersBlock `hcl:"controllers,block" doc:"Settings of the controllers. A change restarts them."`
+	Kubelet      *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of all kubelets; a machine's own are the stronger. A change restarts them; pods go on."`
+	Proxy        *kubeProxyBlock   `hcl:"proxy,block" doc:"Settings of the service proxy. A change restarts it; what it has put into the kernel stays."`
+	Network      *networkBlock     `hcl:"network,block" doc:"Settings of the pod network. A change restarts its daemon; pods that run keep theirs."`
+	DNS          *dnsBlock         `hcl:"dns,block" doc:"The cluster's name servers. A change of a setting restarts them."`
+	System       *systemBlock      `hcl:"system,block" doc:"What becomes of the machines' own packages, and when they may be rebooted."`
 }
 
 type etcdBlock struct {
@@ -87,6 +93,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	}
 	diags = append(diags, decodeRuntime(b, raw.Runtime, c)...)
 	diags = append(diags, decodeRoll(b, raw.Roll, c)...)
+	diags = append(diags, decodeSettings(x, b, &raw, c)...)
 	diags = append(diags, decodeSystem(b, raw.System, c)...)
 	value := map[string]cty.Value{
 		"name": cty.StringVal(c.Name), "version": cty.StringVal(c.Version), "domain": cty.StringVal(c.Domain),

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	daemons "clusterctl/daemons/config"
 )
 
 // Field is an attribute or a block that a body may have.
@@ -90,7 +92,7 @@ func fieldsOf(body reflect.Type) (list []Field) {
 	for i := range body.NumField() {
 		f := body.Field(i)
 		name, kind, _ := strings.Cut(f.Tag.Get("hcl"), ",")
-		if kind == "label" {
+		if kind == "label" || kind == "remain" {
 			continue
 		}
 		field := Field{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"), Required: kind == "", Block: kind == "block"}
@@ -107,7 +109,21 @@ func fieldsOf(body reflect.Type) (list []Field) {
 		}
 		list = append(list, field)
 	}
+	if s, ok := reflect.Zero(body).Interface().(settingsBlock); ok {
+		for _, one := range daemons.Settings(s.settings()) {
+			list = append(list, Field{Name: one.Name, Type: typeName(reflect.TypeOf(one.Default)), Default: daemons.Text(one.Default), Doc: meaning(one)})
+		}
+	}
 	return list
+}
+
+// meaning is a setting's help as a sentence.
+func meaning(s daemons.Setting) string {
+	text := strings.ToUpper(s.Help[:1]) + s.Help[1:] + "."
+	if s.Fixed != "" {
+		text += " It stays what it was when the cluster was made: " + s.Fixed + "."
+	}
+	return text
 }
 
 // TopLevel are the names of the types of blocks that a file may have, with how many labels each has.

@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	daemons "clusterctl/daemons/config"
 	"clusterctl/hcl/config"
 )
 
@@ -21,7 +22,7 @@ type machineBlock struct {
 	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
 	Taints    []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
 	SSH       *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
-	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet."`
+	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet, before those of the cluster's block kubelet."`
 	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
@@ -34,14 +35,6 @@ type sshBlock struct {
 	KnownHosts      string `hcl:"known_hosts,optional" doc:"Path of a file of host keys." default:"~/.ssh/known_hosts"`
 	PasswordEnv     string `hcl:"password_env,optional" doc:"Environment variable that holds the password to log in with."`
 	SudoPasswordEnv string `hcl:"sudo_password_env,optional" doc:"Environment variable that holds the password for sudo."`
-}
-
-type kubeletBlock struct {
-	CgroupRoot     string            `hcl:"cgroup_root,optional" doc:"Control group under which pods run." default:"\"/\""`
-	MaxPods        *int              `hcl:"max_pods,optional" doc:"How many pods the node takes." default:"110"`
-	SystemReserved map[string]string `hcl:"system_reserved,optional" doc:"Resources that are kept for the system, as { cpu = \"100m\" }."`
-	KubeReserved   map[string]string `hcl:"kube_reserved,optional" doc:"Resources that are kept for the daemons."`
-	EvictionHard   map[string]string `hcl:"eviction_hard,optional" doc:"Thresholds at which pods are evicted, as { \"memory.available\" = \"100Mi\" }." default:"the kubelet's"`
 }
 
 func decodeMachine(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -107,13 +100,7 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		diags = append(diags, fail(attr(b, body, "ssh"), "Invalid port", "%d is not a port.", m.SSH.Port))
 	}
 	if k := raw.Kubelet; k != nil {
-		m.Kubelet = config.Kubelet{CgroupRoot: k.CgroupRoot, MaxPods: deref(k.MaxPods, 0), SystemReserved: k.SystemReserved, KubeReserved: k.KubeReserved, EvictionHard: k.EvictionHard}
-		if k.CgroupRoot != "" && !strings.HasPrefix(k.CgroupRoot, "/") {
-			diags = append(diags, fail(attr(b, body, "kubelet"), "Invalid cgroup_root", "%q must start with a slash.", k.CgroupRoot))
-		}
-		if deref(k.MaxPods, 1) < 1 {
-			diags = append(diags, fail(attr(b, body, "kubelet"), "Invalid max_pods", "A node runs at least one pod."))
-		}
+		diags = append(diags, choose(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
 	}
 	return m, diags
 }

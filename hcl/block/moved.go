@@ -113,7 +113,7 @@ func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 // addressIn reads an address, which is not evaluated, since there may be nothing of that name any more: machine.a["x"], or a text.
 func addressIn(expr hcl.Expression) (string, hcl.Diagnostics) {
 	wrong := func() hcl.Diagnostics {
-		return hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid address", "An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".")}
+		return hcl.Diagnostics{fail(expr.Range().Ptr(), "Invalid address", "An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".")}
 	}
 	if v, diags := expr.Value(nil); !diags.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
 		if root, rest, _ := strings.Cut(v.AsString(), "."); rest == "" || !addressed(root) {
@@ -145,7 +145,7 @@ func addressIn(expr hcl.Expression) (string, hcl.Diagnostics) {
 
 func addressed(root string) bool {
 	switch root {
-	case "machine", "workload", "object", "manifests", "module":
+	case "machine", "workload", "object", "storage_class", "manifests", "module":
 		return true
 	}
 	return false

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	daemons "clusterctl/daemons/config"
 )
 
 // Reference describes every block type with its attributes, as Markdown: the structs
@@ -42,7 +44,7 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 		fallback := f.Tag.Get("default")
 		typ := typeName(f.Type)
 		switch {
-		case kind == "label":
+		case kind == "label", kind == "remain":
 			continue
 		case kind == "block":
 			typ = "block"
@@ -64,6 +66,11 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 		}
 		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", name, typ, fallback, strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
 	}
+	if s, ok := reflect.Zero(body).Interface().(settingsBlock); ok {
+		for _, one := range daemons.Settings(s.settings()) {
+			fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", one.Name, typeName(reflect.TypeOf(one.Default)), quoted(daemons.Text(one.Default)), strings.ReplaceAll(meaning(one), "|", `\|`))
+		}
+	}
 	out.WriteString("\n")
 	for _, b := range blocks {
 		fmt.Fprintf(out, "**%s**\n\n", b.path)
@@ -71,9 +78,18 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 	}
 }
 
+func quoted(text string) string {
+	if text == "" || text == `""` {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
 // typeName names a field's type as the language does.
 func typeName(t reflect.Type) string {
 	switch t.String() {
+	case "time.Duration", "v1.Duration":
+		return "string"
 	case "*hcl.Attribute":
 		return "[probe](#probes)"
 	case "hcl.Expression":
@@ -86,7 +102,7 @@ func typeName(t reflect.Type) string {
 		return "list(" + typeName(t.Elem()) + ")"
 	case reflect.Map:
 		return "map(" + typeName(t.Elem()) + ")"
-	case reflect.Int:
+	case reflect.Int, reflect.Float64:
 		return "number"
 	}
 	return t.Kind().String()

@@ -78,7 +78,9 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 			"etcd { members = %d } needs as many machines with the role %q, and there are %d. Add machines, or leave members out: then it is %d.",
 			c.Etcd.Members, config.RoleControlPlane, control, config.EtcdMembers(control)))
 	}
+	diags = append(diags, checkKubelets(c, at)...)
 	diags = append(diags, duplicateObjects(c, at)...)
+	diags = append(diags, oneDefault(c, at)...)
 	diags = append(diags, checkMoves(c, at)...)
 	return append(diags, missingInstances(c, at)...)
 }

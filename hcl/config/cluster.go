@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	daemons "clusterctl/daemons/config"
 	"clusterctl/daemons/version"
 )
 
@@ -34,6 +35,14 @@ type Cluster struct {
 	Runtime          Runtime
 	Roll             Roll
 	System           System
+
+	// What is chosen of daemons' settings; everything else is as by default, or worked out.
+	Scheduler   daemons.Chosen[daemons.Scheduler]
+	Controllers daemons.Chosen[daemons.ControllerManager]
+	Kubelet     daemons.Chosen[daemons.KubeletSettings] // of all machines; Machine.Kubelet goes before it
+	Proxy       daemons.Chosen[daemons.Proxy]
+	Network     daemons.Chosen[daemons.Network]
+	DNS         DNS
 
 	Machines  []Machine
 	Images    []Image
@@ -144,6 +153,15 @@ type Proxy struct {
 	HTTP, HTTPS string // URLs; empty means directly
 	NoProxy     []string
 }
+
+// DNS says who answers for the cluster's names.
+type DNS struct {
+	Replicas int // machines, at least; zero means DNSReplicas
+	Settings daemons.Chosen[daemons.DNS]
+}
+
+// DNSReplicas is how many machines answer for the cluster's names when the control plane alone has fewer.
+const DNSReplicas = 2
 
 // Roll says how changes go over the nodes.
 type Roll struct {

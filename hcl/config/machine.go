@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"slices"
+
+	daemons "clusterctl/daemons/config"
 )
 
 // Roles of machines.
@@ -20,7 +22,7 @@ type Machine struct {
 	Labels         map[string]string
 	Taints         []Taint
 	SSH            SSH
-	Kubelet        Kubelet
+	Kubelet        daemons.Chosen[daemons.KubeletSettings] // before the cluster's
 	Source         Source
 	PreventDestroy bool // it is neither removed nor replaced
 }
@@ -44,13 +46,4 @@ type SSH struct {
 	KnownHosts      string // path of a file of host keys
 	PasswordEnv     string // environment variable with the login password
 	SudoPasswordEnv string // environment variable with sudo's password
-}
-
-// Kubelet is what differs on one machine's kubelet.
-type Kubelet struct {
-	CgroupRoot     string
-	MaxPods        int
-	SystemReserved map[string]string
-	KubeReserved   map[string]string
-	EvictionHard   map[string]string
 }

@@ -56,6 +56,9 @@ func TestCompletionOffersWhatMayStandThere(t *testing.T) {
 	}{
 		"blocks":                      {"wo|", "workload machine module data variable", "image_pull replicas upper"},
 		"attributes":                  {"workload \"w\" {\n  re|\n}\n", "replicas container for_each precondition depends_on", "local upper archive"},
+		"settings of a daemon":        {"cluster \"c\" {\n  kubelet {\n    |\n  }\n}\n", "max_pods eviction_hard pod_pids_limit", "node_monitor_period pod_cidrs"},
+		"settings of a machine":       {"machine \"m\" {\n  kubelet {\n    |\n  }\n}\n", "max_pods container_log_max_size", "roles"},
+		"settings beside others":      {"cluster \"c\" {\n  dns {\n    |\n  }\n}\n", "replicas upstream cache_ttl", "bind_address"},
 		"attributes inside":           {"workload \"w\" {\n  container \"c\" {\n    |\n  }\n}\n", "image ports readiness", "replicas container"},
 		"inside a dynamic block":      {"workload \"w\" {\n  dynamic \"volume\" {\n    content {\n      |\n    }\n  }\n}\n", "host_path empty_dir", "replicas"},
 		"of data by its kind":         {"data \"external\" \"x\" {\n  |\n}\n", "program query timeout", "path"},

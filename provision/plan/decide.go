@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -61,6 +62,12 @@ func Unchangeable(c *config.Cluster, made state.Fixed) error {
 	differs("pod_cidrs", prefixes(made.PodCIDRs), prefixes(c.PodCIDRs))
 	differs("service_cidrs", prefixes(made.ServiceCIDRs), prefixes(c.ServiceCIDRs))
 	differs("domain", made.Domain, c.Domain)
+	if len(made.PodCIDRs) > 0 {
+		settings, usual := c.FixedSettings(), (&config.Cluster{}).FixedSettings()
+		for _, name := range slices.Sorted(maps.Keys(settings)) { // earlier releases had the defaults, and did not write them down
+			differs(name, cmp.Or(made.Settings[name], usual[name]), settings[name])
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -1,11 +1,14 @@
 package plan_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -55,5 +58,28 @@ func TestAPlanReadsAsDesigned(t *testing.T) {
 	}
 	if out.String() != want {
 		t.Errorf("got:\n%s", out.String())
+	}
+}
+
+// A node's piece of the pod network is worked out by its size: pieces of another size would overlap those that nodes have.
+func TestASettingThatIsFixedStaysWhatItWas(t *testing.T) {
+	c := &config.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	made := state.FixedOf(c)
+	earlier := made
+	earlier.Settings = nil // a release that did not write it down had the default
+	c.Controllers.Choose("node_cidr_mask_size", 24)
+	for _, was := range []state.Fixed{made, earlier, {}} {
+		if err := plan.Unchangeable(c, was); err != nil {
+			t.Errorf("the default is said: %v", err)
+		}
+	}
+	c.Controllers.Choose("node_cidr_mask_size", 25)
+	for _, was := range []state.Fixed{made, earlier} {
+		if err := plan.Unchangeable(c, was); err == nil || !strings.Contains(err.Error(), "controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now") {
+			t.Errorf("it changes: %v", err)
+		}
+	}
+	if err := plan.Unchangeable(c, state.Fixed{}); err != nil {
+		t.Errorf("a cluster that is yet to be made: %v", err)
 	}
 }

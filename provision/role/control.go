@@ -184,22 +184,34 @@ func (b *builder) etcdServers() []string {
 	return list
 }
 
+// schedulerConfig is where the scheduler's profiles lie, when the configuration has any.
+const schedulerConfig = Kubernetes + "/scheduler.yaml"
+
 // controllers are the scheduler and the controllers.
 func controllers(b *builder) {
 	def := config.DefaultScheduler()
 	cfg := def
+	b.Cluster.Scheduler.Over(&cfg)
+	var profiles []string
+	if cfg.Config != "" { // what the configuration has is the file's content
+		cfg.Config = b.file(schedulerConfig, cfg.Config)
+		profiles = []string{cfg.Config}
+	} else {
+		b.add(&step.Absent{Path: schedulerConfig})
+	}
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("scheduler", certs.Daemon("kube-scheduler")), b.apiServers()
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("kube-scheduler", certs.ClusterCA, certs.DaemonServer("kube-scheduler", nil))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", crl
 	b.component(component{service: service{
 		name: "kube-scheduler", description: "Kubernetes scheduler", after: "kube-apiserver.service", watchdog: true, beside: true,
 		exec:    append([]string{b.daemon("kube-scheduler")}, config.Args(&cfg, &def)...),
-		reads:   []string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile},
+		reads:   append([]string{cfg.Kubeconfig, cfg.TLSCertFile, cfg.ClientCAFile}, profiles...),
 		options: append([]string{"CapabilityBoundingSet="}, confined...),
 	}, port: 10259, live: "/livez", ready: "/readyz", cpu: "100m", image: bundle.ControlPlaneImage,
-		mounts: []string{cfg.Kubeconfig, PKI}})
+		mounts: append([]string{cfg.Kubeconfig, PKI}, profiles...)})
 	managerDef := config.DefaultControllerManager()
 	manager := managerDef
+	b.Cluster.Controllers.Over(&manager)
 	manager.Kubeconfig, manager.APIServers = b.kubeconfig("controller-manager", certs.Daemon("kube-controller-manager")), b.apiServers()
 	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate("kube-controller-manager", certs.ClusterCA, certs.DaemonServer("kube-controller-manager", nil))
 	manager.ClientCAFile, manager.ClientCRLFile, manager.RootCAFile = PKI+"/ca.crt", crl, PKI+"/ca.crt"

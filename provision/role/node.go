@@ -23,6 +23,7 @@ func ready(address string) string { return "http://" + address + "/readyz" }
 func proxy(b *builder) {
 	def := config.DefaultProxy()
 	cfg := def
+	b.Cluster.Proxy.Over(&cfg)
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("proxy", certs.Daemon("kube-proxy")), b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	b.unit(service{
@@ -36,6 +37,7 @@ func proxy(b *builder) {
 func network(b *builder) {
 	def := config.DefaultNetwork()
 	cfg := def
+	b.Cluster.Network.Over(&cfg)
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Daemon("kube-network")), b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	cfg.RoutesOnly = !b.node()
@@ -46,26 +48,19 @@ func network(b *builder) {
 }
 
 func kubelet(b *builder) {
-	m, def := b.Machine, config.DefaultKubelet()
-	cfg := def
+	m, def, all := b.Machine, config.DefaultKubelet(), config.DefaultKubeletSettings()
+	b.Cluster.Kubelet.Over(&all)
+	m.Kubelet.Over(&all)
+	cfg, file := all.Kubelet, all.KubeletFile
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("kubelet", certs.Node(m.Name)), b.apiServers()
 	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, []string{m.IP.String()}
 	cfg.NodeLabels = ownLabels(m.Labels)
 	cfg.ClientCRLFile = crl
 
-	file := config.DefaultKubeletFile()
 	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, []string{m.IP.String()}))
 	file.Authentication.X509.ClientCAFile = PKI + "/ca.crt"
 	file.StaticPodPath = Kubernetes + "/manifests"
 	file.ClusterDNS, file.ClusterDomain = []string{b.Cluster.ServiceIP(10).String()}, b.Cluster.Domain
-	file.CgroupRoot = m.Kubelet.CgroupRoot
-	if m.Kubelet.MaxPods > 0 {
-		file.MaxPods = m.Kubelet.MaxPods
-	}
-	file.SystemReserved, file.KubeReserved = m.Kubelet.SystemReserved, m.Kubelet.KubeReserved
-	if len(m.Kubelet.EvictionHard) > 0 {
-		file.EvictionHard = m.Kubelet.EvictionHard
-	}
 	for _, t := range m.Taints {
 		file.RegisterWithTaints = append(file.RegisterWithTaints, config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
@@ -126,6 +121,7 @@ func ownLabels(labels map[string]string) map[string]string {
 func dns(b *builder) {
 	def := config.DefaultDNS()
 	cfg := def
+	b.Cluster.DNS.Settings.Over(&cfg)
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("dns", certs.Daemon("kube-dns")), b.apiServers()
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-dns", b.Machine.Name, b.Machine.IP.String()

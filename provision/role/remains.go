@@ -205,6 +205,12 @@ func (r *Remains) daemons(h host.Files) error {
 	if r.Fixed.PodCIDRs, err = prefixesIn(cmp.Or(flags["kube-controller-manager"]["cluster-cidr"], strings.Join(controllers.ClusterCIDR, ","))); err != nil {
 		return err
 	}
+	r.Fixed.Settings = map[string]string{}
+	for _, s := range daemons.Settings(&controllers) {
+		if s.Fixed != "" {
+			r.Fixed.Settings["controllers."+s.Name] = cmp.Or(flags["kube-controller-manager"][strings.TrimPrefix(s.Told, "--")], daemons.Text(s.Default))
+		}
+	}
 	r.Fixed.Domain = strings.TrimPrefix(cmp.Or(flags["kube-apiserver"]["service-account-issuer"], server.ServiceAccountIssuer), "https://kubernetes.default.svc.")
 	return nil
 }

@@ -4,6 +4,7 @@
 package role
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -198,16 +199,12 @@ func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	return control[:min(members, len(control))]
 }
 
-// enoughDNS is how many machines answer for the cluster's names when the control
-// plane alone has fewer.
-const enoughDNS = 2
-
 // DNSMachines are the machines that answer for the cluster's names: the control
-// plane's, and nodes until there are two.
+// plane's, and nodes until there are enough.
 func DNSMachines(c *config.Cluster) []config.Machine {
-	list := c.ControlPlane()
+	list, enough := c.ControlPlane(), cmp.Or(c.DNS.Replicas, config.DNSReplicas)
 	for _, m := range c.Machines {
-		if len(list) >= enoughDNS {
+		if len(list) >= enough {
 			break
 		}
 		if !m.Has(config.RoleControlPlane) {

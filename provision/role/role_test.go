@@ -84,7 +84,8 @@ func TestWhatMachinesGet(t *testing.T) {
 	control, node := machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode)
 	node.Labels = map[string]string{"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/web": ""}
 	node.Taints = []config.Taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}
-	node.Kubelet = config.Kubelet{CgroupRoot: "/lab", MaxPods: 50}
+	node.Kubelet.Choose("cgroup_root", "/lab")
+	node.Kubelet.Choose("max_pods", 50)
 	c := cluster(control, node)
 	for _, m := range []config.Machine{control, node} {
 		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{},

@@ -186,7 +186,7 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 	all := []config.Machine{control, second, third, nodeA, nodeB}
 	changed := func(list []config.Machine) (changed []config.Machine) {
 		for _, m := range list {
-			m.Kubelet.MaxPods = 77
+			m.Kubelet.Choose("max_pods", 77)
 			changed = append(changed, m)
 		}
 		return changed

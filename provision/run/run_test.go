@@ -79,7 +79,7 @@ func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
 
 // P02: a plan takes a machine that is not reached neither for a clean nor for a gone one.
 func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
-	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB}, "changed": {control, nodeB, func() config.Machine { m := nodeA; m.Kubelet.MaxPods = 9; return m }()}} {
+	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB}, "changed": {control, nodeB, func() config.Machine { m := nodeA; m.Kubelet.Choose("max_pods", 9); return m }()}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, control, nodeA, nodeB)
 			w.mustApply()

@@ -35,7 +35,7 @@ func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
 	w.mustApply()
 	grown := nodeA
-	grown.Kubelet.MaxPods = 42
+	grown.Kubelet.Choose("max_pods", 42)
 	w.declare(control, grown)
 	second := w.operator("root@second")
 
@@ -79,7 +79,7 @@ func TestTwoOperatorsAtOnceLeaveWhatOneOfThemDeclared(t *testing.T) {
 		for i, e := range engines {
 			c := *w.engine.Config
 			node := nodeA
-			node.Kubelet.MaxPods = 50 + 10*turn + i
+			node.Kubelet.Choose("max_pods", 50+10*turn+i)
 			c.Machines = []config.Machine{control, node}
 			e.Config, e.Run = &c, fmt.Sprintf("run %d of %d", turn, i)
 			wait.Go(func() {

@@ -68,11 +68,13 @@ type Fixed struct {
 	PodCIDRs     []netip.Prefix `json:"podCIDRs,omitempty"`
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs,omitempty"`
 	Domain       string         `json:"domain,omitempty"`
+	// Settings are those of daemons that stay, as controllers.node_cidr_mask_size.
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 // FixedOf is what a configuration says of it.
 func FixedOf(c *config.Cluster) Fixed {
-	return Fixed{PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Domain: c.Domain}
+	return Fixed{PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Domain: c.Domain, Settings: c.FixedSettings()}
 }
 
 // Machine is a machine as last applied.

@@ -1,40 +1,51 @@
 package expression
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
 
-	"github.com/google/cel-go/cel"
-	"k8s.io/apimachinery/pkg/util/version"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apiserver/pkg/cel/environment"
+	devicecel "k8s.io/dynamic-resource-allocation/cel"
 )
 
-// devices is the environment of expressions that select devices: the device is known when
-// it is asked about, and so are its attributes' types.
-var devices = sync.OnceValues(func() (*environment.EnvSet, error) {
-	return base().Extend(environment.VersionedOptions{
-		IntroducedVersion: version.MajorMinor(1, 31),
-		EnvOptions:        []cel.EnvOption{cel.Variable("device", cel.DynType)},
-	})
-})
+// deviceFeatures are what expressions about devices may refer to: all that is stable or on by default.
+var deviceFeatures = devicecel.Features{EnableConsumableCapacity: true}
 
-// CheckDevice returns what is wrong with an expression that selects devices.
+// CheckDevice returns what is wrong with an expression that selects devices: it does not compile, comes to no boolean, or could
+// cost more than is allowed.
 func CheckDevice(text string) error {
-	set, err := devices()
-	if err != nil {
-		return fmt.Errorf("prepare expressions about devices: %w", err)
-	}
-	env, err := set.Env(environment.NewExpressions)
-	if err != nil {
-		return fmt.Errorf("prepare expressions about devices: %w", err)
-	}
-	ast, issues := env.Compile(text)
-	if issues != nil && issues.Err() != nil {
-		return fmt.Errorf("compilation failed: %w", issues.Err())
-	}
-	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return errors.New("must evaluate to bool or the unknown type, not " + t.String())
+	fresh := environment.NewExpressions
+	result := devicecel.GetCompiler(deviceFeatures).CompileCELExpression(text, devicecel.Options{EnvType: &fresh})
+	switch {
+	case result.Error != nil:
+		return errors.New(result.Error.Detail)
+	case result.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
+		return errors.New("too complex, exceeds cost limit")
 	}
 	return nil
+}
+
+// Device is an expression that selects devices.
+type Device struct{ compiled devicecel.CompilationResult }
+
+// CompileDevice compiles an expression as it is stored. Evaluating it is bounded by the documented cost.
+func CompileDevice(text string) (*Device, error) {
+	result := devicecel.GetCompiler(deviceFeatures).CompileCELExpression(text, devicecel.Options{DisableCostEstimation: true})
+	if result.Error != nil {
+		return nil, fmt.Errorf("CEL compile error: %w", result.Error)
+	}
+	return &Device{result}, nil
+}
+
+// Selects says whether a driver's device is selected.
+func (d *Device) Selects(driver string, device *resourcev1.Device) (bool, error) {
+	selected, _, err := d.compiled.DeviceMatches(context.Background(), devicecel.Device{
+		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
+	})
+	if err != nil {
+		return false, fmt.Errorf("CEL runtime error: %w", err)
+	}
+	return selected, nil
 }

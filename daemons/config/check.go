@@ -1,0 +1,116 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Problem is what is wrong with a configuration, in the words of its daemon.
+type Problem struct {
+	Name string // of the setting; what the daemon is told by where users cannot set it
+	Text string
+	With string // another setting, when each value alone would do
+}
+
+// checked is a configuration of which more can be wrong than a value out of its range.
+type checked interface{ problems() []Problem }
+
+// Problems finds what is wrong with the configuration that cfg points to. clusterctl asks when it reads a configuration, and the daemon
+// when it starts: what the one accepts, the other carries out.
+func Problems(cfg any) (list []Problem) {
+	value := reflect.ValueOf(cfg).Elem()
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		if field.Anonymous {
+			list = append(list, Problems(value.Field(i).Addr().Interface())...)
+		}
+		if why := field.Tag.Get("refused"); why != "" && !value.Field(i).IsZero() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			list = append(list, Problem{Name: name, Text: why})
+		}
+	}
+	for _, s := range Settings(cfg) {
+		if len(s.field) == 1 && s.bounds != "" {
+			if err := within(s.bounds, s.Of(cfg)); err != nil {
+				list = append(list, Problem{Name: s.Name, Text: err.Error()})
+			}
+		}
+	}
+	if c, ok := cfg.(checked); ok {
+		list = append(list, c.problems()...)
+	}
+	return list
+}
+
+// Check is Problems as one error, for the daemon's own start.
+func Check(cfg any) error {
+	var errs []error
+	settings := Settings(cfg)
+	for _, p := range Problems(cfg) {
+		told := p.Name
+		if i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == p.Name }); i >= 0 {
+			told = settings[i].Told
+		}
+		errs = append(errs, fmt.Errorf("%s: %s", told, p.Text))
+	}
+	return errors.Join(errs...)
+}
+
+// within says how a value is out of its range.
+func within(bounds string, value any) error {
+	special, limits, ok := strings.Cut(bounds, "|")
+	if !ok {
+		special, limits = "", bounds
+	}
+	low, high, _ := strings.Cut(limits, "..")
+	var is, least, most float64
+	var read func(string) (float64, error)
+	switch v := value.(type) {
+	case int:
+		is, read = float64(v), func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+	case float64:
+		is, read = v, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+	case time.Duration:
+		is, read = v.Seconds(), seconds
+	case metav1.Duration:
+		is, read = v.Seconds(), seconds
+	default:
+		return fmt.Errorf("a range of %T", value)
+	}
+	if special != "" {
+		if one, err := read(special); err == nil && one == is {
+			return nil
+		}
+	}
+	least, err := read(low)
+	if err == nil && high != "" {
+		most, err = read(high)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the range %s: %w", bounds, err)
+	case is >= least && (high == "" || is <= most):
+		return nil
+	}
+	text := "must be at least " + low
+	if high != "" {
+		text = fmt.Sprintf("must be from %s to %s", low, high)
+	}
+	if special != "" {
+		text += ", or " + special
+	}
+	return fmt.Errorf("%s, and is %s", text, strings.Trim(Text(value), `"`))
+}
+
+func seconds(text string) (float64, error) {
+	d, err := time.ParseDuration(cmp.Or(text, "0s"))
+	return d.Seconds(), err
+}

@@ -1,0 +1,49 @@
+// Package configtest finds values for daemons' settings, so that tests reach every setting that there is, those of tomorrow too.
+package configtest
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/config"
+)
+
+// candidates are values of which every setting takes some.
+var candidates = []any{
+	"0.0.0.0", "0.0.0.0:10999", "/etc/other", "25Mi", "",
+	true, false, new(true),
+	1, 2, 25, 60, 90, 600, 4000,
+	0.25, 2.5,
+	30 * time.Second, 20 * time.Minute, time.Millisecond,
+	metav1.Duration{Duration: 30 * time.Second}, metav1.Duration{Duration: 20 * time.Minute},
+	[]string{"*", "-job"}, []string{"10.0.0.0/24", "10.1.0.0/16"}, []string{"10.0.0.53", "10.0.0.54:5353"},
+	map[string]string{"memory.available": "200Mi", "nodefs.available": "7%"}, map[string]string{"cpu": "100m", "memory": "200Mi"},
+}
+
+// Others are the values, of those that are tried, that a setting may have in the configuration that cfg points to and does not have there.
+func Others(cfg any, s config.Setting) (list []any) {
+	for _, value := range candidates {
+		if reflect.TypeOf(value) != reflect.TypeOf(s.Default) || reflect.DeepEqual(value, s.Of(cfg)) {
+			continue
+		}
+		changed := reflect.New(reflect.TypeOf(cfg).Elem())
+		changed.Elem().Set(reflect.ValueOf(cfg).Elem())
+		s.Put(changed.Interface(), value)
+		if len(config.Problems(changed.Interface())) == 0 {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+// Other is the first of them. A setting that has none needs a candidate here.
+func Other(cfg any, s config.Setting) any {
+	list := Others(cfg, s)
+	if len(list) == 0 {
+		panic(fmt.Sprintf("configtest: no value is known that %s may have besides %v", s.Name, s.Default))
+	}
+	return list[0]
+}

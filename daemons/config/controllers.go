@@ -1,0 +1,40 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Controllers are the names by which --controllers knows the controllers, in the order in which they start. clusterctl reads them where a
+// configuration says which of them run.
+var Controllers = []string{
+	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "taint-eviction", "deployment", "replicaset",
+	"replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "horizontal-pod-autoscaler", "endpoints",
+	"endpointslice", "endpointslice-mirroring", "disruption", "podgc", "garbage", "resourcequota", "persistentvolume-binder",
+	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "pvc-protection", "pv-protection", "validatingadmissionpolicy-status",
+	"certificate", "certificate-approval", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",
+	"legacy-serviceaccount-token-cleaner",
+}
+
+// ChosenControllers reads --controllers: * stands for all, -name takes one away.
+func ChosenControllers(patterns []string) ([]string, error) {
+	var out []string
+	for _, p := range patterns {
+		known := p == "*"
+		for _, name := range Controllers {
+			switch p {
+			case "*", name:
+				known = true
+				if !slices.Contains(out, name) {
+					out = append(out, name)
+				}
+			case "-" + name:
+				known = true
+			}
+		}
+		if !known {
+			return nil, fmt.Errorf("no controller is named %q", p)
+		}
+	}
+	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(patterns, "-"+name) }), nil
+}

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func (c *ControllerManager) problems() (list []Problem) {
+	if _, err := ChosenControllers(c.Controllers); err != nil {
+		list = append(list, Problem{Name: "controllers", Text: err.Error()})
+	}
+	for _, network := range c.ClusterCIDR {
+		if p, err := netip.ParsePrefix(network); err == nil && (c.NodeCIDRMaskSize < p.Bits() || c.NodeCIDRMaskSize > p.Addr().BitLen()) {
+			list = append(list, Problem{Name: "node_cidr_mask_size", Text: fmt.Sprintf("must be from %d to %d: nodes get pieces of %s, and it is %d", p.Bits(), p.Addr().BitLen(), p, c.NodeCIDRMaskSize)})
+		}
+	}
+	if c.NodeMonitorGracePeriod < c.NodeMonitorPeriod {
+		list = append(list, Problem{Name: "node_monitor_grace_period", Text: fmt.Sprintf("must not be less than node_monitor_period, which is %s: a node would be lost before it is looked at twice", c.NodeMonitorPeriod), With: "node_monitor_period"})
+	}
+	return list
+}
+
+func (p *Proxy) problems() (list []Problem) {
+	switch p.ProxyMode {
+	case "nftables", "":
+	case "iptables", "ipvs", "kernelspace":
+		list = append(list, Problem{Name: "mode", Text: fmt.Sprintf("%q is not carried out: this proxy writes its rules with nftables alone, which do what those of %s do", p.ProxyMode, p.ProxyMode)})
+	default:
+		list = append(list, Problem{Name: "mode", Text: fmt.Sprintf("%q is not known: nftables is", p.ProxyMode)})
+	}
+	for _, text := range p.NodePortAddresses {
+		switch prefix, err := netip.ParsePrefix(text); {
+		case text == "primary":
+			list = append(list, Problem{Name: "node_port_addresses", Text: `"primary" is not carried out: write the network of the nodes' addresses, as "10.0.0.0/24"`})
+		case err != nil:
+			list = append(list, Problem{Name: "node_port_addresses", Text: fmt.Sprintf("%q is not a network, as \"10.0.0.0/24\"", text)})
+		case prefix != prefix.Masked():
+			list = append(list, Problem{Name: "node_port_addresses", Text: fmt.Sprintf("%s has bits behind its length: write %s", prefix, prefix.Masked())})
+		}
+	}
+	return append(list, addresses(map[string]string{"healthz_bind_address": p.HealthzBindAddress, "metrics_bind_address": p.MetricsBindAddress})...)
+}
+
+func (n *Network) problems() []Problem {
+	return addresses(map[string]string{"health_address": n.HealthAddress})
+}
+
+func (d *DNS) problems() (list []Problem) {
+	for _, text := range d.Upstream {
+		host, _, err := net.SplitHostPort(text)
+		if err != nil {
+			host = strings.Trim(text, "[]")
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			list = append(list, Problem{Name: "upstream", Text: fmt.Sprintf("%q is not the IP address of a server, as \"10.0.0.53\" or \"10.0.0.53:5353\"", text)})
+		}
+	}
+	return append(list, addresses(map[string]string{"health_address": d.HealthAddress})...)
+}
+
+// addresses finds what is no host:port. An empty one serves nothing.
+func addresses(given map[string]string) (list []Problem) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		text := given[name]
+		host, port, err := net.SplitHostPort(text)
+		if err == nil {
+			_, err = netip.ParseAddr(host)
+		}
+		n, wrong := strconv.Atoi(port)
+		if text != "" && (err != nil || wrong != nil || n < 0 || n > 65535) {
+			list = append(list, Problem{Name: name, Text: fmt.Sprintf("%q is not an address and a port, as \"127.0.0.1:9153\"", text)})
+		}
+	}
+	return list
+}
+
+// measured are what the kubelet watches, and evicts pods for.
+var measured = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "pid.available"}
+
+// reservable is what can be kept from pods.
+var reservable = []string{"cpu", "memory", "ephemeral-storage"}
+
+func (f *KubeletFile) problems() (list []Problem) {
+	refuse := func(is bool, name, format string, args ...any) {
+		if is {
+			list = append(list, Problem{Name: name, Text: fmt.Sprintf(format, args...)})
+		}
+	}
+	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration", "kind",
+		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported", f.APIVersion, f.Kind)
+	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap", "asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
+	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs" && f.CgroupDriver != "systemd", "cgroupDriver", "%q is neither cgroupfs nor systemd", f.CgroupDriver)
+	refuse(!slices.Contains([]string{"AlwaysAllow", "Webhook", ""}, f.Authorization.Mode), "authorization.mode", "%q is neither Webhook nor AlwaysAllow", f.Authorization.Mode)
+	refuse(f.CgroupRoot != "" && !path.IsAbs(f.CgroupRoot), "cgroup_root", "%q must start with a slash", f.CgroupRoot)
+	refuse(f.ResolverConfig != "" && !path.IsAbs(f.ResolverConfig), "resolv_conf", "%q must start with a slash", f.ResolverConfig)
+	if low, high := f.ImageGCLowThresholdPercent, f.ImageGCHighThresholdPercent; low >= high && high > 0 {
+		list = append(list, Problem{Name: "image_gc_low_threshold_percent", With: "image_gc_high_threshold_percent",
+			Text: fmt.Sprintf("must be less than image_gc_high_threshold_percent, which is %d, and is %d", high, low)})
+	}
+	refuse(f.PodPidsLimit == 0 || f.PodPidsLimit < -1, "pod_pids_limit", "must be at least 1, or -1 for no limit, and is %d", f.PodPidsLimit)
+	q, err := resource.ParseQuantity(f.ContainerLogMaxSize)
+	refuse(err != nil || q.Value() < 1, "container_log_max_size", "%q is no size, as \"10Mi\"", f.ContainerLogMaxSize)
+	for name, reserved := range map[string]map[string]string{"system_reserved": f.SystemReserved, "kube_reserved": f.KubeReserved} {
+		for _, what := range slices.Sorted(maps.Keys(reserved)) {
+			q, err := resource.ParseQuantity(reserved[what])
+			refuse(!slices.Contains(reservable, what), name, "%q cannot be kept from pods: %s can", what, strings.Join(reservable, ", "))
+			refuse(err != nil || q.Sign() < 0, name, "%s = %q is no quantity, as \"100m\" or \"200Mi\"", what, reserved[what])
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(f.EvictionHard)) {
+		refuse(!slices.Contains(measured, signal), "eviction_hard", "%q is not watched: %s are", signal, strings.Join(measured, ", "))
+		refuse(!threshold(f.EvictionHard[signal]), "eviction_hard", "%s = %q is neither a quantity, as \"100Mi\", nor a share of all, as \"10%%\"", signal, f.EvictionHard[signal])
+	}
+	slices.SortStableFunc(list, func(a, b Problem) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// threshold says whether a text is a quantity or a percentage.
+func threshold(text string) bool {
+	if share, ok := strings.CutSuffix(text, "%"); ok {
+		percent, err := strconv.ParseFloat(share, 64)
+		return err == nil && percent >= 0 && percent <= 100
+	}
+	q, err := resource.ParseQuantity(text)
+	return err == nil && q.Sign() >= 0
+}

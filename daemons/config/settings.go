@@ -1,0 +1,186 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Setting is a field of a daemon's configuration that users of clusterctl may set: one with a setting tag, which is its name in the
+// configuration language. Everything else follows from the field: its type, its help, its default, and what is checked of its value.
+//
+// A doc tag stands for the help where the language has the setting otherwise than the daemon: the content of a file, not its path. A range tag says which values are allowed, as "1..100", "1s.." or, for one value that means something else, "0|576..65535". A fixed
+// tag says why the setting stays what it was when the cluster was made. A refused tag is on other fields, and says why only their zero value is
+// carried out.
+type Setting struct {
+	Name    string
+	Told    string // how the daemon itself is told: --node-monitor-period, or the name in its file
+	Help    string
+	Default any
+	Fixed   string
+
+	bounds string
+	field  []int
+}
+
+// Settings returns the settings of the configuration that def points to, in the order of its fields. def has the defaults.
+func Settings(def any) []Setting { return settingsIn(reflect.ValueOf(def).Elem(), nil) }
+
+func settingsIn(value reflect.Value, at []int) (list []Setting) {
+	for i := range value.NumField() {
+		field, path := value.Type().Field(i), append(slices.Clone(at), i)
+		if field.Anonymous {
+			list = append(list, settingsIn(value.Field(i), path)...)
+			continue
+		}
+		name := field.Tag.Get("setting")
+		if name == "" {
+			continue
+		}
+		told, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if flag := field.Tag.Get("flag"); flag != "" {
+			told = "--" + flag
+		}
+		list = append(list, Setting{
+			Name: name, Told: told, Help: cmp.Or(field.Tag.Get("doc"), field.Tag.Get("help")), Default: value.Field(i).Interface(), Fixed: field.Tag.Get("fixed"),
+			bounds: field.Tag.Get("range"), field: path,
+		})
+	}
+	return list
+}
+
+// Others are the fields that users cannot set, as the daemon is told of them without dashes, with why nobody can where that is so.
+func Others(def any) map[string]string {
+	list := map[string]string{}
+	t := reflect.TypeOf(def).Elem()
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if field.Anonymous {
+			maps.Copy(list, Others(reflect.New(field.Type).Interface()))
+			continue
+		}
+		told, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if told += field.Tag.Get("flag"); field.Tag.Get("setting") == "" && told != "" {
+			list[told] = field.Tag.Get("refused")
+		}
+	}
+	return list
+}
+
+// Of is the setting's value in the configuration that cfg points to.
+func (s Setting) Of(cfg any) any { return s.in(cfg).Interface() }
+
+// Put sets it. A value of another type than the field's is a mistake of the program.
+func (s Setting) Put(cfg, value any) { s.in(cfg).Set(reflect.ValueOf(value)) }
+
+func (s Setting) in(cfg any) reflect.Value { return reflect.ValueOf(cfg).Elem().FieldByIndex(s.field) }
+
+// Text is a value of a setting as the language writes it.
+func Text(value any) string {
+	switch v := value.(type) {
+	case time.Duration:
+		return duration(v)
+	case metav1.Duration:
+		return duration(v.Duration)
+	case string:
+		return fmt.Sprintf("%q", v)
+	case *bool:
+		return fmt.Sprint(v != nil && *v)
+	case []string:
+		if v == nil {
+			return "[]"
+		}
+	case map[string]string:
+		if v == nil {
+			return "{}"
+		}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}
+
+// duration leaves out the minutes and seconds of whole hours.
+func duration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// Chosen are the settings of one configuration that somebody has chosen; where they are laid over a configuration, everything else stays.
+type Chosen[T any] struct {
+	values T
+	names  []string // sorted
+}
+
+// Choose notes a setting's value. A name that is no setting's, or a value of another type than its field, is a mistake of the program.
+func (c *Chosen[T]) Choose(name string, value any) {
+	for _, s := range Settings(&c.values) {
+		if s.Name == name {
+			s.Put(&c.values, value)
+			c.names = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(c.names), name))))
+			return
+		}
+	}
+	panic(fmt.Sprintf("config: %T has no setting %s", c.values, name))
+}
+
+// Names are the settings that were chosen, sorted.
+func (c Chosen[T]) Names() []string { return c.names }
+
+// Over sets what was chosen in a configuration.
+func (c Chosen[T]) Over(cfg *T) {
+	if len(c.names) == 0 {
+		return
+	}
+	for _, s := range Settings(&c.values) {
+		if slices.Contains(c.names, s.Name) {
+			s.Put(cfg, s.Of(&c.values))
+		}
+	}
+}
+
+// MarshalJSON writes what was chosen, by name.
+func (c Chosen[T]) MarshalJSON() ([]byte, error) {
+	chosen := map[string]any{}
+	for _, s := range Settings(&c.values) {
+		if slices.Contains(c.names, s.Name) {
+			chosen[s.Name] = s.Of(&c.values)
+		}
+	}
+	return json.Marshal(chosen)
+}
+
+// UnmarshalJSON reads that. Names that this release has no setting of are left out: another release had them.
+func (c *Chosen[T]) UnmarshalJSON(text []byte) error {
+	var chosen map[string]json.RawMessage
+	if err := json.Unmarshal(text, &chosen); err != nil {
+		return err
+	}
+	*c = Chosen[T]{}
+	for _, s := range Settings(&c.values) {
+		raw, ok := chosen[s.Name]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal(raw, s.in(&c.values).Addr().Interface()); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		c.names = append(c.names, s.Name)
+	}
+	slices.Sort(c.names)
+	return nil
+}

@@ -1,0 +1,262 @@
+package block
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/gocty"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	daemons "clusterctl/daemons/config"
+	"clusterctl/daemons/scheduler/profile"
+	"clusterctl/hcl/config"
+)
+
+// A block of settings has the attributes that its daemon's configuration type marks as settings. What a new one is called, is and means
+// is said there, once.
+type settingsBlock interface {
+	settings() any // a pointer to the daemon's configuration with its defaults
+}
+
+type (
+	schedulerBlock struct {
+		Body hcl.Body `hcl:",remain"`
+	}
+	controllersBlock struct {
+		Body hcl.Body `hcl:",remain"`
+	}
+	kubeletBlock struct {
+		Body hcl.Body `hcl:",remain"`
+	}
+	kubeProxyBlock struct {
+		Body hcl.Body `hcl:",remain"`
+	}
+	networkBlock struct {
+		Body hcl.Body `hcl:",remain"`
+	}
+	dnsBlock struct {
+		Replicas *int     `hcl:"replicas,optional" doc:"How many machines answer for the cluster's names at least: those of the control plane do, and nodes until there are so many." default:"2"`
+		Body     hcl.Body `hcl:",remain"`
+	}
+)
+
+func pointer[T any](v T) any { return &v }
+
+func (schedulerBlock) settings() any   { return pointer(daemons.DefaultScheduler()) }
+func (controllersBlock) settings() any { return pointer(daemons.DefaultControllerManager()) }
+func (kubeletBlock) settings() any     { return pointer(daemons.DefaultKubeletSettings()) }
+func (kubeProxyBlock) settings() any   { return pointer(daemons.DefaultProxy()) }
+func (networkBlock) settings() any     { return pointer(daemons.DefaultNetwork()) }
+func (dnsBlock) settings() any         { return pointer(daemons.DefaultDNS()) }
+
+// decodeSettings reads the cluster's settings of daemons.
+func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Cluster) (diags hcl.Diagnostics) {
+	add := func(more hcl.Diagnostics) { diags = append(diags, more...) }
+	if r := raw.Scheduler; r != nil {
+		add(choose(x, b, "scheduler", r.Body, daemons.DefaultScheduler(), &c.Scheduler))
+	}
+	if r := raw.Controllers; r != nil {
+		def := daemons.DefaultControllerManager()
+		def.ClusterCIDR = nil
+		for _, p := range c.PodCIDRs {
+			def.ClusterCIDR = append(def.ClusterCIDR, p.String())
+		}
+		add(choose(x, b, "controllers", r.Body, def, &c.Controllers))
+	}
+	if r := raw.Kubelet; r != nil {
+		add(choose(x, b, "kubelet", r.Body, daemons.DefaultKubeletSettings(), &c.Kubelet))
+	}
+	if r := raw.Proxy; r != nil {
+		add(choose(x, b, "proxy", r.Body, daemons.DefaultProxy(), &c.Proxy))
+	}
+	if r := raw.Network; r != nil {
+		add(choose(x, b, "network", r.Body, daemons.DefaultNetwork(), &c.Network))
+	}
+	c.DNS.Replicas = config.DNSReplicas
+	if r := raw.DNS; r != nil {
+		add(choose(x, b, "dns", r.Body, daemons.DefaultDNS(), &c.DNS.Settings, "replicas"))
+		if c.DNS.Replicas = deref(r.Replicas, config.DNSReplicas); c.DNS.Replicas < 1 {
+			add(hcl.Diagnostics{fail(nested(b, "dns", "replicas"), "Invalid number of name servers", "replicas = %d: at least one machine has to answer for the cluster's names.", c.DNS.Replicas)})
+		}
+	}
+	return diags
+}
+
+// choose reads the settings that a block has besides attributes of its own, and checks what the daemon would be told.
+func choose[T any](x *Context, b *hcl.Block, block string, body hcl.Body, def T, into *daemons.Chosen[T], own ...string) hcl.Diagnostics {
+	written, diags := body.JustAttributes()
+	schema := &hcl.BodySchema{}
+	for name := range written {
+		if !slices.Contains(own, name) {
+			schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name})
+		}
+	}
+	content, _, _ := body.PartialContent(schema) // inside a dynamic block, this knows its iterator
+	attributes := content.Attributes
+	settings := daemons.Settings(&def)
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		a := attributes[name]
+		i := slices.IndexFunc(settings, func(s daemons.Setting) bool { return s.Name == name })
+		if i < 0 {
+			diags = append(diags, fail(a.NameRange.Ptr(), "Unknown setting", "%s", noSetting(block, name, &def)))
+			continue
+		}
+		v, more := a.Expr.Value(x.Eval)
+		if diags = append(diags, more...); more.HasErrors() || v.IsNull() {
+			continue
+		}
+		value, err := settingOf(v, reflect.TypeOf(settings[i].Default))
+		if err != nil {
+			diags = append(diags, fail(a.Expr.Range().Ptr(), "Invalid value", "%s: %v.", name, err))
+			continue
+		}
+		into.Choose(name, value)
+	}
+	cfg := def
+	into.Over(&cfg)
+	for _, p := range append(daemons.Problems(&cfg), declared(&cfg)...) {
+		if p.With != "" && b.Type == "machine" {
+			continue // the cluster's settings stand beside its own: checkKubelets knows both
+		}
+		at := deeper(b, block)
+		if a := attributes[p.Name]; a != nil {
+			at = a.Range.Ptr()
+		}
+		diags = append(diags, fail(at, "Invalid setting", "%s: %s.", p.Name, p.Text))
+	}
+	return diags
+}
+
+// noSetting says why a name is no setting, and what might be meant.
+func noSetting(block, name string, def any) string {
+	plain := func(text string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(text)) }
+	var known []string
+	for _, s := range daemons.Settings(def) {
+		if plain(name) == plain(s.Name) || plain(name) == plain(s.Told) {
+			return fmt.Sprintf("%s has no setting %q. Did you mean %q?", block, name, s.Name)
+		}
+		known = append(known, s.Name)
+	}
+	for told, why := range daemons.Others(def) {
+		if plain(name) == plain(told) {
+			return fmt.Sprintf("%s has no setting %q: it %s.", block, name, or(why, "is what clusterctl works out itself, for each machine"))
+		}
+	}
+	return fmt.Sprintf("%s has no setting %q: no daemon of the cluster reads it.%s", block, name, Suggest(name, known))
+}
+
+// settingOf is a value as a field of a daemon's configuration has it.
+func settingOf(v cty.Value, field reflect.Type) (any, error) {
+	var want cty.Type
+	var hint string
+	switch reflect.New(field).Elem().Interface().(type) {
+	case string:
+		want = cty.String
+	case bool, *bool:
+		want = cty.Bool
+	case int, float64:
+		want = cty.Number
+	case time.Duration, metav1.Duration:
+		want, hint = cty.String, ": write a duration, as \"30s\" or \"5m\""
+	case []string:
+		want = cty.List(cty.String)
+	case map[string]string:
+		want = cty.Map(cty.String)
+	default:
+		return nil, fmt.Errorf("the language has no values of %s", field)
+	}
+	if !v.IsWhollyKnown() {
+		return nil, fmt.Errorf("the value is not known before the cluster is there")
+	}
+	if hint != "" && v.Type() != cty.String {
+		return nil, fmt.Errorf("a number alone has no unit%s", hint)
+	}
+	v, err := convert.Convert(v, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s is wanted: %w", want.FriendlyName(), err)
+	}
+	if hint != "" {
+		d, err := time.ParseDuration(v.AsString())
+		if err != nil {
+			return nil, fmt.Errorf("%q is no duration%s", v.AsString(), hint)
+		}
+		if field == reflect.TypeFor[metav1.Duration]() {
+			return metav1.Duration{Duration: d}, nil
+		}
+		return d, nil
+	}
+	into := reflect.New(field)
+	if err := gocty.FromCtyValue(v, into.Interface()); err != nil {
+		return nil, err
+	}
+	return into.Elem().Interface(), nil
+}
+
+// declared is what a declaration may not say of a daemon although the daemon itself would take it.
+func declared(cfg any) (list []daemons.Problem) {
+	everywhere := func(name, address string) {
+		host, port, err := net.SplitHostPort(address)
+		if err == nil && (!anyMachine(host) || port == "0") || address == "" {
+			list = append(list, daemons.Problem{Name: name, Text: fmt.Sprintf("%q: every machine listens there, and clusterctl asks there whether the daemon is well; write 127.0.0.1 or 0.0.0.0 with a port", address)})
+		}
+	}
+	serving := func(s daemons.Serving) {
+		if !anyMachine(s.BindAddress) {
+			list = append(list, daemons.Problem{Name: "bind_address", Text: fmt.Sprintf("%q: every machine listens there; write 127.0.0.1 or 0.0.0.0", s.BindAddress)})
+		}
+	}
+	switch cfg := cfg.(type) {
+	case *daemons.Scheduler:
+		serving(cfg.Serving)
+		if cfg.Config == "" {
+			break
+		}
+		if _, err := profile.Parse([]byte(cfg.Config)); err != nil {
+			list = append(list, daemons.Problem{Name: "config", Text: fmt.Sprintf("it is no KubeSchedulerConfiguration that the scheduler carries out: %v. Read one with file(\"PATH\")", err)})
+		}
+	case *daemons.ControllerManager:
+		serving(cfg.Serving)
+	case *daemons.Proxy:
+		everywhere("metrics_bind_address", cfg.MetricsBindAddress)
+	case *daemons.Network:
+		everywhere("health_address", cfg.HealthAddress)
+	case *daemons.DNS:
+		everywhere("health_address", cfg.HealthAddress)
+	}
+	return list
+}
+
+func anyMachine(host string) bool { return host == "127.0.0.1" || host == "0.0.0.0" }
+
+// checkKubelets finds what the settings of the cluster and of a machine come to together.
+func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	manager := daemons.DefaultControllerManager()
+	c.Controllers.Over(&manager)
+	addresses := 1<<(32-manager.NodeCIDRMaskSize) - 3 // without the network's own, its broadcast's and the bridge's
+	for i := range c.Machines {
+		m := &c.Machines[i]
+		cfg := daemons.DefaultKubeletSettings()
+		c.Kubelet.Over(&cfg)
+		m.Kubelet.Over(&cfg)
+		for _, p := range daemons.Problems(&cfg) {
+			if p.With != "" && len(m.Kubelet.Names()) > 0 {
+				diags = append(diags, fail(at(m.Source), "Invalid setting", "The kubelet of %s, with the cluster's settings: %s: %s.", m.Address, p.Name, p.Text))
+			}
+		}
+		if m.Has(config.RoleNode) && cfg.MaxPods > addresses {
+			d := fail(at(m.Source), "More pods than addresses", "max_pods of %s is %d, and a node's piece of the pod network, a /%d, has %d addresses: pods beyond them, but for those with the host's network, would wait in ContainerCreating for ever. Lower max_pods; "+
+				"or, in a cluster that is yet to be made, controllers { node_cidr_mask_size }.", m.Address, cfg.MaxPods, manager.NodeCIDRMaskSize, addresses)
+			d.Severity = hcl.DiagWarning
+			diags = append(diags, d)
+		}
+	}
+	return diags
+}

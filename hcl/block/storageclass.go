@@ -1,0 +1,129 @@
+package block
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"clusterctl/daemons/api/directory"
+	"clusterctl/hcl/config"
+)
+
+type storageClassBlock struct {
+	Name           string              `hcl:"name,optional" doc:"Name of the StorageClass." default:"the block's label"`
+	Default        *bool               `hcl:"default,optional" doc:"Whether claims that name no class get it. One class may be the default." default:"false"`
+	Provisioner    string              `hcl:"provisioner,optional" doc:"Who makes the volumes. The cluster's own makes directories below /var/lib/clusterctl/volumes of the node that a claim's first pod runs on; others are programs that you run in the cluster." default:"\"clusterctl.local/directory\""`
+	ReclaimPolicy  string              `hcl:"reclaim_policy,optional" doc:"What becomes of a volume and its data when its claim is deleted: Delete or Retain." default:"\"Delete\""`
+	BindingMode    string              `hcl:"volume_binding_mode,optional" doc:"When a claim gets its volume: WaitForFirstConsumer, on the node of its first pod, or Immediate, which directories of nodes cannot have." default:"\"WaitForFirstConsumer\""`
+	AllowExpansion *bool               `hcl:"allow_volume_expansion,optional" doc:"Whether claims may be made larger." default:"true"`
+	Parameters     map[string]string   `hcl:"parameters,optional" doc:"What the provisioner is told. The cluster's own has none." default:"none"`
+	Topologies     map[string][]string `hcl:"allowed_topologies,optional" doc:"Nodes on which volumes may be, by their labels, as { \"topology.kubernetes.io/zone\" = [\"a\", \"b\"] }." default:"all nodes"`
+	MountOptions   []string            `hcl:"mount_options,optional" doc:"Options that volumes are mounted with. A directory of a node has none." default:"none"`
+	Annotations    map[string]string   `hcl:"annotations,optional" doc:"Annotations of the StorageClass."`
+	Labels         map[string]string   `hcl:"labels,optional" doc:"Labels of the StorageClass."`
+	Lifecycle      *lifecycleBlock     `hcl:"lifecycle,block" doc:"What may become of it."`
+}
+
+// defaultClass is the annotation of the class that claims get which name none.
+const defaultClass = "storageclass.kubernetes.io/is-default-class"
+
+// decodeStorageClass makes a StorageClass, which is planned, applied and pruned as every object.
+func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw storageClassBlock
+	diags := x.decode(b.Body, x.Eval, &raw)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	wrong := func(name, summary, format string, args ...any) {
+		diags = append(diags, fail(attr(b, b.Body, name), summary, format, args...))
+	}
+	provisioner := or(raw.Provisioner, directory.Provisioner)
+	policy, mode := or(raw.ReclaimPolicy, string(corev1.PersistentVolumeReclaimDelete)), or(raw.BindingMode, string(storagev1.VolumeBindingWaitForFirstConsumer))
+	if known := []string{string(corev1.PersistentVolumeReclaimDelete), string(corev1.PersistentVolumeReclaimRetain)}; !slices.Contains(known, policy) {
+		wrong("reclaim_policy", "Unknown reclaim policy", "%q is not known: write %q to have a volume's data removed with its claim, or %q to have it kept.", policy, known[0], known[1])
+	}
+	if known := []string{string(storagev1.VolumeBindingWaitForFirstConsumer), string(storagev1.VolumeBindingImmediate)}; !slices.Contains(known, mode) {
+		wrong("volume_binding_mode", "Unknown binding mode", "%q is not known.%s The modes are %q and %q.", mode, Suggest(mode, known), known[0], known[1])
+	}
+	if provisioner == directory.Provisioner {
+		if mode == string(storagev1.VolumeBindingImmediate) {
+			wrong("volume_binding_mode", "Volume without a node", "A directory is on one node, which the scheduler chooses with the claim's first pod: leave volume_binding_mode out.")
+		}
+		if len(raw.Parameters) > 0 {
+			wrong("parameters", "Parameters that nobody reads", "%s has none: directories lie below %s of their node, on a disk of its own where you mount one there.", provisioner, directory.Root)
+		}
+		if len(raw.MountOptions) > 0 {
+			wrong("mount_options", "Options that nobody reads", "A directory of a node is not a file system of its own: leave mount_options out.")
+		}
+	}
+	name := or(raw.Name, x.name(b.Labels[0]))
+	metadata := map[string]any{"name": name}
+	if len(raw.Labels) > 0 {
+		metadata["labels"] = plainMap(raw.Labels)
+	}
+	annotations := plainMap(raw.Annotations)
+	if deref(raw.Default, false) {
+		annotations[defaultClass] = "true"
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	content := map[string]any{
+		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": provisioner,
+		"reclaimPolicy": policy, "volumeBindingMode": mode, "allowVolumeExpansion": deref(raw.AllowExpansion, true),
+	}
+	if len(raw.Parameters) > 0 {
+		content["parameters"] = plainMap(raw.Parameters)
+	}
+	if len(raw.MountOptions) > 0 {
+		content["mountOptions"] = plainList(raw.MountOptions)
+	}
+	if len(raw.Topologies) > 0 {
+		var expressions []any
+		for _, key := range slices.Sorted(maps.Keys(raw.Topologies)) {
+			expressions = append(expressions, map[string]any{"key": key, "values": plainList(raw.Topologies[key])})
+		}
+		content["allowedTopologies"] = []any{map[string]any{"matchLabelExpressions": expressions}}
+	}
+	address := x.address("storage_class." + b.Labels[0])
+	c.Objects = append(c.Objects, config.Object{Address: address, Block: address, PreventDestroy: raw.Lifecycle.preventDestroy(), Content: content, DependsOn: x.after, Source: source(b)})
+	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(name)}), diags
+}
+
+// oneDefault finds a second class that claims would get which name none: of two, the newer one would win.
+func oneDefault(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	var first *config.Object
+	for i := range c.Objects {
+		o := &c.Objects[i]
+		metadata, _ := o.Content["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		switch {
+		case o.Content["kind"] != "StorageClass" || fmt.Sprint(annotations[defaultClass]) != "true":
+		case first == nil:
+			first = o
+		default:
+			diags = append(diags, fail(at(o.Source), "Two default classes", "%s and %s (%s) are both the class of claims that name none. Take default away from one.", o.Address, first.Address, place(first.Source)))
+		}
+	}
+	return diags
+}
+
+func plainMap(m map[string]string) map[string]any {
+	plain := map[string]any{}
+	for k, v := range m {
+		plain[k] = v
+	}
+	return plain
+}
+
+func plainList(list []string) (plain []any) {
+	for _, e := range list {
+		plain = append(plain, e)
+	}
+	return plain
+}

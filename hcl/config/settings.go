@@ -1,0 +1,31 @@
+package config
+
+import (
+	"maps"
+
+	daemons "clusterctl/daemons/config"
+)
+
+// FixedSettings are the settings that stay what they were when the cluster was made, as they are now: by block and name, as
+// controllers.node_cidr_mask_size.
+func (c *Cluster) FixedSettings() map[string]string {
+	list := map[string]string{}
+	maps.Copy(list, fixed("scheduler", daemons.DefaultScheduler(), c.Scheduler))
+	maps.Copy(list, fixed("controllers", daemons.DefaultControllerManager(), c.Controllers))
+	maps.Copy(list, fixed("kubelet", daemons.DefaultKubeletSettings(), c.Kubelet))
+	maps.Copy(list, fixed("proxy", daemons.DefaultProxy(), c.Proxy))
+	maps.Copy(list, fixed("network", daemons.DefaultNetwork(), c.Network))
+	maps.Copy(list, fixed("dns", daemons.DefaultDNS(), c.DNS.Settings))
+	return list
+}
+
+func fixed[T any](block string, cfg T, chosen daemons.Chosen[T]) map[string]string {
+	chosen.Over(&cfg)
+	list := map[string]string{}
+	for _, s := range daemons.Settings(&cfg) {
+		if s.Fixed != "" {
+			list[block+"."+s.Name] = daemons.Text(s.Of(&cfg))
+		}
+	}
+	return list
+}

@@ -1,0 +1,130 @@
+package role_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	daemons "clusterctl/daemons/config"
+	"clusterctl/daemons/config/configtest"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/role"
+	"clusterctl/provision/step"
+)
+
+// units returns what decides about each unit or static pod of a machine: the content of all files whose change restarts it.
+func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string {
+	t.Helper()
+	steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("control"), Files: files{}, Facts: host.Facts{OOMAdjust: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, of := map[string]string{}, map[string]string{}
+	for _, s := range steps {
+		switch s := s.(type) {
+		case *step.File:
+			content[s.Path] = string(s.Content)
+		case *step.Unit:
+			for _, path := range s.Files {
+				of[s.Name] += path + content[path]
+			}
+		case *step.StaticPod:
+			of[s.Name+".service"] = s.Content
+			for _, path := range s.Files {
+				of[s.Name+".service"] += path + content[path]
+			}
+		}
+	}
+	return of
+}
+
+// reaches checks that every setting of a block changes what decides about its daemon, and about no other.
+func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster) *daemons.Chosen[T]) {
+	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
+		make := func() *config.Cluster {
+			c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode), machine("node", "10.0.0.2", config.RoleNode))
+			c.ControlPlaneForm = form
+			return c
+		}
+		plain := make()
+		var before []map[string]string
+		for _, m := range plain.Machines {
+			before = append(before, units(t, plain, m))
+		}
+		for _, s := range daemons.Settings(&def) {
+			reached, changed := false, make()
+			into(changed).Choose(s.Name, configtest.Other(&def, s))
+			for i, m := range changed.Machines {
+				before, after := before[i], units(t, changed, m)
+				if !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))) {
+					t.Errorf("%s: another value of it makes other units", s.Name)
+				}
+				for name := range before {
+					if before[name] == after[name] {
+						continue
+					}
+					if reached = reached || name == unit; name != unit {
+						t.Errorf("%s of %s restarts %s", s.Name, unit, name)
+					}
+				}
+			}
+			if !reached {
+				t.Errorf("%s does not reach %s (%s)", s.Name, unit, form)
+			}
+		}
+	}
+}
+
+func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
+	reaches(t, "kube-scheduler.service", daemons.DefaultScheduler(), func(c *config.Cluster) *daemons.Chosen[daemons.Scheduler] { return &c.Scheduler })
+	reaches(t, "kube-controller-manager.service", daemons.DefaultControllerManager(), func(c *config.Cluster) *daemons.Chosen[daemons.ControllerManager] { return &c.Controllers })
+	reaches(t, "kubelet.service", daemons.DefaultKubeletSettings(), func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Kubelet })
+	reaches(t, "kubelet.service", daemons.DefaultKubeletSettings(), func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet })
+	reaches(t, "kube-proxy.service", daemons.DefaultProxy(), func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy })
+	reaches(t, "kube-network.service", daemons.DefaultNetwork(), func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network })
+	reaches(t, "kube-dns.service", daemons.DefaultDNS(), func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings })
+}
+
+func TestAMachinesKubeletGoesBeforeTheClusters(t *testing.T) {
+	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode))
+	c.Kubelet.Choose("max_pods", 60)
+	c.Kubelet.Choose("pod_pids_limit", 900)
+	c.Machines[1].Kubelet.Choose("max_pods", 110) // the default, chosen
+	text := units(t, c, c.Machines[1])["kubelet.service"]
+	for _, want := range []string{"\nmaxPods: 110\n", "\npodPidsLimit: 900\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
+		}
+	}
+}
+
+func TestTheSchedulersConfigurationIsAFileBesideIt(t *testing.T) {
+	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane))
+	c.Scheduler.Choose("config", "kind: KubeSchedulerConfiguration\n")
+	text := units(t, c, c.Machines[0])["kube-scheduler.service"]
+	if !strings.Contains(text, "--config=/etc/kubernetes/scheduler.yaml") || !strings.HasSuffix(text, "/etc/kubernetes/scheduler.yamlkind: KubeSchedulerConfiguration\n") {
+		t.Errorf("it is told %s", text)
+	}
+}
+
+func TestAsManyMachinesAnswerForNamesAsIsSaid(t *testing.T) {
+	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("a", "10.0.0.2", config.RoleNode), machine("b", "10.0.0.3", config.RoleNode))
+	for replicas, want := range map[int]int{0: 2, 1: 1, 2: 2, 3: 3, 9: 3} {
+		c.DNS.Replicas = replicas
+		if got := role.DNSMachines(c); len(got) != want {
+			t.Errorf("replicas = %d: %d machines, want %d", replicas, len(got), want)
+		}
+	}
+}
+
+// A machine is in the state as JSON, of this release and of those before it.
+func TestAMachineOfAnEarlierReleaseIsRead(t *testing.T) {
+	var m config.Machine
+	if err := json.Unmarshal([]byte(`{"Name":"node","Kubelet":{"CgroupRoot":"/lab","MaxPods":50,"SystemReserved":null}}`), &m); err != nil || m.Name != "node" || len(m.Kubelet.Names()) > 0 {
+		t.Errorf("read as %s, %v", fmt.Sprint(m), err)
+	}
+}
