@@ -138,11 +138,12 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e|form|interrupt|roll|disaster
+HEAVY := dev|node|e2e|flows|form|interrupt|roll|disaster
 
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
-	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY))$$')
+	go test $(MODFLAGS) -race -timeout 15m $$(go list $(MODFLAGS) ./... | grep -vE '/tests/($(HEAVY)|faults)$$')
+	go test $(MODFLAGS) -race -timeout 10m -run GoesByTheClock ./tests/faults # rounds at random are make faults
 	go test $(MODFLAGS) -race -p 1 -timeout 25m -exec '$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN)' $(addprefix ./tests/,$(subst |, ,$(HEAVY)))
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) $(BIN)/chaos run -seed 1 -minutes 3
 
@@ -167,6 +168,12 @@ WORLDS ?= 20000
 .PHONY: oracle
 oracle: ## Compare the scheduler with a plain one that follows the documentation, over WORLDS random clusters and as many with events between
 	WORLDS=$(WORLDS) go test $(MODFLAGS) -v -count=1 -timeout 60m -run 'Oracle|Drift' ./daemons/scheduler
+
+ROUNDS ?= 20
+
+.PHONY: faults
+faults: ## Play what controllers are for under faults and killed leaders ROUNDS times, drawn by SEED; what they come to is compared with an undisturbed run
+	ROUNDS=$(ROUNDS) go test $(MODFLAGS) -race -v -count=1 -timeout 120m ./tests/faults
 
 ONLY ?=
 
@@ -218,6 +225,11 @@ bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
 bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api
 	$(BIN)/api
+
+.PHONY: bench-scheduler
+bench-scheduler: binaries ## Measure scheduler and controllers into docs/benchmarks-scheduler.md; RUNS and ONLY=algorithm,whole,deployment,collection,memory choose
+	$(GO) build $(MODFLAGS) -o $(BIN)/bench-scheduler ./tests/bench/scheduler
+	$(BIN)/bench-scheduler $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILES),-profiles $(PROFILES))
 
 .PHONY: bench-plan
 bench-plan: build test-tools ## Measure the provisioner, Debian's Ansible beside it, into docs/benchmarks-plan.md; RUNS and ONLY=language,engine,small,ha,ansible choose

@@ -136,7 +136,7 @@ type watcher struct {
 	slowest   time.Duration
 }
 
-const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns containerd; do
+const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns metrics-server containerd; do
   pid=$(systemctl show -p MainPID --value $u.service); [ "${pid:-0}" = 0 ] || echo $u $pid $(awk '/^VmRSS/{print $2}' /proc/$pid/status); done`
 
 func (w *watcher) look(ctx context.Context) error {

@@ -1,6 +1,6 @@
-// Package plane is a control plane's store and API servers as processes of this machine, over mutual TLS on loopback,
-// as on control-plane machines: fsync on, Node and RBAC authorization, every default plugin. What is done to them is
-// their user's business.
+// Package plane is a control plane as processes of this machine: store, API servers, scheduler and controllers, over mutual
+// TLS on loopback, each with its own certificate, as on control-plane machines: fsync on, Node and RBAC authorization, every
+// default plugin. What is done to them is their user's business.
 package plane
 
 import (
@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,10 @@ type Options struct {
 	Members int    // of the store; 0 means 1
 	Servers int    // API servers; 0 means 1
 
-	Profiling bool // of the API servers, for a profiler
+	Profiling bool // of all but the store, for a profiler
+
+	// ControllerSettings changes the controllers' defaults; nil leaves them.
+	ControllerSettings func(*config.ControllerManager)
 }
 
 // Plane is a store and API servers. The store runs from the beginning.
@@ -36,11 +40,15 @@ type Plane struct {
 	Etcd []*Process
 	API  []*Process
 
-	ports []int    // of the API servers
-	urls  []string // of the members
-	ca    *x509.CertPool
-	own   tls.Certificate // towards etcd, as the API servers have it
-	admin *http.Client
+	Scheduler   *Process // its caller starts it
+	Controllers *Process // likewise
+
+	ports  []int            // of the API servers
+	urls   []string         // of the members
+	health map[*Process]int // ports of scheduler and controllers
+	ca     *x509.CertPool
+	own    tls.Certificate // towards etcd, as the API servers have it
+	admin  *http.Client
 }
 
 // New writes certificates, starts the store, and leaves the API servers to its caller.
@@ -96,7 +104,7 @@ func (p *Plane) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"ca.crt": ca.Cert, "etcd-ca.crt": etcdCA.Cert, "sa.key": private, "sa.pub": public}
+	files := map[string][]byte{"ca.crt": ca.Cert, "ca.key": ca.Key, "etcd-ca.crt": etcdCA.Cert, "sa.key": private, "sa.pub": public}
 	pairs := map[string]certs.Pair{}
 	for name, leaf := range map[string]struct {
 		ca      certs.Pair
@@ -106,6 +114,9 @@ func (p *Plane) writeFiles() error {
 		"apiserver-etcd-client": {etcdCA, certs.APIServerEtcdClient()},
 		"etcd":                  {etcdCA, certs.EtcdPeer("plane", nil)},
 		"admin":                 {ca, certs.SuperAdmin()},
+		"scheduler":             {ca, certs.Daemon("kube-scheduler")},
+		"controllers":           {ca, certs.Daemon("kube-controller-manager")},
+		"daemon":                {ca, certs.DaemonServer("plane", nil)},
 	} {
 		pair, err := certs.Issue(leaf.ca, leaf.request, now)
 		if err != nil {
@@ -113,8 +124,10 @@ func (p *Plane) writeFiles() error {
 		}
 		pairs[name], files[name+".crt"], files[name+".key"] = pair, pair.Cert, pair.Key
 	}
-	if files["kubeconfig"], err = certs.Kubeconfig("plane", "https://"+p.Addresses()[0], "admin", ca.Cert, pairs["admin"]); err != nil {
-		return err
+	for user, file := range map[string]string{"admin": "kubeconfig", "scheduler": "scheduler.conf", "controllers": "controllers.conf"} {
+		if files[file], err = certs.Kubeconfig("plane", "https://"+p.Addresses()[0], user, ca.Cert, pairs[user]); err != nil {
+			return err
+		}
 	}
 	for name, text := range files {
 		if err := os.WriteFile(p.path(name), text, 0o600); err != nil {
@@ -178,7 +191,7 @@ func (p *Plane) plan() error {
 		p.API = append(p.API, &Process{log: p.path(fmt.Sprintf("apiserver-%d.log", i)),
 			command: append([]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"}, config.Args(&cfg, &defaults)...)})
 	}
-	return nil
+	return p.planDaemons()
 }
 
 // Ready waits until an API server is.
@@ -219,7 +232,7 @@ func (p *Plane) get(ctx context.Context, server int, path string) error {
 // Close ends all processes and removes their files.
 func (p *Plane) Close() error {
 	var errs []error
-	for _, process := range append(append([]*Process{}, p.API...), p.Etcd...) {
+	for _, process := range slices.Concat([]*Process{p.Scheduler, p.Controllers}, p.API, p.Etcd) {
 		errs = append(errs, process.End())
 	}
 	return errors.Join(append(errs, os.RemoveAll(p.Dir))...)

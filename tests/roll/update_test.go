@@ -151,7 +151,7 @@ func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	t.Helper()
 	all := map[string]string{}
 	for _, m := range c.Lab.Machines {
-		text, err := m.Run(ctx, `for u in etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kube-proxy kube-network kube-dns; do
+		text, err := m.Run(ctx, `for u in etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kube-proxy kube-network kube-dns metrics-server; do
 			echo $u $(systemctl is-active $u) $(readlink /proc/$(systemctl show -p MainPID --value $u)/exe); done`)
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 			}
 		}
 	}
-	if len(all) < 7*len(c.Lab.Machines) {
+	if len(all) < 8*len(c.Lab.Machines) {
 		t.Errorf("not everything runs: %v", all)
 	}
 	return all

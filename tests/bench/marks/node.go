@@ -22,7 +22,7 @@ type memory struct {
 	resident, anonymous int // MiB
 }
 
-var units = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-dns", "containerd", "kubelet", "kube-proxy", "kube-network"}
+var units = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-dns", "metrics-server", "containerd", "kubelet", "kube-proxy", "kube-network"}
 
 func memories(ctx context.Context, c *cluster.Cluster) ([]memory, error) {
 	var out []memory

@@ -113,7 +113,7 @@ type file struct {
 }
 
 // order is that in which units start.
-var order = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "containerd", "kubelet", "kube-proxy", "kube-network", "kube-dns"}
+var order = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "containerd", "kubelet", "kube-proxy", "kube-network", "kube-dns", "metrics-server"}
 
 // gather copies what an apply has laid.
 func gather(c *cluster.Cluster) (l *laid, err error) {

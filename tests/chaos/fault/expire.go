@@ -20,7 +20,7 @@ const pki = "/etc/kubernetes/pki/"
 
 // Certificates are those that can run out, by the daemon whose they are.
 var Certificates = map[string]string{"kube-apiserver": "apiserver", "kubelet": "kubelet",
-	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager", "etcd": "etcd/peer"}
+	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager", "metrics-server": "metrics-server", "etcd": "etcd/peer"}
 
 // expire gives a daemon a certificate that has soon run out, and returns how to give it the former one back.
 func expire(ctx context.Context, lab *machines.Lab, m *machines.Machine, unit string) (undo func(context.Context) error, err error) {

@@ -13,7 +13,7 @@ type Machines struct {
 
 // ControlUnits and NodeUnits are the daemons of a control-plane machine and of a node.
 var (
-	ControlUnits = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kube-network", "kube-dns"}
+	ControlUnits = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kube-network", "kube-dns", "metrics-server"}
 	NodeUnits    = []string{"kubelet", "containerd", "kube-proxy", "kube-network"}
 )
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"clusterctl/tests/plane"
+)
+
+// before is what the collector needed for a dependent, in CPU ms of all controllers, when it spent three requests on each.
+const before = 0.64
+
+// collection measures what it takes to delete the many that one owner leaves behind.
+func (b *bench) collection(ctx context.Context) error {
+	return b.with(ctx, func(ctx context.Context, c *control) error {
+		owner, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		n := b.size.dependents
+		if err := c.fillConfigMaps(ctx, n, 16, owner); err != nil {
+			return err
+		}
+		if err := c.Controllers.Start(ctx); err != nil {
+			return err
+		}
+		if err := c.started(ctx); err != nil {
+			return err
+		}
+		maps := c.meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+		list, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return err
+		}
+		asked, err := c.requests(ctx, "configmaps")
+		if err != nil {
+			return err
+		}
+		groups := [][]*plane.Process{{c.Controllers}, {c.API[0]}, {c.Etcd[0]}}
+		c.profileCPU(ctx, c.Controllers, "collection")
+		began := time.Now()
+		cost, err := used(func() error {
+			policy := metav1.DeletePropagationBackground
+			if err := c.CoreV1().ConfigMaps(namespace).Delete(ctx, owner.Name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+				return err
+			}
+			gone := 0
+			return seen(ctx, list.ResourceVersion, func(o metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, o) }, func(e watch.Event) bool {
+				if e.Type == watch.Deleted {
+					gone++
+				}
+				return gone == n+1
+			})
+		}, groups...)
+		if err != nil {
+			return err
+		}
+		took := time.Since(began)
+		now, err := c.requests(ctx, "configmaps")
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%d dependents collected", n)
+		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(n) }
+		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n)) // one is ours
+		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: before / 5,
+			note: fmt.Sprintf("API server %.2f, etcd %.2f; %.1f s", each(cost[1]), each(cost[2]), took.Seconds())}, each(cost[0]))
+		return nil
+	})
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/tests/plane"
+)
+
+const namespace = "bench"
+
+// control is a control plane whose API server runs, and its administrator's client.
+type control struct {
+	*plane.Plane
+	kubernetes.Interface
+	meta     metadata.Interface
+	config   *rest.Config
+	profiles string
+	watching errgroup.Group // profilers
+}
+
+// with makes a control plane for as long as work takes.
+func (b *bench) with(ctx context.Context, work func(context.Context, *control) error) (err error) {
+	dir, err := os.MkdirTemp("", "bench-scheduler-")
+	if err != nil {
+		return err
+	}
+	p, err := plane.New(ctx, plane.Options{Bin: b.bin, Dir: dir, Profiling: b.profiles != "", ControllerSettings: func(c *config.ControllerManager) {
+		c.NodeMonitorGracePeriod = 24 * time.Hour
+	}})
+	if err != nil {
+		return err
+	}
+	c := &control{Plane: p, profiles: b.profiles}
+	defer func() { err = errors.Join(err, c.watching.Wait(), p.Close()) }()
+	if err := p.API[0].Start(ctx); err != nil {
+		return err
+	}
+	if err := p.Ready(ctx, 0); err != nil {
+		return err
+	}
+	if c.config, err = client.Config(client.Options{Kubeconfig: p.Kubeconfig(), UserAgent: "bench-scheduler"}); err != nil {
+		return err
+	}
+	if c.Interface, err = kubernetes.NewForConfig(c.config); err != nil {
+		return err
+	}
+	if c.meta, err = metadata.NewForConfig(c.config); err != nil {
+		return err
+	}
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	return work(ctx, c)
+}
+
+// prepare makes the namespace, and the account that admission wants for pods.
+func (c *control) prepare(ctx context.Context) error {
+	if _, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	return err
+}
+
+// each calls f for all numbers below n, some at a time, and stops at the first error.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	const atOnce = 32
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := f(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// seen reads a watch until enough returns true, and goes on where a watch has ended.
+func seen(ctx context.Context, version string, open func(metav1.ListOptions) (watch.Interface, error), enough func(watch.Event) bool) error {
+	for {
+		w, err := open(metav1.ListOptions{ResourceVersion: version})
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		for e := range w.ResultChan() {
+			o, ok := e.Object.(metav1.Object)
+			if !ok {
+				w.Stop()
+				return fmt.Errorf("watch: %w", apierrors.FromObject(e.Object))
+			}
+			if version = o.GetResourceVersion(); enough(e) {
+				w.Stop()
+				return nil
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// requests is how many requests for a resource the API server has answered, watches aside.
+func (c *control) requests(ctx context.Context, resource string) (total float64, err error) {
+	text, err := c.CoreV1().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
+	if err != nil {
+		return 0, fmt.Errorf("read the API server's metrics: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="`+resource+`"`) || strings.Contains(line, `verb="WATCH"`) {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the API server's metrics: %w", err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// started waits until controllers have given the namespace what they give to all.
+func (c *control) started(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("controllers have not started: %w", err)
+	}
+	return resting(ctx, c.Controllers, c.API[0])
+}

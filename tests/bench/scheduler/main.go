@@ -1,0 +1,118 @@
+// Command scheduler measures scheduler and controllers against their marks, as processes of a whole control plane beside an
+// etcd that writes to the disk, and writes docs/benchmarks-scheduler.md. It needs no upstream binary: what upstream needed was
+// measured once on a machine of this kind, and stands beside each figure.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"clusterctl/tests/cluster"
+)
+
+func main() {
+	runs := flag.Int("runs", 3, "of each measurement, of which the median counts")
+	only := flag.String("only", "", "measure only these parts, and write no document: "+strings.Join(partNames(), ","))
+	profiles := flag.String("profiles", "", "have the daemons profiled, and write that into this `folder`")
+	scale := flag.Int("scale", 1, "divide all amounts by this, to try the program itself; writes no document")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root, err := cluster.Root()
+	if err == nil {
+		b := &bench{root: root, bin: filepath.Join(root, "bin"), runs: *runs, profiles: *profiles, size: full.dividedBy(*scale)}
+		err = b.measure(ctx, *only, *scale == 1)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-scheduler:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is what the parts measure into.
+type bench struct {
+	root, bin string
+	runs      int
+	profiles  string // folder; empty means none
+	size      size
+	figures   []*figure
+}
+
+// size is how much there is of everything.
+type size struct {
+	nodes, pods  int    // of the whole daemon's part: pods are placed on nodes
+	replicas     int    // of the Deployment
+	dependents   int    // that are collected
+	crowd        int    // pods there while memory is measured
+	configMaps   int    // likewise, of 10 KiB
+	perSet       int    // pods of a ReplicaSet
+	benchmarking string // how long each Go benchmark runs
+	// settle is how long a process has rested when its memory is read: it gives back what it does not need some seconds after it has become idle.
+	settle time.Duration
+}
+
+var full = size{nodes: 5000, pods: 10000, replicas: 1000, dependents: 10000, crowd: 50000, configMaps: 10000, perSet: 100, benchmarking: "1s", settle: 30 * time.Second}
+
+func (s size) dividedBy(n int) size {
+	if n <= 1 {
+		return s
+	}
+	for _, amount := range []*int{&s.nodes, &s.pods, &s.replicas, &s.dependents, &s.crowd, &s.configMaps} {
+		*amount = max(*amount/n, 10)
+	}
+	s.perSet, s.benchmarking, s.settle = min(s.perSet, s.pods), "1x", 0
+	return s
+}
+
+var parts = []struct {
+	name string
+	work func(*bench, context.Context) error
+}{
+	{"algorithm", (*bench).algorithm},
+	{"whole", (*bench).whole},
+	{"deployment", (*bench).deployment},
+	{"collection", (*bench).collection},
+	{"memory", (*bench).memory},
+}
+
+func partNames() (names []string) {
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func (b *bench) measure(ctx context.Context, only string, write bool) error {
+	chosen := partNames()
+	if only != "" {
+		chosen = strings.Split(only, ",")
+	}
+	for _, name := range chosen {
+		if !slices.Contains(partNames(), name) {
+			return fmt.Errorf("-only: no part is named %q", name)
+		}
+	}
+	for range b.runs {
+		for _, p := range parts {
+			if !slices.Contains(chosen, p.name) {
+				continue
+			}
+			if err := p.work(b, ctx); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+	}
+	text := b.report()
+	fmt.Print(text)
+	if only != "" || !write {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(b.root, "docs", "benchmarks-scheduler.md"), []byte(text), 0o644)
+}

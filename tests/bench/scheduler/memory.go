@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"clusterctl/tests/plane"
+)
+
+// memory measures what scheduler and controllers hold beside a cluster that is full.
+func (b *bench) memory(ctx context.Context) error {
+	return b.with(ctx, func(ctx context.Context, c *control) error {
+		if err := c.fillNodes(ctx, b.size.nodes); err != nil {
+			return err
+		}
+		if err := c.fillRunning(ctx, b.size.crowd, b.size.perSet, b.size.nodes); err != nil {
+			return err
+		}
+		if err := c.fillConfigMaps(ctx, b.size.configMaps, 10<<10, nil); err != nil {
+			return err
+		}
+		for _, daemon := range []struct {
+			name    string
+			process *plane.Process
+			mark    float64
+		}{{"scheduler", c.Scheduler, 120}, {"controllers", c.Controllers, 150}} {
+			held, most, err := c.held(ctx, daemon.process, daemon.name, b.size.settle)
+			if err != nil {
+				return err
+			}
+			if err := c.profiled(ctx, c.HealthAddress(daemon.process), "memory-"+daemon.name+"-heap", "heap?gc=1"); err != nil {
+				return err
+			}
+			used, err := cpu(daemon.process)
+			if err != nil {
+				return err
+			}
+			b.add(figure{work: fmt.Sprintf("%s beside %d nodes, %d pods, %d ConfigMaps of 10 KiB", daemon.name, b.size.nodes, b.size.crowd, b.size.configMaps),
+				unit: "anonymous MiB", mark: daemon.mark, note: fmt.Sprintf("at most %.0f; %.1f CPU s since its start", most, used.Seconds())}, held)
+		}
+		return nil
+	})
+}
+
+// held starts a daemon and returns the memory that it has when it has read everything and rests, and the most that it had.
+func (c *control) held(ctx context.Context, daemon *plane.Process, name string, settle time.Duration) (held, most float64, err error) {
+	if err := daemon.Start(ctx); err != nil {
+		return 0, 0, err
+	}
+	c.profileCPU(ctx, daemon, "memory-"+name)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error {
+		for pause(watching, 200*time.Millisecond) == nil {
+			now, err := anonymous(daemon)
+			if err != nil {
+				return err
+			}
+			most = max(most, now)
+		}
+		return nil
+	})
+	if err := resting(ctx, daemon, c.API[0]); err != nil {
+		return 0, 0, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return 0, 0, err
+	}
+	stop()
+	if err := g.Wait(); err != nil {
+		return 0, 0, err
+	}
+	held, err = anonymous(daemon)
+	return held, most, err
+}

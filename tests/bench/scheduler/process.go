@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/tests/plane"
+)
+
+// cpuClockSched asks for the time that the scheduler has counted, in nanoseconds (CPUCLOCK_SCHED of Linux: the lowest three
+// bits of a process's clock, whose others are the complement of its id).
+const cpuClockSched = 2
+
+// cpu is the user and system time that processes have used so far. Linux has a clock for that of every process; what
+// /proc/PID/stat tells comes in ticks of 10 ms, which is more than a small run takes.
+func cpu(processes ...*plane.Process) (total time.Duration, err error) {
+	for _, p := range processes {
+		var used unix.Timespec
+		if err := unix.ClockGettime(int32(^p.PID()<<3|cpuClockSched), &used); err != nil {
+			return 0, fmt.Errorf("CPU time of %s, process %d: %w", p.Command()[0], p.PID(), err)
+		}
+		total += time.Duration(used.Nano())
+	}
+	return total, nil
+}
+
+// anonymous is the memory in MiB of a process that no file stands behind.
+func anonymous(p *plane.Process) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, fmt.Errorf("%s has ended: %w", p.Command()[0], err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kib, err := strconv.ParseFloat(strings.Fields(text)[0], 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no RssAnon", p.PID())
+}
+
+const (
+	restLook  = 500 * time.Millisecond
+	restLooks = 4
+	restMost  = 10 * time.Millisecond // of CPU within a look
+)
+
+// resting waits until processes do next to nothing.
+func resting(ctx context.Context, processes ...*plane.Process) error {
+	last, err := cpu(processes...)
+	if err != nil {
+		return err
+	}
+	for quiet := 0; quiet < restLooks; {
+		if err := pause(ctx, restLook); err != nil {
+			return err
+		}
+		now, err := cpu(processes...)
+		if err != nil {
+			return err
+		}
+		if quiet++; now-last > restMost {
+			quiet = 0
+		}
+		last = now
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// used calls work and returns the CPU of each process group that it took.
+func used(work func() error, groups ...[]*plane.Process) ([]time.Duration, error) {
+	before := make([]time.Duration, len(groups))
+	var err error
+	for i, g := range groups {
+		if before[i], err = cpu(g...); err != nil {
+			return nil, err
+		}
+	}
+	if err := work(); err != nil {
+		return nil, err
+	}
+	out := make([]time.Duration, len(groups))
+	for i, g := range groups {
+		now, err := cpu(g...)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = now - before[i]
+	}
+	return out, nil
+}

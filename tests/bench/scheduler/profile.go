@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"clusterctl/tests/plane"
+)
+
+// profiled keeps a profile of a daemon, where they are wanted.
+func (c *control) profiled(ctx context.Context, address, name, which string) error {
+	if c.profiles == "" {
+		return nil
+	}
+	cfg := rest.CopyConfig(c.config)
+	cfg.ServerName = "localhost"
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/debug/pprof/"+which, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return errors.Join(fmt.Errorf("profile of %s: %s", name, answer.Status), err)
+	}
+	return os.WriteFile(filepath.Join(c.profiles, name+".pprof"), data, 0o644)
+}
+
+// profileCPU has the CPU of a daemon and of the API server profiled for some seconds from now, or from when the daemon answers.
+func (c *control) profileCPU(ctx context.Context, daemon *plane.Process, name string) {
+	if c.profiles == "" {
+		return
+	}
+	for which, address := range map[string]string{"daemon": c.HealthAddress(daemon), "api": c.Addresses()[0]} {
+		c.watching.Go(func() error {
+			return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+				return c.profiled(ctx, address, name+"-"+which, "profile?seconds=8") == nil, nil
+			})
+		})
+	}
+}

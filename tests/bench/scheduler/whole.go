@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"clusterctl/tests/plane"
+)
+
+// whole has a scheduler start beside pods that wait, and measures until all are bound and nobody works any more.
+func (b *bench) whole(ctx context.Context) error {
+	return b.with(ctx, func(ctx context.Context, c *control) error {
+		if err := c.fillNodes(ctx, b.size.nodes); err != nil {
+			return err
+		}
+		if err := c.fillPending(ctx, b.size.pods, b.size.perSet); err != nil {
+			return err
+		}
+		if err := resting(ctx, c.API[0], c.Etcd[0]); err != nil {
+			return err
+		}
+		list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return err
+		}
+		var took, first time.Duration
+		var bound []time.Duration // CPU by then, of each group
+		groups := [][]*plane.Process{{c.API[0]}, {c.Etcd[0]}}
+		rest, err := used(func() error {
+			began := time.Now()
+			bound, err = used(func() error {
+				if err := c.Scheduler.Start(ctx); err != nil {
+					return err
+				}
+				c.profileCPU(ctx, c.Scheduler, "whole")
+				first, err = c.bound(ctx, list.ResourceVersion, b.size.pods, began)
+				took = time.Since(began)
+				return err
+			}, groups...)
+			if err != nil {
+				return err
+			}
+			return resting(ctx, c.Scheduler, c.API[0], c.Etcd[0])
+		}, groups...)
+		if err != nil {
+			return err
+		}
+		scheduler, err := cpu(c.Scheduler)
+		if err != nil {
+			return err
+		}
+		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(b.size.pods) }
+		name := fmt.Sprintf("whole daemon, %d owned pods into %d nodes", b.size.pods, b.size.nodes)
+		b.add(figure{work: name, unit: "pods/s", upstream: "315, bare", mark: 1000, least: true,
+			note: fmt.Sprintf("the first after %.2f s, then %.0f/s", first.Seconds(), float64(b.size.pods)/(took-first).Seconds())}, float64(b.size.pods)/took.Seconds())
+		b.add(figure{work: name + ": scheduler", unit: "CPU ms per pod", upstream: "2.7, bare", mark: 0.4}, each(scheduler))
+		b.add(figure{work: name + ": API server and etcd", unit: "CPU ms per pod", upstream: "3.3, bare", mark: 1,
+			note: fmt.Sprintf("API server %.2f, etcd %.2f; until the last was bound %.2f", each(rest[0]), each(rest[1]), each(bound[0]+bound[1]))}, each(rest[0]+rest[1]))
+		return nil
+	})
+}
+
+// bound waits until n pods have a node, and returns when the first had.
+func (c *control) bound(ctx context.Context, version string, n int, began time.Time) (first time.Duration, err error) {
+	bound := map[types.UID]bool{}
+	err = seen(ctx, version, func(o metav1.ListOptions) (watch.Interface, error) { return c.CoreV1().Pods(namespace).Watch(ctx, o) },
+		func(e watch.Event) bool {
+			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+				if len(bound) == 0 {
+					first = time.Since(began)
+				}
+				bound[pod.UID] = true
+			}
+			return len(bound) == n
+		})
+	return first, err
+}

@@ -1,0 +1,425 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// behaviours are what controllers are for. Each is played in a namespace of its name, and says what it has come to; bound
+// makes what says after each event of a pod what must not be.
+var behaviours = []struct {
+	name  string
+	bound func() bound
+	play  func(t *testing.T, s *stage) string
+}{
+	{"deployment-rolls-out", func() bound { return within(5, 4, 4) }, deploymentRolls},
+	{"replicaset-scales", func() bound { return within(6, 6, 0) }, replicaSetScales},
+	{"statefulset-updates-in-order", oneOfEachOrdinal, statefulSetUpdates},
+	{"daemonset-updates", onePerNode, daemonSetUpdates},
+	{"job-counts-its-indexes", func() bound { return within(2, 2, 0) }, jobCompletes},
+	{"cronjob-starts-each-time-once", func() bound { return within(1, 1, 0) }, cronJobStarts},
+	{"budget-holds", func() bound { return within(5, 5, 4) }, budgetHolds},
+	{"endpoints-follow", nil, endpointsFollow},
+	{"garbage-goes", nil, garbageGoes},
+	{"namespace-goes", nil, namespaceGoes},
+	{"claims-are-bound", nil, claimsAreBound},
+}
+
+func deploymentRolls(t *testing.T, s *stage) string {
+	api := s.client.AppsV1().Deployments(s.ns)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil),
+		Strategy: appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
+	}}
+	if _, err := api.Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"1", "2", "3", "1"} {
+		change(t, s, api.Get, api.Update, "web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
+		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
+			d, err := api.Get(ctx, "web", metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			pods := s.podsByImage(ctx)
+			st := d.Status
+			return st.ObservedGeneration == d.Generation && st.UpdatedReplicas == 4 && st.Replicas == 4 && st.AvailableReplicas == 4 && pods == "4 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
+		})
+	}
+	sets, err := s.client.AppsV1().ReplicaSets(s.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, set := range sets.Items {
+		lines = append(lines, fmt.Sprintf("%s revision %s: %d", set.Spec.Template.Spec.Containers[0].Image, set.Annotations["deployment.kubernetes.io/revision"], *set.Spec.Replicas))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}
+
+func replicaSetScales(t *testing.T, s *stage) string {
+	api := s.client.AppsV1().ReplicaSets(s.ns)
+	if _, err := api.Create(t.Context(), replicaSet(0), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var made []string
+	for _, n := range []int32{6, 2, 5, 0, 6} {
+		change(t, s, api.Get, api.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
+		want := fmt.Sprintf("%d example.com/a:1 Running", n)
+		if n == 0 {
+			want = ""
+		}
+		s.until(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
+			r, err := api.Get(ctx, "web", metav1.GetOptions{})
+			pods := s.podsByImage(ctx)
+			return err == nil && r.Status.ReadyReplicas == n && r.Status.Replicas == n && pods == want, pods
+		})
+		made = append(made, fmt.Sprintf("%d pods, %d ever", n, s.seen.everMade(s.ns)))
+	}
+	return strings.Join(made, "; ")
+}
+
+// oneOfEachOrdinal is a bound of a StatefulSet of three: a pod is made only when those before it are ready, and during an update no
+// more than one is away.
+func oneOfEachOrdinal() bound {
+	away := within(3, 3, 2)
+	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
+		if added {
+			for n := range 3 {
+				name := fmt.Sprintf("web-%d", n)
+				if name == event.Name {
+					break
+				}
+				if before := pods[name]; before == nil || !isReady(before) {
+					return fmt.Sprintf("it is made before %s is ready", name)
+				}
+			}
+		}
+		return away(pods, event, added)
+	}
+}
+
+func statefulSetUpdates(t *testing.T, s *stage) string {
+	api := s.client.AppsV1().StatefulSets(s.ns)
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.StatefulSetSpec{
+		Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "web", Template: template("1", nil)}}
+	if _, err := api.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"1", "2"} {
+		change(t, s, api.Get, api.Update, "web", func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
+		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
+			set, err := api.Get(ctx, "web", metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			pods, st := s.podsByImage(ctx), set.Status
+			return st.ObservedGeneration == set.Generation && st.AvailableReplicas == 3 && st.UpdateRevision == st.CurrentRevision && pods == "3 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
+		})
+	}
+	revisions, err := s.client.AppsV1().ControllerRevisions(s.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d revisions, %d pods ever", len(revisions.Items), s.seen.everMade(s.ns))
+}
+
+// onePerNode is a bound of a DaemonSet on three nodes.
+func onePerNode() bound {
+	away := within(3, 3, 2)
+	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
+		on := map[string]int{}
+		for _, pod := range pods {
+			if node := place(pod); pod.DeletionTimestamp == nil {
+				if on[node]++; on[node] > 1 {
+					return "two pods are for node " + node
+				}
+			}
+		}
+		return away(pods, event, added)
+	}
+}
+
+func daemonSetUpdates(t *testing.T, s *stage) string {
+	api := s.client.AppsV1().DaemonSets(s.ns)
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil)}}
+	if _, err := api.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"1", "2", "3"} {
+		change(t, s, api.Get, api.Update, "web", func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
+		s.until(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
+			set, err := api.Get(ctx, "web", metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			pods, st := s.podsByImage(ctx), set.Status
+			return st.ObservedGeneration == set.Generation && st.NumberAvailable == 3 && st.UpdatedNumberScheduled == 3 && pods == "3 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
+		})
+	}
+	return fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))
+}
+
+func jobCompletes(t *testing.T, s *stage) string {
+	api := s.client.BatchV1().Jobs(s.ns)
+	for _, mode := range []batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion} {
+		name, fails := strings.ToLower(string(mode)), map[string]string{ends: "yes", failsOnce: ""}
+		if mode == batchv1.IndexedCompletion {
+			fails[failsOnce] = "1"
+		}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
+			Completions: ptr.To[int32](5), Parallelism: ptr.To[int32](2), CompletionMode: &mode, Template: template("1", fails)}}
+		job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		if _, err := api.Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.until(t, "job "+name, func(ctx context.Context) (bool, any) {
+			job, err := api.Get(ctx, name, metav1.GetOptions{})
+			return err == nil && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+				return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+			}), job
+		})
+	}
+	s.until(t, "pods that wait for nothing", func(ctx context.Context) (bool, any) {
+		list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+		return err == nil && !slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool { return len(pod.Finalizers) > 0 }), s.podsByImage(ctx)
+	})
+	jobs, err := api.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, job := range jobs.Items {
+		lines = append(lines, fmt.Sprintf("%s: %d succeeded (%s), %d failed", job.Name, job.Status.Succeeded, job.Status.CompletedIndexes, job.Status.Failed))
+	}
+	return strings.Join(append(lines, s.podsByImage(t.Context()), fmt.Sprintf("%d pods ever", s.seen.everMade(s.ns))), "; ")
+}
+
+// Each time of the schedule has at most one job, which runs one pod, and never two beside each other.
+func cronJobStarts(t *testing.T, s *stage) string {
+	api := s.client.BatchV1().CronJobs(s.ns)
+	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "tick"}, Spec: batchv1.CronJobSpec{
+		Schedule: "* * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent, SuccessfulJobsHistoryLimit: ptr.To[int32](100),
+		JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template("1", map[string]string{ends: "yes"})}}}}
+	cj.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	if _, err := api.Create(t.Context(), cj, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var done []batchv1.Job
+	s.until(t, "three times", func(ctx context.Context) (bool, any) {
+		list, err := s.client.BatchV1().Jobs(s.ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		done = slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return j.Status.Succeeded == 0 })
+		return len(done) >= 3, len(list.Items)
+	})
+	times, twice := map[string]bool{}, 0
+	for _, job := range done {
+		at := job.Annotations[batchv1.CronJobScheduledTimestampAnnotation]
+		if times[at] || job.Status.Succeeded != 1 {
+			twice++
+		}
+		times[at] = true
+	}
+	return fmt.Sprintf("three times or more, %d of them twice", twice)
+}
+
+// Ten pods are evicted one after the other as the budget allows it.
+func budgetHolds(t *testing.T, s *stage) string {
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: ptr.To(intstr.FromInt32(4)), Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+	if _, err := s.client.PolicyV1().PodDisruptionBudgets(s.ns).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(5), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	evicted, refused := 0, error(nil)
+	s.until(t, "ten evictions", func(ctx context.Context) (bool, any) {
+		list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, pod := range list.Items {
+			if !isReady(&pod) || pod.DeletionTimestamp != nil || evicted == 10 {
+				continue
+			}
+			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: s.ns}}
+			if refused = s.client.CoreV1().Pods(s.ns).EvictV1(ctx, eviction); refused == nil {
+				evicted++
+			}
+		}
+		return evicted == 10, fmt.Sprint(evicted, refused)
+	})
+	var b *policyv1.PodDisruptionBudget
+	s.until(t, "five ready pods", func(ctx context.Context) (bool, any) {
+		var err error
+		b, err = s.client.PolicyV1().PodDisruptionBudgets(s.ns).Get(ctx, "web", metav1.GetOptions{})
+		pods := s.podsByImage(ctx)
+		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.DisruptionsAllowed == 1 && pods == "5 example.com/a:1 Running", fmt.Sprint(b, pods)
+	})
+	return fmt.Sprintf("%d evicted, %d pods ever, %d expected, %d desired", evicted, s.seen.everMade(s.ns), b.Status.ExpectedPods, b.Status.DesiredHealthy)
+}
+
+func endpointsFollow(t *testing.T, s *stage) string {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}
+	if _, err := s.client.CoreV1().Services(s.ns).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	api := s.client.AppsV1().ReplicaSets(s.ns)
+	if _, err := api.Create(t.Context(), replicaSet(3), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int32{3, 8, 1, 4} {
+		change(t, s, api.Get, api.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
+		s.until(t, fmt.Sprintf("the addresses of %d pods", n), func(ctx context.Context) (bool, any) {
+			pods, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			var want, sliced, listed []string
+			for _, pod := range pods.Items {
+				want = append(want, pod.Status.PodIP)
+			}
+			slices, err := s.client.DiscoveryV1().EndpointSlices(s.ns).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+			if err != nil {
+				return false, err
+			}
+			for _, slice := range slices.Items {
+				for _, e := range slice.Endpoints {
+					if e.Conditions.Ready != nil && *e.Conditions.Ready {
+						sliced = append(sliced, e.Addresses...)
+					}
+				}
+			}
+			endpoints, err := s.client.CoreV1().Endpoints(s.ns).Get(ctx, "web", metav1.GetOptions{}) //nolint:staticcheck // what is deprecated is kept right, too
+			if err != nil {
+				return false, err
+			}
+			for _, subset := range endpoints.Subsets {
+				for _, a := range subset.Addresses {
+					listed = append(listed, a.IP)
+				}
+			}
+			return len(want) == int(n) && same(want, sliced) && same(want, listed), fmt.Sprint(want, sliced, listed)
+		})
+	}
+	return "the addresses of four pods"
+}
+
+func same(a, b []string) bool {
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+func garbageGoes(t *testing.T, s *stage) string {
+	maps := s.client.CoreV1().ConfigMaps(s.ns)
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+		name := strings.ToLower(string(policy))
+		owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}
+		for i := range 5 {
+			own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), OwnerReferences: []metav1.OwnerReference{ref}}}
+			if _, err := maps.Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left []string
+	s.until(t, "what was owned to go", func(ctx context.Context) (bool, any) {
+		list, err := maps.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		left = nil
+		for _, m := range list.Items {
+			if !strings.HasPrefix(m.Name, "kube-") {
+				left = append(left, fmt.Sprintf("%s with %d owners", m.Name, len(m.OwnerReferences)))
+			}
+		}
+		slices.Sort(left)
+		return len(left) == 5 && !slices.ContainsFunc(left, func(l string) bool { return !strings.HasSuffix(l, " 0 owners") }), left
+	})
+	return strings.Join(left, ", ")
+}
+
+func namespaceGoes(t *testing.T, s *stage) string {
+	if _, err := s.client.AppsV1().ReplicaSets(s.ns).Create(t.Context(), replicaSet(4), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "four pods", func(ctx context.Context) (bool, any) {
+		pods := s.podsByImage(ctx)
+		return pods == "4 example.com/a:1 Running", pods
+	})
+	if err := s.client.CoreV1().Namespaces().Delete(t.Context(), s.ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "the namespace to go", func(ctx context.Context) (bool, any) {
+		ns, err := s.client.CoreV1().Namespaces().Get(ctx, s.ns, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), ns
+	})
+	sets, err := s.client.AppsV1().ReplicaSets(s.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("gone, with %d sets left and pods %q", len(sets.Items), s.podsByImage(t.Context()))
+}
+
+func claimsAreBound(t *testing.T, s *stage) string {
+	for i := range 4 {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("v%d", i)}, Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dGi", i+1))}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}
+		if _, err := s.client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claims := s.client.CoreV1().PersistentVolumeClaims(s.ns)
+	for i := range 3 {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}, Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}
+		if _, err := claims.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := map[string]int{}
+	s.until(t, "three bound claims", func(ctx context.Context) (bool, any) {
+		list, err := claims.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		clear(used)
+		for _, c := range list.Items {
+			if v, err := s.client.CoreV1().PersistentVolumes().Get(ctx, c.Spec.VolumeName, metav1.GetOptions{}); err == nil && c.Status.Phase == corev1.ClaimBound &&
+				v.Status.Phase == corev1.VolumeBound && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == c.UID {
+				used[v.Name]++
+			}
+		}
+		return len(used) == 3, used
+	})
+	return fmt.Sprintf("%d volumes bound to a claim each", len(used)) // which ones depends on who came first
+}

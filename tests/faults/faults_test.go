@@ -1,0 +1,92 @@
+// Package faults tests that controllers come to the same whatever happens between them and the API server: a real API server and
+// all controllers in this process, over a transport that puts faults in, with a leader that is killed every few seconds, and a
+// watch that nothing happens to, which sees whether a bound is broken on the way.
+package faults
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// killEvery is how long a leader lives.
+const killEvery = 2 * time.Second
+
+// SEED repeats a run's faults, as far as the order of requests does; ROUNDS makes more runs with other seeds.
+func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.T) {
+	seed, rounds := rand.Uint64N(1e6), 1
+	if s := os.Getenv("SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed = n
+	}
+	if s := os.Getenv("ROUNDS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounds = n
+	}
+	undisturbed := outcomes(t, "undisturbed", &faults{}, 0)
+	for round := range rounds {
+		f := &faults{chance: seeded(seed + uint64(round))}
+		t.Logf("SEED=%d", seed+uint64(round))
+		disturbed := outcomes(t, "SEED="+strconv.FormatUint(seed+uint64(round), 10), f, killEvery)
+		t.Log(f.counts.String())
+		for name, want := range undisturbed {
+			if got := disturbed[name]; got != want {
+				t.Errorf("%s ends otherwise:\n%s\nundisturbed:\n%s", name, got, want)
+			}
+		}
+		c := &f.counts
+		for what, n := range map[string]int64{"conflict": c.conflicts.Load(), "refusal": c.refused.Load(), "failure": c.failed.Load(), "lost answer": c.lost.Load(),
+			"delay": c.delayed.Load(), "closed watch": c.closed.Load(), "expired watch": c.expired.Load(), "repeated event": c.repeated.Load()} {
+			if n == 0 {
+				t.Errorf("there was no %s", what)
+			}
+		}
+	}
+}
+
+// outcomes runs all behaviours at once in a cluster of their own and returns what each has come to.
+func outcomes(t *testing.T, name string, f *faults, kill time.Duration) map[string]string {
+	t.Helper()
+	var mu sync.Mutex
+	out := map[string]string{}
+	t.Run(name, func(t *testing.T) {
+		w := newWorld(t, f, fast{time.Now(), 10})
+		w.startNodes(t)
+		w.lead(t, kill, "-node", "-nodecidr", "-taint-eviction", "-horizontal-pod-autoscaler") // nodes say nothing of themselves here, nor what they use
+		seen := w.startWatch(t)
+		t.Run("behaviours", func(t *testing.T) {
+			var all sync.WaitGroup // not t.Parallel, which lets as many run as there are cores
+			defer all.Wait()
+			for _, b := range behaviours {
+				all.Go(func() {
+					t.Run(b.name, func(t *testing.T) {
+						began := time.Now()
+						s := &stage{world: w, ns: b.name, seen: seen}
+						s.open(t)
+						if b.bound != nil {
+							seen.bind(s.ns, b.bound())
+						}
+						text := b.play(t, s)
+						for _, broken := range seen.broken(s.ns) {
+							t.Error(broken)
+						}
+						t.Logf("after %s: %s", time.Since(began).Round(time.Millisecond), text)
+						mu.Lock()
+						defer mu.Unlock()
+						out[b.name] = text
+					})
+				})
+			}
+		})
+	})
+	return out
+}

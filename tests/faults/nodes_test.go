@@ -1,0 +1,153 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+)
+
+// The labels that say what a pod's container does instead of running on.
+const (
+	ends      = "ends"       // it succeeds after a while
+	failsOnce = "fails-once" // the index of which the first pod fails
+	never     = "never"      // it does not start
+)
+
+// nodes places pods and pretends to run them.
+type nodes struct {
+	*world
+	pods  cache.Store
+	queue workqueue.TypedDelayingInterface[string]
+
+	mu     sync.Mutex
+	failed map[string]bool
+}
+
+func (w *world) startNodes(t *testing.T) {
+	t.Helper()
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	informer := factory.Core().V1().Pods().Informer()
+	n := &nodes{world: w, pods: informer.GetStore(), queue: workqueue.NewTypedDelayingQueue[string](), failed: map[string]bool{}}
+	add := func(obj any) {
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+			h := fnv.New32()
+			_, _ = h.Write([]byte(key))
+			n.queue.AddAfter(key, time.Duration(10+h.Sum32()%90)*time.Millisecond) // not all at the same time
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				key, stop := n.queue.Get()
+				if stop {
+					return
+				}
+				if obj, there, _ := n.pods.GetByKey(key); there {
+					if err := n.step(ctx, obj.(*corev1.Pod)); err != nil {
+						n.queue.AddAfter(key, 20*time.Millisecond) // it has changed meanwhile
+					}
+				}
+				n.queue.Done(key)
+			}
+		})
+	}
+	factory.StartWithContext(ctx)
+	t.Cleanup(func() { cancel(); n.queue.ShutDown(); wg.Wait(); factory.Shutdown() })
+}
+
+// step does the next thing to a pod.
+func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
+	pods := n.client.CoreV1().Pods(pod.Namespace)
+	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	switch {
+	case pod.DeletionTimestamp != nil && !over && pod.Spec.NodeName != "":
+		return n.report(ctx, pod, corev1.PodFailed)
+	case pod.DeletionTimestamp != nil:
+		if pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
+			return nil
+		}
+		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	case pod.Spec.NodeName == "":
+		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
+			Target: corev1.ObjectReference{Kind: "Node", Name: place(pod)}}, metav1.CreateOptions{})
+	case pod.Status.Phase == corev1.PodPending && pod.Labels[never] != "":
+		return nil
+	case pod.Status.Phase == corev1.PodPending:
+		return n.report(ctx, pod, corev1.PodRunning)
+	case over || pod.Labels[ends] == "":
+		return nil
+	}
+	if index, fails := pod.Labels[failsOnce]; fails && index == pod.Annotations[batchv1.JobCompletionIndexAnnotation] {
+		n.mu.Lock()
+		key := pod.Namespace + "/" + pod.Labels[batchv1.JobNameLabel]
+		first := !n.failed[key]
+		n.failed[key] = true
+		n.mu.Unlock()
+		if first {
+			err := n.report(ctx, pod, corev1.PodFailed)
+			n.mu.Lock()
+			n.failed[key] = err == nil
+			n.mu.Unlock()
+			return err
+		}
+	}
+	return n.report(ctx, pod, corev1.PodSucceeded)
+}
+
+// place is the node that a pod must be on, or one that its name decides.
+func place(pod *corev1.Pod) string {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, field := range term.MatchFields {
+				return field.Values[0]
+			}
+		}
+	}
+	h := fnv.New32()
+	_, _ = h.Write([]byte(pod.Name))
+	return nodeNames[h.Sum32()%uint32(len(nodeNames))]
+}
+
+// report writes what a kubelet would of a pod that has come to a phase.
+func (n *nodes) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) error {
+	now, is := metav1.NewTime(n.clock.Now()), pod.DeepCopy()
+	ready := corev1.ConditionFalse
+	state := corev1.ContainerState{}
+	switch phase {
+	case corev1.PodRunning:
+		ready, state.Running = corev1.ConditionTrue, &corev1.ContainerStateRunning{StartedAt: now}
+		h := fnv.New32()
+		_, _ = h.Write([]byte(pod.UID))
+		sum := h.Sum32()
+		is.Status.PodIP = fmt.Sprintf("10.%d.%d.%d", sum>>16&255, sum>>8&255, sum&255)
+		is.Status.PodIPs, is.Status.StartTime = []corev1.PodIP{{IP: is.Status.PodIP}}, &now
+	case corev1.PodFailed:
+		state.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: now}
+	default:
+		state.Terminated = &corev1.ContainerStateTerminated{FinishedAt: now}
+	}
+	is.Status.Phase = phase
+	is.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: phase == corev1.PodRunning, State: state}}
+	is.Status.Conditions = nil
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
+		is.Status.Conditions = append(is.Status.Conditions, corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: now})
+	}
+	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,84 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// stage is where a behaviour is played: a namespace of its own.
+type stage struct {
+	*world
+	ns   string
+	seen *watched
+}
+
+// open makes the namespace, ready for pods.
+func (s *stage) open(t *testing.T) {
+	t.Helper()
+	if _, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "the default service account", func(ctx context.Context) (bool, any) {
+		_, err := s.client.CoreV1().ServiceAccounts(s.ns).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, err
+	})
+}
+
+// change reads an object, changes it and writes it, again and again until nobody else has written meanwhile.
+func change[O any](t *testing.T, s *stage, get func(context.Context, string, metav1.GetOptions) (O, error), update func(context.Context, O, metav1.UpdateOptions) (O, error), name string, f func(O)) {
+	t.Helper()
+	s.until(t, "a change of "+name, func(ctx context.Context) (bool, any) {
+		o, err := get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			f(o)
+			_, err = update(ctx, o, metav1.UpdateOptions{})
+		}
+		return err == nil, err
+	})
+}
+
+var labels = map[string]string{"app": "web"}
+
+func template(image string, more map[string]string) corev1.PodTemplateSpec {
+	all := map[string]string{"app": "web"}
+	for k, v := range more {
+		all[k] = v
+	}
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: all}, Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: ptr.To[int64](1), Containers: []corev1.Container{{Name: "c", Image: "example.com/a:" + image}}}}
+}
+
+func replicaSet(n int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("1", nil)}}
+}
+
+// podsByImage says how many live pods there are of each image, once nothing else is left.
+func (s *stage) podsByImage(ctx context.Context) string {
+	list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	count := map[string]int{}
+	for _, pod := range list.Items {
+		how := ""
+		if pod.DeletionTimestamp != nil {
+			how = " going"
+		}
+		count[fmt.Sprintf("%s %s%s", pod.Spec.Containers[0].Image, pod.Status.Phase, how)]++
+	}
+	var lines []string
+	for what, n := range count {
+		lines = append(lines, fmt.Sprintf("%d %s", n, what))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}

@@ -1,0 +1,182 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// faults are what happens to the requests of controllers. The zero value does nothing to them.
+type faults struct {
+	chance func() float64 // from 0 to 1; nil means that nothing happens
+	counts counts
+}
+
+// counts are how often something happened, so that a run that broke nothing does not count as one that withstood.
+type counts struct{ conflicts, refused, failed, unsent, lost, delayed, closed, expired, repeated atomic.Int64 }
+
+func (c *counts) String() string {
+	return fmt.Sprintf("conflicts %d, 429 %d, 500 %d, not sent %d, answers lost %d, delayed %d, watches closed %d, expired %d, events repeated %d",
+		c.conflicts.Load(), c.refused.Load(), c.failed.Load(), c.unsent.Load(), c.lost.Load(), c.delayed.Load(), c.closed.Load(), c.expired.Load(), c.repeated.Load())
+}
+
+// seeded returns chances that are the same for the same seed, in the order that they are asked for.
+func seeded(seed uint64) func() float64 {
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(seed, 1))
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return r.Float64()
+	}
+}
+
+// leader is the transport of one leader, which ends at once with it.
+type leader struct {
+	*faults
+	to   http.RoundTripper
+	dead chan struct{}
+}
+
+var errDead = errors.New("the leader was killed")
+
+func (l *leader) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-l.dead:
+		return nil, errDead
+	default:
+	}
+	if l.chance == nil {
+		return l.to.RoundTrip(r)
+	}
+	if r.URL.Query().Get("watch") == "true" {
+		return l.watch(r)
+	}
+	if l.chance() < 0.3 {
+		l.counts.delayed.Add(1)
+		if err := l.pause(r, time.Duration(l.chance()*float64(60*time.Millisecond))); err != nil {
+			return nil, err
+		}
+	}
+	writes := r.Method != http.MethodGet
+	switch at := l.chance(); {
+	case at < 0.02:
+		l.counts.refused.Add(1)
+		return answer(r, http.StatusTooManyRequests, "TooManyRequests"), nil
+	case at < 0.04:
+		l.counts.failed.Add(1)
+		return answer(r, http.StatusInternalServerError, "InternalError"), nil
+	case at < 0.05:
+		l.counts.unsent.Add(1)
+		return nil, errors.New("connection refused")
+	case at < 0.09 && (r.Method == http.MethodPut || r.Method == http.MethodPatch):
+		l.counts.conflicts.Add(1)
+		return answer(r, http.StatusConflict, "Conflict"), nil
+	case at < 0.12 && writes:
+		got, err := l.to.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		_ = got.Body.Close()
+		l.counts.lost.Add(1)
+		return nil, errors.New("connection lost")
+	}
+	return l.to.RoundTrip(r)
+}
+
+func (l *leader) pause(r *http.Request, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-l.dead:
+		return errDead
+	}
+}
+
+// watch opens a watch whose events come late, each kind's by itself, and some of them twice, and that ends after a while.
+func (l *leader) watch(r *http.Request) (*http.Response, error) {
+	if l.chance() < 0.4 && r.URL.Query().Get("sendInitialEvents") == "" {
+		l.counts.expired.Add(1)
+		return answer(r, http.StatusGone, "Expired"), nil
+	}
+	got, err := l.to.RoundTrip(r)
+	if err != nil || got.StatusCode != http.StatusOK || !strings.Contains(got.Header.Get("Content-Type"), "protobuf") {
+		return got, err
+	}
+	out, in := io.Pipe()
+	ends := time.Now().Add(200*time.Millisecond + time.Duration(l.chance()*float64(2*time.Second)))
+	body := got.Body
+	go func() {
+		defer body.Close()
+		for {
+			event, err := frame(body)
+			if err != nil {
+				in.CloseWithError(err)
+				return
+			}
+			if time.Now().After(ends) {
+				l.counts.closed.Add(1)
+				in.CloseWithError(io.EOF) // this event is not delivered by this watch
+				return
+			}
+			if l.chance() < 0.1 {
+				l.counts.delayed.Add(1)
+				if err := l.pause(r, time.Duration(l.chance()*float64(250*time.Millisecond))); err != nil {
+					in.CloseWithError(err)
+					return
+				}
+			}
+			if l.chance() < 0.05 {
+				l.counts.repeated.Add(1)
+				event = bytes.Repeat(event, 2)
+			}
+			if _, err := in.Write(event); err != nil {
+				return
+			}
+		}
+	}()
+	got.Body = both{out, body}
+	return got, nil
+}
+
+// both closes what is read and what that comes from.
+type both struct {
+	io.ReadCloser
+	from io.Closer
+}
+
+func (b both) Close() error { return errors.Join(b.ReadCloser.Close(), b.from.Close()) }
+
+// frame reads one event of a watch in protobuf, with the four bytes of its length.
+func frame(r io.Reader) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	event := make([]byte, 4+binary.BigEndian.Uint32(size[:]))
+	copy(event, size[:])
+	_, err := io.ReadFull(r, event[4:])
+	return event, err
+}
+
+func answer(r *http.Request, code int, reason string) *http.Response {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"a fault","reason":%q,"code":%d}`, reason, code)
+	return &http.Response{
+		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: r,
+	}
+}

@@ -1,0 +1,188 @@
+package faults
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/apiserver/admission"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store/memory"
+)
+
+// world is an API server, nodes that only pretend, and a client that nothing happens to.
+type world struct {
+	client     *kubernetes.Clientset
+	kubeconfig string
+	clock      clock.WithTicker
+	faults     *faults
+	log        *slog.Logger
+}
+
+// anybody may do anything: what is tested here is not who may.
+type anybody struct{}
+
+func (anybody) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
+	return api.Allow, "", nil
+}
+
+func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
+	t.Helper()
+	w := &world{clock: time, faults: f, log: slog.New(slog.DiscardHandler)}
+	if os.Getenv("VERBOSE") != "" {
+		w.log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	s := memory.New()
+	t.Cleanup(s.Close)
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	server, err := apiserver.New(apiserver.Options{
+		Kinds: kinds.All(), Store: s, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now, MaxInFlight: 5000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutators, validators, err := admission.All(config.DefaultAPIServer(), server.Objects(), anybody{}, env.Metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Wire(func(o *apiserver.Options) {
+		o.Authorizers, o.Mutators, o.Validators = []api.Authorizer{anybody{}}, mutators, validators
+	})
+	server.AskOutside(anybody{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	web := httptest.NewUnstartedServer(server)
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		web.CloseClientConnections()
+		web.Close()
+	})
+	w.until(t, "the API server", func(context.Context) (bool, any) { err := env.Health.Err(true); return err == nil, err })
+	cluster := clientcmdapi.NewConfig()
+	cluster.Clusters["c"] = &clientcmdapi.Cluster{Server: web.URL, InsecureSkipTLSVerify: true}
+	cluster.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	cluster.CurrentContext = "c"
+	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*cluster, w.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	w.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}})
+	for _, name := range nodeNames {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+		made, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Spec.Taints = nil
+		if made, err = w.client.CoreV1().Nodes().Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+		if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+var nodeNames = []string{"n1", "n2", "n3"}
+
+// lead runs the controllers until the test ends. With a time between, whoever leads is killed that often: from one moment to the
+// next nothing that it has sent is answered and nothing goes out any more, and another begins. Some controllers may be left out.
+func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
+	t.Helper()
+	cfg := config.DefaultControllerManager()
+	cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = w.kubeconfig, 0, false
+	cfg.Controllers = append([]string{"*", "-certificate", "-serviceaccount-token"}, without...) // those have no keys to sign with
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			leading, kill := context.WithCancel(ctx)
+			l := &leader{faults: w.faults, dead: make(chan struct{})}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				err := controllers.RunWith(leading, cfg, run.NewEnv(w.log), controllers.Options{Clock: w.clock, Wrap: func(to http.RoundTripper) http.RoundTripper {
+					l.to = to
+					return l
+				}})
+				if err != nil && leading.Err() == nil {
+					t.Errorf("the controllers ended: %v", err)
+				}
+			}()
+			wait(ctx, between)
+			close(l.dead)
+			kill()
+			<-ended
+			wait(ctx, noLeader)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// noLeader is for how long nobody leads when a leader was killed. It is longer in a cluster, where the lease has to run out; what the
+// killed one has sent has long been done or not by then.
+const noLeader = 300 * time.Millisecond
+
+// wait waits for a while; for none, until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	var over <-chan time.Time
+	if d > 0 {
+		over = time.After(d)
+	}
+	select {
+	case <-ctx.Done():
+	case <-over:
+	}
+}
+
+// patience bounds what is waited for.
+const patience = 2 * time.Minute
+
+// until calls look until it says that it has seen what it looks for.
+func (w *world) until(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		seen, saw := look(ctx)
+		if seen {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Errorf("%s: not within %s; last seen: %v", what, patience, saw)
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,96 @@
+// Package flows has the cluster do, on real machines, what people tell each other that Kubernetes does: heal itself, roll out
+// and back, find services, grow under load, keep data when a node is lost. Each script in testdata is one story.
+package flows
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/cluster/script"
+	"clusterctl/tests/webimage"
+)
+
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	c, err := up(ctx, fmt.Sprintf("flows-%d", os.Getpid()))
+	if c != nil {
+		defer func() {
+			if err := c.Lab.Down(context.WithoutCancel(ctx)); err != nil {
+				fmt.Fprintln(os.Stderr, "take the lab down:", err)
+				code = 1
+			}
+		}()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bring a cluster up:", err)
+		return 1
+	}
+	shared = c
+	return m.Run()
+}
+
+// declared is a control plane and three nodes, so that a set of three has one each.
+const declared = `
+cluster "flows" {
+  pod_cidrs     = ["10.244.0.0/16"]
+  service_cidrs = ["10.96.0.0/16"]
+}
+
+machine "control" {
+  address = "10.99.0.11"
+  roles   = ["control-plane"]
+  ssh { user = "root" }
+}
+
+machine "node" {
+  for_each = { a = "10.99.0.21", b = "10.99.0.22", c = "10.99.0.23" }
+  address  = each.value
+  roles    = ["node"]
+  labels   = { "topology.kubernetes.io/zone" = each.key }
+  ssh { user = "root" }
+}
+`
+
+// up brings that up with the demo's workload.
+func up(ctx context.Context, name string) (*cluster.Cluster, error) {
+	root, err := cluster.Root()
+	if err != nil {
+		return nil, err
+	}
+	web, err := os.ReadFile(filepath.Join(root, "tests/demo/web.hcl"))
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr,
+		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22", "c=10.99.0.23"},
+		Files:    map[string]string{"cluster.hcl": declared, "web.hcl": string(web)}})
+	if err != nil {
+		return nil, err
+	}
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+		return c, err
+	}
+	return c, c.Apply(ctx, os.Stderr)
+}
+
+// Stories that leave the machines alone run beside each other.
+func TestFlows(t *testing.T) { script.Run(t, shared, "kubectl", script.Files(t, "flows")...) }
+
+// Stories that fill nodes or cut their power run one after the other.
+func TestFlowsAlone(t *testing.T) {
+	for _, file := range script.Files(t, "alone") {
+		t.Run("", func(t *testing.T) { script.Run(t, shared, "kubectl", file) })
+	}
+}
