@@ -28,10 +28,14 @@ type Trouble struct {
 }
 
 // Repair claims addresses anew whose IPAddress somebody has deleted, before they are given to another Service, and gives claims
-// back whose Service is gone. It changes nothing about a Service that it cannot read, and nothing that has changed since it was looked at.
+// back whose Service is gone. It begins with what the store has when it is called. It changes nothing about a Service that it cannot
+// read, and nothing that has changed since it was looked at.
 func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]Trouble, error) {
 	if a.addresses == nil || a.services == nil {
 		return nil, nil
+	}
+	if _, err := a.cache.Current(ctx); err != nil {
+		return nil, fmt.Errorf("see the present addresses of services: %w", err)
 	}
 	unreadable := len(a.services.AllUnread("", 1)) > 0
 	var troubles []Trouble
