@@ -21,6 +21,7 @@ type Options struct {
 	APIServers []string // host:port of every API server, tried in turn; the kubeconfig's server when empty
 	UserAgent  string   // the daemon's name
 	JSON       bool     // speak JSON instead of protobuf
+	Anonymous  bool     // leave the kubeconfig's credentials out, for who brings tokens: a certificate on the connection would count instead
 
 	Metrics prometheus.Registerer // where requests are counted; nil means nowhere
 }
@@ -36,6 +37,9 @@ func Config(o Options) (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", o.Kubeconfig, err)
+	}
+	if o.Anonymous {
+		cfg = rest.AnonymousClientConfig(cfg)
 	}
 	cfg.QPS = -1
 	cfg.UserAgent = o.UserAgent

@@ -160,6 +160,7 @@ type ControllerManager struct {
 	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
 	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
 	ClusterSigningDuration       time.Duration `flag:"cluster-signing-duration" setting:"cluster_signing_duration" range:"10m..87600h" help:"how long certificates last that requests get; those that ask for less get less"`
+	UseServiceAccountCredentials bool          `written:"always" flag:"use-service-account-credentials" setting:"use_service_account_credentials" help:"run each controller as a service account of kube-system with what its role system:controller:NAME allows and no more; false: all of them as the user system:kube-controller-manager, to whom the same roles are bound so that this works as well"`
 	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" setting:"terminated_pod_gc_threshold" help:"how many finished pods are kept"`
 
 	HorizontalPodAutoscalerSyncPeriod              time.Duration `flag:"horizontal-pod-autoscaler-sync-period" setting:"horizontal_pod_autoscaler_sync_period" range:"1ms.." help:"how often each HorizontalPodAutoscaler is looked at"`
@@ -178,7 +179,8 @@ func DefaultControllerManager() ControllerManager {
 		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
 		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
-		ClusterSigningDuration: 365 * 24 * time.Hour, TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
+		UseServiceAccountCredentials: true,
+		ClusterSigningDuration:       365 * 24 * time.Hour, TerminatedPodGCThreshold: 12500, LegacyServiceAccountTokenCleanUpPeriod: 365 * 24 * time.Hour,
 		HorizontalPodAutoscalerSyncPeriod: 15 * time.Second, HorizontalPodAutoscalerDownscaleStabilization: 5 * time.Minute, HorizontalPodAutoscalerTolerance: 0.1,
 		HorizontalPodAutoscalerCPUInitializationPeriod: 5 * time.Minute, HorizontalPodAutoscalerInitialReadinessDelay: 30 * time.Second,
 	}

@@ -10,12 +10,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -40,6 +38,7 @@ import (
 	"clusterctl/daemons/controllers/endpoints"
 	"clusterctl/daemons/controllers/ephemeral"
 	"clusterctl/daemons/controllers/garbage"
+	"clusterctl/daemons/controllers/identity"
 	"clusterctl/daemons/controllers/job"
 	"clusterctl/daemons/controllers/legacytoken"
 	"clusterctl/daemons/controllers/loop"
@@ -61,49 +60,50 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// all is every controller, by the name that --controllers knows it by, and by upstream's name for whom its events are from; those
-// without one have no events.
+// all is every controller, by the name that --controllers knows it by, with the service account that it is, whose role has the same name, and
+// upstream's name for whom its events are from; those without one have no events.
 var all = []struct {
 	name string
 	new  func(loop.Context) loop.Controller
+	as   string
 	from string
 }{
-	{"serviceaccount", serviceaccount.New, ""},
-	{"serviceaccount-token", accounttoken.New, ""},
-	{"namespace", namespace.New, ""},
-	{"nodecidr", nodecidr.New, "cidrAllocator"},
-	{"node", node.New, "node-controller"},
-	{"taint-eviction", taint.New, "taint-eviction-controller"},
-	{"deployment", deployment.New, "deployment-controller"},
-	{"replicaset", replicaset.New, "replicaset-controller"},
-	{"replicationcontroller", replicaset.NewReplicationControllers, "replication-controller"},
-	{"statefulset", statefulset.New, "statefulset-controller"},
-	{"daemonset", daemonset.New, "daemonset-controller"},
-	{"job", job.New, "job-controller"},
-	{"cronjob", cronjob.New, "cronjob-controller"},
-	{"horizontal-pod-autoscaler", autoscaler.New, "horizontal-pod-autoscaler"},
-	{"endpoints", endpoints.New, "endpoint-controller"},
-	{"endpointslice", endpoints.NewSlices, "endpoint-slice-controller"},
-	{"endpointslice-mirroring", mirroring.New, "endpoint-slice-mirroring-controller"},
-	{"disruption", disruption.New, "controllermanager"},
-	{"podgc", podgc.New, ""},
-	{"garbage", garbage.New, "garbage-collector-controller"},
-	{"resourcequota", resourcequota.New, ""},
-	{"persistentvolume-binder", binder.New, "persistentvolume-controller"},
-	{"directory-provisioner", provisioner.New, directory.Provisioner},
-	{"ephemeral-volume", ephemeral.New, "ephemeral_volume"},
-	{"resourceclaim", resourceclaim.New, "resource_claim"},
-	{"device-taint-eviction", devicetaint.New, "device-taint-eviction-controller"},
-	{"pvc-protection", protection.NewClaims, ""},
-	{"pv-protection", protection.NewVolumes, ""},
-	{"validatingadmissionpolicy-status", policystatus.New, ""},
-	{"certificate", certificate.New, ""},
-	{"certificate-approval", certificate.NewApprover, ""},
-	{"clusterrole-aggregation", clusterrole.New, ""},
-	{"token-cleaner", bootstraptoken.NewCleaner, ""},
-	{"bootstrap-signer", bootstraptoken.NewSigner, ""},
-	{"service-cidr", servicecidr.New, ""},
-	{"legacy-serviceaccount-token-cleaner", legacytoken.New, ""},
+	{"serviceaccount", serviceaccount.New, "service-account-controller", ""},
+	{"serviceaccount-token", accounttoken.New, "serviceaccount-token-controller", ""},
+	{"namespace", namespace.New, "namespace-controller", ""},
+	{"nodecidr", nodecidr.New, "node-controller", "cidrAllocator"},
+	{"node", node.New, "node-controller", "node-controller"},
+	{"taint-eviction", taint.New, "taint-eviction-controller", "taint-eviction-controller"},
+	{"deployment", deployment.New, "deployment-controller", "deployment-controller"},
+	{"replicaset", replicaset.New, "replicaset-controller", "replicaset-controller"},
+	{"replicationcontroller", replicaset.NewReplicationControllers, "replication-controller", "replication-controller"},
+	{"statefulset", statefulset.New, "statefulset-controller", "statefulset-controller"},
+	{"daemonset", daemonset.New, "daemon-set-controller", "daemonset-controller"},
+	{"job", job.New, "job-controller", "job-controller"},
+	{"cronjob", cronjob.New, "cronjob-controller", "cronjob-controller"},
+	{"horizontal-pod-autoscaler", autoscaler.New, "horizontal-pod-autoscaler", "horizontal-pod-autoscaler"},
+	{"endpoints", endpoints.New, "endpoint-controller", "endpoint-controller"},
+	{"endpointslice", endpoints.NewSlices, "endpointslice-controller", "endpoint-slice-controller"},
+	{"endpointslice-mirroring", mirroring.New, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
+	{"disruption", disruption.New, "disruption-controller", "controllermanager"},
+	{"podgc", podgc.New, "pod-garbage-collector", ""},
+	{"garbage", garbage.New, "generic-garbage-collector", "garbage-collector-controller"},
+	{"resourcequota", resourcequota.New, "resourcequota-controller", ""},
+	{"persistentvolume-binder", binder.New, "persistent-volume-binder", "persistentvolume-controller"},
+	{"directory-provisioner", provisioner.New, "directory-provisioner", directory.Provisioner},
+	{"ephemeral-volume", ephemeral.New, "ephemeral-volume-controller", "ephemeral_volume"},
+	{"resourceclaim", resourceclaim.New, "resource-claim-controller", "resource_claim"},
+	{"device-taint-eviction", devicetaint.New, "device-taint-eviction-controller", "device-taint-eviction-controller"},
+	{"pvc-protection", protection.NewClaims, "pvc-protection-controller", ""},
+	{"pv-protection", protection.NewVolumes, "pv-protection-controller", ""},
+	{"validatingadmissionpolicy-status", policystatus.New, "validatingadmissionpolicy-status-controller", ""},
+	{"certificate", certificate.New, "certificate-controller", ""},
+	{"certificate-approval", certificate.NewApprover, "certificate-controller", ""},
+	{"clusterrole-aggregation", clusterrole.New, "clusterrole-aggregation-controller", ""},
+	{"token-cleaner", bootstraptoken.NewCleaner, "token-cleaner", ""},
+	{"bootstrap-signer", bootstraptoken.NewSigner, "bootstrap-signer", ""},
+	{"service-cidr", servicecidr.New, "service-cidrs-controller", ""},
+	{"legacy-serviceaccount-token-cleaner", legacytoken.New, "legacy-service-account-token-cleaner", ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.
@@ -126,12 +126,16 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	if err != nil {
 		return fmt.Errorf("--controllers: %w", err)
 	}
-	restConfig, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Metrics: env.Metrics})
+	connect := func(anonymous bool) (*rest.Config, error) {
+		c, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Lease, Anonymous: anonymous, Metrics: env.Metrics})
+		if err == nil && o.Wrap != nil {
+			c.Wrap(o.Wrap)
+		}
+		return c, err
+	}
+	restConfig, err := connect(false)
 	if err != nil {
 		return err
-	}
-	if o.Wrap != nil {
-		restConfig.Wrap(o.Wrap)
 	}
 	leases, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election"))
 	if err != nil {
@@ -141,7 +145,7 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	if err != nil {
 		return err
 	}
-	m := manager{rest: restConfig, cfg: cfg, chosen: chosen, clock: o.Clock, queues: queues, log: env.Log}
+	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, queues: queues, log: env.Log}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(leases))
@@ -158,43 +162,65 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 
 // manager is what runs while this process leads.
 type manager struct {
-	rest   *rest.Config
-	cfg    config.ControllerManager
-	chosen []string
-	clock  clock.WithTicker
-	queues workqueue.MetricsProvider
-	log    *slog.Logger
+	rest      *rest.Config
+	anonymous func() (*rest.Config, error) // the same without its credentials
+	cfg       config.ControllerManager
+	chosen    []string
+	clock     clock.WithTicker
+	queues    workqueue.MetricsProvider
+	log       *slog.Logger
 }
 
 func (m manager) run(ctx context.Context) error {
-	typed, err := kubernetes.NewForConfig(m.rest)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues}
+	var err error
+	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
+		return err
 	}
-	untyped, err := dynamic.NewForConfig(m.rest)
+	// What is watched for many is watched by the manager's own user.
+	c.Informers = informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(newSlimmer().slim))
+	as, err := m.identities(c)
 	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	meta, err := metadata.NewForConfig(m.rest)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: typed.CoreV1().Events("")})
-	defer broadcaster.Shutdown()
-	c := loop.Context{
-		Client: typed, Dynamic: untyped, Metadata: meta, Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues,
-		Informers: informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(newSlimmer().slim)),
+		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	var controllers []loop.Controller
 	for _, entry := range all {
-		if slices.Contains(m.chosen, entry.name) {
-			c.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
-			controller := entry.new(c)
-			g.Go(func() error { return controller.Run(ctx) })
+		if !slices.Contains(m.chosen, entry.name) {
+			continue
 		}
+		own, err := as(entry.as)
+		if err != nil {
+			return err
+		}
+		if entry.from != "" {
+			broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+			defer broadcaster.Shutdown()
+			broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: own.Client.CoreV1().Events("")})
+			own.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
+		}
+		controllers = append(controllers, entry.new(own))
+	}
+	for _, controller := range controllers {
+		g.Go(func() error { return controller.Run(ctx) })
 	}
 	c.Informers.StartWithContext(ctx)
 	defer c.Informers.Shutdown()
 	return g.Wait()
+}
+
+// identities returns what makes the context of a controller that is a service account, which is the manager's own where all run as its user.
+func (m manager) identities(c loop.Context) (func(account string) (loop.Context, error), error) {
+	if !m.cfg.UseServiceAccountCredentials {
+		return func(string) (loop.Context, error) { return c, nil }, nil
+	}
+	anonymous, err := m.anonymous()
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := identity.New(c, anonymous)
+	if err != nil {
+		return nil, err
+	}
+	return accounts.As, nil
 }

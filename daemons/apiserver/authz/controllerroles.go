@@ -46,8 +46,10 @@ func controllerRoles() []controllerRole {
 		c("generic-garbage-collector", rule("*", "*", "delete get list patch update watch")),
 		c("horizontal-pod-autoscaler", rule("autoscaling", "horizontalpodautoscalers", read), rule("autoscaling", "horizontalpodautoscalers/status", "update patch"),
 			rule("*", "*/scale", "get update patch"), rule("", "pods", "list watch"), rule("metrics.k8s.io", "pods", "list"), rule("custom.metrics.k8s.io external.metrics.k8s.io", "*", "get list")),
-		c("job-controller", rule("batch", "jobs", "get list patch update watch"), rule("batch", "jobs/status jobs/finalizers", "update patch"), pods),
-		c("legacy-service-account-token-cleaner", rule("", "secrets", "delete patch get list watch")),
+		// Ours deletes jobs as well whose time has run out, which upstream's ttl-after-finished-controller does.
+		c("job-controller", rule("batch", "jobs", "delete get list patch update watch"), rule("batch", "jobs/status jobs/finalizers", "update patch"), pods),
+		c("legacy-service-account-token-cleaner", rule("", "secrets", "delete patch get list watch"),
+			named(rule("", "configmaps", "get"), "kube-apiserver-legacy-service-account-token-tracking")),
 		c("namespace-controller", rule("", "namespaces", "delete get list watch"), rule("", "namespaces/finalize namespaces/status", "update patch"), rule("*", "*", "delete deletecollection get list")),
 		c("node-controller", rule("", "nodes", "delete get list patch update watch"), rule("", "nodes/status", "patch update"), rule("", "pods/status", "patch update"),
 			rule("", "pods", "delete get list watch"), rule("coordination.k8s.io", "leases", read)),
@@ -65,7 +67,10 @@ func controllerRoles() []controllerRole {
 		c("resourcequota-controller", rule("*", "*", "list watch"), rule("", "resourcequotas/status", "update patch")),
 		c("root-ca-cert-publisher", rule("", "configmaps", "create get list update watch"), rule("", "namespaces", read)),
 		c("route-controller", rule("", "nodes", "list watch"), rule("", "nodes/status", "patch")),
-		c("service-account-controller", rule("", "serviceaccounts", "create get list watch"), rule("", "namespaces", read)),
+		// Ours publishes the root CA as well, which upstream's root-ca-cert-publisher does.
+		c("service-account-controller", rule("", "serviceaccounts", "create get list watch"), rule("", "namespaces", read), rule("", "configmaps", "create get list update watch")),
+		// Upstream's fills Secrets as the user system:kube-controller-manager.
+		c("serviceaccount-token-controller", rule("", "secrets", "delete get list update watch"), rule("", "serviceaccounts", "get list watch")),
 		c("service-cidrs-controller", rule("networking.k8s.io", "servicecidrs", "get list patch update watch"), rule("networking.k8s.io", "servicecidrs/finalizers servicecidrs/status", "patch update"),
 			rule("networking.k8s.io", "ipaddresses", read)),
 		c("service-controller", rule("", "services", read), rule("", "services/status", "patch update"), rule("", "nodes", "list watch")),
