@@ -13,7 +13,7 @@ var Controllers = []string{
 	"endpointslice", "endpointslice-mirroring", "disruption", "podgc", "garbage", "resourcequota", "persistentvolume-binder",
 	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "pvc-protection", "pv-protection", "validatingadmissionpolicy-status",
 	"certificate", "certificate-approval", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",
-	"legacy-serviceaccount-token-cleaner",
+	"legacy-serviceaccount-token-cleaner", "storage-version-migrator",
 }
 
 // ChosenControllers reads --controllers: * stands for all, -name takes one away.

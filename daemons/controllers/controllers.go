@@ -56,6 +56,7 @@ import (
 	"clusterctl/daemons/controllers/serviceaccount"
 	"clusterctl/daemons/controllers/servicecidr"
 	"clusterctl/daemons/controllers/statefulset"
+	"clusterctl/daemons/controllers/storagemigration"
 	"clusterctl/daemons/controllers/taint"
 	"clusterctl/daemons/run"
 )
@@ -104,6 +105,7 @@ var all = []struct {
 	{"bootstrap-signer", bootstraptoken.NewSigner, "bootstrap-signer", ""},
 	{"service-cidr", servicecidr.New, "service-cidrs-controller", ""},
 	{"legacy-serviceaccount-token-cleaner", legacytoken.New, "legacy-service-account-token-cleaner", ""},
+	{"storage-version-migrator", storagemigration.New, "storage-version-migrator-controller", ""},
 }
 
 // Lease is the name of the lease in kube-system whose holder is active.

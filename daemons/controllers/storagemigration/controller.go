@@ -1,0 +1,226 @@
+// Package storagemigration carries out StorageVersionMigrations: every object of a resource is written once without a change, so that
+// the API server stores it in the version that is the resource's storage version now. Values that were written with another encryption key
+// the API server writes anew by itself when its keys change.
+package storagemigration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	migrationv1 "k8s.io/api/storagemigration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery/cached/memory"
+	migrationlisters "k8s.io/client-go/listers/storagemigration/v1"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// Reasons and messages of conditions, as upstream words them.
+const (
+	running   = "MigrationRunning"
+	completed = "MigrationCompleted"
+	succeeded = "StorageVersionMigrationSucceeded"
+	failed    = "StorageVersionMigrationFailed"
+)
+
+// appears is how long a resource may take to be served after a migration of it was asked for: both may be in one manifest.
+const appears = time.Minute
+
+type controller struct {
+	loop.Context
+	loop.Loop  // keys are resources, of each of which one migration runs at a time
+	migrations migrationlisters.StorageVersionMigrationLister
+	mapper     meta.ResettableRESTMapper
+
+	mu sync.Mutex
+	at map[types.UID]string // the page that a running migration goes on with
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	migrations := c.Informers.Storagemigration().V1().StorageVersionMigrations()
+	m := &controller{Context: c, migrations: migrations.Lister(), at: map[types.UID]string{},
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery()))}
+	m.Loop = loop.Loop{Name: "storage-version-migrator", Counted: "storage-version-migrator-controller", Context: c, Sync: m.sync,
+		Synced: []cache.InformerSynced{migrations.Informer().HasSynced}}
+	loop.OnChange(migrations.Informer(), func(old, obj any) {
+		if was, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
+			m.turn(was.UID, "")
+			obj = old // the next one may begin
+		}
+		if s, ok := obj.(*migrationv1.StorageVersionMigration); ok {
+			m.Queue().Add(s.Spec.Resource.Resource + "." + s.Spec.Resource.Group)
+		}
+	})
+	return m
+}
+
+func (m *controller) sync(ctx context.Context, key string) error {
+	resource, group, _ := strings.Cut(key, ".")
+	all, err := m.migrations.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	mine := slices.DeleteFunc(all, func(s *migrationv1.StorageVersionMigration) bool {
+		return s.Spec.Resource.Resource != resource || s.Spec.Resource.Group != group
+	})
+	for _, s := range mine {
+		if over(s) && is(s, migrationv1.MigrationRunning) {
+			if err := m.finish(ctx, s.DeepCopy()); err != nil {
+				return err
+			}
+		}
+	}
+	next := next(mine)
+	if next == nil {
+		return nil
+	}
+	return m.step(ctx, next.DeepCopy())
+}
+
+// next is the migration whose turn it is: the one that runs, or else the oldest.
+func next(all []*migrationv1.StorageVersionMigration) *migrationv1.StorageVersionMigration {
+	waiting := slices.DeleteFunc(slices.Clone(all), func(s *migrationv1.StorageVersionMigration) bool { return over(s) || s.DeletionTimestamp != nil })
+	if len(waiting) == 0 {
+		return nil
+	}
+	return slices.MinFunc(waiting, func(a, b *migrationv1.StorageVersionMigration) int {
+		return cmp.Or(first(is(a, migrationv1.MigrationRunning), is(b, migrationv1.MigrationRunning)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func is(s *migrationv1.StorageVersionMigration, condition migrationv1.MigrationConditionType) bool {
+	return meta.IsStatusConditionTrue(s.Status.Conditions, string(condition))
+}
+
+func over(s *migrationv1.StorageVersionMigration) bool {
+	return is(s, migrationv1.MigrationSucceeded) || is(s, migrationv1.MigrationFailed)
+}
+
+// step takes a migration on, from where it is as its status says, which is where another process may have left it.
+func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+	resource, err := m.served(s)
+	switch {
+	case meta.IsNoMatchError(err) && m.Now().Before(s.CreationTimestamp.Add(appears)):
+		return err
+	case meta.IsNoMatchError(err):
+		return m.end(ctx, s, errors.New("unable to obtain GVR from discovery"))
+	case err != nil:
+		return fmt.Errorf("find out in which version %s is served: %w", s.Spec.Resource.String(), err)
+	}
+	if !is(s, migrationv1.MigrationRunning) {
+		if err := m.mark(ctx, s); err != nil {
+			return err
+		}
+		m.set(s, migrationv1.MigrationRunning, metav1.ConditionTrue, running, "The migration is running")
+		if s, err = m.write(ctx, s); err != nil {
+			return err
+		}
+	}
+	if s.Status.ResourceVersion == "" {
+		list, err := m.Metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return m.judge(ctx, s, err)
+		}
+		s.Status.ResourceVersion = list.ResourceVersion
+		if s, err = m.write(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := m.migrate(ctx, s, resource); err != nil {
+		return m.judge(ctx, s, err)
+	}
+	return m.end(ctx, s, nil)
+}
+
+// served is the resource in the version that its group prefers.
+func (m *controller) served(s *migrationv1.StorageVersionMigration) (schema.GroupVersionResource, error) {
+	of := schema.GroupVersionResource{Group: s.Spec.Resource.Group, Resource: s.Spec.Resource.Resource}
+	resource, err := m.mapper.ResourceFor(of)
+	if meta.IsNoMatchError(err) {
+		m.mapper.Reset() // it may be a new one
+		resource, err = m.mapper.ResourceFor(of)
+	}
+	return resource, err
+}
+
+// judge ends a migration by an error that will not pass. One that may pass is returned, so that it goes on later.
+func (m *controller) judge(ctx context.Context, s *migrationv1.StorageVersionMigration, err error) error {
+	if apierrors.IsNotFound(err) || passes(err) {
+		m.mapper.Reset() // the version may not be served any more
+		return err
+	}
+	return m.end(ctx, s, err)
+}
+
+// passes says whether an error says nothing about the object: nobody answered, or not now.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err) || apierrors.IsUnexpectedServerError(err)
+}
+
+// end says how a migration has ended. What it was running for is told afterwards, so that this is done again when it was cut off.
+func (m *controller) end(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
+	if why == nil {
+		m.set(s, migrationv1.MigrationSucceeded, metav1.ConditionTrue, succeeded, "")
+	} else {
+		m.set(s, migrationv1.MigrationFailed, metav1.ConditionTrue, failed, fmt.Sprintf("migration encountered unhandled error: %s", why))
+	}
+	s, err := m.write(ctx, s)
+	if err != nil {
+		return err
+	}
+	m.turn(s.UID, "")
+	if !is(s, migrationv1.MigrationRunning) {
+		return nil
+	}
+	return m.finish(ctx, s)
+}
+
+// finish tells the definition of the resource, if it has one, and then that the migration runs no longer.
+func (m *controller) finish(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+	if err := m.settle(ctx, s); err != nil {
+		return err
+	}
+	m.set(s, migrationv1.MigrationRunning, metav1.ConditionFalse, completed, "Migration completed")
+	_, err := m.write(ctx, s)
+	return err
+}
+
+func (m *controller) set(s *migrationv1.StorageVersionMigration, of migrationv1.MigrationConditionType, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&s.Status.Conditions, metav1.Condition{Type: string(of), Status: status, LastTransitionTime: metav1.NewTime(m.Now()),
+		Reason: reason, Message: message, ObservedGeneration: s.Generation})
+}
+
+func (m *controller) write(ctx context.Context, s *migrationv1.StorageVersionMigration) (*migrationv1.StorageVersionMigration, error) {
+	written, err := m.Client.StoragemigrationV1().StorageVersionMigrations().UpdateStatus(ctx, s, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("write the status of StorageVersionMigration %s: %w", s.Name, err)
+	}
+	return written, nil
+}

@@ -1,0 +1,118 @@
+package storagemigration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	migrationv1 "k8s.io/api/storagemigration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// migrating is the condition of a CustomResourceDefinition that says whether a migration of its objects runs.
+const migrating = "StorageMigrating"
+
+// mark says in the resource's definition, if it has one, that a migration begins, and of which generation of the definition.
+func (m *controller) mark(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+	d, err := m.definition(ctx, s)
+	if d == nil {
+		return err
+	}
+	m.condition(d, "True", "MigrationRunning", fmt.Sprintf("Migration %s is running", s.Name))
+	return m.writeDefinition(ctx, d)
+}
+
+// settle says in the definition how the migration has ended. When all objects are stored in the storage version, and that is the one
+// that it was when the migration began, no other version is stored any more.
+func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
+	d, err := m.definition(ctx, s)
+	if d == nil {
+		return err
+	}
+	if !is(s, migrationv1.MigrationSucceeded) {
+		m.condition(d, "False", "MigrationFailed", "The migration has failed")
+		return m.writeDefinition(ctx, d)
+	}
+	begun, same := generation(d)
+	if !begun {
+		return nil // somebody else's by now: made again since, or told before
+	}
+	message := "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+	if version := storageVersion(d); same && version != "" {
+		message = "The migration has succeeded and the stored versions have been updated"
+		if err := unstructured.SetNestedStringSlice(d.Object, []string{version}, "status", "storedVersions"); err != nil {
+			return fmt.Errorf("set the stored versions of %s: %w", d.GetName(), err)
+		}
+	}
+	m.condition(d, "False", "MigrationSucceeded", message)
+	return m.writeDefinition(ctx, d)
+}
+
+// definition is the one that declares a migration's resource; nil if none does.
+func (m *controller) definition(ctx context.Context, s *migrationv1.StorageVersionMigration) (*unstructured.Unstructured, error) {
+	if s.Spec.Resource.Group == "" {
+		return nil, nil
+	}
+	name := s.Spec.Resource.Resource + "." + s.Spec.Resource.Group
+	d, err := m.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s: %w", name, err)
+	}
+	return d, nil
+}
+
+func (m *controller) writeDefinition(ctx context.Context, d *unstructured.Unstructured) error {
+	if _, err := m.Dynamic.Resource(definitions).UpdateStatus(ctx, d, metav1.UpdateOptions{FieldManager: Manager}); err != nil {
+		return fmt.Errorf("write the status of CustomResourceDefinition %s: %w", d.GetName(), err)
+	}
+	return nil
+}
+
+// generation says whether a migration is said to run, and whether the definition is still what it was when that began.
+func generation(d *unstructured.Unstructured) (begun, same bool) {
+	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == migrating && c["status"] == "True" {
+			return true, c["observedGeneration"] == d.GetGeneration()
+		}
+	}
+	return false, false
+}
+
+// condition sets the definition's condition. The others stay as they are.
+func (m *controller) condition(d *unstructured.Unstructured, status, reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
+	is := map[string]any{"type": migrating, "status": status, "reason": reason, "message": message, "observedGeneration": d.GetGeneration(),
+		"lastTransitionTime": m.Now().UTC().Format(time.RFC3339)}
+	for i, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == migrating {
+			if c["status"] == status {
+				is["lastTransitionTime"] = c["lastTransitionTime"]
+			}
+			conditions[i] = is
+			_ = unstructured.SetNestedSlice(d.Object, conditions, "status", "conditions")
+			return
+		}
+	}
+	_ = unstructured.SetNestedSlice(d.Object, append(conditions, is), "status", "conditions")
+}
+
+// storageVersion is the version that objects are stored in.
+func storageVersion(d *unstructured.Unstructured) string {
+	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
+	for _, v := range versions {
+		if v, ok := v.(map[string]any); ok && v["storage"] == true {
+			name, _ := v["name"].(string)
+			return name
+		}
+	}
+	return ""
+}
