@@ -1,0 +1,219 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// server gives tokens of the accounts that there are, and takes those that it is told to take.
+type server struct {
+	t     *testing.T
+	clock *clocktesting.FakeClock
+	b     *bearer
+
+	mu       sync.Mutex
+	made     bool  // whether the account is there
+	given    int   // tokens
+	refuses  error // what it says when a token is asked for
+	good     func(token string) bool
+	requests []string // tokens and bodies that came
+}
+
+func newServer(t *testing.T) *server {
+	s := &server{t: t, clock: clocktesting.NewFakeClock(time.Now()), good: func(string) bool { return true }}
+	client := fake.NewClientset()
+	client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if action.GetSubresource() == "" {
+			s.made = true
+			return true, &corev1.ServiceAccount{}, nil
+		}
+		if s.refuses != nil {
+			return true, nil, s.refuses
+		}
+		if !s.made {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "x-controller")
+		}
+		s.given++
+		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: fmt.Sprint("token-", s.given)}}, nil
+	})
+	a := &account{name: "x-controller", accounts: client.CoreV1().ServiceAccounts("kube-system"), now: s.clock.Now, after: s.clock.After, turn: make(chan struct{}, 1)}
+	s.b = &bearer{account: a, to: s}
+	return s
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token, body := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), ""
+	if r.Body != nil {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = string(text)
+	}
+	s.requests = append(s.requests, token+" "+body)
+	code := http.StatusOK
+	if !s.good(token) {
+		code = http.StatusUnauthorized
+	}
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+}
+
+func (s *server) send(ctx context.Context, body string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://kubernetes/", strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	answer, err := s.b.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	if r.Header.Get("Authorization") != "" {
+		s.t.Error("the caller's request was changed")
+	}
+	return answer.StatusCode, answer.Body.Close()
+}
+
+func (s *server) sends(body string) {
+	s.t.Helper()
+	if code, err := s.send(s.t.Context(), body); err != nil || code != http.StatusOK {
+		s.t.Fatalf("%d %v", code, err)
+	}
+}
+
+func (s *server) got(want ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is, want := strings.Join(s.requests, "; "), strings.Join(want, "; "); is != want {
+		s.t.Errorf("came %s, not %s", is, want)
+	}
+	s.requests = nil
+}
+
+func TestAnAccountIsMadeAndItsTokenKept(t *testing.T) {
+	s := newServer(t)
+	s.sends("a")
+	s.sends("b")
+	s.got("token-1 a", "token-1 b")
+	if !s.made || s.given != 1 {
+		t.Errorf("made %t, %d tokens", s.made, s.given)
+	}
+}
+
+func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
+	s := newServer(t)
+	s.sends("a")
+	s.clock.Step(renewAt - time.Second)
+	s.sends("b")
+	s.clock.Step(time.Second)
+	// While none is given, the one that there is goes on being used.
+	s.refuses = apierrors.NewTooManyRequestsError("later")
+	s.sends("c")
+	s.refuses = nil
+	s.clock.Step(firstPause)
+	s.sends("d")
+	s.got("token-1 a", "token-1 b", "token-1 c", "token-2 d")
+}
+
+func TestATokenThatIsRefusedIsReplacedAndTheRequestSentAgain(t *testing.T) {
+	s := newServer(t)
+	s.sends("a")
+	s.clock.Step(2 * doubtful)
+	s.good = func(token string) bool { return token != "token-1" }
+	s.sends("b")
+	s.got("token-1 a", "token-1 b", "token-2 b")
+}
+
+func TestTokensThatAreAllRefusedAreNotAskedForAllTheTime(t *testing.T) {
+	s := newServer(t)
+	s.good = func(string) bool { return false }
+	sent := make(chan int, 1)
+	go func() {
+		code, _ := s.send(t.Context(), "a")
+		sent <- code
+	}()
+	s.waiting()
+	s.got("token-1 a")
+	s.clock.Step(firstPause)
+	if code := <-sent; code != http.StatusUnauthorized {
+		t.Errorf("answered %d", code)
+	}
+	s.got("token-2 a")
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.send(ctx, "b")
+		failed <- err
+	}()
+	s.waiting()
+	s.clock.Step(firstPause) // which is not as long as the second time
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) || s.given != 2 {
+		t.Errorf("%v after %d tokens", err, s.given)
+	}
+}
+
+// waiting returns when somebody waits for the clock.
+func (s *server) waiting() {
+	s.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); !s.clock.HasWaiters(); <-tick.C {
+		if time.Now().After(end) {
+			s.t.Fatal("nobody waits")
+		}
+	}
+}
+
+// A controller that hears that nothing is found takes its object for gone.
+func TestWhatIsSaidOfTheTokenIsNotSaidOfTheRequest(t *testing.T) {
+	s := newServer(t)
+	s.refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "x-controller", errors.New("no"))
+	if _, err := s.send(t.Context(), "a"); !apierrors.IsUnauthorized(err) || !strings.Contains(err.Error(), "kube-system/x-controller") {
+		t.Errorf("a refusal: %v", err)
+	}
+	s.clock.Step(widePause)
+	s.refuses = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "kube-system")
+	if _, err := s.send(t.Context(), "a"); apierrors.IsNotFound(err) || !apierrors.IsUnauthorized(err) {
+		t.Errorf("nothing found: %v", err)
+	}
+	s.clock.Step(widePause)
+	cut := errors.New("connection reset")
+	s.refuses = cut
+	if _, err := s.send(t.Context(), "a"); !errors.Is(err, cut) {
+		t.Errorf("no answer: %v", err)
+	}
+	s.got()
+}
+
+func TestManyRequestsAskForOneToken(t *testing.T) {
+	s := newServer(t)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { s.sends("a") })
+	}
+	all.Wait()
+	if s.given != 1 {
+		t.Errorf("%d tokens", s.given)
+	}
+}
