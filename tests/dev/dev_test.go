@@ -107,6 +107,9 @@ func start(binary, dir string) (stop func() error, err error) {
 		forced := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
 		defer forced.Stop()
 		err := process.Wait()
+		if refused := refusals(log.Name()); len(refused) > 0 {
+			return fmt.Errorf("controllers were refused what they do, which their roles lack:\n%s", strings.Join(refused, "\n"))
+		}
 		if keep := os.Getenv("CLUSTERCTL_TEST_LOG"); keep != "" {
 			_ = os.Rename(log.Name(), keep)
 		}
@@ -124,6 +127,20 @@ func start(binary, dir string) (stop func() error, err error) {
 	_ = process.Wait()
 	text, _ := os.ReadFile(log.Name())
 	return nil, fmt.Errorf("the cluster did not start:\n%s", text)
+}
+
+// refusals are the lines of the cluster's log in which an account of kube-system, such as every controller is, may not do something.
+func refusals(log string) (lines []string) {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "forbidden: User") && strings.Contains(line, "system:serviceaccount:kube-system:") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 func connect(path string) (err error) {

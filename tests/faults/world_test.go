@@ -119,7 +119,7 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 	t.Helper()
 	cfg := config.DefaultControllerManager()
 	cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = w.kubeconfig, 0, false
-	cfg.UseServiceAccountCredentials = false // that API server does not ask who somebody is
+	cfg.UseServiceAccountCredentials = false                                                     // that API server does not ask who somebody is
 	cfg.Controllers = append([]string{"*", "-certificate", "-serviceaccount-token"}, without...) // those have no keys to sign with
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -1,0 +1,91 @@
+package storagemigration
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	migrationv1 "k8s.io/api/storagemigration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+func migration(name string, age time.Duration, conditions ...migrationv1.MigrationConditionType) *migrationv1.StorageVersionMigration {
+	s := &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))}}
+	for _, c := range conditions {
+		s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: string(c), Status: metav1.ConditionTrue})
+	}
+	return s
+}
+
+func TestOneMigrationOfAResourceRunsAtATime(t *testing.T) {
+	for want, all := range map[string][]*migrationv1.StorageVersionMigration{
+		"old":     {migration("new", 0), migration("old", time.Hour)},
+		"a":       {migration("b", 0), migration("a", 0)},
+		"runs":    {migration("old", time.Hour), migration("runs", 0, migrationv1.MigrationRunning)},
+		"waiting": {migration("done", time.Hour, migrationv1.MigrationSucceeded), migration("waiting", 0), migration("failed", time.Hour, migrationv1.MigrationRunning, migrationv1.MigrationFailed)},
+	} {
+		if got := next(all); got == nil || got.Name != want {
+			t.Errorf("%v instead of %s", got, want)
+		}
+	}
+	if got := next([]*migrationv1.StorageVersionMigration{migration("done", 0, migrationv1.MigrationSucceeded)}); got != nil {
+		t.Errorf("%s once more", got.Name)
+	}
+}
+
+func TestOnlyAnErrorThatSaysSomethingOfTheObjectEndsAMigration(t *testing.T) {
+	gr := schema.GroupResource{Resource: "gears"}
+	for what, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"no answer":        {errors.New("connection reset"), true},
+		"too many":         {apierrors.NewTooManyRequestsError("later"), true},
+		"a webhook fails":  {apierrors.NewInternalError(errors.New("webhook")), true},
+		"no token":         {apierrors.NewUnauthorized("no"), true},
+		"not allowed":      {apierrors.NewForbidden(gr, "g", errors.New("no")), false},
+		"no longer valid":  {apierrors.NewInvalid(schema.GroupKind{Kind: "Gear"}, "g", nil), false},
+		"cannot be listed": {apierrors.NewMethodNotSupported(gr, "list"), false},
+	} {
+		if passes(c.err) != c.want {
+			t.Errorf("%s passes: %t", what, !c.want)
+		}
+	}
+}
+
+// Stored versions are given up only when the definition is what it was when the migration began.
+func TestADefinitionKnowsWhetherItHasChangedSinceAMigrationBegan(t *testing.T) {
+	m := &controller{Context: loop.Context{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}}
+	d := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"generation": int64(3)},
+		"spec":     map[string]any{"versions": []any{map[string]any{"name": "v1", "storage": false}, map[string]any{"name": "v2", "storage": true}}},
+		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	}}
+	if begun, _ := generation(d); begun {
+		t.Error("a migration has begun that nobody told of")
+	}
+	m.condition(d, "True", "MigrationRunning", "")
+	if begun, same := generation(d); !begun || !same {
+		t.Errorf("begun %t, same %t", begun, same)
+	}
+	d.SetGeneration(4)
+	if begun, same := generation(d); !begun || same {
+		t.Errorf("changed since: begun %t, same %t", begun, same)
+	}
+	m.condition(d, "False", "MigrationSucceeded", "")
+	if begun, _ := generation(d); begun {
+		t.Error("it still runs")
+	}
+	if conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions"); len(conditions) != 2 {
+		t.Errorf("conditions: %v", conditions)
+	}
+	if v := storageVersion(d); v != "v2" {
+		t.Errorf("stored as %s", v)
+	}
+}
