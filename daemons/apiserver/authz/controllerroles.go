@@ -74,7 +74,7 @@ func controllerRoles() []controllerRole {
 		c("service-cidrs-controller", rule("networking.k8s.io", "servicecidrs", "get list patch update watch"), rule("networking.k8s.io", "servicecidrs/finalizers servicecidrs/status", "patch update"),
 			rule("networking.k8s.io", "ipaddresses", read)),
 		c("service-controller", rule("", "services", read), rule("", "services/status", "patch update"), rule("", "nodes", "list watch")),
-		c("statefulset-controller", rule("apps", "statefulsets", read), rule("apps", "statefulsets/status statefulsets/finalizers", "update patch"), pods,
+		c("statefulset-controller", rule("apps", "statefulsets", read), rule("apps", "statefulsets/status statefulsets/finalizers", "update patch"), pods, rule("", "pods/finalizers", "update"),
 			rule("apps", "controllerrevisions", "create delete get list patch update watch"), rule("", "persistentvolumeclaims", "create delete get list patch update watch")),
 		c("storage-version-migrator-controller", rule("*", "*", "list patch"), rule("storagemigration.k8s.io", "storageversionmigrations/status", "update"),
 			rule("apiextensions.k8s.io", "customresourcedefinitions", "get"), rule("apiextensions.k8s.io", "customresourcedefinitions/status", "update")),
