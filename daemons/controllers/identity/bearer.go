@@ -42,7 +42,10 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 	_ = answer.Body.Close()
-	return b.to.RoundTrip(with(r, token, body))
+	if answer, err = b.to.RoundTrip(with(r, token, body)); err == nil && answer.StatusCode == http.StatusUnauthorized {
+		b.account.refused(token)
+	}
+	return answer, err
 }
 
 // with is a request with a token. The original stays as it is.
