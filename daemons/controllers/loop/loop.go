@@ -181,7 +181,12 @@ func On(informer cache.SharedIndexInformer, f func(obj any)) {
 // nil for an added one, obj for a deleted one. Periodic repeats are left out.
 func OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
 	// An informer that was stopped takes no handler, and then nothing is lost.
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, _ = Follow(informer, f)
+}
+
+// Follow is OnChange for who wants to know when f has had all objects that there were, or will end it.
+func Follow(informer cache.SharedIndexInformer, f func(old, obj any)) (cache.ResourceEventHandlerRegistration, error) {
+	return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { f(nil, obj) },
 		UpdateFunc: func(old, obj any) {
 			a, errA := meta.Accessor(old)
@@ -203,7 +208,7 @@ func OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
 // Owner returns the key of obj's controller in obj's namespace when that is of a kind,
 // or "".
 func Owner(obj metav1.Object, kind string) string {
-	if ref := metav1.GetControllerOf(obj); ref != nil && ref.Kind == kind {
+	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil && ref.Kind == kind {
 		return obj.GetNamespace() + "/" + ref.Name
 	}
 	return ""
