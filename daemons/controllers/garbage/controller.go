@@ -50,6 +50,9 @@ const (
 	discoverAfter = 300 * time.Millisecond
 )
 
+// workers is as many as upstream has by default: the more are under way, the more of their writes the store puts to the disk at once.
+const workers = 20
+
 // definitions is the resource whose objects make kinds come and go.
 var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
@@ -58,9 +61,8 @@ func New(c loop.Context) loop.Controller {
 	g := &controller{Context: c, graph: newGraph(), words: newWords(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
 		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
 		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
-	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: 10, Sync: func(ctx context.Context, uid string) error {
-		return g.sync(ctx, types.UID(uid))
-	}}
+	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: workers,
+		Sync: func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}
 	return g
 }
 
@@ -164,10 +166,11 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 	return failed
 }
 
-// watch has the objects of a kind come into the graph: from the cache that other controllers have of it as well, or by a watch of their metadata.
+// watch has the objects of a kind come into the graph: from the cache that other controllers have of it as well, or by a watch of
+// their metadata.
 func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) error {
 	of := &served{resource, kind}
-	if held[resource] {
+	if Held(resource) {
 		shared, err := g.Informers.ForResource(resource)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", resource, err)

@@ -85,7 +85,7 @@ func owning(t *testing.T, n int) (*controller, *server) {
 
 // S21: of many dependents each costs one request, its DELETE; their owner is looked for once, or once by each worker.
 func TestManyDependentsCostOneRequestEach(t *testing.T) {
-	const n, workers = 10_000, 10
+	const n = 10_000
 	g, s := owning(t, n)
 	var wg sync.WaitGroup
 	for worker := range workers {
