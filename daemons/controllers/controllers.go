@@ -183,16 +183,19 @@ func (m manager) run(ctx context.Context) error {
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := loop.Context{
-		Client: typed, Dynamic: untyped, Metadata: meta, Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues,
+		Client: typed, Dynamic: untyped, Metadata: meta, Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Followers: loop.NewFollowers(),
 		Informers: informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(newSlimmer().slim)),
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	var made []loop.Controller
 	for _, entry := range all {
 		if slices.Contains(m.chosen, entry.name) {
 			c.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: entry.from})
-			controller := entry.new(c)
-			g.Go(func() error { return controller.Run(ctx) })
+			made = append(made, entry.new(c))
 		}
+	}
+	for _, controller := range made { // only now, when all have said which caches they need: one that runs may start them
+		g.Go(func() error { return controller.Run(ctx) })
 	}
 	c.Informers.StartWithContext(ctx)
 	defer c.Informers.Shutdown()
