@@ -174,7 +174,7 @@ type manager struct {
 }
 
 func (m manager) run(ctx context.Context) error {
-	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues}
+	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Followers: loop.NewFollowers()}
 	var err error
 	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (m manager) run(ctx context.Context) error {
 		}
 		controllers = append(controllers, entry.new(own))
 	}
-	for _, controller := range controllers {
+	for _, controller := range controllers { // only now, when all have said which caches they need: one that runs may start them
 		g.Go(func() error { return controller.Run(ctx) })
 	}
 	c.Informers.StartWithContext(ctx)

@@ -1,11 +1,13 @@
 package controllers
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -17,6 +19,7 @@ type slimmer struct {
 	mu      sync.Mutex
 	samples *lru.Cache // *sample by the UID of who controls a pod
 	words   map[string]string
+	amounts [maxAmounts]corev1.ResourceList // what nodes have, the last found first: few kinds of machines make many nodes
 }
 
 // sample is what the last pod of an owner was like.
@@ -27,11 +30,15 @@ type sample struct {
 	namespace, prefix   string
 	spec                corev1.PodSpec
 	statuses, inits     []corev1.ContainerStatus
+	conditions          []corev1.PodCondition
+	started             *metav1.Time
 }
 
 const (
 	maxSamples = 4096
 	maxWords   = 16384 // names of nodes, mostly
+	maxWord    = 256   // bytes; what is longer few have in common
+	maxAmounts = 32
 )
 
 func newSlimmer() *slimmer { return &slimmer{samples: lru.New(maxSamples), words: map[string]string{}} }
@@ -45,7 +52,7 @@ func (s *slimmer) slim(obj any) (any, error) {
 	case *corev1.Pod:
 		s.pod(o)
 	case *corev1.Node:
-		o.Status.Images, o.Status.VolumesInUse, o.Status.NodeInfo = nil, nil, corev1.NodeSystemInfo{}
+		s.node(o)
 	case *corev1.Secret:
 		if o.Type != corev1.SecretTypeBootstrapToken {
 			o.Data = nil
@@ -78,6 +85,52 @@ func (s *slimmer) pod(p *corev1.Pod) {
 	}
 }
 
+// node makes a node small, and has it share with others what machines of one kind have in common.
+func (s *slimmer) node(n *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := &n.Status
+	status.Images, status.VolumesInUse, status.NodeInfo = nil, nil, corev1.NodeSystemInfo{}
+	status.Capacity, status.Allocatable = s.amount(status.Capacity), s.amount(status.Allocatable)
+	n.Name = s.word(n.Name)
+	n.Labels, n.Annotations = s.texts(n.Labels), s.texts(n.Annotations)
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		c.Type, c.Status = corev1.NodeConditionType(s.word(string(c.Type))), corev1.ConditionStatus(s.word(string(c.Status)))
+		c.Reason, c.Message = s.word(c.Reason), s.word(c.Message)
+	}
+}
+
+// amount returns the one copy that is kept of amounts which many nodes have.
+func (s *slimmer) amount(list corev1.ResourceList) corev1.ResourceList {
+	if len(list) == 0 {
+		return nil
+	}
+	at := slices.IndexFunc(s.amounts[:], func(known corev1.ResourceList) bool {
+		return maps.EqualFunc(known, list, func(a, b resource.Quantity) bool { return a.Format == b.Format && a.Equal(b) })
+	})
+	if at >= 0 {
+		list = s.amounts[at]
+	} else {
+		at = len(s.amounts) - 1
+	}
+	copy(s.amounts[1:at+1], s.amounts[:at])
+	s.amounts[0] = list
+	return list
+}
+
+// texts returns a map of texts that has the one copy of each which is kept.
+func (s *slimmer) texts(of map[string]string) map[string]string {
+	if len(of) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(of))
+	for k, v := range of {
+		out[s.word(k)] = s.word(v)
+	}
+	return out
+}
+
 // share has a pod share what is equal in it and in the last one of its owner.
 func (s *slimmer) share(owner types.UID, p *corev1.Pod) {
 	last := &sample{}
@@ -94,6 +147,8 @@ func (s *slimmer) share(owner types.UID, p *corev1.Pod) {
 	same(&p.GenerateName, &last.prefix)
 	same(&p.Status.ContainerStatuses, &last.statuses)
 	same(&p.Status.InitContainerStatuses, &last.inits)
+	same(&p.Status.Conditions, &last.conditions)
+	same(&p.Status.StartTime, &last.started)
 	node, host := p.Spec.NodeName, p.Spec.Hostname
 	p.Spec.NodeName, p.Spec.Hostname = "", ""
 	same(&p.Spec, &last.spec)
@@ -111,8 +166,8 @@ func same[T any](is, last *T) {
 
 // word returns the one copy that is kept of a text which many objects have.
 func (s *slimmer) word(text string) string {
-	if text == "" {
-		return ""
+	if text == "" || len(text) > maxWord {
+		return text
 	}
 	if known, ok := s.words[text]; ok {
 		return known

@@ -71,23 +71,63 @@ func BenchmarkSlim(b *testing.B) {
 
 // BenchmarkHeldPods is what 50,000 pods take in memory once they are small: bytes that live, and those of the pages that they are on.
 func BenchmarkHeldPods(b *testing.B) {
-	const pods = 50000
+	held(b, 50000, func(i int) ([]byte, into) { return running(b, fmt.Sprintf("set-%d", i/100), i), &corev1.Pod{} })
+}
+
+// BenchmarkHeldNodes is the same of 5,000 nodes as kubelets describe them.
+func BenchmarkHeldNodes(b *testing.B) {
+	held(b, 5000, func(i int) ([]byte, into) { return machine(b, i), &corev1.Node{} })
+}
+
+type into interface{ Unmarshal(data []byte) error }
+
+func held(b *testing.B, n int, sent func(i int) ([]byte, into)) {
+	b.Helper()
 	for b.Loop() {
-		s, held := newSlimmer(), make([]any, pods)
+		s, held := newSlimmer(), make([]any, n)
 		debug.FreeOSMemory()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for i := range held {
-			p := &corev1.Pod{}
-			if err := p.Unmarshal(running(b, fmt.Sprintf("set-%d", i/100), i)); err != nil {
+			data, o := sent(i)
+			if err := o.Unmarshal(data); err != nil {
 				b.Fatal(err)
 			}
-			held[i], _ = s.slim(p)
+			held[i], _ = s.slim(o)
 		}
 		debug.FreeOSMemory()
 		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/pods, "live-B/pod")
-		b.ReportMetric(float64(after.HeapInuse-before.HeapInuse)/pods, "pages-B/pod")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "live-B/object")
+		b.ReportMetric(float64(after.HeapInuse-before.HeapInuse)/float64(n), "pages-B/object")
 		runtime.KeepAlive(held)
+		runtime.KeepAlive(s)
 	}
+}
+
+// machine is a node with the status that a kubelet gives it, as it is sent.
+func machine(b *testing.B, i int) []byte {
+	b.Helper()
+	name, now := fmt.Sprintf("node-%d", i), metav1.NewTime(time.Unix(1800000000, 0))
+	amounts := corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110"),
+		"ephemeral-storage": resource.MustParse("1Ti")}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprintf("%036d", i)), ResourceVersion: fmt.Sprint(i), CreationTimestamp: now,
+			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+				corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3)}},
+		Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.9"}}},
+	}
+	for _, c := range []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+	} {
+		c.LastHeartbeatTime, c.LastTransitionTime = now, now
+		n.Status.Conditions = append(n.Status.Conditions, c)
+	}
+	data, err := n.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return data
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,5 +90,37 @@ func TestOnlyBootstrapTokensKeepTheirData(t *testing.T) {
 		if (o.Data != nil) != kept {
 			t.Errorf("%s: %v", kind, o.Data)
 		}
+	}
+}
+
+func nodeOf(i int, cpu string) *corev1.Node {
+	amounts := func() corev1.ResourceList {
+		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("256Gi")}
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"zone": "a", "host": fmt.Sprintf("n%d", i)}},
+		Status: corev1.NodeStatus{Capacity: amounts(), Allocatable: amounts(), Images: []corev1.ContainerImage{{Names: []string{"i"}}}, Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: fmt.Sprint("node ", i)}}},
+	}
+}
+
+func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
+	s := newSlimmer()
+	a, b, c := slimmed(t, s, nodeOf(1, "32")).(*corev1.Node), slimmed(t, s, nodeOf(2, "32")).(*corev1.Node), slimmed(t, s, nodeOf(3, "64")).(*corev1.Node)
+	of := func(list corev1.ResourceList) uintptr { return reflect.ValueOf(list).Pointer() }
+	if of(a.Status.Capacity) != of(b.Status.Capacity) || of(a.Status.Capacity) != of(a.Status.Allocatable) {
+		t.Error("they share nothing")
+	}
+	if a.Status.Capacity.Cpu().Value() != 32 || c.Status.Capacity.Cpu().Value() != 64 {
+		t.Error("what differs is shared")
+	}
+	for i := range 2 * maxAmounts { // more kinds than are remembered
+		slimmed(t, s, nodeOf(i, fmt.Sprint(i)))
+	}
+	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 || a.Status.Capacity.Cpu().Value() != 32 {
+		t.Error("amounts were mixed up")
+	}
+	if b.Labels["host"] != "n2" || b.Labels["zone"] != "a" || b.Status.Conditions[0].Message != "node 2" || b.Status.Images != nil {
+		t.Errorf("%v", b)
 	}
 }

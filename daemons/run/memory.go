@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,7 @@ const (
 // system when the work is over and what is to be done then has been. It returns when ctx ends.
 func Memory(ctx context.Context, rest *Rest) {
 	debug.SetGCPercent(maxPercent)
+	defer afterCollections(adjust())()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	var last, returned uint64
@@ -36,7 +38,6 @@ func Memory(ctx context.Context, rest *Rest) {
 		case <-tick.C:
 		}
 		live, allocated := heap()
-		debug.SetGCPercent(percent(live))
 		if idle(live, allocated, last, returned) {
 			rest.do()
 			runtime.GC() // what pools and weak pointers hold is garbage only after a first one
@@ -47,6 +48,36 @@ func Memory(ctx context.Context, rest *Rest) {
 		}
 		last = allocated
 	}
+}
+
+// adjust returns what sets the collector's percentage after each collection. While a process reads a large cluster its heap grows
+// from one collection to the next: with the percentage of seconds ago it would grow to five times what lives.
+func adjust() func() {
+	var set atomic.Int64
+	set.Store(maxPercent)
+	return func() {
+		live, _ := heap()
+		if now := int64(percent(live)); set.Swap(now) != now {
+			debug.SetGCPercent(int(now))
+		}
+	}
+}
+
+// afterCollections has f called after each collection of garbage, never twice at once, until stop is called.
+func afterCollections(f func()) (stop func()) {
+	type mark struct{ _ *mark } // with a pointer, for what has none shares its memory with others and may live longer
+	var stopped atomic.Bool
+	var arm func()
+	arm = func() {
+		runtime.AddCleanup(&mark{}, func(struct{}) {
+			if !stopped.Load() {
+				f()
+				arm()
+			}
+		}, struct{}{})
+	}
+	arm()
+	return func() { stopped.Store(true) }
 }
 
 const maxPercent = 400

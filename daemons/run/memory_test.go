@@ -1,6 +1,9 @@
 package run
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
 func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
 	for live, want := range map[uint64]int{0: 400, 8 << 20: 400, 24 << 20: 200, 48 << 20: 100, 1 << 30: 100} {
@@ -26,4 +29,19 @@ func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
+}
+
+func TestEachCollectionIsNoticed(t *testing.T) {
+	noticed := make(chan struct{}, 1)
+	stop := afterCollections(func() {
+		select {
+		case noticed <- struct{}{}:
+		default: // the last one has not been looked at
+		}
+	})
+	for range 3 {
+		runtime.GC()
+		<-noticed
+	}
+	stop()
 }

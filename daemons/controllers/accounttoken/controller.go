@@ -37,7 +37,7 @@ func New(c loop.Context) loop.Controller {
 	t.Loop = loop.Loop{Name: "serviceaccount-token", Counted: "serviceaccount_tokens_secret", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, accounts.Informer().HasSynced}}
 	loop.On(secrets.Informer(), t.Add)
-	loop.On(accounts.Informer(), t.wake)
+	c.On(accounts.Informer(), t.wake)
 	return t
 }
 

@@ -52,7 +52,7 @@ func New(c loop.Context) loop.Controller {
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery())),
 		metrics: served{c.Client.Discovery().RESTClient()}}
 	a.Loop = loop.Loop{Name: "horizontal-pod-autoscaler", Counted: "horizontalpodautoscaler", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{autoscalers.Informer().HasSynced, pods.Informer().HasSynced}}
-	loop.OnChange(autoscalers.Informer(), func(old, obj any) {
+	c.OnChange(autoscalers.Informer(), func(old, obj any) {
 		if old != nil && obj != nil && apiequality.Semantic.DeepEqual(old.(*autoscalingv2.HorizontalPodAutoscaler).Spec, obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec) {
 			return // its own status is no reason to measure again
 		}

@@ -38,10 +38,10 @@ func New(c loop.Context) loop.Controller {
 	b.index = newIndex(claims.Informer(), volumes.Informer())
 	b.Loop = loop.Loop{Name: "persistentvolume-binder", Counted: "claims", Context: c, Sync: b.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced, pods.Informer().HasSynced}}
-	loop.On(claims.Informer(), b.claimChanged)
-	loop.OnChange(volumes.Informer(), b.volumeChanged)
-	loop.OnChange(classes.Informer(), b.classChanged)
-	loop.OnChange(pods.Informer(), b.podChanged)
+	c.On(claims.Informer(), b.claimChanged)
+	c.OnChange(volumes.Informer(), b.volumeChanged)
+	c.OnChange(classes.Informer(), b.classChanged)
+	c.OnChange(pods.Informer(), b.podChanged)
 	return b
 }
 

@@ -23,7 +23,7 @@ func NewCleaner(c loop.Context) loop.Controller {
 	secrets := c.Informers.Core().V1().Secrets()
 	t := &cleaner{Context: c, secrets: secrets.Lister()}
 	t.Loop = loop.Loop{Name: "token-cleaner", Counted: "token_cleaner", Context: c, Workers: 1, Sync: t.sync, Synced: []cache.InformerSynced{secrets.Informer().HasSynced}}
-	loop.On(secrets.Informer(), func(obj any) {
+	c.On(secrets.Informer(), func(obj any) {
 		if isToken(obj.(*corev1.Secret)) {
 			t.Add(obj)
 		}

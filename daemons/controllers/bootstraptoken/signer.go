@@ -39,7 +39,7 @@ func NewSigner(c loop.Context) loop.Controller {
 	s := &signer{Context: c, own: own, secrets: secrets.Lister(), maps: configMaps.Lister()}
 	s.Loop = loop.Loop{Name: "bootstrap-signer", Counted: "bootstrap_signer_queue", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{
 		secrets.Informer().HasSynced, configMaps.Informer().HasSynced}}
-	loop.On(secrets.Informer(), func(obj any) {
+	c.On(secrets.Informer(), func(obj any) {
 		if isToken(obj.(*corev1.Secret)) {
 			s.Queue().Add(clusterInfo)
 		}

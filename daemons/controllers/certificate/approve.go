@@ -29,7 +29,7 @@ func NewApprover(c loop.Context) loop.Controller {
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
 	a := &approver{Context: c, requests: requests.Lister()}
 	a.Loop = loop.Loop{Name: "certificate-approval", Context: c, Sync: a.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
-	loop.OnChange(requests.Informer(), func(_, obj any) {
+	c.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			a.Add(obj)
 		}

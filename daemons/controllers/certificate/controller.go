@@ -42,7 +42,7 @@ func New(c loop.Context) loop.Controller {
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
 	s := &controller{Context: c, requests: requests.Lister()}
 	s.Loop = loop.Loop{Name: "certificate", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{requests.Informer().HasSynced}}
-	loop.OnChange(requests.Informer(), func(_, obj any) {
+	c.OnChange(requests.Informer(), func(_, obj any) {
 		if obj != nil {
 			s.Add(obj)
 		}

@@ -29,7 +29,7 @@ func New(c loop.Context) loop.Controller {
 	roles := c.Informers.Rbac().V1().ClusterRoles()
 	r := &controller{Context: c, roles: roles.Lister()}
 	r.Loop = loop.Loop{Name: "clusterrole-aggregation", Counted: "ClusterRoleAggregator", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{roles.Informer().HasSynced}}
-	loop.On(roles.Informer(), func(any) { r.wake() })
+	c.On(roles.Informer(), func(any) { r.wake() })
 	return r
 }
 

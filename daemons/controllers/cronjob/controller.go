@@ -37,7 +37,7 @@ func New(c loop.Context) loop.Controller {
 	// Adding it again, for another controller, is refused and harmless.
 	_ = jobs.Informer().AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
 		if job, ok := obj.(*batchv1.Job); ok {
-			if ref := metav1.GetControllerOf(job); ref != nil {
+			if ref := metav1.GetControllerOfNoCopy(job); ref != nil {
 				return []string{string(ref.UID)}, nil
 			}
 		}
@@ -45,8 +45,8 @@ func New(c loop.Context) loop.Controller {
 	}})
 	j := &controller{Context: c, cronJobs: cronJobs.Lister(), jobs: jobs.Informer().GetIndexer()}
 	j.Loop = loop.Loop{Name: "cronjob", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{cronJobs.Informer().HasSynced, jobs.Informer().HasSynced}}
-	loop.On(cronJobs.Informer(), j.Add)
-	loop.On(jobs.Informer(), func(obj any) {
+	c.On(cronJobs.Informer(), j.Add)
+	c.On(jobs.Informer(), func(obj any) {
 		if key := loop.Owner(obj.(*batchv1.Job), kind.Kind); key != "" {
 			j.Queue().Add(key)
 		}

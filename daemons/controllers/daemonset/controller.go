@@ -43,9 +43,9 @@ func New(c loop.Context) loop.Controller {
 		pods:      loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	d.Loop = loop.Loop{Name: "daemonset", Context: c, Sync: d.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 		revisions.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced}}
-	loop.On(sets.Informer(), d.Add)
-	loop.OnChange(nodes.Informer(), d.nodeChanged)
-	loop.OnChange(pods.Informer(), d.podChanged)
+	c.On(sets.Informer(), d.Add)
+	c.OnChange(nodes.Informer(), d.nodeChanged)
+	c.OnChange(pods.Informer(), d.podChanged)
 	return d
 }
 

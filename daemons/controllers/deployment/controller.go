@@ -40,16 +40,16 @@ func New(c loop.Context) loop.Controller {
 	d := &controller{Context: c, deployments: deployments.Lister(), sets: sets.Lister(), pods: loop.PodsByOwner(pods.Informer())}
 	d.Loop = loop.Loop{Name: "deployment", Context: c, Sync: d.sync,
 		Synced: []cache.InformerSynced{deployments.Informer().HasSynced, sets.Informer().HasSynced, pods.Informer().HasSynced}}
-	loop.On(deployments.Informer(), d.Add)
-	loop.On(sets.Informer(), func(obj any) {
+	c.On(deployments.Informer(), d.Add)
+	c.On(sets.Informer(), func(obj any) {
 		set := obj.(*appsv1.ReplicaSet)
 		if key := loop.Owner(set, kind.Kind); key != "" {
 			d.Queue().Add(key)
-		} else if metav1.GetControllerOf(set) == nil {
+		} else if metav1.GetControllerOfNoCopy(set) == nil {
 			d.wakeAdopters(set)
 		}
 	})
-	loop.OnChange(pods.Informer(), func(old, obj any) {
+	c.OnChange(pods.Informer(), func(old, obj any) {
 		if old == nil {
 			return
 		}
@@ -76,7 +76,7 @@ func (d *controller) wakeAdopters(set *appsv1.ReplicaSet) {
 }
 
 func (d *controller) podGone(pod *corev1.Pod) {
-	ref := metav1.GetControllerOf(pod)
+	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil || ref.Kind != "ReplicaSet" {
 		return
 	}

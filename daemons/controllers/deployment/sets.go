@@ -42,7 +42,7 @@ func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) (
 	}
 	var claimed []*appsv1.ReplicaSet
 	for _, set := range all {
-		owner, matches := metav1.GetControllerOf(set), selector.Matches(labels.Set(set.Labels))
+		owner, matches := metav1.GetControllerOfNoCopy(set), selector.Matches(labels.Set(set.Labels))
 		switch {
 		case owner != nil && owner.UID == deployment.UID && matches:
 			claimed = append(claimed, set)
@@ -145,7 +145,7 @@ func (d *controller) collided(ctx context.Context, deployment *appsv1.Deployment
 	if err != nil {
 		return nil, err
 	}
-	if owner := metav1.GetControllerOf(there); owner != nil && owner.UID == deployment.UID && sameTemplate(&there.Spec.Template, &deployment.Spec.Template) {
+	if owner := metav1.GetControllerOfNoCopy(there); owner != nil && owner.UID == deployment.UID && sameTemplate(&there.Spec.Template, &deployment.Spec.Template) {
 		return there, nil
 	}
 	updated := deployment.DeepCopy()

@@ -47,17 +47,17 @@ func New(c loop.Context) loop.Controller {
 	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})
 	t.Loop = loop.Loop{Name: "device-taint-eviction", Counted: "device_taint_eviction", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
 		claims.HasSynced, slicesOf.HasSynced, pods.Informer().HasSynced, rules.Informer().HasSynced}}
-	loop.OnChange(claims, func(_, obj any) {
+	c.OnChange(claims, func(_, obj any) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil && len(claim.Status.ReservedFor) > 0 {
 			t.Add(claim)
 		}
 	})
-	loop.OnChange(slicesOf, func(_, obj any) {
+	c.OnChange(slicesOf, func(_, obj any) {
 		if s, ok := obj.(*resourcev1.ResourceSlice); ok {
 			t.concerned(s.Spec.Driver + "/" + s.Spec.Pool.Name)
 		}
 	})
-	loop.OnChange(rules.Informer(), func(_, obj any) {
+	c.OnChange(rules.Informer(), func(_, obj any) {
 		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok && r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
 			for _, claim := range t.claims.List() {
 				t.Add(claim)

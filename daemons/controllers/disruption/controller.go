@@ -37,8 +37,8 @@ func New(c loop.Context) loop.Controller {
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
 	d.scales, synced = newScales(c, synced, d.ownerChanged)
 	d.Loop = loop.Loop{Name: "disruption", Context: c, Sync: d.sync, Synced: synced}
-	loop.On(budgets.Informer(), d.Add)
-	loop.OnChange(pods.Informer(), d.podChanged)
+	c.On(budgets.Informer(), d.Add)
+	c.OnChange(pods.Informer(), d.podChanged)
 	return d
 }
 
@@ -113,7 +113,7 @@ const recheck = 30 * time.Second
 
 // unfollowed says whether a pod's controller is of a kind that is not watched.
 func unfollowed(pod *corev1.Pod) bool {
-	ref := metav1.GetControllerOf(pod)
+	ref := metav1.GetControllerOfNoCopy(pod)
 	return ref != nil && !slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, ref.Kind)
 }
 

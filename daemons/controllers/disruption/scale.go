@@ -30,7 +30,7 @@ func newScales(c loop.Context, synced []cache.InformerSynced, changed func(names
 	deployments, sets, stateful := apps.Deployments(), apps.ReplicaSets(), apps.StatefulSets()
 	for _, informer := range []cache.SharedIndexInformer{deployments.Informer(), sets.Informer(), stateful.Informer(), rcs.Informer()} {
 		synced = append(synced, informer.HasSynced)
-		loop.OnChange(informer, func(old, obj any) {
+		c.OnChange(informer, func(old, obj any) {
 			if a, ok := old.(metav1.Object); ok && obj != nil && a.GetGeneration() == obj.(metav1.Object).GetGeneration() {
 				return // only a status
 			}
@@ -49,7 +49,7 @@ func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, un
 	seen := map[types.UID]bool{}  // whose pods there are
 	added := map[types.UID]bool{} // who decides about their number
 	for _, pod := range pods {
-		ref := metav1.GetControllerOf(pod)
+		ref := metav1.GetControllerOfNoCopy(pod)
 		if ref == nil {
 			unmanaged = append(unmanaged, pod)
 			continue
@@ -99,7 +99,7 @@ func (s scales) followed(namespace string, ref *metav1.OwnerReference) *wanting 
 		if err != nil || set.UID != ref.UID {
 			return nil
 		}
-		up := metav1.GetControllerOf(set)
+		up := metav1.GetControllerOfNoCopy(set)
 		if up == nil || up.Kind != "Deployment" {
 			return by(set.UID, ref.UID, set.Spec.Replicas)
 		}

@@ -35,15 +35,15 @@ func New(c loop.Context) loop.Controller {
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
 	e.Loop = loop.Loop{Name: "endpoints", Counted: "endpoint", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}
-	wakeOnChange(services.Informer(), pods.Informer(), e.services, e.Add)
-	loop.On(endpoints.Informer(), e.Add)
+	wakeOnChange(c, services.Informer(), pods.Informer(), e.services, e.Add)
+	c.On(endpoints.Informer(), e.Add)
 	return e
 }
 
 // wakeOnChange calls wake with every service that changed, or whose pods did.
-func wakeOnChange(services, pods cache.SharedIndexInformer, lister corelisters.ServiceLister, wake func(obj any)) {
-	loop.On(services, wake)
-	loop.OnChange(pods, func(old, obj any) {
+func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, lister corelisters.ServiceLister, wake func(obj any)) {
+	c.On(services, wake)
+	c.OnChange(pods, func(old, obj any) {
 		var was, is *corev1.Pod
 		if old != nil {
 			was = old.(*corev1.Pod)

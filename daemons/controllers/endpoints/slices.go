@@ -38,16 +38,16 @@ func NewSlices(c loop.Context) loop.Controller {
 	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
 	s.Loop = loop.Loop{Name: "endpointslice", Counted: "endpoint_slice", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
-	wakeOnChange(services.Informer(), pods.Informer(), s.services, s.Add)
-	loop.OnChange(nodes.Informer(), s.nodeChanged)
-	WakeOnSlices(sliceInformer.Informer(), managedBy, &s.expect, s.Queue().Add)
+	wakeOnChange(c, services.Informer(), pods.Informer(), s.services, s.Add)
+	c.OnChange(nodes.Informer(), s.nodeChanged)
+	WakeOnSlices(c, sliceInformer.Informer(), managedBy, &s.expect, s.Queue().Add)
 	return s
 }
 
 // WakeOnSlices calls wake with the service's key of every slice of one manager that changed, and tells expect of those that appear.
 // A slice that is given to another manager or service concerns both.
-func WakeOnSlices(informer cache.SharedIndexInformer, manager string, expect *loop.Expectations, wake func(key string)) {
-	loop.OnChange(informer, func(old, obj any) {
+func WakeOnSlices(c loop.Context, informer cache.SharedIndexInformer, manager string, expect *loop.Expectations, wake func(key string)) {
+	c.OnChange(informer, func(old, obj any) {
 		for _, o := range []any{old, obj} {
 			slice, ok := o.(*discoveryv1.EndpointSlice)
 			if !ok || slice.Labels[discoveryv1.LabelManagedBy] != manager || slice.Labels[discoveryv1.LabelServiceName] == "" {

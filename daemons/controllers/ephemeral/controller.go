@@ -27,13 +27,13 @@ func New(c loop.Context) loop.Controller {
 	pods, claims := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().PersistentVolumeClaims()
 	e := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister()}
 	e.Loop = loop.Loop{Name: "ephemeral-volume", Counted: "ephemeral_volume", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{pods.Informer().HasSynced, claims.Informer().HasSynced}}
-	loop.OnChange(pods.Informer(), func(old, obj any) {
+	c.OnChange(pods.Informer(), func(old, obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok && old == nil && len(Claims(pod)) > 0 {
 			e.Add(pod)
 		}
 	})
 	// One that was deleted is made anew while its pod stays.
-	loop.OnChange(claims.Informer(), func(old, obj any) {
+	c.OnChange(claims.Informer(), func(old, obj any) {
 		if claim, ok := old.(*corev1.PersistentVolumeClaim); ok && obj == nil {
 			if key := loop.Owner(claim, "Pod"); key != "" {
 				e.Queue().Add(key)

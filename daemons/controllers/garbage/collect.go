@@ -15,14 +15,14 @@ import (
 
 // sync does for one object what its state and its owners' call for.
 func (g *controller) sync(ctx context.Context, uid types.UID) error {
-	o := g.graph.get(uid)
-	if o == nil {
+	o, known := g.graph.get(uid)
+	if !known {
 		return nil
 	}
-	if o.deleting {
+	if o.deleting() {
 		if (o.has(metav1.FinalizerOrphanDependents) || o.has(metav1.FinalizerDeleteDependents)) && !g.synced() {
 			// Whom it owns among what has not been seen yet is not known: they would not be waited for, or not be left alone.
-			return fmt.Errorf("let go %s %s/%s: some kinds have not been listed yet", o.kind, o.namespace, o.name)
+			return fmt.Errorf("let go %s: some kinds have not been listed yet", o)
 		}
 		switch {
 		case o.has(metav1.FinalizerOrphanDependents):
@@ -32,7 +32,7 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 		}
 		return nil
 	}
-	if len(o.owners) == 0 {
+	if len(o.GetOwnerReferences()) == 0 {
 		return nil
 	}
 	solid, dangling, waiting, err := g.sort(ctx, o)
@@ -46,7 +46,7 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 		}
 		// Somebody else still owns it: only the dead references go.
 		return g.dropOwners(ctx, o, uidsOf(append(dangling, waiting...)))
-	case len(waiting) > 0 && len(g.graph.dependentsOf(uid)) > 0:
+	case len(waiting) > 0 && g.graph.hasDependents(uid):
 		return g.delete(ctx, o, metav1.DeletePropagationForeground)
 	}
 	policy := metav1.DeletePropagationBackground
@@ -61,8 +61,8 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 
 // sort tells owners that live from those that are gone and those that wait, in a
 // foreground deletion, for o to go.
-func (g *controller) sort(ctx context.Context, o *object) (solid, dangling, waiting []metav1.OwnerReference, err error) {
-	for _, ref := range o.owners {
+func (g *controller) sort(ctx context.Context, o object) (solid, dangling, waiting []metav1.OwnerReference, err error) {
+	for _, ref := range o.GetOwnerReferences() {
 		found, err := g.owner(ctx, o, ref)
 		switch {
 		case err != nil:
@@ -79,25 +79,25 @@ func (g *controller) sort(ctx context.Context, o *object) (solid, dangling, wait
 }
 
 // foreground deletes what o owns, and lets o go when nothing that blocks it is left.
-func (g *controller) foreground(ctx context.Context, o *object) error {
+func (g *controller) foreground(ctx context.Context, o object) error {
 	blocked := false
-	for _, d := range g.graph.dependentsOf(o.uid) {
+	for _, d := range g.graph.dependentsOf(o.GetUID()) {
 		switch {
-		case !d.blocks(o.uid):
+		case !d.blocks(o.GetUID()):
 			continue
 		case !o.mayOwn(d):
 			// It will never be deleted as o's, so waiting for it would be for ever. One of
 			// another namespace is collected by itself.
-		case g.graph.blockedBy(d.uid, o.uid):
+		case g.graph.blockedBy(d.GetUID(), o.GetUID()):
 			// Each waits for the other: this one waits no longer. Its event comes and wakes both.
 			blocked = true
-			if err := g.unblock(ctx, d, o.uid); err != nil {
+			if err := g.unblock(ctx, d, o.GetUID()); err != nil {
 				return err
 			}
 		default:
 			blocked = true
-			if !d.deleting {
-				g.Queue().Add(string(d.uid))
+			if !d.deleting() {
+				g.Queue().Add(string(d.GetUID()))
 			}
 		}
 	}
@@ -108,9 +108,9 @@ func (g *controller) foreground(ctx context.Context, o *object) error {
 }
 
 // unblock lets an owner go although o, which it owns, is still there.
-func (g *controller) unblock(ctx context.Context, o *object, owner types.UID) error {
-	return g.patch(ctx, o, func(now *object) map[string]any {
-		refs, changed := slices.Clone(now.owners), false
+func (g *controller) unblock(ctx context.Context, o object, owner types.UID) error {
+	return g.patch(ctx, o, func(now object) map[string]any {
+		refs, changed := slices.Clone(now.GetOwnerReferences()), false
 		for i := range refs {
 			if refs[i].UID == owner && refs[i].BlockOwnerDeletion != nil && *refs[i].BlockOwnerDeletion {
 				refs[i].BlockOwnerDeletion, changed = new(bool), true
@@ -124,55 +124,56 @@ func (g *controller) unblock(ctx context.Context, o *object, owner types.UID) er
 }
 
 // orphan takes o's reference from all that it owns, then lets o go.
-func (g *controller) orphan(ctx context.Context, o *object) error {
-	for _, d := range g.graph.dependentsOf(o.uid) {
+func (g *controller) orphan(ctx context.Context, o object) error {
+	for _, d := range g.graph.dependentsOf(o.GetUID()) {
 		if !o.mayOwn(d) {
 			continue // what it names is another object
 		}
-		if err := g.dropOwners(ctx, d, []types.UID{o.uid}); err != nil {
+		if err := g.dropOwners(ctx, d, []types.UID{o.GetUID()}); err != nil {
 			return err
 		}
 	}
 	return g.dropFinalizer(ctx, o, metav1.FinalizerOrphanDependents)
 }
 
-func (g *controller) client(o *object) metadata.ResourceInterface {
-	if o.namespace == "" {
+func (g *controller) client(o object) metadata.ResourceInterface {
+	if o.GetNamespace() == "" {
 		return g.Metadata.Resource(o.resource)
 	}
-	return g.Metadata.Resource(o.resource).Namespace(o.namespace)
+	return g.Metadata.Resource(o.resource).Namespace(o.GetNamespace())
 }
 
 // delete deletes o as it is known. A conflict says that it has changed since: what it is now decides, and where that
 // asks for another decision, the loop comes again.
-func (g *controller) delete(ctx context.Context, o *object, policy metav1.DeletionPropagation) error {
-	return g.asKnown(ctx, o, func(now *object) error {
-		if !slices.EqualFunc(now.owners, o.owners, sameOwner) || !slices.Equal(now.finalizers, o.finalizers) {
-			return apierrors.NewConflict(o.resource.GroupResource(), o.name, errors.New("its owners or finalizers changed meanwhile"))
+func (g *controller) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
+	return g.asKnown(ctx, o, func(now object) error {
+		if !slices.EqualFunc(now.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner) || !slices.Equal(now.GetFinalizers(), o.GetFinalizers()) {
+			return apierrors.NewConflict(o.resource.GroupResource(), o.GetName(), errors.New("its owners or finalizers changed meanwhile"))
 		}
-		err := g.client(o).Delete(ctx, o.name, metav1.DeleteOptions{PropagationPolicy: &policy,
-			Preconditions: &metav1.Preconditions{UID: &o.uid, ResourceVersion: &now.version}})
+		uid, version := o.GetUID(), now.GetResourceVersion()
+		err := g.client(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy,
+			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if err != nil {
-			return fmt.Errorf("delete %s %s/%s: %w", o.kind, o.namespace, o.name, err)
+			return fmt.Errorf("delete %s: %w", o, err)
 		}
 		return nil
 	})
 }
 
-func (g *controller) dropOwners(ctx context.Context, o *object, gone []types.UID) error {
-	return g.patch(ctx, o, func(now *object) map[string]any {
-		kept := slices.DeleteFunc(slices.Clone(now.owners), func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
-		if len(kept) == len(now.owners) {
+func (g *controller) dropOwners(ctx context.Context, o object, gone []types.UID) error {
+	return g.patch(ctx, o, func(now object) map[string]any {
+		kept := slices.DeleteFunc(slices.Clone(now.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
+		if len(kept) == len(now.GetOwnerReferences()) {
 			return nil
 		}
 		return map[string]any{"ownerReferences": kept}
 	})
 }
 
-func (g *controller) dropFinalizer(ctx context.Context, o *object, finalizer string) error {
-	return g.patch(ctx, o, func(now *object) map[string]any {
-		kept := slices.DeleteFunc(slices.Clone(now.finalizers), func(f string) bool { return f == finalizer })
-		if len(kept) == len(now.finalizers) {
+func (g *controller) dropFinalizer(ctx context.Context, o object, finalizer string) error {
+	return g.patch(ctx, o, func(now object) map[string]any {
+		kept := slices.DeleteFunc(slices.Clone(now.GetFinalizers()), func(f string) bool { return f == finalizer })
+		if len(kept) == len(now.GetFinalizers()) {
 			return nil
 		}
 		return map[string]any{"finalizers": kept}
@@ -180,19 +181,19 @@ func (g *controller) dropFinalizer(ctx context.Context, o *object, finalizer str
 }
 
 // patch changes an object's metadata, guarded by the version that change saw.
-func (g *controller) patch(ctx context.Context, o *object, change func(now *object) map[string]any) error {
-	return g.asKnown(ctx, o, func(now *object) error {
+func (g *controller) patch(ctx context.Context, o object, change func(now object) map[string]any) error {
+	return g.asKnown(ctx, o, func(now object) error {
 		fields := change(now)
 		if fields == nil {
 			return nil
 		}
-		fields["resourceVersion"] = now.version
+		fields["resourceVersion"] = now.GetResourceVersion()
 		text, err := json.Marshal(map[string]any{"metadata": fields})
 		if err != nil {
 			return err
 		}
-		if _, err = g.client(o).Patch(ctx, o.name, types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("patch %s %s/%s: %w", o.kind, o.namespace, o.name, err)
+		if _, err = g.client(o).Patch(ctx, o.GetName(), types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("patch %s: %w", o, err)
 		}
 		return nil
 	})
@@ -200,21 +201,19 @@ func (g *controller) patch(ctx context.Context, o *object, change func(now *obje
 
 // asKnown calls act, which is guarded by the version that it is given, with o as the graph has it, and when that turns out to be out of
 // date, once more with o as it is. An object that is gone needs nothing.
-func (g *controller) asKnown(ctx context.Context, o *object, act func(now *object) error) error {
+func (g *controller) asKnown(ctx context.Context, o object, act func(now object) error) error {
 	err := act(o)
 	if !apierrors.IsConflict(err) {
 		return ignoreGone(err)
 	}
-	live, err := g.client(o).Get(ctx, o.name, metav1.GetOptions{})
+	live, err := g.client(o).Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return ignoreGone(fmt.Errorf("look at %s %s/%s: %w", o.kind, o.namespace, o.name, err))
+		return ignoreGone(fmt.Errorf("look at %s: %w", o, err))
 	}
-	if live.UID != o.uid {
+	if live.UID != o.GetUID() {
 		return nil
 	}
-	now := *o
-	now.version, now.owners, now.finalizers = live.ResourceVersion, live.OwnerReferences, live.Finalizers
-	return ignoreGone(act(&now))
+	return ignoreGone(act(object{o.served, live}))
 }
 
 func ignoreGone(err error) error {

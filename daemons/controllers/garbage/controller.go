@@ -4,8 +4,8 @@
 package garbage
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,9 +37,10 @@ type controller struct {
 	look chan struct{} // says that kinds may have come or gone
 }
 
+// watched is a kind whose objects come into the graph.
 type watched struct {
-	informer cache.SharedIndexInformer
-	stop     context.CancelFunc
+	listed cache.InformerSynced // whether all that there were are in the graph
+	stop   func()
 }
 
 // discoverEvery is how often kinds that came or went are looked for, besides when
@@ -49,6 +50,9 @@ const (
 	discoverAfter = 300 * time.Millisecond
 )
 
+// workers is as many as upstream has by default: the more are under way, the more of their writes the store puts to the disk at once.
+const workers = 20
+
 // definitions is the resource whose objects make kinds come and go.
 var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
@@ -57,9 +61,8 @@ func New(c loop.Context) loop.Controller {
 	g := &controller{Context: c, graph: newGraph(), words: newWords(), absent: newAbsences(), watched: map[schema.GroupVersionResource]*watched{},
 		byKind: map[schema.GroupKind]schema.GroupVersionResource{}, scoped: map[schema.GroupKind]bool{},
 		missed: map[schema.GroupKind]map[types.UID]bool{}, look: make(chan struct{}, 1)}
-	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: 10, Sync: func(ctx context.Context, uid string) error {
-		return g.sync(ctx, types.UID(uid))
-	}}
+	g.Loop = loop.Loop{Name: "garbage", Counted: "garbage_collector_attempt_to_delete", Context: c, Workers: workers,
+		Sync: func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}
 	return g
 }
 
@@ -103,7 +106,7 @@ func (g *controller) synced() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.watched {
-		if !w.informer.HasSynced() {
+		if !w.listed() {
 			return false
 		}
 	}
@@ -117,6 +120,7 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 		return fmt.Errorf("discover kinds: %w", err)
 	}
 	wanted := map[schema.GroupVersionResource]bool{}
+	var failed error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch", "delete"}}, lists) {
@@ -137,12 +141,12 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 			}
 			delete(g.missed, kind)
 			if g.watched[resource] == nil {
-				g.watch(ctx, resource, r.Kind, wg)
+				failed = errors.Join(failed, g.watch(ctx, resource, r.Kind, wg))
 			}
 		}
 	}
 	if err != nil {
-		return err // a group that did not answer may still be there: stop nothing
+		return errors.Join(err, failed) // a group that did not answer may still be there: stop nothing
 	}
 	for resource, w := range g.watched {
 		if !wanted[resource] {
@@ -159,70 +163,113 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 			delete(g.scoped, kind)
 		}
 	}
-	return nil
+	return failed
 }
 
-func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) {
+// watch has the objects of a kind come into the graph: from the cache that other controllers have of it as well, or by a watch of
+// their metadata.
+func (g *controller) watch(ctx context.Context, resource schema.GroupVersionResource, kind string, wg *sync.WaitGroup) error {
+	of := &served{resource, kind}
+	if Held(resource) {
+		shared, err := g.Informers.ForResource(resource)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", resource, err)
+		}
+		informer := shared.Informer()
+		follows, err := g.follow(informer, of)
+		if err != nil {
+			return err
+		}
+		g.Informers.StartWithContext(ctx) // for the case that none of the others runs
+		g.watched[resource] = &watched{follows.HasSynced, func() { _ = informer.RemoveEventHandler(follows) }}
+		return nil
+	}
 	ctx, stop := context.WithCancel(ctx)
 	informer := metadatainformer.NewFilteredMetadataInformer(g.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	// The cache holds the very objects of the graph, which have identity, owners and finalizers.
-	of := &served{resource, kind}
 	_ = informer.SetTransform(func(obj any) (any, error) {
 		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			return g.words.object(of, m), nil
+			return g.words.bare(m), nil
 		}
 		return obj, nil
 	})
-	loop.OnChange(informer, g.changed)
-	g.watched[resource] = &watched{informer, stop}
+	follows, err := g.follow(informer, of)
+	if err != nil {
+		stop()
+		return err
+	}
+	g.watched[resource] = &watched{follows.HasSynced, stop}
 	wg.Go(func() { informer.RunWithContext(ctx) })
+	return nil
 }
 
-// changed takes in what a watch shows of an object; obj is nil when it is gone.
-func (g *controller) changed(old, obj any) {
-	before, _ := old.(*object)
-	o, _ := obj.(*object)
-	if is := cmp.Or(o, before); is != nil && is.resource.GroupResource() == definitions {
+// follow has what an informer shows come into the graph.
+func (g *controller) follow(informer cache.SharedIndexInformer, of *served) (cache.ResourceEventHandlerRegistration, error) {
+	follows, err := loop.Follow(informer, func(old, obj any) { g.changed(of, metaOf(old), metaOf(obj)) })
+	if err != nil {
+		return nil, fmt.Errorf("follow %s: %w", of.resource, err)
+	}
+	return follows, nil
+}
+
+// metaOf returns the metadata of what a cache holds, nil of nothing. Of an object with more than that it is the part that is kept.
+func metaOf(obj any) meta {
+	switch o := obj.(type) {
+	case *bare:
+		return o
+	case metav1.ObjectMetaAccessor:
+		if m, ok := o.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			return m
+		}
+	}
+	return nil
+}
+
+// changed takes in what a watch shows of an object; is is nil when it is gone.
+func (g *controller) changed(of *served, was, is meta) {
+	if of.resource.GroupResource() == definitions {
 		select {
 		case g.look <- struct{}{}:
 		default: // it will be looked anyway
 		}
 	}
-	switch {
-	case o != nil:
-		g.known(o)
-	case before != nil:
-		was := g.graph.get(before.uid)
-		g.graph.remove(before.uid)
-		for _, d := range g.graph.dependentsOf(before.uid) {
-			g.Queue().Add(string(d.uid))
-		}
-		if was != nil {
-			g.wakeOwners(was) // a foreground deletion may have waited for this one
-		}
+	if was != nil && (is == nil || is.GetUID() != was.GetUID()) { // another of its name may have come while nobody looked
+		g.gone(was.GetUID())
+	}
+	if is != nil {
+		g.known(object{of, is})
+	}
+}
+
+// gone takes in that an object is no more.
+func (g *controller) gone(uid types.UID) {
+	was, known := g.graph.remove(uid)
+	for _, d := range g.graph.dependentsOf(uid) {
+		g.Queue().Add(string(d.GetUID()))
+	}
+	if known {
+		g.wakeOwners(was) // a foreground deletion may have waited for this one
 	}
 }
 
 // known takes in an object's present state.
-func (g *controller) known(o *object) {
-	was := g.graph.get(o.uid)
-	g.graph.put(o)
+func (g *controller) known(o object) {
+	was, known := g.graph.put(o)
 	switch {
-	case o.deleting:
-		g.Queue().Add(string(o.uid))
+	case o.deleting():
+		g.Queue().Add(string(o.GetUID()))
 		g.wakeOwners(o)
-	case was == nil && len(o.owners) > 0, was != nil && !slices.EqualFunc(was.owners, o.owners, sameOwner):
-		g.Queue().Add(string(o.uid))
-		if was != nil {
+	case !known && len(o.GetOwnerReferences()) > 0, known && !slices.EqualFunc(was.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
+		g.Queue().Add(string(o.GetUID()))
+		if known {
 			g.wakeOwners(was)
 		}
 	}
 }
 
-func (g *controller) wakeOwners(o *object) {
-	for _, ref := range o.owners {
-		if owner := g.graph.get(ref.UID); owner != nil && owner.deleting {
-			g.Queue().Add(string(owner.uid))
+func (g *controller) wakeOwners(o object) {
+	for _, ref := range o.GetOwnerReferences() {
+		if owner, known := g.graph.get(ref.UID); known && owner.deleting() {
+			g.Queue().Add(string(ref.UID))
 		}
 	}
 }

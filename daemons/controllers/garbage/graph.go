@@ -15,87 +15,100 @@ type served struct {
 	kind     string
 }
 
-// identity says which object is meant, and how to reach it.
-type identity struct {
-	*served
-	namespace string // empty for cluster-scoped objects
-	name      string
-	uid       types.UID
+// meta is what the collector needs of an object's metadata.
+type meta interface {
+	GetNamespace() string // empty for cluster-scoped objects
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+	GetOwnerReferences() []metav1.OwnerReference
+	GetFinalizers() []string
+	GetDeletionTimestamp() *metav1.Time
 }
 
-// object is what the collector knows of one object.
+// object is what the collector knows of one object. There are as many as the cluster has, so that it only points to what a cache
+// holds anyway; nobody changes that.
 type object struct {
-	identity
-	version    string // of which the rest is known
-	owners     []metav1.OwnerReference
-	finalizers []string
-	deleting   bool
+	*served
+	meta
 }
 
 // graph is who owns whom, by UID.
 type graph struct {
 	mu         sync.RWMutex
-	objects    map[types.UID]*object
-	dependents map[types.UID]map[types.UID]bool
+	objects    map[types.UID]object
+	dependents map[types.UID]map[types.UID]struct{}
 }
 
 func newGraph() *graph {
-	return &graph{objects: map[types.UID]*object{}, dependents: map[types.UID]map[types.UID]bool{}}
+	return &graph{objects: map[types.UID]object{}, dependents: map[types.UID]map[types.UID]struct{}{}}
 }
 
-// put records an object's present state.
-func (g *graph) put(o *object) {
+// put records an object's present state and returns the one before, if there was any.
+func (g *graph) put(o object) (was object, known bool) {
+	uid := o.GetUID()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unlink(o.uid)
-	g.objects[o.uid] = o
-	for _, ref := range o.owners {
+	was, known = g.unlink(uid)
+	g.objects[uid] = o
+	for _, ref := range o.GetOwnerReferences() {
 		if g.dependents[ref.UID] == nil {
-			g.dependents[ref.UID] = map[types.UID]bool{}
+			g.dependents[ref.UID] = map[types.UID]struct{}{}
 		}
-		g.dependents[ref.UID][o.uid] = true
+		g.dependents[ref.UID][uid] = struct{}{}
 	}
+	return was, known
 }
 
-// remove forgets an object; those that it owned still point to it.
-func (g *graph) remove(uid types.UID) {
+// remove forgets an object, which it returns; those that it owned still point to it.
+func (g *graph) remove(uid types.UID) (was object, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unlink(uid)
+	was, known = g.unlink(uid)
 	delete(g.objects, uid)
+	return was, known
 }
 
-func (g *graph) unlink(uid types.UID) {
-	was := g.objects[uid]
-	if was == nil {
-		return
+func (g *graph) unlink(uid types.UID) (was object, known bool) {
+	was, known = g.objects[uid]
+	if !known {
+		return was, false
 	}
-	for _, ref := range was.owners {
+	for _, ref := range was.GetOwnerReferences() {
 		delete(g.dependents[ref.UID], uid)
 		if len(g.dependents[ref.UID]) == 0 {
 			delete(g.dependents, ref.UID)
 		}
 	}
+	return was, true
 }
 
-// get returns an object, nil when it is not known.
-func (g *graph) get(uid types.UID) *object {
+// get returns an object; false when it is not known.
+func (g *graph) get(uid types.UID) (object, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.objects[uid]
+	o, known := g.objects[uid]
+	return o, known
 }
 
 // dependentsOf returns the objects that name uid as an owner.
-func (g *graph) dependentsOf(uid types.UID) []*object {
+func (g *graph) dependentsOf(uid types.UID) []object {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	var out []*object
+	var out []object
 	for d := range g.dependents[uid] {
-		if o := g.objects[d]; o != nil {
+		if o, known := g.objects[d]; known {
 			out = append(out, o)
 		}
 	}
 	return out
+}
+
+// hasDependents says whether any object names uid as an owner.
+func (g *graph) hasDependents(uid types.UID) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return len(g.dependents[uid]) > 0
 }
 
 // blockedBy says whether uid, in a foreground deletion, would have to wait for by: directly,
@@ -116,7 +129,7 @@ func (g *graph) blockedBy(uid, by types.UID) bool {
 		}
 		seen[at] = true
 		for d := range g.dependents[at] {
-			if o := g.objects[d]; o != nil && o.blocks(at) {
+			if o, known := g.objects[d]; known && o.blocks(at) {
 				next = append(next, d)
 			}
 		}
@@ -126,7 +139,7 @@ func (g *graph) blockedBy(uid, by types.UID) bool {
 
 // forget drops all objects of a resource that is followed no longer, so that they are
 // asked for where it matters, and returns them.
-func (g *graph) forget(resource schema.GroupVersionResource) (dropped []*object) {
+func (g *graph) forget(resource schema.GroupVersionResource) (dropped []object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for uid, o := range g.objects {
@@ -140,13 +153,21 @@ func (g *graph) forget(resource schema.GroupVersionResource) (dropped []*object)
 }
 
 // mayOwn says whether d can name o as its owner: owners live in the same namespace or in none.
-func (o *object) mayOwn(d *object) bool { return o.namespace == "" || o.namespace == d.namespace }
+func (o object) mayOwn(d object) bool {
+	namespace := o.GetNamespace()
+	return namespace == "" || namespace == d.GetNamespace()
+}
 
-func (o *object) has(finalizer string) bool { return slices.Contains(o.finalizers, finalizer) }
+func (o object) has(finalizer string) bool { return slices.Contains(o.GetFinalizers(), finalizer) }
+
+func (o object) deleting() bool { return o.GetDeletionTimestamp() != nil }
+
+// String names an object for people.
+func (o object) String() string { return o.kind + " " + o.GetNamespace() + "/" + o.GetName() }
 
 // blocks says whether o keeps owner from going in a foreground deletion.
-func (o *object) blocks(owner types.UID) bool {
-	for _, ref := range o.owners {
+func (o object) blocks(owner types.UID) bool {
+	for _, ref := range o.GetOwnerReferences() {
 		if ref.UID == owner {
 			return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 		}

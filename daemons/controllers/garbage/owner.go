@@ -3,7 +3,6 @@ package garbage
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,12 +23,12 @@ const (
 
 // owner looks an owner up in the graph, and at the API when the graph does not have it: deleting on a cache that is behind would be
 // fatal. What the API said of an owner that is not there is remembered.
-func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerReference) (standing, error) {
-	if known := g.graph.get(ref.UID); known != nil {
+func (g *controller) owner(ctx context.Context, o object, ref metav1.OwnerReference) (standing, error) {
+	if there, known := g.graph.get(ref.UID); known {
 		switch {
-		case known.mayOwn(o):
-			return standingOf(known.deleting, known.finalizers), nil
-		case o.namespace == "":
+		case there.mayOwn(o):
+			return standingOf(there), nil
+		case o.GetNamespace() == "":
 			g.tellMisplaced(o, ref)
 			return living, nil
 		}
@@ -47,7 +46,7 @@ func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerRefer
 		if g.missed[kind] == nil {
 			g.missed[kind] = map[types.UID]bool{}
 		}
-		g.missed[kind][o.uid] = true
+		g.missed[kind][o.GetUID()] = true
 	}
 	g.mu.Unlock()
 	if !known {
@@ -56,15 +55,15 @@ func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerRefer
 	}
 	var client metadata.ResourceInterface = g.Metadata.Resource(resource)
 	if namespaced {
-		if o.namespace == "" {
+		if o.GetNamespace() == "" {
 			g.tellMisplaced(o, ref)
 			return living, nil // in which namespace it would be, the reference does not say
 		}
-		client = g.Metadata.Resource(resource).Namespace(o.namespace)
+		client = g.Metadata.Resource(resource).Namespace(o.GetNamespace())
 	}
 	at := place{resource: resource, name: ref.Name, uid: ref.UID}
 	if namespaced {
-		at.namespace = o.namespace
+		at.namespace = o.GetNamespace()
 	}
 	if g.absent.has(at) {
 		return gone, nil
@@ -79,11 +78,11 @@ func (g *controller) owner(ctx context.Context, o *object, ref metav1.OwnerRefer
 		g.absent.add(at)
 		return gone, nil
 	}
-	return standingOf(live.DeletionTimestamp != nil, live.Finalizers), nil
+	return standingOf(object{meta: live}), nil
 }
 
-func standingOf(deleting bool, finalizers []string) standing {
-	if deleting && slices.Contains(finalizers, metav1.FinalizerDeleteDependents) {
+func standingOf(o object) standing {
+	if o.deleting() && o.has(metav1.FinalizerDeleteDependents) {
 		return leaving
 	}
 	return living
@@ -101,9 +100,9 @@ func ofAnObject(notFound error) bool {
 }
 
 // tellMisplaced says in an event that o names an owner that it cannot have where it is.
-func (g *controller) tellMisplaced(o *object, ref metav1.OwnerReference) {
-	about := &corev1.ObjectReference{APIVersion: o.resource.GroupVersion().String(), Kind: o.kind, Namespace: o.namespace, Name: o.name, UID: o.uid}
+func (g *controller) tellMisplaced(o object, ref metav1.OwnerReference) {
+	about := &corev1.ObjectReference{APIVersion: o.resource.GroupVersion().String(), Kind: o.kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	g.Events.Eventf(about, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
 		"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-		ref.APIVersion, ref.Kind, o.namespace, ref.Name, ref.UID, o.namespace)
+		ref.APIVersion, ref.Kind, o.GetNamespace(), ref.Name, ref.UID, o.GetNamespace())
 }

@@ -40,7 +40,7 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) { // S21
 	block := true
 	g := newGraph()
 	put := func(uid, owner types.UID, block *bool) {
-		g.put(&object{identity: identity{uid: uid}, owners: []metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: block}}})
+		g.put(object{&served{}, &bare{uid: uid, owners: []metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: block}}}})
 	}
 	put("a", "c", &block)
 	put("b", "a", &block)
@@ -85,7 +85,7 @@ func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
 			}
 			widgets := schema.GroupKind{Group: "example.com", Kind: "Widget"}
 			g.byKind[widgets], g.scoped[widgets] = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, true
-			owned := &object{identity: identity{namespace: "default", name: "p", uid: "1"}}
+			owned := object{&served{}, &bare{namespace: "default", name: "p", uid: "1"}}
 			got, err := g.owner(t.Context(), owned, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"})
 			if got != c.want || (err != nil) != c.err {
 				t.Errorf("it is %d, %v", got, err)

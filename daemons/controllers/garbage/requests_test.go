@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,14 +78,14 @@ func owning(t *testing.T, n int) (*controller, *server) {
 			Name: "d" + strconv.Itoa(i), Namespace: "default", UID: types.UID(strconv.Itoa(i)), ResourceVersion: strconv.Itoa(i + 1),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "owner"}}}}
 		s.objects[m.Name] = m
-		g.changed(nil, g.words.object(kindOfMaps, m.DeepCopy()))
+		g.changed(kindOfMaps, nil, g.words.bare(m.DeepCopy()))
 	}
 	return g, s
 }
 
 // S21: of many dependents each costs one request, its DELETE; their owner is looked for once, or once by each worker.
 func TestManyDependentsCostOneRequestEach(t *testing.T) {
-	const n, workers = 10_000, 10
+	const n = 10_000
 	g, s := owning(t, n)
 	var wg sync.WaitGroup
 	for worker := range workers {
@@ -144,5 +145,33 @@ func TestAnAbsenceIsOfOnePlace(t *testing.T) { // S21
 	s.objects["owner"].UID = "next"
 	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] != nil {
 		t.Errorf("it stays although another has its owner's name: %v", err)
+	}
+}
+
+// S21: a watch that was interrupted may show an object changed that is another of the same name; the first is gone all the same.
+func TestAnotherOfTheSameNameMeansThatTheFirstIsGone(t *testing.T) {
+	g, s := owning(t, 1)
+	owner := &bare{namespace: "default", name: "owner", uid: "owner"}
+	g.changed(kindOfMaps, nil, owner)
+	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] == nil {
+		t.Fatalf("it was deleted although its owner is there: %v", err)
+	}
+	g.changed(kindOfMaps, owner, &bare{namespace: "default", name: "owner", uid: "next"})
+	if g.Queue().Len() == 0 {
+		t.Error("nobody looks at what the first one owned")
+	}
+	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] != nil {
+		t.Errorf("it stays although its owner is gone: %v", err)
+	}
+}
+
+// Of an object that a shared cache holds the graph keeps nothing but where its metadata is.
+func TestTheGraphSharesWhatCachesHold(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "1"}}
+	if m, ok := metaOf(pod).(*metav1.ObjectMeta); !ok || m != &pod.ObjectMeta {
+		t.Error("it is a copy")
+	}
+	if metaOf(nil) != nil {
+		t.Error("nothing has metadata")
 	}
 }

@@ -43,8 +43,8 @@ func New(c loop.Context) loop.Controller {
 	j := &controller{Context: c, jobs: jobs.Lister(), pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	j.Loop = loop.Loop{Name: "job", Context: c, Sync: j.sync, Synced: []cache.InformerSynced{jobs.Informer().HasSynced, pods.Informer().HasSynced}}
 	j.released = loop.Loop{Name: "job-released", Counted: "job_orphan_pod", Context: c, Workers: 1, Sync: j.letGoReleased, Synced: j.Synced}
-	loop.On(jobs.Informer(), j.Add)
-	loop.OnChange(pods.Informer(), j.podChanged)
+	c.On(jobs.Informer(), j.Add)
+	c.OnChange(pods.Informer(), j.podChanged)
 	return j
 }
 
@@ -77,7 +77,7 @@ func (j *controller) podChanged(old, obj any) {
 			j.expect.Deleted(key, string(is.UID))
 		}
 		j.Queue().Add(key)
-	} else if metav1.GetControllerOf(is) == nil && tracked(is) {
+	} else if metav1.GetControllerOfNoCopy(is) == nil && tracked(is) {
 		j.released.Add(is)
 	}
 }
@@ -95,7 +95,7 @@ func (j *controller) letGoReleased(ctx context.Context, key string) error {
 	} else if err != nil {
 		return fmt.Errorf("look at pod %s: %w", key, err)
 	}
-	return j.letGo(ctx, []*corev1.Pod{pod}, func(pod *corev1.Pod) bool { return metav1.GetControllerOf(pod) == nil })
+	return j.letGo(ctx, []*corev1.Pod{pod}, func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil })
 }
 
 func (j *controller) sync(ctx context.Context, key string) error {
@@ -201,7 +201,7 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 func (j *controller) abandoned(ctx context.Context, namespace, name string, now types.UID) error {
 	var pods []*corev1.Pod
 	for _, pod := range j.pods.In(namespace) {
-		if tracked(pod) && loop.Owner(pod, kind.Kind) == namespace+"/"+name && metav1.GetControllerOf(pod).UID != now {
+		if tracked(pod) && loop.Owner(pod, kind.Kind) == namespace+"/"+name && metav1.GetControllerOfNoCopy(pod).UID != now {
 			pods = append(pods, pod)
 		}
 	}

@@ -31,7 +31,7 @@ func PodsByOwner(informer cache.SharedIndexInformer) PodIndex {
 		if !ok {
 			return nil, nil
 		}
-		if ref := metav1.GetControllerOf(pod); ref != nil {
+		if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 			return []string{string(ref.UID)}, nil
 		}
 		return []string{"orphan/" + pod.Namespace}, nil
@@ -249,7 +249,7 @@ func deleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
 func sameToDelete(was, is *corev1.Pod) bool {
 	readyBefore, _ := Ready(was)
 	readyNow, _ := Ready(is)
-	before, now := metav1.GetControllerOf(was), metav1.GetControllerOf(is)
+	before, now := metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is)
 	return was.UID == is.UID && readyBefore == readyNow && was.Status.Phase == is.Status.Phase &&
 		was.Spec.NodeName == is.Spec.NodeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
 		before != nil && now != nil && before.UID == now.UID && maps.Equal(was.Labels, is.Labels) && deletionCost(was) == deletionCost(is)

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -40,6 +39,7 @@ type Context struct {
 	Log       *slog.Logger
 	Clock     clock.WithTicker          // nil means the real one; all that waits goes by it
 	Queues    workqueue.MetricsProvider // what counts what goes through queues; nil means that nothing does
+	Followers *Followers                // of the shared caches; nil means that each controller has handlers of its own
 }
 
 // Now is the time by the controllers' clock.
@@ -166,44 +166,10 @@ func (l *Loop) step(ctx context.Context) bool {
 	return true
 }
 
-// On calls f with every object that is added, changed or deleted; a deleted one may
-// be its last known state.
-func On(informer cache.SharedIndexInformer, f func(obj any)) {
-	OnChange(informer, func(old, obj any) {
-		if obj == nil {
-			obj = old
-		}
-		f(obj)
-	})
-}
-
-// OnChange calls f with the old and new state of every object that changes; old is
-// nil for an added one, obj for a deleted one. Periodic repeats are left out.
-func OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
-	// An informer that was stopped takes no handler, and then nothing is lost.
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { f(nil, obj) },
-		UpdateFunc: func(old, obj any) {
-			a, errA := meta.Accessor(old)
-			b, errB := meta.Accessor(obj)
-			if errA == nil && errB == nil && a.GetResourceVersion() == b.GetResourceVersion() {
-				return
-			}
-			f(old, obj)
-		},
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			f(obj, nil)
-		},
-	})
-}
-
 // Owner returns the key of obj's controller in obj's namespace when that is of a kind,
 // or "".
 func Owner(obj metav1.Object, kind string) string {
-	if ref := metav1.GetControllerOf(obj); ref != nil && ref.Kind == kind {
+	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil && ref.Kind == kind {
 		return obj.GetNamespace() + "/" + ref.Name
 	}
 	return ""

@@ -95,7 +95,7 @@ func (r Revisions) claim(ctx context.Context, o Revised, selector labels.Selecto
 		if metav1.IsControlledBy(c, o.Owner) {
 			mine = append(mine, c)
 		}
-		if metav1.GetControllerOf(c) != nil || c.DeletionTimestamp != nil {
+		if metav1.GetControllerOfNoCopy(c) != nil || c.DeletionTimestamp != nil {
 			continue
 		}
 		if !checked {
@@ -179,7 +179,7 @@ func (r Revisions) create(ctx context.Context, o Revised, data []byte, number in
 		}
 		if same := bytes.Equal(there.Data.Raw, data); same && metav1.IsControlledBy(there, o.Owner) {
 			return there, nil
-		} else if same && metav1.GetControllerOf(there) == nil {
+		} else if same && metav1.GetControllerOfNoCopy(there) == nil {
 			return nil, fmt.Errorf("ControllerRevision %s is to be taken in first", c.Name) // the cache does not show it yet
 		}
 		n := int32(1)

@@ -36,21 +36,21 @@ func New(c loop.Context) loop.Controller {
 	m := &controller{Context: c, services: services.Lister(), endpoints: all.Lister(), slices: slices.Lister(), expect: loop.Expectations{Now: c.Now}}
 	m.Loop = loop.Loop{Name: "endpointslice-mirroring", Counted: "endpoint_slice_mirroring", Context: c, Sync: m.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced}}
-	loop.OnChange(services.Informer(), func(old, obj any) {
+	c.OnChange(services.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Service)
 		is, _ := obj.(*corev1.Service)
 		if selects(was) != selects(is) || (was == nil) != (is == nil) {
 			m.Add(either(is, was))
 		}
 	})
-	loop.OnChange(all.Informer(), func(old, obj any) {
+	c.OnChange(all.Informer(), func(old, obj any) {
 		was, _ := old.(*corev1.Endpoints)
 		is, _ := obj.(*corev1.Endpoints)
 		if wanted(was) || wanted(is) {
 			m.Add(either(is, was))
 		}
 	})
-	endpoints.WakeOnSlices(slices.Informer(), managedBy, &m.expect, m.Queue().Add)
+	endpoints.WakeOnSlices(c, slices.Informer(), managedBy, &m.expect, m.Queue().Add)
 	return m
 }
 

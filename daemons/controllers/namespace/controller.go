@@ -39,7 +39,7 @@ func New(c loop.Context) loop.Controller {
 	namespaces := c.Informers.Core().V1().Namespaces()
 	n := &controller{Context: c, namespaces: namespaces.Lister(), left: map[types.UID][]kind{}}
 	n.Loop = loop.Loop{Name: "namespace", Context: c, Sync: n.sync, Workers: 10, Synced: []cache.InformerSynced{namespaces.Informer().HasSynced}}
-	loop.OnChange(namespaces.Informer(), func(old, obj any) {
+	c.OnChange(namespaces.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.wait(old.(*corev1.Namespace).UID, nil)
 		} else if namespace := obj.(*corev1.Namespace); namespace.DeletionTimestamp != nil {

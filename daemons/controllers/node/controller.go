@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,7 +63,7 @@ func New(c loop.Context) loop.Controller {
 		defer n.mu.Unlock()
 		n.cut = n.Now()
 	})
-	loop.OnChange(nodes.Informer(), func(old, obj any) {
+	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.mu.Lock()
 			delete(n.seen, old.(*corev1.Node).Name)
@@ -99,8 +100,7 @@ func PodsOn(pods cache.Indexer, node string) []*corev1.Pod {
 	return out
 }
 
-// Run looks at every node each monitor period besides when it changes, since silence
-// is no event.
+// Run looks at every node each monitor period besides when it changes, since silence is no event.
 func (n *controller) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -112,18 +112,27 @@ func (n *controller) Run(ctx context.Context) error {
 				return
 			case <-tick.C():
 			}
-			nodes, err := n.nodes.List(labels.Everything())
-			if err != nil {
-				continue
-			}
-			for _, node := range nodes {
-				n.Add(node)
-			}
+			n.sweep()
 		}
 	})
 	err := n.Loop.Run(ctx)
 	wg.Wait()
 	return err
+}
+
+// sweep queues the nodes that are silent or not ready. All others need nothing until they change: thousands that are well leave the
+// process at rest, which gives memory back only then.
+func (n *controller) sweep() {
+	nodes, err := n.nodes.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	now := n.Now()
+	for _, node := range nodes {
+		if n.silent(node, now) || !ready(node) {
+			n.Add(node)
+		}
+	}
 }
 
 func (n *controller) sync(ctx context.Context, name string) error {
@@ -134,8 +143,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	now := n.Now()
-	silent := now.Sub(n.look(node, now)) > n.Config.NodeMonitorGracePeriod
-	if silent {
+	if n.silent(node, now) {
 		if node, err = n.markSilent(ctx, node, now); err != nil {
 			return err
 		}
@@ -147,6 +155,17 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return n.markPods(ctx, node, now)
 	}
 	return nil
+}
+
+// silent says whether the node has not been heard of for too long.
+func (n *controller) silent(node *corev1.Node, now time.Time) bool {
+	return now.Sub(n.look(node, now)) > n.Config.NodeMonitorGracePeriod
+}
+
+// ready says whether the node has said that it is.
+func ready(node *corev1.Node) bool {
+	c := condition(node, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // look returns since when the node has not been heard of, though it could have been.
@@ -256,25 +275,18 @@ var ours = []struct {
 // Taints returns the taints that a node should have: what others put there, and what
 // follows from its conditions and from being cordoned.
 func Taints(node *corev1.Node, now time.Time) []corev1.Taint {
-	managed := map[string]bool{corev1.TaintNodeUnschedulable: true}
-	for _, o := range ours {
-		managed[o.key] = true
-	}
 	var out []corev1.Taint
-	had := map[string]corev1.Taint{}
 	for _, t := range node.Spec.Taints {
-		if managed[t.Key] {
-			had[t.Key+string(t.Effect)] = t
-		} else {
+		if !managed(t.Key) {
 			out = append(out, t)
 		}
 	}
 	add := func(key string, effect corev1.TaintEffect) {
-		t, there := had[key+string(effect)]
-		if !there {
-			t = corev1.Taint{Key: key, Effect: effect, TimeAdded: ptr.To(metav1.NewTime(now.Truncate(time.Second)))}
+		if i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect }); i >= 0 {
+			out = append(out, node.Spec.Taints[i])
+			return
 		}
-		out = append(out, t)
+		out = append(out, corev1.Taint{Key: key, Effect: effect, TimeAdded: ptr.To(metav1.NewTime(now.Truncate(time.Second)))})
 	}
 	for _, o := range ours {
 		c := condition(node, o.condition)
@@ -290,6 +302,18 @@ func Taints(node *corev1.Node, now time.Time) []corev1.Taint {
 		add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
 	}
 	return out
+}
+
+func managed(taint string) bool {
+	if taint == corev1.TaintNodeUnschedulable {
+		return true
+	}
+	for i := range ours {
+		if ours[i].key == taint {
+			return true
+		}
+	}
+	return false
 }
 
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {

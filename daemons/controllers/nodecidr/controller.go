@@ -45,7 +45,7 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	n.Loop = loop.Loop{Name: "nodecidr", Counted: "cidrallocator_node", Context: c, Sync: n.sync, Workers: 1, Synced: []cache.InformerSynced{nodes.Informer().HasSynced}}
-	loop.OnChange(nodes.Informer(), func(old, obj any) {
+	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			n.forget(old.(*corev1.Node).Name)
 			return

@@ -37,7 +37,7 @@ func New(c loop.Context) loop.Controller {
 		RestMapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known)),
 	}}
 	p.Loop = loop.Loop{Name: "validatingadmissionpolicy-status", Context: c, Sync: p.sync, Workers: 1, Synced: []cache.InformerSynced{policies.Informer().HasSynced}}
-	loop.OnChange(policies.Informer(), func(_, obj any) {
+	c.OnChange(policies.Informer(), func(_, obj any) {
 		if policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !checked(policy) {
 			p.Add(policy)
 		}

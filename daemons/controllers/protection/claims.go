@@ -30,12 +30,12 @@ func NewClaims(c loop.Context) loop.Controller {
 	all, pods := c.Informers.Core().V1().PersistentVolumeClaims(), c.Informers.Core().V1().Pods()
 	p := &claims{Context: c, claims: all.Lister(), pods: loop.PodsByOwner(pods.Informer())}
 	p.Loop = loop.Loop{Name: "pvc-protection", Counted: "pvcprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.Informer().HasSynced}}
-	loop.OnChange(all.Informer(), func(_, obj any) {
+	c.OnChange(all.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok && due(claim, kinds.ClaimProtection) {
 			p.Add(claim)
 		}
 	})
-	loop.OnChange(pods.Informer(), func(old, obj any) {
+	c.OnChange(pods.Informer(), func(old, obj any) {
 		before, _ := old.(*corev1.Pod)
 		after, _ := obj.(*corev1.Pod)
 		if before != nil && (after == nil || ended(after) && !ended(before)) {

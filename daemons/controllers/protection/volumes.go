@@ -25,7 +25,7 @@ func NewVolumes(c loop.Context) loop.Controller {
 	all := c.Informers.Core().V1().PersistentVolumes()
 	p := &volumes{Context: c, volumes: all.Lister()}
 	p.Loop = loop.Loop{Name: "pv-protection", Counted: "pvprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced}}
-	loop.OnChange(all.Informer(), func(_, obj any) {
+	c.OnChange(all.Informer(), func(_, obj any) {
 		if v, ok := obj.(*corev1.PersistentVolume); ok && due(v, kinds.VolumeProtection) {
 			p.Add(v)
 		}

@@ -39,18 +39,18 @@ func New(c loop.Context) loop.Controller {
 	p.remove = p.askKubelet
 	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced}}
-	loop.OnChange(claims.Informer(), func(_, obj any) {
+	c.OnChange(claims.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 			p.Add(claim)
 		}
 	})
-	loop.OnChange(volumes.Informer(), func(_, obj any) {
+	c.OnChange(volumes.Informer(), func(_, obj any) {
 		if v, ok := obj.(*corev1.PersistentVolume); ok && DecideVolume(v) != Leave {
 			p.Add(v)
 		}
 	})
-	loop.OnChange(classes.Informer(), func(_, obj any) { p.classChanged(obj) })
-	loop.OnChange(nodes.Informer(), func(old, obj any) {
+	c.OnChange(classes.Informer(), func(_, obj any) { p.classChanged(obj) })
+	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if node, ok := obj.(*corev1.Node); ok && old == nil {
 			p.nodeCame(node.Name)
 		}

@@ -39,7 +39,7 @@ func of(c loop.Context, k kind) *controller {
 	r := &controller{Context: c, kind: k, pods: loop.PodsByOwner(pods.Informer()), expect: loop.Expectations{Now: c.Now}}
 	r.Loop = loop.Loop{Name: k.name, Counted: k.counted, Context: c, Sync: r.sync, Workers: k.workers,
 		Synced: []cache.InformerSynced{k.informer.HasSynced, pods.Informer().HasSynced}}
-	loop.OnChange(k.informer, func(old, obj any) {
+	c.OnChange(k.informer, func(old, obj any) {
 		if obj == nil {
 			if key, err := cache.MetaNamespaceKeyFunc(old); err == nil {
 				r.expect.Forget(key)
@@ -48,7 +48,7 @@ func of(c loop.Context, k kind) *controller {
 		}
 		r.Add(obj)
 	})
-	loop.OnChange(pods.Informer(), r.podChanged)
+	c.OnChange(pods.Informer(), r.podChanged)
 	return r
 }
 
@@ -75,7 +75,7 @@ func (r *controller) podChanged(old, obj any) {
 			r.expect.Deleted(key, string(is.UID))
 		}
 		r.Queue().Add(key)
-	} else if metav1.GetControllerOf(is) == nil && is.DeletionTimestamp == nil {
+	} else if metav1.GetControllerOfNoCopy(is) == nil && is.DeletionTimestamp == nil {
 		r.wakeAdopters(is)
 	}
 }

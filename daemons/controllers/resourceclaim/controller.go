@@ -46,7 +46,7 @@ func New(c loop.Context) loop.Controller {
 	r := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister(), byOwner: claims.Informer().GetIndexer(), templates: templates.Lister()}
 	_ = claims.Informer().AddIndexers(cache.Indexers{ownedBy: func(obj any) ([]string, error) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
-			if ref := metav1.GetControllerOf(claim); ref != nil && ref.Kind == "Pod" {
+			if ref := metav1.GetControllerOfNoCopy(claim); ref != nil && ref.Kind == "Pod" {
 				return []string{string(ref.UID)}, nil
 			}
 		}
@@ -54,7 +54,7 @@ func New(c loop.Context) loop.Controller {
 	}})
 	r.Loop = loop.Loop{Name: "resourceclaim", Counted: "resource_claim", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{
 		pods.Informer().HasSynced, claims.Informer().HasSynced, templates.Informer().HasSynced}}
-	loop.OnChange(pods.Informer(), func(old, obj any) {
+	c.OnChange(pods.Informer(), func(old, obj any) {
 		pod, ok := obj.(*corev1.Pod)
 		if obj == nil {
 			pod, ok = old.(*corev1.Pod)
@@ -73,7 +73,7 @@ func New(c loop.Context) loop.Controller {
 		}
 		r.owned(pod)
 	})
-	loop.OnChange(claims.Informer(), func(old, obj any) {
+	c.OnChange(claims.Informer(), func(old, obj any) {
 		claim, ok := obj.(*resourcev1.ResourceClaim)
 		if obj == nil {
 			if claim, ok = old.(*resourcev1.ResourceClaim); ok {
@@ -89,7 +89,7 @@ func New(c loop.Context) loop.Controller {
 			r.Queue().Add(claimKey + claim.Namespace + "/" + claim.Name)
 		}
 	})
-	loop.OnChange(templates.Informer(), func(old, obj any) {
+	c.OnChange(templates.Informer(), func(old, obj any) {
 		if t, ok := obj.(*resourcev1.ResourceClaimTemplate); ok && old == nil {
 			r.wanting(t)
 		}

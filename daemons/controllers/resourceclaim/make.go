@@ -54,7 +54,7 @@ func entryOf(uid types.UID, entry string) string { return string(uid) + "/" + en
 
 // shown forgets what was made last for a pod's entry: the watch shows it, or shows that it is gone.
 func (r *controller) shown(claim *resourcev1.ResourceClaim) {
-	if ref := metav1.GetControllerOf(claim); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(claim); ref != nil {
 		r.recent.Delete(entryOf(ref.UID, claim.Annotations[annotation]))
 	}
 }

@@ -30,7 +30,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 			users = append(users, u)
 		}
 	}
-	owner, over := metav1.GetControllerOf(claim), false
+	owner, over := metav1.GetControllerOfNoCopy(claim), false
 	if owner != nil && owner.Kind == "Pod" {
 		var err error
 		if over, err = r.done(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {

@@ -53,7 +53,7 @@ func New(c loop.Context) loop.Controller {
 		r.watched.share(gr, informer)
 		r.Loop.Synced = append(r.Loop.Synced, informer.HasSynced)
 	}
-	loop.OnChange(quotas.Informer(), func(old, obj any) {
+	c.OnChange(quotas.Informer(), func(old, obj any) {
 		before, _ := old.(*corev1.ResourceQuota)
 		now, _ := obj.(*corev1.ResourceQuota)
 		if before == nil || now == nil || !quota.Same(before.Spec.Hard, now.Spec.Hard) {

@@ -42,7 +42,7 @@ func New(c loop.Context) loop.Controller {
 	s := &controller{Context: c, own: own, namespaces: namespaces.Lister(), accounts: accounts.Lister(), configMaps: configMaps.Lister()}
 	s.Loop = loop.Loop{Name: "serviceaccount", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		namespaces.Informer().HasSynced, accounts.Informer().HasSynced, configMaps.Informer().HasSynced}}
-	loop.On(namespaces.Informer(), s.Add)
+	c.On(namespaces.Informer(), s.Add)
 	wakeNamespace := func(name string) func(obj any) {
 		return func(obj any) {
 			if o := obj.(metav1.Object); o.GetName() == name {
@@ -50,7 +50,7 @@ func New(c loop.Context) loop.Controller {
 			}
 		}
 	}
-	loop.On(accounts.Informer(), wakeNamespace(defaultAccount))
+	c.On(accounts.Informer(), wakeNamespace(defaultAccount))
 	loop.On(configMaps.Informer(), wakeNamespace(rootCA))
 	return s
 }

@@ -34,13 +34,13 @@ func New(c loop.Context) loop.Controller {
 	s := &controller{Context: c, ranges: ranges.Lister()}
 	s.Loop = loop.Loop{Name: "service-cidr", Counted: "ipaddresses", Context: c, Workers: 1, Sync: s.sync, Synced: []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced}}
 	// A range that comes or goes decides about those that it shares addresses with.
-	loop.OnChange(ranges.Informer(), func(_, obj any) {
+	c.OnChange(ranges.Informer(), func(_, obj any) {
 		if obj != nil {
 			s.Add(obj)
 		}
 		s.addLeaving()
 	})
-	loop.OnChange(addresses.Informer(), func(_, obj any) {
+	c.OnChange(addresses.Informer(), func(_, obj any) {
 		if obj == nil {
 			s.addLeaving()
 		}

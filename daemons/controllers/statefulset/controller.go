@@ -42,8 +42,8 @@ func New(c loop.Context) loop.Controller {
 		pods:      loop.PodsByOwner(pods.Informer())}
 	r.Loop = loop.Loop{Name: "statefulset", Context: c, Sync: r.sync, Synced: []cache.InformerSynced{sets.Informer().HasSynced,
 		revisions.Informer().HasSynced, pods.Informer().HasSynced, claims.Informer().HasSynced}}
-	loop.On(sets.Informer(), r.Add)
-	loop.OnChange(pods.Informer(), r.podChanged)
+	c.On(sets.Informer(), r.Add)
+	c.OnChange(pods.Informer(), r.podChanged)
 	return r
 }
 
@@ -55,7 +55,7 @@ func (r *controller) podChanged(old, obj any) {
 		}
 		if key := loop.Owner(pod, kind.Kind); key != "" {
 			r.Queue().Add(key)
-		} else if metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp == nil {
+		} else if metav1.GetControllerOfNoCopy(pod) == nil && pod.DeletionTimestamp == nil {
 			r.wakeAdopters(pod)
 		}
 	}

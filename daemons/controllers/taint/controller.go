@@ -34,7 +34,7 @@ func New(c loop.Context) loop.Controller {
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer(), gate: newGate(nodes.Lister(), c.Config)}
 	t.Loop = loop.Loop{Name: "taint-eviction", Counted: "noexec_taint_pod", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.HasSynced}}
-	loop.OnChange(nodes.Informer(), func(old, obj any) {
+	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
 			t.gate.close(old.(*corev1.Node).Name)
 			t.since.forget(old.(*corev1.Node).Name)
@@ -60,7 +60,7 @@ func New(c loop.Context) loop.Controller {
 			t.Add(pod)
 		}
 	})
-	loop.OnChange(pods, func(_, obj any) {
+	c.OnChange(pods, func(_, obj any) {
 		if obj == nil {
 			return
 		}

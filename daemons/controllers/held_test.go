@@ -1,0 +1,50 @@
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/garbage"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// What the collector of garbage takes from the shared caches is there anyway, and nothing that is there does it watch a second time.
+func TestTheCollectorTakesWhatOtherControllersHold(t *testing.T) {
+	client := fake.NewClientset()
+	c := loop.Context{Client: client, Dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme),
+		Config: config.DefaultControllerManager(), Log: slog.New(slog.DiscardHandler), Events: record.NewFakeRecorder(10),
+		Informers: informers.NewSharedInformerFactory(client, 0)}
+	for _, entry := range all {
+		entry.new(c)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	c.Informers.StartWithContext(ended) // only those that were started are told of
+	there := c.Informers.WaitForCacheSync(ended.Done())
+	held := map[reflect.Type]bool{}
+	for kind, of := range scheme.Scheme.AllKnownTypes() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		if garbage.Held(resource) {
+			held[reflect.PointerTo(of)] = true
+			if _, ok := there[reflect.PointerTo(of)]; !ok {
+				t.Errorf("no controller holds %s", resource)
+			}
+		}
+	}
+	for of := range there {
+		if !held[of] {
+			t.Errorf("the collector would watch %s a second time", of)
+		}
+	}
+}

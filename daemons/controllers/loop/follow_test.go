@@ -1,0 +1,71 @@
+package loop
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+)
+
+// told is what one follower of a cache has heard.
+type told struct {
+	mu    sync.Mutex
+	names []string
+	said  chan struct{}
+}
+
+func (w *told) hear(_, obj any) {
+	w.mu.Lock()
+	w.names = append(w.names, obj.(*corev1.ConfigMap).Name)
+	w.mu.Unlock()
+	w.said <- struct{}{}
+}
+
+func (w *told) want(t *testing.T, names ...string) {
+	t.Helper()
+	for range names {
+		<-w.said
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.Sort(w.names)
+	if !slices.Equal(w.names, names) {
+		t.Errorf("it was told of %v, not %v", w.names, names)
+	}
+}
+
+func TestAllFollowersOfACacheAreToldByOneHandler(t *testing.T) {
+	of := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	}
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(of("a"), of("b")), 0)
+	c := Context{Informers: factory, Followers: NewFollowers()}
+	informer := &counting{SharedIndexInformer: factory.Core().V1().ConfigMaps().Informer()}
+	first, second, late := &told{said: make(chan struct{}, 10)}, &told{said: make(chan struct{}, 10)}, &told{said: make(chan struct{}, 10)}
+	c.OnChange(informer, first.hear)
+	c.OnChange(informer, second.hear)
+	if informer.handlers != 1 {
+		t.Errorf("they have %d handlers", informer.handlers)
+	}
+	factory.StartWithContext(t.Context())
+	first.want(t, "a", "b")
+	second.want(t, "a", "b")
+	// Who comes when others have been told already hears of all that is there as well.
+	c.OnChange(informer, late.hear)
+	late.want(t, "a", "b")
+}
+
+type counting struct {
+	cache.SharedIndexInformer
+	handlers int
+}
+
+func (c *counting) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	c.handlers++
+	return c.SharedIndexInformer.AddEventHandler(h)
+}
