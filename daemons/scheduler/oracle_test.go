@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
 	"clusterctl/daemons/scheduler/cluster"
@@ -35,8 +36,16 @@ type scene struct {
 	profile *profile.Profile
 }
 
-func newScene(w *oracle.World) *scene {
-	s := &scene{World: w, cluster: cluster.New(), shapes: cluster.NewShapes(), budgets: budgets{}, profile: profile.Default()}
+func newScene(w *oracle.World) (*scene, error) {
+	file, err := w.Arguments.File()
+	if err != nil {
+		return nil, err
+	}
+	settings, err := profile.Parse(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, file)
+	}
+	s := &scene{World: w, cluster: cluster.New(), shapes: cluster.NewShapes(), budgets: budgets{}, profile: settings.Profiles[0]}
 	for _, ns := range w.Namespaces {
 		s.cluster.SetNamespace(ns.Name, ns.Labels)
 	}
@@ -67,13 +76,22 @@ func newScene(w *oracle.World) *scene {
 	for _, o := range w.CSINodes {
 		s.cluster.Storage.Set(o)
 	}
+	for _, o := range w.CSIDrivers {
+		s.cluster.Storage.Set(o)
+	}
+	for _, o := range w.Capacities {
+		s.cluster.Storage.Set(o)
+	}
+	for _, o := range w.Attachments {
+		s.cluster.Storage.Set(o)
+	}
 	for _, b := range w.Budgets {
 		s.budgets.set(b)
 	}
 	for _, p := range w.Pods {
 		s.take(p)
 	}
-	return s
+	return s, nil
 }
 
 // take takes in a pod as the watches do.
@@ -201,7 +219,10 @@ var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
 func TestPlacesAreTheOraclesS16(t *testing.T) {
 	for seed := range worlds(t) {
 		d := anyWorld.Example(seed)
-		s := newScene(d.world)
+		s, err := newScene(d.world)
+		if err != nil {
+			t.Fatalf("cluster %d: %v", seed, err)
+		}
 		for _, pod := range d.pods {
 			if err := s.agree(pod); err != nil {
 				t.Fatalf("cluster %d, pod %s: %v", seed, pod.Name, err)
@@ -216,7 +237,7 @@ func TestPlacesAreTheOraclesS16(t *testing.T) {
 // change is an event: it changes the world and the scheduler's cluster.
 func (s *scene) change(t *rapid.T, i int) {
 	choose := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }
-	switch choose("what", 6) {
+	switch choose("what", 8) {
 	case 0: // a node changes its labels and taints for another's, and back
 		a, b := s.Nodes[choose("node", len(s.Nodes))], s.Nodes[choose("other node", len(s.Nodes))]
 		n := a.DeepCopy()
@@ -260,6 +281,24 @@ func (s *scene) change(t *rapid.T, i int) {
 			}
 		}
 		s.cluster.SetNamespace(ns.Name, ns.Labels)
+	case 6: // a driver has more or less left, or tells nothing any more
+		if len(s.Capacities) > 0 {
+			j := choose("capacity", len(s.Capacities))
+			s.cluster.Storage.Drop(s.Capacities[j])
+			c := s.Capacities[j].DeepCopy()
+			s.Capacities = slices.Delete(slices.Clone(s.Capacities), j, j+1)
+			if size := resource.MustParse([]string{"0", "1Gi", "20Gi"}[choose("left", 3)]); !size.IsZero() {
+				c.Capacity = &size
+				s.Capacities = append(s.Capacities, c)
+				s.cluster.Storage.Set(c)
+			}
+		}
+	case 7: // a volume is detached
+		if len(s.Attachments) > 0 {
+			j := choose("attachment", len(s.Attachments))
+			s.cluster.Storage.Drop(s.Attachments[j])
+			s.Attachments = slices.Delete(slices.Clone(s.Attachments), j, j+1)
+		}
 	}
 }
 
@@ -268,7 +307,10 @@ func TestCountersNeverDriftByEventsS16(t *testing.T) {
 	failed := ""
 	story := rapid.Custom(func(t *rapid.T) string {
 		w, pods := oracle.Draw(t)
-		s := newScene(w)
+		s, err := newScene(w)
+		if err != nil {
+			return err.Error()
+		}
 		for i := range 6 {
 			if err := s.agree(pods[i%len(pods)]); err != nil {
 				return fmt.Sprintf("after %d events, pod %s: %v", i, pods[i%len(pods)].Name, err)

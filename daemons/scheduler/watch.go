@@ -48,6 +48,12 @@ func (s *scheduler) lean(obj any) (any, error) {
 		n := *o
 		n.ManagedFields, n.Annotations = nil, nil
 		return &n, nil
+	case *storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment:
+		if m, ok := o.(metav1.Object); ok {
+			m.SetManagedFields(nil)
+			m.SetAnnotations(nil)
+		}
+		return o, nil
 	case *resourcev1.ResourceClaim, *resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule:
 		if m, ok := o.(metav1.Object); ok {
 			m.SetManagedFields(nil)
@@ -78,6 +84,9 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 		{factory.Core().V1().PersistentVolumes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Storage().V1().StorageClasses().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Storage().V1().CSINodes().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Storage().V1().CSIDrivers().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Storage().V1().CSIStorageCapacities().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
+		{factory.Storage().V1().VolumeAttachments().Informer(), s.storageSeen(ctx), s.storageGone(ctx)},
 		{factory.Resource().V1().ResourceClaims().Informer(), s.deviceSeen, s.deviceGone},
 		{factory.Resource().V1().DeviceClasses().Informer(), s.deviceSeen, s.deviceGone},
 		{factory.Resource().V1().ResourceSlices().Informer(), s.deviceSeen, s.deviceGone},

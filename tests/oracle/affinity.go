@@ -118,8 +118,18 @@ func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 }
 
 // interPodAffinityScore prefers nodes by the weights of the preferred terms of the pod about those that run, and of theirs
-// about the pod. A required affinity of theirs counts as a preferred one of weight 1.
+// about the pod. A required affinity of theirs counts as a preferred one, of weight 1 unless the configuration says otherwise, which may
+// also leave out theirs for pods without such terms.
 func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	hard := int64(1)
+	if a := c.Arguments.Pods; a != nil {
+		if a.HardPodAffinityWeight != nil {
+			hard = int64(*a.HardPodAffinityWeight)
+		}
+		if a.IgnorePreferredTermsOfExistingPods && len(preferredTerms(pod, false))+len(preferredTerms(pod, true)) == 0 {
+			return nil
+		}
+	}
 	scores := make([]int64, len(nodes))
 	any := false
 	weigh := func(t corev1.PodAffinityTerm, of, other *corev1.Pod, at *corev1.Node, weight int64) {
@@ -141,7 +151,7 @@ func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []
 			weigh(t.PodAffinityTerm, pod, p.pod, p.node, -int64(t.Weight))
 		}
 		for _, t := range requiredTerms(p.pod, false) {
-			weigh(t, p.pod, pod, p.node, 1)
+			weigh(t, p.pod, pod, p.node, hard)
 		}
 		for _, t := range preferredTerms(p.pod, false) {
 			weigh(t.PodAffinityTerm, p.pod, pod, p.node, int64(t.Weight))

@@ -25,10 +25,11 @@ var (
 	started0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// gpu is an extended resource, driver a CSI driver.
+// gpu is an extended resource, driver and ebsDriver are CSI drivers.
 const (
-	gpu    = corev1.ResourceName("example.com/gpu")
-	driver = "csi.example.com"
+	gpu       = corev1.ResourceName("example.com/gpu")
+	driver    = "csi.example.com"
+	ebsDriver = "ebs.csi.aws.com"
 )
 
 // draws makes random decisions. All shrink to the plainest.
@@ -66,6 +67,7 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 	}
 	d.controllers(w)
 	d.storage(w)
+	d.arguments(w)
 	running, waiting := d.upTo(9, "pods")+d.upTo(8, "more pods")+d.upTo(8, "yet more pods"), 1+d.upTo(3, "pods to place")
 	for i := range running {
 		w.Pods = append(w.Pods, d.running(w, fmt.Sprintf("e%d", i), i))
@@ -152,7 +154,7 @@ func (d draws) controllers(w *World) {
 		w.StatefulSets = append(w.StatefulSets, &appsv1.StatefulSet{ObjectMeta: meta("ss", i),
 			Spec: appsv1.StatefulSetSpec{Selector: d.selector()}})
 	}
-	for i := range d.upTo(3, "budgets") {
+	for i := range 1 + d.upTo(3, "budgets") {
 		b := &policyv1.PodDisruptionBudget{ObjectMeta: meta("budget", i), Spec: policyv1.PodDisruptionBudgetSpec{Selector: d.selector()}}
 		b.Status.DisruptionsAllowed = int32(d.upTo(2, "allowed"))
 		if d.oneIn(8, "empty selector") {

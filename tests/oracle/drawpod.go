@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,6 +55,7 @@ func DrawPod(t *rapid.T, w *World, name string) *corev1.Pod {
 		d.spread(p)
 	}
 	d.volumes(w, p)
+	d.disks(p)
 	return p
 }
 
@@ -279,17 +281,17 @@ func (d draws) volumes(w *World, p *corev1.Pod) {
 	if d.oneIn(100, "missing claim") {
 		p.Spec.Volumes = append(p.Spec.Volumes, claimVolume("missing"))
 	}
+	fresh := d.oneIn(2, "new claims") // alone, so that what happens to others does not hide what happens to them
 	for _, claim := range w.Claims {
-		if claim.Namespace != p.Namespace {
-			continue
-		}
-		if claim.Name == p.Name+"-scratch" {
+		switch isNew := strings.HasPrefix(claim.Name, "new"); {
+		case claim.Namespace != p.Namespace:
+		case claim.Name == p.Name+"-scratch" && !fresh:
 			p.Spec.Volumes = append(p.Spec.Volumes, scratchVolume())
-		} else if len(claim.OwnerReferences) == 0 && d.oneIn(5, "claim") {
+		case len(claim.OwnerReferences) == 0 && isNew == fresh && d.oneIn(5-3*strings.Count(claim.Name, "new"), "claim"):
 			p.Spec.Volumes = append(p.Spec.Volumes, claimVolume(claim.Name))
 		}
 	}
-	if w.claim(p.Namespace, p.Name+"-scratch") == nil && d.oneIn(100, "scratch without claim") {
+	if !fresh && w.claim(p.Namespace, p.Name+"-scratch") == nil && d.oneIn(100, "scratch without claim") {
 		p.Spec.Volumes = append(p.Spec.Volumes, scratchVolume())
 	}
 }

@@ -18,7 +18,9 @@ func (d draws) storage(w *World) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driver, VolumeBindingMode: &now},
 		{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Provisioner: driver, VolumeBindingMode: &later},
 		{ObjectMeta: metav1.ObjectMeta{Name: "static"}, Provisioner: noProvisioner, VolumeBindingMode: &later},
+		{ObjectMeta: metav1.ObjectMeta{Name: "former"}, Provisioner: "kubernetes.io/aws-ebs", VolumeBindingMode: &later},
 	}
+	d.drivers(w)
 	if d.oneIn(2, "allowed topologies") {
 		w.Classes[1].AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
 			{Key: corev1.LabelTopologyZone, Values: zones[:1+d.upTo(1, "zones")]}}}}
@@ -29,6 +31,13 @@ func (d draws) storage(w *World) {
 	for i := range d.upTo(6, "claims") {
 		w.Claims = append(w.Claims, d.pvc(w, fmt.Sprintf("claim%d", i), i))
 	}
+	for i := range 1 + d.upTo(2, "new claims") { // nothing has become of them
+		claim := d.pvc(&World{Nodes: w.Nodes}, fmt.Sprintf("new%d", i), 20+i)
+		claim.Annotations, claim.Spec.VolumeName, claim.DeletionTimestamp = nil, "", nil
+		class := pick(d, "class of new", "later", "later", "later", "static", "former")
+		claim.Spec.StorageClassName, claim.Status.Phase = &class, corev1.ClaimPending
+		w.Claims = append(w.Claims, claim)
+	}
 	for i := range d.times(1, "scratch claims") {
 		pod, yes := fmt.Sprintf("p%d", i), true
 		claim := d.pvc(w, pod+"-scratch", 10+i)
@@ -37,15 +46,97 @@ func (d draws) storage(w *World) {
 		w.Claims = append(w.Claims, claim)
 	}
 	for _, node := range w.Nodes {
-		if d.oneIn(2, "attaches") {
-			n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name},
-				Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: node.Name}}}}
+		d.csiNode(w, node.Name)
+	}
+}
+
+// drivers are what drivers want, and how much they have where.
+func (d draws) drivers(w *World) {
+	yes := true
+	for _, name := range []string{driver, ebsDriver} {
+		if d.oneIn(8, "no driver") {
+			continue
+		}
+		one := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if !d.oneIn(6, "does not tell its capacity") {
+			one.Spec.StorageCapacity = &yes
+		}
+		if d.oneIn(6, "has to be there") {
+			one.Spec.PreventPodSchedulingIfMissing = &yes
+		}
+		w.CSIDrivers = append(w.CSIDrivers, one)
+	}
+	add := func(where *metav1.LabelSelector) {
+		i := len(w.Capacities)
+		c := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: fmt.Sprintf("capacity%d", i)},
+			StorageClassName: pick(d, "of class", "later", "later", "later", "former"), NodeTopology: where}
+		if !d.oneIn(8, "no capacity") {
+			size := resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(8, "size"))+i))
+			c.Capacity = &size
+		}
+		if d.oneIn(4, "largest volume") {
+			size := resource.MustParse(pick(d, "how large", "700Mi", "1500Mi", "4Gi"))
+			c.MaximumVolumeSize = &size
+		}
+		w.Capacities = append(w.Capacities, c)
+	}
+	for _, node := range w.Nodes {
+		if !d.oneIn(4, "nothing there") {
+			add(&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: node.Name}})
+		}
+	}
+	for range d.times(2, "for many") {
+		add(pick(d, "where", &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelTopologyZone: pick(d, "zone", zones...)}},
+			nil, &metav1.LabelSelector{}))
+	}
+}
+
+// csiNode is what drivers say of a node, and volumes that are attached to it.
+func (d draws) csiNode(w *World, name string) {
+	if d.oneIn(2, "attaches") {
+		n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, of := range []string{driver, ebsDriver} {
+			if d.oneIn(4, "lacks driver") {
+				continue
+			}
+			one := storagev1.CSINodeDriver{Name: of, NodeID: name}
 			if d.oneIn(2, "limited") {
 				count := int32(d.upTo(2, "how many"))
-				n.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+				one.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
 			}
-			w.CSINodes = append(w.CSINodes, n)
+			n.Spec.Drivers = append(n.Spec.Drivers, one)
 		}
+		w.CSINodes = append(w.CSINodes, n)
+	}
+	for _, pv := range w.Volumes {
+		if d.oneIn(16, "attached") {
+			w.Attachments = append(w.Attachments, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: pv.Name + "-" + name},
+				Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: name,
+					Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}})
+		}
+	}
+}
+
+// disks are volumes of what was in Kubernetes itself.
+func (d draws) disks(p *corev1.Pod) {
+	add := func(source corev1.VolumeSource) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: fmt.Sprintf("disk%d", len(p.Spec.Volumes)), VolumeSource: source})
+	}
+	reads := func() bool { return d.oneIn(2, "reads only") }
+	which := func() string { return pick(d, "disk", "one", "two") }
+	if d.oneIn(12, "gce") {
+		add(corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: which(), ReadOnly: reads()}})
+	}
+	if d.oneIn(10, "ebs") {
+		id := pick(d, "volume", "vol-1", "vol-2", "aws://za/vol-1")
+		add(corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: id, ReadOnly: reads()}})
+	}
+	if d.oneIn(16, "iscsi") {
+		add(corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "10.0.0.9", IQN: which(), ReadOnly: reads()}})
+	}
+	if d.oneIn(16, "rbd") {
+		monitors := pick(d, "monitors", []string{"m1", "m2"}, []string{"m2"}, []string{"m3"})
+		add(corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{CephMonitors: monitors, RBDPool: "p", RBDImage: which(), ReadOnly: reads()}})
 	}
 }
 
@@ -60,7 +151,12 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(4, "size"))+i))}
 	v.Spec.AccessModes = append(d.mode(), corev1.ReadWriteOnce)
 	v.Status.Phase = pick(d, "phase", corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumePending)
-	if !d.oneIn(3, "local") {
+	switch d.upTo(5, "source") {
+	case 0:
+		v.Spec.Local = &corev1.LocalVolumeSource{Path: "/data"}
+	case 1:
+		v.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: pick(d, "volume", "vol-1", "aws://za/vol-2")}
+	default:
 		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
 	}
 	if d.oneIn(8, "block") {
@@ -90,7 +186,7 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 func (d draws) pvc(w *World, name string, i int) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace(), Name: name,
 		UID: types.UID("uid-" + name), Annotations: map[string]string{}}}
-	class := pick(d, "class", "static", "later", "later", "now")
+	class := pick(d, "class", "static", "later", "later", "later", "former", "now")
 	c.Spec.StorageClassName = &class
 	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 512*(1+d.upTo(4, "size"))+i))}
 	c.Spec.AccessModes = d.mode()

@@ -110,8 +110,11 @@ func wantedNames(pod *corev1.Pod) (names []string, only bool) {
 	return names, true
 }
 
-// nodeAffinity refuses nodes that the pod's nodeSelector or required node affinity does not admit.
-func nodeAffinity(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+// nodeAffinity refuses nodes that the configuration's affinity, or the pod's nodeSelector or required node affinity does not admit.
+func nodeAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	if !enforced(c, node) {
+		return unresolvable("node(s) didn't match scheduler-enforced node affinity")
+	}
 	if !wantsNode(pod, node) {
 		return unresolvable("node(s) didn't match Pod's node affinity/selector")
 	}
@@ -130,14 +133,14 @@ func excludedByName(pod *corev1.Pod, node *corev1.Node) *refusal {
 }
 
 // nodeAffinityScore is the sum of the weights of the preferred terms that match.
-func nodeAffinityScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
-	if a := pod.Spec.Affinity; a == nil || a.NodeAffinity == nil ||
-		len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+func nodeAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	terms := c.preferences(pod)
+	if len(terms) == 0 {
 		return nil
 	}
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
-		for _, term := range pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		for _, term := range terms {
 			if matchesTerm(term.Preference, node) {
 				scores[i] += int64(term.Weight)
 			}

@@ -2,8 +2,7 @@
 // It is slow and plain on purpose: loops over all nodes and all pods, no index, no cache, nothing shared with
 // the scheduler that it is compared with. Draw makes random clusters for that comparison.
 //
-// It leaves to others what a cluster of these objects cannot show: dynamic resource allocation, in-tree volumes
-// that stand for a CSI driver's, VolumeAttachments of no pod, storage capacity, gates, queues and events.
+// It leaves to others what a cluster of these objects cannot show: dynamic resource allocation, gates, queues and events.
 package oracle
 
 import (
@@ -27,7 +26,12 @@ type World struct {
 	Volumes                []*corev1.PersistentVolume
 	Classes                []*storagev1.StorageClass
 	CSINodes               []*storagev1.CSINode
+	CSIDrivers             []*storagev1.CSIDriver
+	Capacities             []*storagev1.CSIStorageCapacity
+	Attachments            []*storagev1.VolumeAttachment
 	Budgets                []*policyv1.PodDisruptionBudget
+
+	Arguments Arguments
 }
 
 // Verdict is what is to say of one node.
@@ -103,7 +107,8 @@ var scorers = []struct {
 }{
 	{"TaintToleration", 3, taintTolerationScore},
 	{"NodeAffinity", 2, nodeAffinityScore},
-	{"NodeResourcesFit", 1, leastAllocatedScore},
+	{"NodeResourcesFit", 1, fitScore},
+	{"VolumeBinding", 1, volumeBindingScore},
 	{"PodTopologySpread", 2, podTopologySpreadScore},
 	{"InterPodAffinity", 2, interPodAffinityScore},
 	{"NodeResourcesBalancedAllocation", 1, balancedAllocationScore},

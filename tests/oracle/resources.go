@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
 // Containers without a request count with these when nodes are ranked by what is left on them.
@@ -197,7 +198,7 @@ func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	}
 	taken, wants := c.usedOn(node), requested(pod, nil)
 	for _, name := range resourceOrder(wants) {
-		if wants[name] > 0 && wants[name] > has[name]-taken[name] {
+		if !c.ignored(name) && wants[name] > 0 && wants[name] > has[name]-taken[name] {
 			r.reasons = append(r.reasons, "Insufficient "+string(name))
 			r.unresolvable = r.unresolvable || wants[name] > has[name]
 		}
@@ -221,15 +222,49 @@ func resourceOrder(a amounts) []corev1.ResourceName {
 	return append(first, others...)
 }
 
-// leastAllocatedScore is the mean share of CPU and memory that stays free, where containers without requests
-// count with usual ones.
-func leastAllocatedScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+// ignored is whether the configuration has the filter ignore an extended resource.
+func (c *cluster) ignored(name corev1.ResourceName) bool {
+	if c.Arguments.Fit == nil || !strings.Contains(string(name), "/") {
+		return false
+	}
+	group, _, _ := strings.Cut(string(name), "/")
+	return slices.Contains(c.Arguments.Fit.IgnoredResources, string(name)) || slices.Contains(c.Arguments.Fit.IgnoredResourceGroups, group)
+}
+
+// ranking are the resources that scores go by, CPU and memory unless the configuration says otherwise. Extended ones and huge pages
+// have a say for pods alone that ask for them.
+func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpec {
+	if len(list) == 0 {
+		list = []configv1.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
+	}
+	var ranked []configv1.ResourceSpec
+	for _, r := range list {
+		name := corev1.ResourceName(r.Name)
+		if (strings.Contains(r.Name, "/") || hugePages(name)) && wants[name] == 0 {
+			continue
+		}
+		if r.Weight == 0 {
+			r.Weight = 1
+		}
+		ranked = append(ranked, r)
+	}
+	return ranked
+}
+
+// fitScore is the weighted mean of what the configuration's strategy gives for each resource, by default for the share that stays
+// free. Containers without requests of CPU and memory count with usual ones. By the ratio, a resource that gives nothing has no say.
+func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	strategy := &configv1.ScoringStrategy{}
+	if c.Arguments.Fit != nil && c.Arguments.Fit.ScoringStrategy != nil {
+		strategy = c.Arguments.Fit.ScoringStrategy
+	}
 	scores := make([]int64, len(nodes))
 	wants := requested(pod, amounts{corev1.ResourceCPU: usualCPU, corev1.ResourceMemory: usualMemory})
 	for i, node := range nodes {
 		has := amountsOf(node.Status.Allocatable)
-		var total, counted int64
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		var total, weights int64
+		for _, r := range ranking(strategy.Resources, wants) {
+			name := corev1.ResourceName(r.Name)
 			if has[name] == 0 {
 				continue
 			}
@@ -237,13 +272,26 @@ func leastAllocatedScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []in
 			for _, p := range c.on(node) {
 				taken += used(p, usualOf(p))[name]
 			}
-			if taken <= has[name] {
-				total += (has[name] - taken) * maxScore / has[name]
+			var score int64
+			switch strategy.Type {
+			case configv1.MostAllocated:
+				score = min(taken, has[name]) * maxScore / has[name]
+			case configv1.RequestedToCapacityRatio:
+				if score = between(strategy.RequestedToCapacityRatio.Shape, utilization(taken, has[name])); score == 0 {
+					continue
+				}
+			default:
+				score = max(has[name]-taken, 0) * maxScore / has[name]
 			}
-			counted++
+			total += score * r.Weight
+			weights += r.Weight
 		}
-		if counted > 0 {
-			scores[i] = total / counted
+		switch {
+		case weights == 0:
+		case strategy.Type == configv1.RequestedToCapacityRatio:
+			scores[i] = int64(math.Round(float64(total) / float64(weights)))
+		default:
+			scores[i] = total / weights
 		}
 	}
 	return scores
@@ -267,33 +315,54 @@ func usualOf(pod *corev1.Pod) amounts {
 	return usual
 }
 
-// balancedAllocationScore prefers nodes whose shares of CPU and memory in use come closer to each other by the pod.
-// Pods that ask for neither are not ranked.
+// balancedAllocationScore prefers nodes whose shares in use, of CPU and memory or what the configuration says, come closer to each
+// other by the pod. Pods that ask for none of them are not ranked.
 func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
+	var list []configv1.ResourceSpec
+	if c.Arguments.Balanced != nil {
+		list = c.Arguments.Balanced.Resources
+	}
 	wants := requested(pod, nil)
-	if wants[corev1.ResourceCPU] == 0 && wants[corev1.ResourceMemory] == 0 {
+	names, asks := []corev1.ResourceName{}, false
+	for _, r := range ranking(list, wants) {
+		names = append(names, corev1.ResourceName(r.Name))
+		asks = asks || wants[corev1.ResourceName(r.Name)] != 0
+	}
+	if !asks {
 		return nil
 	}
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
 		has, before, after := amountsOf(node.Status.Allocatable), c.usedOn(node), c.usedOn(node)
 		after.add(wants)
-		scores[i] = maxScore/2 + (maxScore/2+balance(after, has)-balance(before, has))/2
+		scores[i] = maxScore/2 + (maxScore/2+balance(names, after, has)-balance(names, before, has))/2
 	}
 	return scores
 }
 
-// balance is from half of the best score, when one resource is all taken and the other not at all, to the best.
-func balance(taken, has amounts) int64 {
+// balance is from half of the best score, when one resource is all taken and another not at all, to the best: it is less by the
+// standard deviation of the shares.
+func balance(names []corev1.ResourceName, taken, has amounts) int64 {
 	var shares []float64
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+	for _, name := range names {
 		if has[name] > 0 {
 			shares = append(shares, math.Min(float64(taken[name])/float64(has[name]), 1))
 		}
 	}
 	deviation := 0.0
-	if len(shares) == 2 {
+	switch {
+	case len(shares) == 2:
 		deviation = math.Abs((shares[0] - shares[1]) / 2)
+	case len(shares) > 2:
+		mean := 0.0
+		for _, s := range shares {
+			mean += s
+		}
+		mean /= float64(len(shares))
+		for _, s := range shares {
+			deviation += (s - mean) * (s - mean)
+		}
+		deviation = math.Sqrt(deviation / float64(len(shares)))
 	}
 	return int64((1 - deviation) * maxScore)
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
 // spreading are the pod's constraints of one kind.
@@ -57,6 +58,9 @@ func hasKeys(node *corev1.Node, constraints []corev1.TopologySpreadConstraint) b
 // fewer eligible domains than minDomains, the least counts as 0.
 func podTopologySpread(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	constraints := spreading(pod, corev1.DoNotSchedule)
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		constraints = c.usualSpreading(pod, corev1.DoNotSchedule)
+	}
 	for _, t := range constraints {
 		mine, has := node.Labels[t.TopologyKey]
 		if !has {
@@ -103,17 +107,17 @@ func (c *cluster) counted(t corev1.TopologySpreadConstraint, pod *corev1.Pod, no
 }
 
 // podTopologySpreadScore prefers nodes in domains with few of the counted pods. A pod without constraints of its own
-// is spread over hosts and zones with those that its services, or else its controller, select.
+// is spread over hosts and zones, or as the configuration says, with those that its services, or else its controller, select.
 func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	constraints := spreading(pod, corev1.ScheduleAnyway)
-	own := len(pod.Spec.TopologySpreadConstraints) > 0
-	if !own {
-		constraints = c.usualSpreading(pod)
+	own := len(pod.Spec.TopologySpreadConstraints) > 0 || c.listed()
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		constraints = c.usualSpreading(pod, corev1.ScheduleAnyway)
 	}
 	if len(constraints) == 0 {
 		return nil
 	}
-	// Nodes without one of the keys are not ranked, unless the constraints are the usual ones.
+	// Nodes without one of the keys are not ranked, unless the constraints are the system's.
 	ranked := func(n *corev1.Node) bool { return !own || hasKeys(n, constraints) }
 	scores := make([]int64, len(nodes))
 	var least, most int64 = math.MaxInt64, 0
@@ -171,16 +175,33 @@ func rankedNodes(nodes []*corev1.Node, ranked func(*corev1.Node) bool) int {
 	return n
 }
 
-// usualSpreading is what pods without constraints are spread by: hosts with a skew of 3 and zones with one of 5.
-func (c *cluster) usualSpreading(pod *corev1.Pod) []corev1.TopologySpreadConstraint {
+// listed is whether the configuration lists what pods without constraints are spread by.
+func (c *cluster) listed() bool {
+	return c.Arguments.Spread != nil && c.Arguments.Spread.DefaultingType == configv1.ListDefaulting
+}
+
+// usualSpreading is what pods without constraints are spread by: hosts with a skew of 3 and zones with one of 5, or what the
+// configuration lists.
+func (c *cluster) usualSpreading(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []corev1.TopologySpreadConstraint {
+	usual := []corev1.TopologySpreadConstraint{
+		{MaxSkew: 3, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
+		{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway},
+	}
+	if c.listed() {
+		usual = c.Arguments.Spread.DefaultConstraints
+	}
 	siblings := c.siblings(pod)
 	if empty(siblings) {
 		return nil
 	}
-	return []corev1.TopologySpreadConstraint{
-		{MaxSkew: 3, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: siblings},
-		{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: siblings},
+	var constraints []corev1.TopologySpreadConstraint
+	for _, t := range usual {
+		if t.WhenUnsatisfiable == kind {
+			t.LabelSelector = siblings
+			constraints = append(constraints, t)
+		}
 	}
+	return constraints
 }
 
 // siblings selects what all services of the pod and its controller select.

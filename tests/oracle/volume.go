@@ -27,8 +27,16 @@ func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// volumeRestrictions refuses all nodes while another pod uses a claim of the pod that is for one pod at a time.
-func volumeRestrictions(c *cluster, pod *corev1.Pod, _ *corev1.Node) *refusal {
+// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another pod uses a claim of the pod
+// that is for one pod at a time.
+func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	for _, p := range c.on(node) {
+		for _, theirs := range p.Spec.Volumes {
+			if slices.ContainsFunc(pod.Spec.Volumes, func(ours corev1.Volume) bool { return sameDisk(ours, theirs) }) {
+				return resolvable("node(s) had no available disk")
+			}
+		}
+	}
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim == nil {
 			continue
@@ -46,59 +54,6 @@ func volumeRestrictions(c *cluster, pod *corev1.Pod, _ *corev1.Node) *refusal {
 		}
 	}
 	return nil
-}
-
-// nodeVolumeLimits refuses nodes to which a driver cannot attach as many volumes as there would be. A volume that several
-// pods use counts once.
-func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
-	wants := c.attachable(pod)
-	attached := map[string]string{}
-	for _, p := range c.on(node) {
-		for volume, driver := range c.attachable(p) {
-			attached[volume] = driver
-		}
-	}
-	for _, csi := range c.CSINodes {
-		if csi.Name != node.Name {
-			continue
-		}
-		for _, driver := range csi.Spec.Drivers {
-			if driver.Allocatable == nil || driver.Allocatable.Count == nil {
-				continue
-			}
-			there, more := 0, 0
-			for _, d := range attached {
-				if d == driver.Name {
-					there++
-				}
-			}
-			for volume, d := range wants {
-				if _, has := attached[volume]; !has && d == driver.Name {
-					more++
-				}
-			}
-			if more > 0 && there+more > int(*driver.Allocatable.Count) {
-				return resolvable("node(s) exceed max volume count")
-			}
-		}
-	}
-	return nil
-}
-
-// attachable are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for
-// one that its class's provisioner will make.
-func (c *cluster) attachable(pod *corev1.Pod) map[string]string {
-	result := map[string]string{}
-	for _, claim := range c.claims(pod) {
-		if pv := c.volume(claim.Spec.VolumeName); pv != nil {
-			if csi := pv.Spec.CSI; csi != nil {
-				result[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
-			}
-		} else if class := c.class(claimClass(claim)); class != nil {
-			result[class.Provisioner+"/claim/"+claim.Namespace+"/"+claim.Name] = class.Provisioner
-		}
-	}
-	return result
 }
 
 // claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being
@@ -159,11 +114,11 @@ func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 		pv := c.volume(claim.Spec.VolumeName)
 		missing = pv == nil
 		if pv != nil && !reachable(pv, node) {
-			r.reasons = append(r.reasons, "node(s) had volume node affinity conflict")
+			r.reasons = append(r.reasons, "node(s) didn't match PersistentVolume's node affinity")
 		}
 	}
-	if !c.bindable(unbound, node) {
-		r.reasons = append(r.reasons, "node(s) didn't find available persistent volumes to bind")
+	if _, reason := c.bindable(unbound, node); reason != "" {
+		r.reasons = append(r.reasons, reason)
 	}
 	if missing {
 		r.reasons = append(r.reasons, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
@@ -182,32 +137,50 @@ func reachable(pv *corev1.PersistentVolume, node *corev1.Node) bool {
 	return matchesTerms(pv.Spec.NodeAffinity.Required, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}})
 }
 
-// bindable is whether each claim finds a volume of its own, smallest claim first and for each the smallest volume, or can
-// be provisioned for the node. A claim for which a node was chosen before is provisioned there.
-func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) bool {
-	claims = slices.Clone(claims)
-	slices.SortStableFunc(claims, func(a, b *corev1.PersistentVolumeClaim) int {
+// outcome is what becomes of a claim on a node: a volume that is there, or a new one of the room that its driver has.
+type outcome struct {
+	claim  *corev1.PersistentVolumeClaim
+	volume *corev1.PersistentVolume
+	room   *storagev1.CSIStorageCapacity
+}
+
+// bindable says what becomes of the claims, or why it cannot be: each finds a volume of its own, smallest claim first and for each
+// the smallest volume, or is provisioned for the node. A claim for which a node was chosen before is provisioned there.
+func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) ([]outcome, string) {
+	const none = "node(s) didn't find available persistent volumes to bind"
+	var find, provision []*corev1.PersistentVolumeClaim
+	for _, claim := range claims {
+		if chosen, ok := claim.Annotations[selectedNode]; !ok {
+			find = append(find, claim)
+		} else if provision = append(provision, claim); chosen != node.Name {
+			return nil, none
+		}
+	}
+	slices.SortStableFunc(find, func(a, b *corev1.PersistentVolumeClaim) int {
 		return a.Spec.Resources.Requests.Storage().Cmp(*b.Spec.Resources.Requests.Storage())
 	})
-	for _, claim := range claims {
-		if chosen, ok := claim.Annotations[selectedNode]; ok && chosen != node.Name {
-			return false
+	var outcomes []outcome
+	taken := map[string]bool{}
+	for _, claim := range find {
+		if pv := c.match(claim, node, taken); pv != nil {
+			taken[pv.Name] = true
+			outcomes = append(outcomes, outcome{claim: claim, volume: pv})
+		} else {
+			provision = append(provision, claim)
 		}
 	}
-	taken := map[string]bool{}
-	for _, claim := range claims {
-		if _, chosen := claim.Annotations[selectedNode]; !chosen {
-			if pv := c.match(claim, node, taken); pv != nil {
-				taken[pv.Name] = true
-				continue
-			}
-		}
+	for _, claim := range provision {
 		class := c.class(claimClass(claim))
 		if class.Provisioner == noProvisioner || !admits(class.AllowedTopologies, node) {
-			return false
+			return nil, none
 		}
+		room, enough := c.room(class, claim, node)
+		if !enough {
+			return nil, "node(s) did not have enough free storage"
+		}
+		outcomes = append(outcomes, outcome{claim: claim, room: room})
 	}
-	return true
+	return outcomes, ""
 }
 
 // match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its
@@ -339,6 +312,24 @@ func (w *World) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	for _, claim := range w.Claims {
 		if claim.Namespace == namespace && claim.Name == name {
 			return claim
+		}
+	}
+	return nil
+}
+
+func (w *World) csiNode(name string) *storagev1.CSINode {
+	for _, n := range w.CSINodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+func (w *World) csiDriver(name string) *storagev1.CSIDriver {
+	for _, d := range w.CSIDrivers {
+		if d.Name == name {
+			return d
 		}
 	}
 	return nil

@@ -96,15 +96,12 @@ func (o Others) Shun(n *Node) bool {
 
 // Worth is what others would give to have the shape's pods on a node: the sum of their preferences, and affinity for each
 // that requires it.
-func (o Others) Worth(n *Node, affinity int64, preferences bool) int64 {
+func (o Others) Worth(n *Node, affinity int64) int64 {
 	var sum int64
 	for _, k := range o.list {
 		if d := k.topo.of[n.Index]; d != noDomain {
 			w := k.at[d]
-			sum += int64(w.affinity) * affinity
-			if preferences {
-				sum += w.preferred
-			}
+			sum += int64(w.affinity)*affinity + w.preferred
 		}
 	}
 	return sum

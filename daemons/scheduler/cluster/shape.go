@@ -29,7 +29,8 @@ type Shape struct {
 	Tolerations []corev1.Toleration
 	Images      []string
 	Volumes     []Volume
-	Claims      []string   // that the pod names, as namespace/name; those of ephemeral volumes are its own
+	Claims      []string // that the pod names, as namespace/name; those of ephemeral volumes are its own
+	Disks       []Disk
 	Devices     []PodClaim // of devices
 	Owner       *metav1.OwnerReference
 
@@ -49,6 +50,7 @@ type Shape struct {
 	nodesKey string // of the nodes that Required admits
 	tolerate string // of the taints that are tolerated
 	onNode   Resources
+	former   []former // volumes of former plugins, without a claim
 	carries  []carry
 }
 
@@ -133,6 +135,7 @@ func newShape(pod *corev1.Pod, key string) *Shape {
 	s.kindKey = kindKey(pod.Namespace, pod.Labels)
 	s.images(pod)
 	s.volumes(pod)
+	s.inTree(pod)
 	s.nodes(pod)
 	s.terms(pod)
 	s.constraints(pod)
@@ -232,6 +235,9 @@ func shapeKey(pod *corev1.Pod) string {
 			text("E", pod.Name+"-"+v.Name, string(pod.UID)) // the claim is the pod's own
 		case v.Image != nil:
 			text("I", v.Image.Reference)
+		case v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil || v.AzureDisk != nil || v.Cinder != nil ||
+			v.PortworxVolume != nil:
+			document(v.VolumeSource)
 		}
 	}
 	if len(spec.ResourceClaims) > 0 {

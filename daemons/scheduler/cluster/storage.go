@@ -23,7 +23,11 @@ type Storage struct {
 	volumes map[string]*Persistent
 	byClass map[string]map[string]*Persistent
 	classes map[string]*storagev1.StorageClass
-	limits  map[string]map[string]int // by node and driver
+	drivers map[string]*storagev1.CSIDriver
+	nodes   map[string]*Attaching
+
+	capacities map[string]map[string]*Capacity // by class, and namespace/name
+	attached   map[string]map[string]attached  // by node, and the name of the VolumeAttachment
 
 	taken    map[string]string // volumes that are given to claims, in writing
 	selected map[string]string // nodes for which claims are to be made, in writing
@@ -34,23 +38,27 @@ type Persistent struct {
 	*corev1.PersistentVolume
 	nodes *nodeaffinity.NodeSelector
 	none  bool // its affinity cannot be read
+
+	former former
 }
 
 func newStorage() *Storage {
 	return &Storage{
 		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*Persistent{}, byClass: map[string]map[string]*Persistent{},
-		classes: map[string]*storagev1.StorageClass{}, limits: map[string]map[string]int{}, taken: map[string]string{}, selected: map[string]string{},
+		classes: map[string]*storagev1.StorageClass{}, drivers: map[string]*storagev1.CSIDriver{}, nodes: map[string]*Attaching{},
+		capacities: map[string]map[string]*Capacity{}, attached: map[string]map[string]attached{},
+		taken: map[string]string{}, selected: map[string]string{},
 	}
 }
 
-// Set takes in a claim, volume, class or CSINode.
+// Set takes in a claim, volume, class, CSIDriver, CSINode, CSIStorageCapacity or VolumeAttachment.
 func (s *Storage) Set(obj any) {
 	switch o := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
 		s.claims[o.Namespace+"/"+o.Name] = o
 	case *corev1.PersistentVolume:
 		s.Drop(o)
-		v := &Persistent{PersistentVolume: o}
+		v := &Persistent{PersistentVolume: o, former: formerVolume(o)}
 		if a := o.Spec.NodeAffinity; a != nil && a.Required != nil {
 			var err error
 			if v.nodes, err = nodeaffinity.NewNodeSelector(a.Required); err != nil {
@@ -65,14 +73,14 @@ func (s *Storage) Set(obj any) {
 		s.byClass[class][o.Name] = v
 	case *storagev1.StorageClass:
 		s.classes[o.Name] = o
+	case *storagev1.CSIDriver:
+		s.drivers[o.Name] = o
 	case *storagev1.CSINode:
-		limits := map[string]int{}
-		for _, d := range o.Spec.Drivers {
-			if d.Allocatable != nil && d.Allocatable.Count != nil {
-				limits[d.Name] = int(*d.Allocatable.Count)
-			}
-		}
-		s.limits[o.Name] = limits
+		s.nodes[o.Name] = newAttaching(o)
+	case *storagev1.CSIStorageCapacity:
+		s.setCapacity(o)
+	case *storagev1.VolumeAttachment:
+		s.attach(o)
 	}
 }
 
@@ -91,8 +99,14 @@ func (s *Storage) Drop(obj any) {
 		}
 	case *storagev1.StorageClass:
 		delete(s.classes, o.Name)
+	case *storagev1.CSIDriver:
+		delete(s.drivers, o.Name)
 	case *storagev1.CSINode:
-		delete(s.limits, o.Name)
+		delete(s.nodes, o.Name)
+	case *storagev1.CSIStorageCapacity:
+		s.dropCapacity(o)
+	case *storagev1.VolumeAttachment:
+		s.detach(o)
 	}
 }
 
@@ -108,9 +122,6 @@ func (s *Storage) Volume(name string) *Persistent { return s.volumes[name] }
 func (s *Storage) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
 	return s.classes[storage.GetPersistentVolumeClaimClass(claim)]
 }
-
-// Limits is how many volumes each driver can attach to a node, as far as it says so.
-func (s *Storage) Limits(node string) map[string]int { return s.limits[node] }
 
 // Bound says whether a claim and its volume are bound to each other for good.
 func Bound(claim *corev1.PersistentVolumeClaim) bool {
@@ -140,39 +151,62 @@ func (v *Persistent) Reachable(n *Node) bool {
 type Decision struct {
 	Claim  *corev1.PersistentVolumeClaim
 	Volume *Persistent // nil: to be made
+	Free   *Capacity   // where it is made, if its driver says how much there is
 }
 
+// Verdict is whether all claims get a volume on a node.
+type Verdict int
+
+// What may be said of claims.
+const (
+	AllServed Verdict = iota
+	NoVolume          // nor a provisioner that makes one there
+	TooSmall          // there is a provisioner, and not enough room for a new volume
+)
+
 // Decide says for each unbound claim which volume it gets on a node, the smallest claim first and for each the smallest volume,
-// or whether one can be made there. ok is false when some claim gets none.
-func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) (decisions []Decision, ok bool) {
+// or that one is made there. Claims for which a node has been chosen get new ones.
+func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) ([]Decision, Verdict) {
 	if len(claims) == 0 {
-		return nil, true
+		return nil, AllServed
 	}
-	claims = slices.Clone(claims)
-	slices.SortStableFunc(claims, func(a, b *corev1.PersistentVolumeClaim) int {
+	var match, make []*corev1.PersistentVolumeClaim
+	for _, claim := range claims {
+		switch chosen, ok := s.chosen(claim); {
+		case !ok:
+			match = append(match, claim)
+		case chosen != n.Name:
+			return nil, NoVolume
+		default:
+			make = append(make, claim)
+		}
+	}
+	slices.SortStableFunc(match, func(a, b *corev1.PersistentVolumeClaim) int {
 		return a.Spec.Resources.Requests.Storage().Cmp(*b.Spec.Resources.Requests.Storage())
 	})
-	for _, claim := range claims {
-		if chosen, ok := s.chosen(claim); ok && chosen != n.Name {
-			return nil, false
-		}
-	}
+	var decisions []Decision
 	given := map[string]bool{}
-	for _, claim := range claims {
-		if _, chosen := s.chosen(claim); !chosen {
-			if v := s.match(claim, n, given); v != nil {
-				given[v.Name] = true
-				decisions = append(decisions, Decision{claim, v})
-				continue
-			}
+	for _, claim := range match {
+		v := s.match(claim, n, given)
+		if v == nil {
+			make = append(make, claim)
+			continue
 		}
+		given[v.Name] = true
+		decisions = append(decisions, Decision{Claim: claim, Volume: v})
+	}
+	for _, claim := range make {
 		class := s.ClassOf(claim)
 		if class == nil || class.Provisioner == NoProvisioner || !api.InTopologies(class.AllowedTopologies, n.Labels) {
-			return nil, false
+			return nil, NoVolume
 		}
-		decisions = append(decisions, Decision{Claim: claim})
+		free, enough := s.room(class, claim, n)
+		if !enough {
+			return nil, TooSmall
+		}
+		decisions = append(decisions, Decision{Claim: claim, Free: free})
 	}
-	return decisions, true
+	return decisions, AllServed
 }
 
 // chosen is the node for which a claim's volume is made.
@@ -247,24 +281,6 @@ func (s *Storage) Release(decisions []Decision) {
 			}
 		} else {
 			delete(s.selected, key)
-		}
-	}
-}
-
-// Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for one
-// that its class's provisioner will make.
-func (s *Storage) Attached(shape *Shape, into map[string]string) {
-	for _, v := range shape.Volumes {
-		claim := s.Claim(shape.namespace, v.Claim)
-		if claim == nil {
-			continue
-		}
-		if pv := s.volumes[claim.Spec.VolumeName]; pv != nil {
-			if csi := pv.Spec.CSI; csi != nil {
-				into[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
-			}
-		} else if class := s.ClassOf(claim); class != nil {
-			into[class.Provisioner+"/claim/"+claim.Namespace+"/"+claim.Name] = class.Provisioner
 		}
 	}
 }

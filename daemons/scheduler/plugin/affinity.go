@@ -88,12 +88,11 @@ func affinityScore(t *Task, _ []*cluster.Node) Rate {
 		mine = append(mine, preference{t.Table(p.About, p.Key, nil), -p.Weight})
 	}
 	others := t.Others(shape)
-	if len(mine) == 0 && others.None() {
+	if len(mine) == 0 && (others.None() || t.Args.IgnoreTheirPreferred) {
 		return nil
 	}
-	preferences := !t.Args.IgnoreTheirPreferred || len(mine) > 0
 	return func(n *cluster.Node) int64 {
-		sum := others.Worth(n, hard, preferences)
+		sum := others.Worth(n, hard)
 		for _, p := range mine {
 			sum += int64(p.table.Count(n)) * p.weight
 		}

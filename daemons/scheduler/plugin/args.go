@@ -14,16 +14,20 @@ type Args struct {
 	AddedAffinity        *nodeaffinity.NodeSelector
 	AddedPreferred       *nodeaffinity.PreferredSchedulingTerms
 	HardAffinityWeight   int64
-	IgnoreTheirPreferred bool // of pods on nodes, for those without affinity of their own
-	// DefaultConstraints are for pods without constraints, by their siblings.
+	IgnoreTheirPreferred bool    // of pods on nodes, for those without affinity of their own
+	VolumeShape          []Point // by the share of volumes and of the room for them that claims take
+	// DefaultConstraints are for pods without constraints, by their siblings. Nodes that lack a key of theirs are ranked all the same
+	// when they are Kubernetes' own.
 	DefaultConstraints []DefaultConstraint
+	OwnConstraints     bool // they are not
 }
 
 // DefaultConstraint is a constraint without a selector.
 type DefaultConstraint struct {
-	Key      string
-	MaxSkew  int
-	Required bool
+	Key                    string
+	MaxSkew, MinDomains    int
+	Required               bool
+	HonorNodes, HonorTaint bool
 }
 
 // Weighted is a resource and its weight.
@@ -57,6 +61,10 @@ func DefaultArgs() *Args {
 	both := []Weighted{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}
 	return &Args{
 		Fit: Strategy{Resources: both}, Balanced: both, HardAffinityWeight: 1,
-		DefaultConstraints: []DefaultConstraint{{Key: corev1.LabelHostname, MaxSkew: 3}, {Key: corev1.LabelTopologyZone, MaxSkew: 5}},
+		VolumeShape: []Point{{0, MaxScore}, {100, 0}},
+		DefaultConstraints: []DefaultConstraint{
+			{Key: corev1.LabelHostname, MaxSkew: 3, MinDomains: 1, HonorNodes: true},
+			{Key: corev1.LabelTopologyZone, MaxSkew: 5, MinDomains: 1, HonorNodes: true},
+		},
 	}
 }

@@ -151,7 +151,11 @@ func fitRate(asks *cluster.Resources, strategy *Strategy) Rate {
 			if r.Name != corev1.ResourceCPU && r.Name != corev1.ResourceMemory {
 				taken = n.Requested.Of(r.Name)
 			}
-			total += strategy.rate(taken+asks.Of(r.Name), has) * r.Weight
+			rate := strategy.rate(taken+asks.Of(r.Name), has)
+			if rate == 0 && strategy.Kind == RequestedToCapacityRatio {
+				continue // has no say
+			}
+			total += rate * r.Weight
 			weights += r.Weight
 		}
 		if weights == 0 {
@@ -201,6 +205,9 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	asks, resources := &t.Pod.Requests, t.Args.Balanced
 	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Of(r.Name) != 0 }) {
 		return nil
+	}
+	if slices.ContainsFunc(resources, func(r Weighted) bool { return counted(r.Name) }) { // those that the pod does not want have no say
+		resources = slices.DeleteFunc(slices.Clone(resources), func(r Weighted) bool { return counted(r.Name) && asks.Of(r.Name) == 0 })
 	}
 	none, room := &cluster.Resources{}, t.room()
 	rate := func(n *cluster.Node) int64 {

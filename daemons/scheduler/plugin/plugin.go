@@ -17,7 +17,7 @@ var All = []Plugin{
 	{Name: "NodeResourcesFit", Filter: nodeResourcesFit, Score: fitScore, Weight: 1, Wakes: NodeChanged | PodGone, Hint: fitsNow},
 	{Name: "VolumeRestrictions", Everywhere: claimMissing, Filter: volumeRestrictions, Wakes: NodeChanged | PodGone | StorageChanged},
 	{Name: "NodeVolumeLimits", Filter: volumeLimits, Wakes: NodeChanged | PodGone | StorageChanged},
-	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Wakes: NodeChanged | StorageChanged},
+	{Name: "VolumeBinding", Everywhere: claimUnusable, Filter: volumeBinding, Score: volumeScore, Weight: 1, Wakes: NodeChanged | StorageChanged},
 	{Name: "VolumeZone", Everywhere: volumeMissing, Filter: volumeZone, Wakes: NodeChanged | StorageChanged},
 	{Name: "PodTopologySpread", Filter: topologySpread, Score: spreadScore, Normalize: spreadNormalize, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: spreadConcerned},
 	{Name: "InterPodAffinity", Filter: podAffinity, Score: affinityScore, Normalize: ranged, Weight: 2, Wakes: NodeChanged | PodGone | PodPlaced, Hint: affinityConcerned},

@@ -13,8 +13,9 @@ var (
 	noDomain  = final("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
 )
 
-// constraints are those of a pod that are required, or not, or else the profile's.
-func constraints(t *Task, required bool) (list []cluster.Constraint, own bool) {
+// constraints are those of a pod that are required, or not, or else the profile's. Nodes have to have the keys of all of them, unless they are
+// Kubernetes' own.
+func constraints(t *Task, required bool) (list []cluster.Constraint, strict bool) {
 	if len(t.Pod.Constraints) > 0 {
 		for _, c := range t.Pod.Constraints {
 			if c.Required == required {
@@ -34,10 +35,11 @@ func constraints(t *Task, required bool) (list []cluster.Constraint, own bool) {
 			}
 		}
 		list = append(list, cluster.Constraint{
-			About: siblings, Key: d.Key, MaxSkew: d.MaxSkew, MinDomains: 1, Required: required, HonorNodes: true,
+			About: siblings, Key: d.Key, MaxSkew: d.MaxSkew, MinDomains: d.MinDomains, Required: required,
+			HonorNodes: d.HonorNodes, HonorTaint: d.HonorTaint,
 		})
 	}
-	return list, false
+	return list, t.Args.OwnConstraints
 }
 
 func keys(list []cluster.Constraint) []string {
@@ -98,17 +100,17 @@ func spreadConcerned(t *Task, what Happened) bool {
 	return false
 }
 
-// unranked is the score of nodes that lack a key of the pod's own constraints.
+// unranked is the score of nodes that lack a key of constraints that demand it.
 const unranked = -1
 
 // spreadScore counts the chosen pods in a node's domains, those of small topologies for less: the fewer, the better.
 func spreadScore(t *Task, fit []*cluster.Node) Rate {
-	list, own := constraints(t, false)
+	list, strict := constraints(t, false)
 	if len(list) == 0 {
 		return nil
 	}
 	var all []string
-	if own {
+	if strict {
 		all = keys(list)
 	}
 	ranked := func(n *cluster.Node) bool {

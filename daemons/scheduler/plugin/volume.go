@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,16 +13,18 @@ import (
 )
 
 var (
+	diskTaken   = open("VolumeRestrictions", "node(s) had no available disk")
 	claimTaken  = open("VolumeRestrictions", "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
 	tooMany     = open("NodeVolumeLimits", "node(s) exceed max volume count")
 	otherZone   = final("VolumeZone", "node(s) had no available volume zone")
 	notBound    = final("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
-	bindingText = [3]string{
-		"node(s) had volume node affinity conflict",
+	bindingText = [4]string{
+		"node(s) didn't match PersistentVolume's node affinity",
 		"node(s) didn't find available persistent volumes to bind",
+		"node(s) did not have enough free storage",
 		"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 	}
-	bindingRefusals = func() (out [8]*Refusal) {
+	bindingRefusals = func() (out [16]*Refusal) {
 		for bits := range out {
 			r := &Refusal{Plugin: "VolumeBinding", Final: true}
 			for i, text := range bindingText {
@@ -45,7 +48,8 @@ func claimMissing(t *Task) *Refusal {
 	return nil
 }
 
-// volumeRestrictions refuses all nodes while another pod uses a claim of the pod that is for one pod at a time.
+// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another uses a claim of the pod that
+// is for one pod at a time.
 func volumeRestrictions(t *Task) Check {
 	var single []string
 	for _, key := range t.Pod.Claims {
@@ -55,10 +59,14 @@ func volumeRestrictions(t *Task) Check {
 			single = append(single, key)
 		}
 	}
-	if len(single) == 0 {
+	disks := t.Pod.Disks
+	if len(single)+len(disks) == 0 {
 		return nil
 	}
-	return func(*cluster.Node) *Refusal {
+	return func(n *cluster.Node) *Refusal {
+		if len(disks) > 0 && diskInUse(disks, n) {
+			return diskTaken
+		}
 		for _, key := range single {
 			if t.ClaimInUse(key) > 0 {
 				return claimTaken
@@ -68,46 +76,74 @@ func volumeRestrictions(t *Task) Check {
 	}
 }
 
-// volumeLimits refuses nodes to which a driver cannot attach as many volumes as there would be. A volume that several pods use
-// counts once.
+func diskInUse(disks []cluster.Disk, n *cluster.Node) bool {
+	for _, p := range n.Pods {
+		for i := range p.Disks {
+			if slices.ContainsFunc(disks, func(d cluster.Disk) bool { return d.Conflicts(&p.Disks[i]) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// volumeLimits refuses nodes without a driver that demands to be there, and those to which a driver cannot attach as many volumes as
+// there would be. A volume that several pods use counts once, as does one that is attached for no pod of the node.
 func volumeLimits(t *Task) Check {
-	if len(t.Pod.Volumes) == 0 {
+	if !t.Pod.Attachable() {
 		return nil
 	}
-	wants := map[string]string{}
-	t.Storage.Attached(t.Pod.Shape, wants)
-	if len(wants) == 0 {
+	plain, all := map[string]string{}, map[string]string{}
+	t.Storage.Attached(t.Pod.Shape, false, plain)
+	t.Storage.Attached(t.Pod.Shape, true, all)
+	if len(all) == 0 {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
-		limits := t.Storage.Limits(n.Name)
-		if len(limits) == 0 {
+		node, wants := t.Storage.Attaching(n.Name), plain
+		if node != nil {
+			wants = all
+		}
+		if missing := missingDriver(t, wants, node); missing != "" {
+			return open("NodeVolumeLimits", missing+" CSI driver is not installed on the node")
+		}
+		if node == nil || len(node.Limits) == 0 || len(wants) == 0 {
 			return nil
 		}
 		attached := map[string]string{}
 		for _, p := range n.Pods {
-			if len(p.Volumes) > 0 {
-				t.Storage.Attached(p.Shape, attached)
+			if p.Attachable() {
+				t.Storage.Attached(p.Shape, true, attached)
 			}
 		}
-		for driver, limit := range limits {
-			there, more := 0, 0
-			for _, d := range attached {
-				if d == driver {
-					there++
-				}
+		more := map[string]int{}
+		for volume, driver := range wants {
+			if _, has := attached[volume]; !has {
+				more[driver]++
 			}
-			for volume, d := range wants {
-				if _, has := attached[volume]; !has && d == driver {
-					more++
-				}
-			}
-			if more > 0 && there+more > limit {
+		}
+		t.Storage.AttachedTo(n.Name, attached)
+		there := map[string]int{}
+		for _, driver := range attached {
+			there[driver]++
+		}
+		for driver, count := range more {
+			if limit, limited := node.Limits[driver]; limited && there[driver]+count > limit {
 				return tooMany
 			}
 		}
 		return nil
 	}
+}
+
+// missingDriver is the first driver of volumes that demands to be on the node and is not.
+func missingDriver(t *Task, volumes map[string]string, node *cluster.Attaching) (missing string) {
+	for _, driver := range volumes {
+		if (node == nil || !node.Drivers[driver]) && (missing == "" || driver < missing) && t.Storage.Demands(driver) {
+			missing = driver
+		}
+	}
+	return missing
 }
 
 // Unbound are a pod's claims that are bound when it has a node.
@@ -179,16 +215,43 @@ func volumeBinding(t *Task) Check {
 				break
 			}
 		}
-		if _, ok := t.Storage.Decide(unbound, n); !ok {
+		switch _, verdict := t.Storage.Decide(unbound, n); verdict {
+		case cluster.NoVolume:
 			bits |= 2
+		case cluster.TooSmall:
+			bits |= 4
 		}
 		if missing && bits&1 == 0 {
-			bits |= 4
+			bits |= 8
 		}
 		if bits == 0 {
 			return nil
 		}
 		return bindingRefusals[bits]
+	}
+}
+
+// volumeScore rates the share of the volumes, or of the room for them, that the pod's unbound claims take on a node.
+func volumeScore(t *Task, _ []*cluster.Node) Rate {
+	unbound, shape := Unbound(t), Strategy{Kind: RequestedToCapacityRatio, Shape: t.Args.VolumeShape}
+	if len(unbound) == 0 {
+		return nil
+	}
+	return func(n *cluster.Node) int64 {
+		decisions, _ := t.Storage.Decide(unbound, n)
+		by := cluster.ByClass(decisions)
+		if len(by) == 0 {
+			return 0
+		}
+		var sum int64
+		for _, r := range by {
+			if r.Capacity == 0 {
+				sum += shape.at(100)
+			} else {
+				sum += shape.rate(r.Requested, r.Capacity)
+			}
+		}
+		return int64(math.Round(float64(sum) / float64(len(by))))
 	}
 }
 

@@ -61,17 +61,12 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 		a.Fit.Kind = plugin.MostAllocated
 	case configv1.RequestedToCapacityRatio:
 		a.Fit.Kind = plugin.RequestedToCapacityRatio
-		if s.RequestedToCapacityRatio == nil || len(s.RequestedToCapacityRatio.Shape) == 0 {
+		if s.RequestedToCapacityRatio == nil {
 			return errors.New("scoringStrategy.requestedToCapacityRatio.shape must have a point")
 		}
-		last := int64(-1)
-		for _, p := range s.RequestedToCapacityRatio.Shape {
-			at := plugin.Point{Utilization: int64(p.Utilization), Score: int64(p.Score) * plugin.MaxScore / configv1MaxScore}
-			if at.Utilization <= last || at.Utilization > 100 || p.Score < 0 || p.Score > configv1MaxScore {
-				return errors.New("scoringStrategy.requestedToCapacityRatio.shape: utilizations must grow from 0 to 100, scores be from 0 to 10")
-			}
-			last = at.Utilization
-			a.Fit.Shape = append(a.Fit.Shape, at)
+		var err error
+		if a.Fit.Shape, err = points(s.RequestedToCapacityRatio.Shape); err != nil {
+			return fmt.Errorf("scoringStrategy.requestedToCapacityRatio.%w", err)
 		}
 	default:
 		return fmt.Errorf("scoringStrategy.type: %q is none of LeastAllocated, MostAllocated and RequestedToCapacityRatio", s.Type)
@@ -82,6 +77,24 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 	var err error
 	a.Fit.Resources, err = weightedResources(s.Resources, 100)
 	return err
+}
+
+// points are the shape of a score.
+func points(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error) {
+	if len(shape) == 0 {
+		return nil, errors.New("shape must have a point")
+	}
+	var out []plugin.Point
+	last := int64(-1)
+	for _, p := range shape {
+		at := plugin.Point{Utilization: int64(p.Utilization), Score: int64(p.Score) * plugin.MaxScore / configv1MaxScore}
+		if at.Utilization <= last || at.Utilization > 100 || p.Score < 0 || p.Score > configv1MaxScore {
+			return nil, errors.New("shape: utilizations must grow from 0 to 100, scores be from 0 to 10")
+		}
+		last = at.Utilization
+		out = append(out, at)
+	}
+	return out, nil
 }
 
 // configv1MaxScore is the best score of a point of a shape in the file.
@@ -118,20 +131,56 @@ func (a *arguments) spread(c *configv1.PodTopologySpreadArgs) error {
 	default:
 		return fmt.Errorf("defaultingType: %q is neither System nor List", c.DefaultingType)
 	}
-	a.DefaultConstraints = nil
+	a.DefaultConstraints, a.OwnConstraints = nil, true
+	seen := map[plugin.DefaultConstraint]bool{}
 	for i := range c.DefaultConstraints {
-		d := &c.DefaultConstraints[i]
-		if d.LabelSelector != nil || d.MinDomains != nil || d.NodeAffinityPolicy != nil || d.NodeTaintsPolicy != nil || len(d.MatchLabelKeys) > 0 {
-			return fmt.Errorf("defaultConstraints[%d]: only maxSkew, topologyKey and whenUnsatisfiable can be set", i)
+		one, err := defaultConstraint(&c.DefaultConstraints[i])
+		if err != nil {
+			return fmt.Errorf("defaultConstraints[%d]%w", i, err)
 		}
-		if d.MaxSkew <= 0 || d.TopologyKey == "" {
-			return fmt.Errorf("defaultConstraints[%d]: maxSkew must be greater than 0 and topologyKey not empty", i)
+		if key := (plugin.DefaultConstraint{Key: one.Key, Required: one.Required}); seen[key] {
+			return fmt.Errorf("defaultConstraints[%d]: %q is there twice with the same whenUnsatisfiable", i, one.Key)
+		} else {
+			seen[key] = true
 		}
-		required := d.WhenUnsatisfiable == corev1.DoNotSchedule
-		if !required && d.WhenUnsatisfiable != corev1.ScheduleAnyway {
-			return fmt.Errorf("defaultConstraints[%d].whenUnsatisfiable must be DoNotSchedule or ScheduleAnyway", i)
-		}
-		a.DefaultConstraints = append(a.DefaultConstraints, plugin.DefaultConstraint{Key: d.TopologyKey, MaxSkew: int(d.MaxSkew), Required: required})
+		a.DefaultConstraints = append(a.DefaultConstraints, one)
 	}
 	return nil
+}
+
+func defaultConstraint(d *corev1.TopologySpreadConstraint) (plugin.DefaultConstraint, error) {
+	one := plugin.DefaultConstraint{
+		Key: d.TopologyKey, MaxSkew: int(d.MaxSkew), MinDomains: 1, Required: d.WhenUnsatisfiable == corev1.DoNotSchedule, HonorNodes: true,
+	}
+	switch {
+	case d.LabelSelector != nil:
+		return one, errors.New(".labelSelector cannot be set: the pods that are counted follow from services and controllers")
+	case len(d.MatchLabelKeys) > 0:
+		return one, errors.New(".matchLabelKeys cannot be set: the pods that are counted follow from services and controllers")
+	case d.MaxSkew <= 0:
+		return one, errors.New(".maxSkew must be greater than 0")
+	case d.TopologyKey == "":
+		return one, errors.New(".topologyKey must not be empty")
+	case !one.Required && d.WhenUnsatisfiable != corev1.ScheduleAnyway:
+		return one, errors.New(".whenUnsatisfiable must be DoNotSchedule or ScheduleAnyway")
+	case d.MinDomains != nil && (*d.MinDomains <= 0 || !one.Required):
+		return one, errors.New(".minDomains must be greater than 0, and needs DoNotSchedule")
+	}
+	if d.MinDomains != nil {
+		one.MinDomains = int(*d.MinDomains)
+	}
+	for _, policy := range []struct {
+		name string
+		of   *corev1.NodeInclusionPolicy
+		into *bool
+	}{{"nodeAffinityPolicy", d.NodeAffinityPolicy, &one.HonorNodes}, {"nodeTaintsPolicy", d.NodeTaintsPolicy, &one.HonorTaint}} {
+		if policy.of == nil {
+			continue
+		}
+		if *policy.of != corev1.NodeInclusionPolicyHonor && *policy.of != corev1.NodeInclusionPolicyIgnore {
+			return one, fmt.Errorf(".%s must be Honor or Ignore", policy.name)
+		}
+		*policy.into = *policy.of == corev1.NodeInclusionPolicyHonor
+	}
+	return one, nil
 }

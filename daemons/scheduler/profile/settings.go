@@ -320,7 +320,11 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 			return err
 		}
 		if len(a.Shape) > 0 {
-			return errors.New("shape: volumes' capacity is not scored")
+			shape, err := points(a.Shape)
+			if err != nil {
+				return err
+			}
+			p.Args.VolumeShape = shape
 		}
 		if n := a.BindTimeoutSeconds; n != nil {
 			if *n < 0 {

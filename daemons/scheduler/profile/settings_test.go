@@ -35,9 +35,9 @@ profiles:
   - name: InterPodAffinity
     args: {hardPodAffinityWeight: 5, ignorePreferredTermsOfExistingPods: true}
   - name: PodTopologySpread
-    args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]}
+    args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, minDomains: 2, nodeAffinityPolicy: Ignore, nodeTaintsPolicy: Honor}]}
   - name: VolumeBinding
-    args: {bindTimeoutSeconds: 60}
+    args: {bindTimeoutSeconds: 60, shape: [{utilization: 0, score: 1}, {utilization: 100, score: 10}]}
   - name: DefaultPreemption
     args: {minCandidateNodesPercentage: 5, minCandidateNodesAbsolute: 7}
 `))
@@ -67,9 +67,15 @@ profiles:
 		t.Errorf("weights %v", weights)
 	}
 	a := packs.Args
+	rack := plugin.DefaultConstraint{Key: "rack", MaxSkew: 1, MinDomains: 2, Required: true, HonorTaint: true}
+	if len(a.DefaultConstraints) != 1 || a.DefaultConstraints[0] != rack || !a.OwnConstraints || usual.Args.OwnConstraints {
+		t.Errorf("constraints %+v", a.DefaultConstraints)
+	}
+	if shape := a.VolumeShape; len(shape) != 2 || shape[0] != (plugin.Point{Utilization: 0, Score: 10}) || shape[1] != (plugin.Point{Utilization: 100, Score: 100}) {
+		t.Errorf("shape %v", shape)
+	}
 	if a.Fit.Kind != plugin.MostAllocated || len(a.Fit.Resources) != 1 || a.Fit.Resources[0].Weight != 3 || !a.IgnoredResources["example.com/foo"] ||
-		a.HardAffinityWeight != 5 || !a.IgnoreTheirPreferred || packs.BindTimeout != time.Minute ||
-		len(a.DefaultConstraints) != 1 || !a.DefaultConstraints[0].Required || len(usual.Args.DefaultConstraints) != 2 {
+		a.HardAffinityWeight != 5 || !a.IgnoreTheirPreferred || packs.BindTimeout != time.Minute || len(usual.Args.DefaultConstraints) != 2 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -98,7 +104,11 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		"weight too large": {profile("  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]\n"), "from 0 to 100"},
 		"shape":            {profile("  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]\n"), "must have a point"},
 		"system and list":  {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"), "need defaultingType: List"},
-		"selector":         {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]}}]\n"), "only maxSkew"},
+		"selector":         {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]}}]\n"), "labelSelector cannot be set"},
+		"label keys":       {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [v]}]}}]\n"), "matchLabelKeys cannot be set"},
+		"constraint twice": {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}, {maxSkew: 2, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"), `"a" is there twice`},
+		"domains":          {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}]}}]\n"), "minDomains must be greater than 0, and needs DoNotSchedule"},
+		"volumes' shape":   {profile("  pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 50, score: 1}, {utilization: 50, score: 2}]}}]\n"), "utilizations must grow"},
 	} {
 		if _, err := Parse([]byte(c.given)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

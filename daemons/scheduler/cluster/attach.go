@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Attaching is what the drivers on a node say of it in its CSINode.
+type Attaching struct {
+	Drivers map[string]bool
+	Limits  map[string]int // of volumes by driver, as far as it says so
+}
+
+func newAttaching(o *storagev1.CSINode) *Attaching {
+	a := &Attaching{Drivers: map[string]bool{}, Limits: map[string]int{}}
+	for _, d := range o.Spec.Drivers {
+		a.Drivers[d.Name] = true
+		if d.Allocatable != nil && d.Allocatable.Count != nil {
+			a.Limits[d.Name] = int(*d.Allocatable.Count)
+		}
+	}
+	return a
+}
+
+// Attaching is what drivers say of a node, nil while there is no CSINode.
+func (s *Storage) Attaching(node string) *Attaching { return s.nodes[node] }
+
+// Demands says whether a driver wants no pod with its volumes on nodes where it is not.
+func (s *Storage) Demands(driver string) bool {
+	d := s.drivers[driver]
+	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
+}
+
+// attached is of a VolumeAttachment what it takes of a driver's limit.
+type attached struct{ attacher, volume string }
+
+func (s *Storage) attach(o *storagev1.VolumeAttachment) {
+	s.detach(o)
+	volume := o.Spec.Source.PersistentVolumeName
+	if o.Spec.Attacher == "" || volume == nil {
+		return
+	}
+	if s.attached[o.Spec.NodeName] == nil {
+		s.attached[o.Spec.NodeName] = map[string]attached{}
+	}
+	s.attached[o.Spec.NodeName][o.Name] = attached{o.Spec.Attacher, *volume}
+}
+
+// detach forgets an attachment; its node cannot change.
+func (s *Storage) detach(o *storagev1.VolumeAttachment) {
+	of := s.attached[o.Spec.NodeName]
+	if delete(of, o.Name); len(of) == 0 {
+		delete(s.attached, o.Spec.NodeName)
+	}
+}
+
+// AttachedTo are the volumes that are attached to a node, whosever they are, and the driver of each.
+func (s *Storage) AttachedTo(node string, into map[string]string) {
+	for _, a := range s.attached[node] {
+		if pv := s.volumes[a.volume]; pv != nil && pv.Spec.CSI != nil {
+			into[a.attacher+"/"+pv.Spec.CSI.VolumeHandle] = a.attacher
+		}
+	}
+}
+
+// Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for one
+// that its class's provisioner will make. Kubernetes' former own plugins are drivers on nodes that have a CSINode.
+func (s *Storage) Attached(shape *Shape, migrated bool, into map[string]string) {
+	for _, v := range shape.Volumes {
+		claim := s.Claim(shape.namespace, v.Claim)
+		if claim == nil {
+			continue
+		}
+		if pv := s.volumes[claim.Spec.VolumeName]; pv != nil {
+			if csi := pv.Spec.CSI; csi != nil {
+				into[csi.Driver+"/"+csi.VolumeHandle] = csi.Driver
+			} else if pv.former.Driver != "" && migrated {
+				into[pv.former.key()] = pv.former.Driver
+			}
+			continue
+		}
+		class := s.ClassOf(claim)
+		if class == nil {
+			continue
+		}
+		driver := class.Provisioner
+		if successor, ok := successors[driver]; ok {
+			if !migrated {
+				continue
+			}
+			driver = successor
+		}
+		into[driver+"/claim/"+claim.Namespace+"/"+claim.Name] = driver
+	}
+	if !migrated {
+		return
+	}
+	for _, d := range shape.former {
+		into[d.key()] = d.Driver
+	}
+}

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	storage "k8s.io/component-helpers/storage/volume"
+)
+
+// Capacity is how much a driver can make of a class for some nodes, as a CSIStorageCapacity says.
+type Capacity struct {
+	Total int64 // bytes; 0 when it says only how large one volume may be
+	most  int64 // bytes of one volume
+	nodes labels.Selector
+}
+
+func (s *Storage) setCapacity(o *storagev1.CSIStorageCapacity) {
+	s.dropCapacity(o)
+	c := &Capacity{nodes: labels.Nothing()}
+	if o.NodeTopology != nil {
+		if selector, err := metav1.LabelSelectorAsSelector(o.NodeTopology); err == nil {
+			c.nodes = selector
+		}
+	}
+	if o.Capacity != nil {
+		c.Total = o.Capacity.Value()
+		c.most = c.Total
+	}
+	if o.MaximumVolumeSize != nil { // says more
+		c.most = o.MaximumVolumeSize.Value()
+	}
+	if o.Capacity == nil && o.MaximumVolumeSize == nil {
+		c.most = -1
+	}
+	if s.capacities[o.StorageClassName] == nil {
+		s.capacities[o.StorageClassName] = map[string]*Capacity{}
+	}
+	s.capacities[o.StorageClassName][o.Namespace+"/"+o.Name] = c
+}
+
+// dropCapacity forgets an object; its class cannot change.
+func (s *Storage) dropCapacity(o *storagev1.CSIStorageCapacity) {
+	of := s.capacities[o.StorageClassName]
+	if delete(of, o.Namespace+"/"+o.Name); len(of) == 0 {
+		delete(s.capacities, o.StorageClassName)
+	}
+}
+
+// room says whether a driver has enough for a claim's volume on a node, and where it has the most of what is enough. Drivers that do
+// not want it to be asked for always have enough.
+func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity, bool) {
+	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	driver := s.drivers[class.Provisioner]
+	if !asks || driver == nil || driver.Spec.StorageCapacity == nil || !*driver.Spec.StorageCapacity {
+		return nil, true
+	}
+	var best *Capacity
+	for _, c := range s.capacities[class.Name] {
+		if c.most >= want.Value() && (best == nil || c.Total > best.Total) && c.nodes.Matches(labels.Set(n.Labels)) {
+			best = c
+		}
+	}
+	return best, best != nil
+}
+
+// ClassResource is what claims ask for of one class, and what there is of it.
+type ClassResource struct{ Requested, Capacity int64 }
+
+// ByClass adds up decisions by class: volumes that are there, or else the room in which they are made, as far as it is known.
+func ByClass(decisions []Decision) map[string]ClassResource {
+	there, made := map[string]ClassResource{}, map[string]ClassResource{}
+	for _, d := range decisions {
+		class, asks := storage.GetPersistentVolumeClaimClass(d.Claim), d.Claim.Spec.Resources.Requests.Storage().Value()
+		switch {
+		case d.Volume != nil:
+			sum := there[class]
+			there[class] = ClassResource{sum.Requested + asks, sum.Capacity + d.Volume.Spec.Capacity.Storage().Value()}
+		case d.Free != nil && d.Free.Total > 0:
+			made[class] = ClassResource{made[class].Requested + asks, d.Free.Total}
+		}
+	}
+	if len(there) > 0 {
+		return there
+	}
+	return made
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The CSI drivers that have taken over from Kubernetes' own plugins.
+const (
+	ebs      = "ebs.csi.aws.com"
+	gcePD    = "pd.csi.storage.gke.io"
+	azure    = "disk.csi.azure.com"
+	cinder   = "cinder.csi.openstack.org"
+	portworx = "pxd.portworx.com"
+)
+
+// successors are those drivers by the provisioners of old classes.
+var successors = map[string]string{
+	"kubernetes.io/aws-ebs": ebs, "kubernetes.io/gce-pd": gcePD, "kubernetes.io/azure-disk": azure,
+	"kubernetes.io/cinder": cinder, "kubernetes.io/portworx-volume": portworx,
+}
+
+// former is a volume of a former plugin as its driver names it. The zero value is none.
+type former struct{ Driver, handle string }
+
+func (f former) key() string { return f.Driver + "/" + f.handle }
+
+const unspecified = "UNSPECIFIED"
+
+// formerVolume reads the source of a PersistentVolume.
+func formerVolume(pv *corev1.PersistentVolume) former {
+	s := &pv.Spec.PersistentVolumeSource
+	zones := pv.Labels[corev1.LabelTopologyZone]
+	if zones == "" {
+		zones = pv.Labels[corev1.LabelFailureDomainBetaZone]
+	}
+	if s.Cinder != nil {
+		return former{cinder, s.Cinder.VolumeID}
+	}
+	return formerDisk(s.AWSElasticBlockStore, s.GCEPersistentDisk, s.AzureDisk, s.PortworxVolume, zones)
+}
+
+// formerInline reads a volume of a pod.
+func formerInline(v *corev1.Volume) former {
+	if v.Cinder != nil {
+		return former{cinder, v.Cinder.VolumeID}
+	}
+	return formerDisk(v.AWSElasticBlockStore, v.GCEPersistentDisk, v.AzureDisk, v.PortworxVolume, "")
+}
+
+func formerDisk(
+	aws *corev1.AWSElasticBlockStoreVolumeSource, gce *corev1.GCEPersistentDiskVolumeSource, disk *corev1.AzureDiskVolumeSource,
+	px *corev1.PortworxVolumeSource, zones string,
+) former {
+	switch {
+	case aws != nil:
+		id := aws.VolumeID
+		if strings.HasPrefix(id, "aws://") { // aws://zone/vol-…
+			id = id[strings.LastIndex(id, "/")+1:]
+		}
+		if !strings.HasPrefix(id, "vol-") {
+			return former{}
+		}
+		return former{ebs, id}
+	case gce != nil:
+		return former{gcePD, "projects/" + unspecified + "/" + gcePlace(zones) + "/disks/" + gce.PDName}
+	case disk != nil:
+		return former{azure, disk.DataDiskURI}
+	case px != nil:
+		return former{portworx, px.VolumeID}
+	}
+	return former{}
+}
+
+// gcePlace is the zone of a disk, or the region of one that is in several zones.
+func gcePlace(zones string) string {
+	first, _, several := strings.Cut(zones, "__")
+	switch cut := strings.LastIndex(first, "-"); {
+	case first == "":
+		return "zones/" + unspecified
+	case several && cut > 0:
+		return "regions/" + first[:cut]
+	}
+	return "zones/" + first
+}
+
+// Disk is a volume of a pod that not all pods of a node can have at the same time.
+type Disk struct {
+	gce   *corev1.GCEPersistentDiskVolumeSource
+	aws   *corev1.AWSElasticBlockStoreVolumeSource
+	iscsi *corev1.ISCSIVolumeSource
+	rbd   *corev1.RBDVolumeSource
+}
+
+// inTree reads the volumes of a pod that are not claims.
+func (s *Shape) inTree(pod *corev1.Pod) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if d := (Disk{v.GCEPersistentDisk, v.AWSElasticBlockStore, v.ISCSI, v.RBD}); d != (Disk{}) {
+			s.Disks = append(s.Disks, d)
+		}
+		if f := formerInline(v); f.Driver != "" {
+			s.former = append(s.former, f)
+		}
+	}
+}
+
+// Attachable says whether a driver attaches some volume of a shape's pods, as far as their specification says.
+func (s *Shape) Attachable() bool { return len(s.Volumes)+len(s.former) > 0 }
+
+// Conflicts says whether two pods cannot have their disks on one node: the same one, unless both only read it. EBS volumes are
+// one pod's in any case.
+func (d *Disk) Conflicts(o *Disk) bool {
+	switch {
+	case d.gce != nil && o.gce != nil:
+		return d.gce.PDName == o.gce.PDName && !(d.gce.ReadOnly && o.gce.ReadOnly)
+	case d.aws != nil && o.aws != nil:
+		return d.aws.VolumeID == o.aws.VolumeID
+	case d.iscsi != nil && o.iscsi != nil:
+		return d.iscsi.IQN == o.iscsi.IQN && !(d.iscsi.ReadOnly && o.iscsi.ReadOnly)
+	case d.rbd != nil && o.rbd != nil:
+		return d.rbd.RBDPool == o.rbd.RBDPool && d.rbd.RBDImage == o.rbd.RBDImage && !(d.rbd.ReadOnly && o.rbd.ReadOnly) &&
+			meet(d.rbd.CephMonitors, o.rbd.CephMonitors)
+	}
+	return false
+}
+
+func meet(a, b []string) bool {
+	for _, one := range a {
+		for _, other := range b {
+			if one == other {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// nodeVolumeLimits refuses nodes without a driver that wants no pods of its volumes there, and those to which a driver cannot attach as
+// many volumes as there would be: the pods' and those of VolumeAttachments. A volume counts once, whoever uses it.
+func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
+	csi := c.csiNode(node.Name)
+	wants := c.attachable(pod, csi)
+	for _, name := range slices.Sorted(maps.Values(wants)) {
+		driver := c.csiDriver(name)
+		if driver != nil && yes(driver.Spec.PreventPodSchedulingIfMissing) && (csi == nil || !slices.ContainsFunc(csi.Spec.Drivers,
+			func(d storagev1.CSINodeDriver) bool { return d.Name == name })) {
+			return resolvable(name + " CSI driver is not installed on the node")
+		}
+	}
+	if csi == nil {
+		return nil
+	}
+	attached := map[string]string{}
+	for _, p := range c.on(node) {
+		maps.Copy(attached, c.attachable(p, csi))
+	}
+	more := maps.Clone(wants)
+	for volume := range attached {
+		delete(more, volume)
+	}
+	for _, a := range c.Attachments {
+		if a.Spec.NodeName != node.Name || a.Spec.Source.PersistentVolumeName == nil {
+			continue
+		}
+		if pv := c.volume(*a.Spec.Source.PersistentVolumeName); pv != nil && pv.Spec.CSI != nil {
+			attached[a.Spec.Attacher+"/"+pv.Spec.CSI.VolumeHandle] = a.Spec.Attacher
+		}
+	}
+	of := func(volumes map[string]string, driver string) (n int) {
+		for _, d := range volumes {
+			if d == driver {
+				n++
+			}
+		}
+		return n
+	}
+	for _, driver := range csi.Spec.Drivers {
+		if driver.Allocatable == nil || driver.Allocatable.Count == nil {
+			continue
+		}
+		if n := of(more, driver.Name); n > 0 && of(attached, driver.Name)+n > int(*driver.Allocatable.Count) {
+			return resolvable("node(s) exceed max volume count")
+		}
+	}
+	return nil
+}
+
+// attachable are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for
+// one that its class's provisioner will make. Volumes of what was in Kubernetes itself are those of the drivers that have taken over,
+// on nodes with a CSINode.
+func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string]string {
+	result := map[string]string{}
+	add := func(driver, handle string) {
+		if driver != "" {
+			result[driver+"/"+handle] = driver
+		}
+	}
+	if csi != nil {
+		for _, v := range pod.Spec.Volumes {
+			add(translated(v.AWSElasticBlockStore, v.GCEPersistentDisk, v.AzureDisk, nil))
+			if v.Cinder != nil {
+				add("cinder.csi.openstack.org", v.Cinder.VolumeID)
+			}
+		}
+	}
+	for _, claim := range c.claims(pod) {
+		pv, class := c.volume(claim.Spec.VolumeName), c.class(claimClass(claim))
+		switch {
+		case pv != nil && pv.Spec.CSI != nil:
+			add(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
+		case pv != nil && csi != nil:
+			add(translated(pv.Spec.AWSElasticBlockStore, pv.Spec.GCEPersistentDisk, pv.Spec.AzureDisk, pv.Labels))
+		case pv == nil && class != nil:
+			driver, taken := map[string]string{
+				"kubernetes.io/aws-ebs": "ebs.csi.aws.com", "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+				"kubernetes.io/azure-disk": "disk.csi.azure.com", "kubernetes.io/cinder": "cinder.csi.openstack.org",
+			}[class.Provisioner]
+			if !taken {
+				driver = class.Provisioner
+			}
+			if !taken || csi != nil {
+				add(driver, "claim/"+claim.Namespace+"/"+claim.Name)
+			}
+		}
+	}
+	return result
+}
+
+// translated is the driver that has taken over a volume, and the driver's name of it.
+func translated(
+	aws *corev1.AWSElasticBlockStoreVolumeSource, gce *corev1.GCEPersistentDiskVolumeSource, azure *corev1.AzureDiskVolumeSource,
+	labels map[string]string,
+) (driver, handle string) {
+	switch {
+	case aws != nil:
+		parts := strings.Split(aws.VolumeID, "/") // aws://zone/vol-1
+		return "ebs.csi.aws.com", parts[len(parts)-1]
+	case gce != nil:
+		place := "zones/UNSPECIFIED"
+		if zone, has := labels[corev1.LabelTopologyZone]; has {
+			place = "zones/" + zone
+		} else if zone, has := labels[corev1.LabelFailureDomainBetaZone]; has {
+			place = "zones/" + zone
+		}
+		return "pd.csi.storage.gke.io", "projects/UNSPECIFIED/" + place + "/disks/" + gce.PDName
+	case azure != nil:
+		return "disk.csi.azure.com", azure.DataDiskURI
+	}
+	return "", ""
+}
+
+// sameDisk is whether two volumes are one disk that two pods cannot have on one node: read by both it may be, but for EBS.
+func sameDisk(a, b corev1.Volume) bool {
+	switch {
+	case a.GCEPersistentDisk != nil && b.GCEPersistentDisk != nil:
+		return a.GCEPersistentDisk.PDName == b.GCEPersistentDisk.PDName && !(a.GCEPersistentDisk.ReadOnly && b.GCEPersistentDisk.ReadOnly)
+	case a.AWSElasticBlockStore != nil && b.AWSElasticBlockStore != nil:
+		return a.AWSElasticBlockStore.VolumeID == b.AWSElasticBlockStore.VolumeID
+	case a.ISCSI != nil && b.ISCSI != nil:
+		return a.ISCSI.IQN == b.ISCSI.IQN && !(a.ISCSI.ReadOnly && b.ISCSI.ReadOnly)
+	case a.RBD != nil && b.RBD != nil:
+		shared := slices.ContainsFunc(a.RBD.CephMonitors, func(m string) bool { return slices.Contains(b.RBD.CephMonitors, m) })
+		return shared && a.RBD.RBDPool == b.RBD.RBDPool && a.RBD.RBDImage == b.RBD.RBDImage && !(a.RBD.ReadOnly && b.RBD.ReadOnly)
+	}
+	return false
+}
+
+func yes(b *bool) bool { return b != nil && *b }
