@@ -11,7 +11,8 @@ var Controllers = []string{
 	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "taint-eviction", "deployment", "replicaset",
 	"replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "horizontal-pod-autoscaler", "endpoints",
 	"endpointslice", "endpointslice-mirroring", "disruption", "podgc", "garbage", "resourcequota", "persistentvolume-binder",
-	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "pvc-protection", "pv-protection", "validatingadmissionpolicy-status",
+	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "persistentvolume-expander", "pvc-protection", "pv-protection", "vac-protection",
+	"validatingadmissionpolicy-status",
 	"certificate", "certificate-approval", "clusterrole-aggregation", "token-cleaner", "bootstrap-signer", "service-cidr",
 	"legacy-serviceaccount-token-cleaner", "storage-version-migrator",
 }

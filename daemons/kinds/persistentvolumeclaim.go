@@ -6,10 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The finalizers that keep claims and volumes that are in use.
+// The finalizers that keep claims, volumes and classes of their attributes that are in use.
 const (
-	ClaimProtection  = "kubernetes.io/pvc-protection"
-	VolumeProtection = "kubernetes.io/pv-protection"
+	ClaimProtection           = "kubernetes.io/pvc-protection"
+	VolumeProtection          = "kubernetes.io/pv-protection"
+	AttributesClassProtection = "kubernetes.io/vac-protection"
 )
 
 func persistentVolumeClaims() *Kind {

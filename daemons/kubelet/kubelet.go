@@ -112,6 +112,7 @@ type Kubelet struct {
 	manifestsRead    atomic.Bool     // which static pods there are is known
 	sharing          sync.Mutex      // one writes the burstable pods' shares at a time
 	tearing          sync.Map        // uids of pods whose volumes are being removed
+	unboundedOnce    sync.Once       // volumes without bounds are told of
 }
 
 // Run is the kubelet of this machine. It returns when ctx ends; pods go on.
@@ -188,9 +189,10 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	k.objects = newObjects(k.client, env.Log, k.changed)
-	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root}
+	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
 	if o.Pretended {
-		k.volumes.Provisioned = filepath.Join(cfg.RootDir, "local-volumes") // one machine has many nodes that pretend
+		// One machine has many nodes that pretend, and nothing is written into their volumes.
+		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
 	}
 	k.devices = &device.Manager{Dir: cfg.RootDir, Read: k.readClaim}
 	if !o.Pretended {
@@ -204,6 +206,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k.pulls = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.metrics = newMetrics(env.Metrics)
+	env.Metrics.MustRegister(volumeMetrics{k.claimUses})
 	k.chores = k.housekeeping()
 	return k, nil
 }
@@ -277,6 +280,9 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	}
 	if err := k.devices.Load(); err != nil {
 		return err
+	}
+	if err := k.volumes.NoteProvisioned(); err != nil {
+		return fmt.Errorf("note which volumes are on this machine: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	k.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,18 +20,41 @@ func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	switch err := k.volumes.RemoveProvisioned(name); {
-	case errors.Is(err, volume.ErrInUse):
-		http.Error(w, err.Error(), http.StatusConflict)
-	case err != nil:
-		k.env.Log.Warn("remove a provisioned volume", "volume", name, "error", err)
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	default:
-		k.env.Log.Info("removed a provisioned volume", "volume", name)
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess,
-			Details: &metav1.StatusDetails{Kind: directory.Resource, Name: name},
-		})
+	k.answerVolume(w, name, "remove", k.volumes.RemoveProvisioned(name))
+}
+
+// serveGrowVolume has the directory of a volume that was provisioned on this node hold as many bytes as the query says.
+func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	bytes, err := strconv.ParseInt(r.URL.Query().Get(directory.Size), 10, 64)
+	if err == nil {
+		err = directory.CheckName(name)
 	}
+	if err != nil || bytes <= 0 {
+		http.Error(w, "the query says no size, or the path no volume", http.StatusBadRequest)
+		return
+	}
+	k.answerVolume(w, name, "grow", k.volumes.GrowProvisioned(name, bytes))
+}
+
+// answerVolume says what became of a volume, so that it can be told from what somebody on the way says.
+func (k *Kubelet) answerVolume(w http.ResponseWriter, name, what string, err error) {
+	said := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusOK,
+		Details: &metav1.StatusDetails{Kind: directory.Resource, Name: name}}
+	if err != nil {
+		said.Status, said.Message, said.Reason, said.Code = metav1.StatusFailure, err.Error(), metav1.StatusReasonInternalError, http.StatusInternalServerError
+	}
+	switch {
+	case errors.Is(err, volume.ErrInUse):
+		said.Reason, said.Code = metav1.StatusReasonConflict, http.StatusConflict
+	case errors.Is(err, volume.ErrTooLarge):
+		said.Reason, said.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+	case err != nil:
+		k.env.Log.Warn("change a provisioned volume", "what", what, "volume", name, "error", err)
+	default:
+		k.env.Log.Info("changed a provisioned volume", "what", what, "volume", name)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(said.Code))
+	_ = json.NewEncoder(w).Encode(said)
 }

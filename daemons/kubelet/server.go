@@ -91,6 +91,7 @@ func (k *Kubelet) routes() http.Handler {
 	mux.HandleFunc("POST /run/{namespace}/{pod}/{container}", k.serveRun)
 	mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.HandlerFunc(k.serveFiles)))
 	mux.HandleFunc("DELETE /"+directory.Resource+"/{name}", k.serveRemoveVolume)
+	mux.HandleFunc("PUT /"+directory.Resource+"/{name}", k.serveGrowVolume)
 	return mux
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -33,6 +34,7 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 		available, capacity, used := uint64(d.Available), uint64(d.Capacity), uint64(d.Capacity-d.Available)
 		summary.Node.Fs = &stats.FsStats{Time: now, AvailableBytes: &available, CapacityBytes: &capacity, UsedBytes: &used}
 	}
+	uses := k.claimUses()
 	for _, b := range boxes {
 		m := b.GetAttributes().GetMetadata()
 		p := stats.PodStats{PodRef: stats.PodReference{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid()}}
@@ -47,6 +49,7 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 				Name: c.GetAttributes().GetMetadata().GetName(), CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
 			})
 		}
+		p.VolumeStats = volumeStats(p.PodRef, uses[types.UID(p.PodRef.UID)])
 		summary.Pods = append(summary.Pods, p)
 	}
 	w.Header().Set("Content-Type", "application/json")

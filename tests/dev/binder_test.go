@@ -215,7 +215,7 @@ func (n *storageNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked[r.Method+" "+r.URL.Path]++
-	if !n.willing {
+	if r.Method == http.MethodDelete && !n.willing {
 		http.Error(w, "the volume is in use", http.StatusConflict)
 		return
 	}

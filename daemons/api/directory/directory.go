@@ -21,8 +21,10 @@ const (
 	Finalizer = Provisioner
 	// NodeAnnotation of a PersistentVolume is the name of the node whose kubelet has the directory.
 	NodeAnnotation = "clusterctl.local/node"
-	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME.
+	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME, and PUT /localVolumes/NAME?bytes=SIZE to have one grow.
 	Resource = "localVolumes"
+	// Size is the query of PUT.
+	Size = "bytes"
 )
 
 // Path is where the volume of a name lies on its node.

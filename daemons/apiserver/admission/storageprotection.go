@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/kinds"
 )
 
-// storageProtection has claims and volumes held from their beginning, so that none goes while
+// storageProtection has claims, volumes and classes of volumes' attributes held from their beginning, so that none goes while
 // it is in use. The controllers let them go.
 type storageProtection struct{}
 
@@ -29,6 +30,8 @@ func (storageProtection) Admit(_ context.Context, a *api.Admission) error {
 		add(&o.Finalizers, kinds.ClaimProtection)
 	case *corev1.PersistentVolume:
 		add(&o.Finalizers, kinds.VolumeProtection)
+	case *storagev1.VolumeAttributesClass:
+		add(&o.Finalizers, kinds.AttributesClassProtection)
 	}
 	return nil
 }

@@ -27,9 +27,9 @@ func controllerRoles() []controllerRole {
 			pods, rule("", "pods/binding", "create"), rule("apps", "controllerrevisions", "create delete get list patch update watch")),
 		c("deployment-controller", rule("apps", "deployments", "get list update patch watch"), rule("apps", "deployments/status deployments/finalizers", "update patch"),
 			rule("apps", "replicasets", "create delete get list patch update watch"), rule("", "pods", "get list update watch")),
-		// Ours: it asks kubelets to remove volumes, and nothing else of them.
+		// Ours: it asks kubelets to remove volumes and to let them grow, and nothing else of them.
 		c("directory-provisioner", rule("", "persistentvolumes", "create delete get list update watch"), rule("", "persistentvolumes/status persistentvolumeclaims/status", "update"),
-			rule("", "persistentvolumeclaims", "get list update watch"), rule("storage.k8s.io", "storageclasses", read), rule("", "nodes", read), rule("", "nodes/proxy", "delete")),
+			rule("", "persistentvolumeclaims", "get list update watch"), rule("storage.k8s.io", "storageclasses volumeattributesclasses", read), rule("", "nodes", read), rule("", "nodes/proxy", "delete update")),
 		c("device-taint-eviction-controller", rule("", "pods", "delete get list watch"), rule("", "pods/status", "patch update"),
 			rule("resource.k8s.io", "deviceclasses devicetaintrules resourceclaims resourceslices", read)),
 		c("disruption-controller", rule("apps", "deployments replicasets statefulsets", read), rule("", "replicationcontrollers pods", read),
@@ -83,5 +83,6 @@ func controllerRoles() []controllerRole {
 		c("validatingadmissionpolicy-status-controller", rule("admissionregistration.k8s.io", "validatingadmissionpolicies", read),
 			rule("admissionregistration.k8s.io", "validatingadmissionpolicies/status", "update patch")),
 		c("ttl-controller", rule("", "nodes", "list patch update watch")),
+		c("volumeattributesclass-protection-controller", rule("", "persistentvolumeclaims persistentvolumes", read), rule("storage.k8s.io", "volumeattributesclasses", "get list patch update watch")),
 	}
 }

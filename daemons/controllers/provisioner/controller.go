@@ -26,6 +26,10 @@ type controller struct {
 	claims    corelisters.PersistentVolumeClaimLister
 	volumes   corelisters.PersistentVolumeLister
 	classes   storagelisters.StorageClassLister
+	// attributes are classes of volumes' attributes.
+	attributes storagelisters.VolumeAttributesClassLister
+	// grow has a node's kubelet let a volume's directory hold so many bytes.
+	grow func(ctx context.Context, node, volume string, bytes int64) error
 	// remove has a node's kubelet remove a volume's directory; nil means that it is gone.
 	remove func(ctx context.Context, node, volume string) error
 }
@@ -35,10 +39,12 @@ func New(c loop.Context) loop.Controller {
 	core := c.Informers.Core().V1()
 	claims, volumes, nodes := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Nodes()
 	classes := c.Informers.Storage().V1().StorageClasses()
-	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister()}
-	p.remove = p.askKubelet
+	attributes := c.Informers.Storage().V1().VolumeAttributesClasses()
+	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), attributes: attributes.Lister()}
+	p.grow, p.remove = p.askToGrow, p.askKubelet
 	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{
-		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced}}
+		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced,
+		attributes.Informer().HasSynced}}
 	c.OnChange(claims.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 			p.Add(claim)
@@ -50,6 +56,11 @@ func New(c loop.Context) loop.Controller {
 		}
 	})
 	c.OnChange(classes.Informer(), func(_, obj any) { p.classChanged(obj) })
+	c.OnChange(attributes.Informer(), func(_, obj any) {
+		if class, ok := obj.(*storagev1.VolumeAttributesClass); ok {
+			p.attributesChanged(class.Name)
+		}
+	})
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if node, ok := obj.(*corev1.Node); ok && old == nil {
 			p.nodeCame(node.Name)
@@ -58,7 +69,20 @@ func New(c loop.Context) loop.Controller {
 	return p
 }
 
-// classChanged looks at the claims of a class: it may let them grow now.
+// attributesChanged looks at the claims that ask for a class of attributes.
+func (p *controller) attributesChanged(name string) {
+	claims, err := p.claims.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, claim := range claims {
+		if c := claim.Spec.VolumeAttributesClassName; c != nil && *c == name {
+			p.Add(claim)
+		}
+	}
+}
+
+// classChanged looks at the claims of a class.
 func (p *controller) classChanged(obj any) {
 	class, ok := obj.(*storagev1.StorageClass)
 	if !ok || class.Provisioner != directory.Provisioner {
@@ -102,14 +126,14 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	} else if err != nil {
 		return err
 	}
+	if claim.Spec.VolumeName != "" {
+		return p.change(ctx, claim)
+	}
 	class, err := p.classes.Get(storage.GetPersistentVolumeClaimClass(claim))
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return err
-	}
-	if claim.Spec.VolumeName != "" {
-		return p.expand(ctx, claim, class)
 	}
 	if !wanted(claim, class) {
 		return nil
@@ -122,6 +146,23 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 		return fmt.Errorf("look at claim %s/%s: %w", namespace, name, err)
 	}
 	return p.provision(ctx, live, class)
+}
+
+// change does about the volume of a claim what the claim asks for by now.
+func (p *controller) change(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	v, err := p.volumes.Get(claim.Spec.VolumeName)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !directory.Provisioned(v) || !belongs(claim, v) {
+		return nil
+	}
+	if claim, err = p.modify(ctx, claim); err != nil || claim == nil {
+		return err
+	}
+	return p.expand(ctx, claim, v)
 }
 
 func (p *controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {

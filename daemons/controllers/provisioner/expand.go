@@ -3,9 +3,10 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,50 +14,152 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// Growth returns how large a bound claim's volume becomes, or nil where nothing is to be done. A directory has no size: it grows by
-// being said to be larger.
-func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, class *storagev1.StorageClass) *resource.Quantity {
-	if !directory.Provisioned(v) || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion || claim.Status.Phase != corev1.ClaimBound ||
-		claim.Spec.VolumeName != v.Name || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != claim.UID {
+// belongs says whether a claim and a volume are bound to each other.
+func belongs(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == v.Name && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == claim.UID
+}
+
+// Growth returns how large a bound claim's volume becomes, or nil where nothing is to be done. That the class lets claims grow was
+// looked at when the claim asked for it. What was asked for in vain may be asked for less: then that counts.
+func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *resource.Quantity {
+	if !directory.Provisioned(v) || !belongs(claim, v) {
 		return nil
 	}
 	size := claim.Spec.Resources.Requests.Storage().DeepCopy()
-	if v.Spec.Capacity.Storage().Cmp(size) >= 0 {
-		size = v.Spec.Capacity.Storage().DeepCopy()
-	}
 	if claim.Status.Capacity.Storage().Cmp(size) >= 0 {
 		return nil
 	}
 	return &size
 }
 
-// expand lets a claim grow: its volume first, then what it says of itself.
-func (p *controller) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
-	if class.Provisioner != directory.Provisioner {
-		return nil
-	}
-	v, err := p.volumes.Get(claim.Spec.VolumeName)
-	if apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	size := Growth(claim, v, class)
+// expand lets a claim grow: the directory first, then the volume, then what the claim says of itself. A directory's size is its
+// node's affair alone, so that a claim's growth is over when the node has answered: no pod has to be started for it.
+func (p *controller) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
+	size := Growth(claim, v)
 	if size == nil {
 		return nil
 	}
-	if v.Spec.Capacity.Storage().Cmp(*size) < 0 {
-		larger := v.DeepCopy()
-		larger.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: *size}
-		if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, larger, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("let volume %s grow: %w", v.Name, err)
+	claim, err := p.writeStatus(ctx, claim, growing(claim.Status, *size, p.Now()))
+	if err != nil {
+		return err
+	}
+	if claim == nil {
+		return nil
+	}
+	p.Events.Eventf(claim, corev1.EventTypeNormal, "Resizing", "External resizer is resizing volume %s", v.Name)
+	if err := p.enlarge(ctx, v, *size); err != nil {
+		p.Events.Eventf(claim, corev1.EventTypeWarning, "VolumeResizeFailed", "resize volume %q by resizer %q failed: %v", v.Name, directory.Provisioner, err)
+		_, failed := p.writeStatus(ctx, claim, growthFailed(claim.Status, err, apierrors.IsInvalid(err), p.Now()))
+		if failed != nil {
+			return failed
+		}
+		return fmt.Errorf("let volume %s grow: %w", v.Name, err)
+	}
+	if claim, err = p.writeStatus(ctx, claim, grown(claim.Status, *size)); err == nil && claim != nil {
+		p.Events.Event(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", "Resize volume succeeded")
+	}
+	return err
+}
+
+// enlarge has the node give the directory the size, and the volume say so.
+func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, size resource.Quantity) error {
+	node := v.Annotations[directory.NodeAnnotation]
+	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
+		return fmt.Errorf("the volume does not say on which node it lies (annotation %s), or is not at %s", directory.NodeAnnotation, directory.Path(v.Name))
+	}
+	if err := p.grow(ctx, node, v.Name, size.Value()); err != nil {
+		return err
+	}
+	if v.Spec.Capacity.Storage().Cmp(size) == 0 {
+		return nil
+	}
+	updated := v.DeepCopy()
+	updated.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+	_, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{})
+	return err
+}
+
+// growing is the status of a claim whose volume is being made larger.
+func growing(was corev1.PersistentVolumeClaimStatus, size resource.Quantity, now time.Time) corev1.PersistentVolumeClaimStatus {
+	s := *was.DeepCopy()
+	allocated, named := s.AllocatedResources[corev1.ResourceStorage]
+	if state := s.AllocatedResourceStatuses[corev1.ResourceStorage]; state == corev1.PersistentVolumeClaimControllerResizeInfeasible && named && allocated.Cmp(size) == 0 {
+		return s // it is tried again, and is not promised anew
+	}
+	allocate(&s, size, corev1.PersistentVolumeClaimControllerResizeInProgress)
+	s.Conditions = without(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError)
+	s.Conditions = with(s.Conditions, corev1.PersistentVolumeClaimResizing, "", now)
+	return s
+}
+
+// growthFailed is the status of a claim whose volume could not be made larger: not now, or not at all.
+func growthFailed(was corev1.PersistentVolumeClaimStatus, why error, infeasible bool, now time.Time) corev1.PersistentVolumeClaimStatus {
+	s := *was.DeepCopy()
+	if infeasible {
+		allocate(&s, s.AllocatedResources[corev1.ResourceStorage], corev1.PersistentVolumeClaimControllerResizeInfeasible)
+	}
+	s.Conditions = with(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError, fmt.Sprintf("failed to expand pvc with %v", why), now)
+	return s
+}
+
+// grown is the status of a claim whose volume has been made larger.
+func grown(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev1.PersistentVolumeClaimStatus {
+	s := *was.DeepCopy()
+	s.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+	delete(s.AllocatedResourceStatuses, corev1.ResourceStorage)
+	s.Conditions = without(s.Conditions, corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
+		corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError)
+	return s
+}
+
+func allocate(s *corev1.PersistentVolumeClaimStatus, size resource.Quantity, state corev1.ClaimResourceStatus) {
+	if s.AllocatedResources == nil {
+		s.AllocatedResources = corev1.ResourceList{}
+	}
+	if s.AllocatedResourceStatuses == nil {
+		s.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{}
+	}
+	s.AllocatedResources[corev1.ResourceStorage], s.AllocatedResourceStatuses[corev1.ResourceStorage] = size, state
+}
+
+// with returns conditions of which one is true and says the message. When it came to that stays.
+func with(conditions []corev1.PersistentVolumeClaimCondition, kind corev1.PersistentVolumeClaimConditionType, message string, now time.Time) []corev1.PersistentVolumeClaimCondition {
+	for i := range conditions {
+		if conditions[i].Type == kind && conditions[i].Status == corev1.ConditionTrue {
+			conditions[i].Message = message
+			return conditions
 		}
 	}
-	grown := claim.DeepCopy()
-	grown.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *size}
-	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, grown, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("say that claim %s/%s has grown: %w", claim.Namespace, claim.Name, err)
+	return append(without(conditions, kind), corev1.PersistentVolumeClaimCondition{
+		Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(now)})
+}
+
+// without returns the conditions of other kinds.
+func without(conditions []corev1.PersistentVolumeClaimCondition, kinds ...corev1.PersistentVolumeClaimConditionType) (kept []corev1.PersistentVolumeClaimCondition) {
+	for _, c := range conditions {
+		gone := false
+		for _, k := range kinds {
+			gone = gone || c.Type == k
+		}
+		if !gone {
+			kept = append(kept, c)
+		}
 	}
-	p.Events.Event(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", "Resize volume succeeded")
-	return nil
+	return kept
+}
+
+// writeStatus writes a claim's status where it differs, and returns the claim; nil for one that is gone.
+func (p *controller) writeStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s corev1.PersistentVolumeClaimStatus) (*corev1.PersistentVolumeClaim, error) {
+	if apiequality.Semantic.DeepEqual(s, claim.Status) {
+		return claim, nil
+	}
+	updated := claim.DeepCopy()
+	updated.Status = s
+	written, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("write the status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return written, nil
 }

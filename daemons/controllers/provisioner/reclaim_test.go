@@ -124,7 +124,7 @@ func TestTheKubeletsWordIsRead(t *testing.T) {
 		`{"kind":"Status","status":"Failure","details":{"kind":"localVolumes","name":"pvc-u"}}`: false,
 		`<html>welcome</html>`: false, ``: false,
 	} {
-		if err := gone([]byte(text), "pvc-u"); (err == nil) != ok {
+		if err := done([]byte(text), "pvc-u"); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

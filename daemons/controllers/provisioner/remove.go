@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,6 +105,18 @@ func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, messa
 // removeTime bounds one request to a kubelet. Removing goes on without it, and the next request hears of the end.
 const removeTime = time.Minute
 
+// askToGrow has a kubelet let a directory hold more.
+func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes int64) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	body, err := p.Client.CoreV1().RESTClient().Put().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, volume).
+		Param(directory.Size, strconv.FormatInt(bytes, 10)).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return done(body, volume)
+}
+
 // askKubelet has a kubelet remove a directory by way of the API server. Only the kubelet's own word counts: that somebody on the way
 // has not found something says nothing about the directory.
 func (p *controller) askKubelet(ctx context.Context, node, volume string) error {
@@ -113,17 +126,17 @@ func (p *controller) askKubelet(ctx context.Context, node, volume string) error 
 	if err != nil {
 		return err
 	}
-	return gone(body, volume)
+	return done(body, volume)
 }
 
-// gone reads a kubelet's answer.
-func gone(body []byte, volume string) error {
+// done reads a kubelet's answer: that the volume is gone, or as large as it is to be.
+func done(body []byte, volume string) error {
 	var said metav1.Status
 	if err := json.Unmarshal(body, &said); err != nil {
 		return fmt.Errorf("read what the kubelet answered: %w", err)
 	}
 	if said.Status != metav1.StatusSuccess || said.Details == nil || said.Details.Kind != directory.Resource || said.Details.Name != volume {
-		return errors.New("the answer does not say that the volume is gone")
+		return errors.New("the answer does not say that it is done")
 	}
 	return nil
 }

@@ -131,7 +131,10 @@ type remover struct {
 
 // removeTree removes a directory and what is in it. It follows no link, and what is mounted below it makes it fail: whatever is
 // behind a mount is not the directory's.
-func removeTree(path string) error {
+func removeTree(path string) error { return removeTreeAfter(path, nil) }
+
+// removeTreeAfter calls last, if there is one, when the directory is empty and before it goes.
+func removeTreeAfter(path string, last func() error) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -153,6 +156,9 @@ func removeTree(path string) error {
 	r := &remover{top: fd}
 	err = r.empty(fd, path, 0)
 	unix.Close(fd)
+	if err == nil && last != nil {
+		err = last()
+	}
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// claimName is the name of the claim that a volume of a pod is, or "".
-func claimName(p *corev1.Pod, v *corev1.Volume) string {
+// ClaimName is the name of the claim that a volume of a pod is, or "".
+func ClaimName(p *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		return v.PersistentVolumeClaim.ClaimName
@@ -22,7 +22,7 @@ func claimName(p *corev1.Pod, v *corev1.Volume) string {
 
 // claimed returns the persistent volume of a pod's volume. A name proves nothing: whoever may write claims could name another's.
 func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
-	name := claimName(p, v)
+	name := ClaimName(p, v)
 	claim, err := m.Source.Claim(ctx, p.Namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("error processing PVC %s/%s: failed to fetch PVC from API server: %w", p.Namespace, name, err)

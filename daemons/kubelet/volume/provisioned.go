@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -19,19 +17,19 @@ import (
 // ErrInUse is returned for a volume that a pod of the node still has, or that is being changed at the moment.
 var ErrInUse = errors.New("the volume is in use")
 
-// lock is the turn of who mounts or removes a provisioned volume.
-func (m *Manager) lock(name string) *sync.Mutex {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(name))
-	return &m.changing[h.Sum32()%uint32(len(m.changing))]
-}
+// ErrMissing is returned for a volume that was made on this node and is not there. Its data is where its disk is.
+var ErrMissing = errors.New("the volume was made on this node, and its directory is not there")
 
-// provisioned mounts a volume that was made for the claim, and makes its directory where it is missing. The claim is asked about
+// ErrTooLarge is returned for a size that the file system does not have.
+var ErrTooLarge = errors.New("the file system is smaller")
+
+// provisioned mounts a volume that was made for the claim, and makes its directory the first time. The claim is asked about
 // again in turn with Remove: a volume that was given up meanwhile is not made anew behind the back of who removed it.
 func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volume, name, dir string) error {
-	turn := m.lock(name)
-	turn.Lock()
-	defer turn.Unlock()
+	if err := m.changing.take(ctx, name); err != nil {
+		return err
+	}
+	defer m.changing.give(name)
 	pv, err := m.claimed(ctx, p, v)
 	if err != nil {
 		return err
@@ -42,52 +40,176 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	if pv.Name != name || pv.Spec.Local == nil || !directory.Provisioned(pv) || pv.Spec.Local.Path != directory.Path(name) {
 		return fmt.Errorf("persistent volume %s: what %s provisioned lies at %s", pv.Name, directory.Provisioner, directory.Path(pv.Name))
 	}
-	if err := m.makeProvisioned(name); err != nil {
+	if err := m.makeProvisioned(name, pv.Spec.Capacity.Storage().Value()); err != nil {
 		return fmt.Errorf("make the directory of persistent volume %s: %w", name, err)
 	}
 	return m.bind(filepath.Join(m.Provisioned, name), dir)
 }
 
 // makeProvisioned makes a volume's directory, open to all as one of a pod's own is: who gets at it is decided by who mounts it, since
-// nobody else comes past the directory that it is in.
-func (m *Manager) makeProvisioned(name string) error {
+// nobody else comes past the directory that it is in. Where there is one, it sees that it is bounded. One that was made and is
+// not there is not made anew: a pod would take it that its data was never written.
+func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	path := filepath.Join(m.Provisioned, name)
-	switch info, err := os.Lstat(path); {
-	case err == nil && !info.IsDir():
-		return fmt.Errorf("%s is not a directory", path)
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
+	switch there, err := m.there(name); {
+	case err != nil:
 		return err
+	case there:
+		if err := m.bound(name, path, bytes); err != nil {
+			return err
+		}
+		return m.noteMade(name)
 	}
 	if err := os.MkdirAll(m.Provisioned, 0o700); err != nil {
 		return err
 	}
-	// A name of a volume does not begin with a dot.
-	half := filepath.Join(m.Provisioned, "..new-"+name)
-	if err := removeTree(half); err != nil {
+	half := m.half(name)
+	if err := m.erase(half); err != nil {
 		return err
 	}
 	if err := os.Mkdir(half, 0o700); err != nil {
 		return err
 	}
+	if err := m.bound(name, half, bytes); err != nil {
+		return err
+	}
 	if err := os.Chmod(half, 0o777); err != nil { // past the umask
 		return err
 	}
-	return os.Rename(half, path)
+	if err := os.Rename(half, path); err != nil {
+		return err
+	}
+	if err := flush(m.Provisioned); err != nil {
+		return err
+	}
+	return m.noteMade(name)
 }
 
-// RemoveProvisioned removes the directory of a provisioned volume with what is in it. One that is not there is removed. It returns
-// ErrInUse while a pod has the volume.
+// there says whether a volume's directory is there. It returns ErrMissing for one that ought to be.
+func (m *Manager) there(name string) (bool, error) {
+	path := filepath.Join(m.Provisioned, name)
+	switch info, err := os.Lstat(path); {
+	case err == nil && !info.IsDir():
+		return false, fmt.Errorf("%s is not a directory", path)
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	switch _, err := os.Lstat(m.madeNote(name)); {
+	case err == nil:
+		return false, fmt.Errorf("%w: see that what was mounted at %s or above is mounted, or remove %s if the data is gone for good", ErrMissing, m.Provisioned, m.madeNote(name))
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	return false, nil
+}
+
+// half is where a volume's directory is until it is ready. A name of a volume does not begin with a dot.
+func (m *Manager) half(name string) string { return filepath.Join(m.Provisioned, "..new-"+name) }
+
+// madeNote is the file that says that a volume was made here. It is not beside the volumes, which may be on a disk of their own.
+func (m *Manager) madeNote(name string) string { return filepath.Join(m.Root, "provisioned", name) }
+
+// noteMade notes that a volume was made, after its directory is there for good.
+func (m *Manager) noteMade(name string) error {
+	note := m.madeNote(name)
+	if _, err := os.Lstat(note); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(note), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(note, nil, 0o600)
+}
+
+// NoteProvisioned notes all volumes that are there: some were made before there were notes.
+func (m *Manager) NoteProvisioned() error {
+	entries, err := os.ReadDir(m.Provisioned)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && directory.CheckName(e.Name()) == nil {
+			err = errors.Join(err, m.noteMade(e.Name()))
+		}
+	}
+	return err
+}
+
+// forgetMade takes the note away for good, before the directory goes.
+func (m *Manager) forgetMade(name string) error {
+	note := m.madeNote(name)
+	if err := os.Remove(note); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return flush(filepath.Dir(note))
+}
+
+// flush has the names in a directory outlive a loss of power.
+func flush(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("write %s to its disk: %w", dir, err)
+	}
+	return nil
+}
+
+// bound bounds a volume's directory where the file system can.
+func (m *Manager) bound(name, path string, bytes int64) error {
+	if m.Projects == nil {
+		return nil
+	}
+	err := m.Projects.Bound(path, bytes)
+	if errors.Is(err, ErrNoQuota) {
+		if m.Unbounded != nil {
+			m.Unbounded(name, err)
+		}
+		return nil
+	}
+	return err
+}
+
+// GrowProvisioned has a volume hold as much as is said. One that no pod has had yet is made of that size by the first. It returns
+// ErrTooLarge for what the file system could never hold.
+func (m *Manager) GrowProvisioned(name string, bytes int64) error {
+	if err := directory.CheckName(name); err != nil {
+		return err
+	}
+	if !m.changing.try(name) {
+		return ErrInUse
+	}
+	defer m.changing.give(name)
+	there, err := m.there(name)
+	if err != nil || !there {
+		return err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(m.Provisioned, &st); err != nil {
+		return fmt.Errorf("look how large the file system of %s is: %w", m.Provisioned, err)
+	}
+	if size := int64(st.Blocks) * st.Bsize; size < bytes {
+		return fmt.Errorf("%w: it has %d bytes at %s, and the volume is to have %d", ErrTooLarge, size, m.Provisioned, bytes)
+	}
+	return m.bound(name, filepath.Join(m.Provisioned, name), bytes)
+}
+
+// RemoveProvisioned removes the directory of a provisioned volume with what is in it. One that was never made is removed. It returns
+// ErrInUse while a pod has the volume, and ErrMissing for a directory that is not where it was made.
 func (m *Manager) RemoveProvisioned(name string) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
 	}
-	turn := m.lock(name)
-	if !turn.TryLock() {
+	if !m.changing.try(name) {
 		return ErrInUse
 	}
-	defer turn.Unlock()
+	defer m.changing.give(name)
 	path := filepath.Join(m.Provisioned, name)
 	users, err := m.usersOf(path)
 	if err != nil {
@@ -96,10 +218,38 @@ func (m *Manager) RemoveProvisioned(name string) error {
 	if len(users) > 0 {
 		return fmt.Errorf("%w by pods with the uids %q", ErrInUse, users)
 	}
-	if err := removeTree(path); err != nil {
+	if err := m.erase(m.half(name)); err != nil {
+		return fmt.Errorf("remove what there is of volume %s: %w", name, err)
+	}
+	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+		return removeTree(path)
+	}
+	there, err := m.there(name)
+	if err != nil || !there {
+		return err
+	}
+	err = removeTreeAfter(path, func() error {
+		if err := m.free(path); err != nil {
+			return err
+		}
+		return m.forgetMade(name)
+	})
+	if err != nil {
 		return fmt.Errorf("remove volume %s: %w", name, err)
 	}
 	return nil
+}
+
+// erase removes a directory, and gives its project back when it is empty.
+func (m *Manager) erase(path string) error {
+	return removeTreeAfter(path, func() error { return m.free(path) })
+}
+
+func (m *Manager) free(path string) error {
+	if m.Projects == nil {
+		return nil
+	}
+	return m.Projects.Free(path)
 }
 
 // usersOf returns the uids of pods in whose directory a volume is mounted: what is mounted is the very directory. That holds for

@@ -129,12 +129,32 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Fatalf("%q use it, %v", users, err)
 	}
 	// While a pod's turn lasts nobody removes what it is about to mount.
-	turn := m.lock("pvc-1")
-	turn.Lock()
+	if !m.changing.try("pvc-1") {
+		t.Fatal("the turn is taken")
+	}
+
 	if err := m.RemoveProvisioned("pvc-1"); !errors.Is(err, ErrInUse) {
 		t.Errorf("in turn: %v", err)
 	}
-	turn.Unlock()
+	m.changing.give("pvc-1")
+	// One that is not where it was made, as when its disk is not mounted, is neither made anew nor said to be removed.
+	at := filepath.Join(m.Provisioned, "pvc-1")
+	if err := m.RemoveProvisioned("pvc-1"); !errors.Is(err, ErrMissing) {
+		t.Errorf("away: %v", err)
+	}
+	m.Mounter = Plain{}
+	if _, err := m.Setup(context.Background(), p); err == nil || !strings.Contains(err.Error(), ErrMissing.Error()) {
+		t.Errorf("away: %v", err)
+	}
+	if err := m.GrowProvisioned("pvc-1", 1); !errors.Is(err, ErrMissing) {
+		t.Errorf("away: %v", err)
+	}
+	if err := os.Rename(mounted, at); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Setup(context.Background(), p); err != nil {
+		t.Errorf("back: %v", err)
+	}
 	// A claim that goes is not mounted any more, and its volume is not made anew.
 	if err := m.RemoveProvisioned("pvc-1"); err != nil {
 		t.Fatal(err)

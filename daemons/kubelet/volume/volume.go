@@ -49,8 +49,12 @@ type Manager struct {
 	Node    func() pod.Node
 	// Provisioned is the directory of the volumes that were made for claims; only their own directories are in it.
 	Provisioned string
+	// Projects bounds those directories; nil bounds none.
+	Projects *Projects
+	// Unbounded is told of a volume that is used without a bound, and why; nil wants to know of none.
+	Unbounded func(name string, why error)
 
-	changing [64]sync.Mutex // of provisioned volumes, by name: one is mounted or removed at a time
+	changing turns // of provisioned volumes, by name: one is mounted, grown or removed at a time
 }
 
 // PodDir returns the directory of all that belongs to a pod.

@@ -1,0 +1,160 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// conditionsOf are the kinds of a claim's conditions, in their order.
+func conditionsOf(c *corev1.PersistentVolumeClaim) string {
+	var kinds []string
+	for _, x := range c.Status.Conditions {
+		kinds = append(kinds, string(x.Type))
+	}
+	return strings.Join(kinds, " ")
+}
+
+// What a claim says while its volume grows, when that fails for now or for good, and when less is asked for after that.
+func TestAClaimSaysHowItGrows(t *testing.T) {
+	claim := claimOn("n")
+	v, err := Make(claim, class(), machine(map[string]string{"kubernetes.io/hostname": "n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, size("1Gi")
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
+	v.Spec.Capacity = size("1Gi")
+	client := fake.NewClientset(claim, v)
+	events := record.NewFakeRecorder(20)
+	var asked int64
+	var answer error
+	p := &controller{Context: loop.Context{Client: client, Events: events, Log: slog.New(slog.DiscardHandler)},
+		grow: func(_ context.Context, node, volume string, bytes int64) error {
+			if node != "n" || volume != v.Name {
+				t.Errorf("node %s is asked for %s", node, volume)
+			}
+			asked = bytes
+			return answer
+		}}
+	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Message: "the file system is smaller"}}
+	for _, step := range []struct {
+		name, request string
+		answer        error
+		asked         string
+		capacity      string // of the claim
+		volume        string
+		state         corev1.ClaimResourceStatus
+		allocated     string
+		conditions    string
+		event         string
+	}{
+		{"nothing is asked for", "1Gi", nil, "0", "1Gi", "1Gi", "", "0", "", ""},
+		{"the node is away", "2Gi", errors.New("dial"), "2Gi", "1Gi", "1Gi", "ControllerResizeInProgress", "2Gi", "Resizing ControllerResizeError",
+			`Warning VolumeResizeFailed resize volume "` + v.Name + `" by resizer "clusterctl.local/directory" failed: dial`},
+		{"it is back", "2Gi", nil, "2Gi", "2Gi", "2Gi", "", "2Gi", "", "Normal VolumeResizeSuccessful Resize volume succeeded"},
+		{"the disk is smaller", "9Ti", invalid, "9Ti", "2Gi", "2Gi", "ControllerResizeInfeasible", "9Ti", "Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
+		{"it is still", "9Ti", invalid, "9Ti", "2Gi", "2Gi", "ControllerResizeInfeasible", "9Ti", "Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
+		{"less will do", "3Gi", nil, "3Gi", "3Gi", "3Gi", "", "3Gi", "", "Normal VolumeResizeSuccessful"},
+	} {
+		have, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have.Spec.Resources.Requests = size(step.request)
+		if have, err = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(t.Context(), have, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		vol, err := client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, answer = 0, step.answer
+		if err := p.expand(t.Context(), have, vol); (err != nil) != (step.answer != nil) {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		have, _ = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		vol, _ = client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
+		want := size(step.asked)[corev1.ResourceStorage]
+		allocated := have.Status.AllocatedResources[corev1.ResourceStorage]
+		if asked != want.Value() || have.Status.Capacity.Storage().String() != step.capacity || vol.Spec.Capacity.Storage().String() != step.volume ||
+			have.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != step.state || allocated.String() != step.allocated || conditionsOf(have) != step.conditions {
+			t.Errorf("%s: %d is asked for, the claim says %+v, the volume %v", step.name, asked, have.Status, vol.Spec.Capacity)
+		}
+		last := ""
+		for len(events.Events) > 0 {
+			last = <-events.Events
+		}
+		if !strings.HasPrefix(last, step.event) || step.event == "" && last != "" {
+			t.Errorf("%s: it is told %q", step.name, last)
+		}
+	}
+}
+
+func TestAttributesAreRefusedWithAReason(t *testing.T) {
+	ours := &storagev1.VolumeAttributesClass{DriverName: "clusterctl.local/directory"}
+	theirs := &storagev1.VolumeAttributesClass{DriverName: "example.com/other"}
+	for name, c := range map[string]struct {
+		wants *string
+		class *storagev1.VolumeAttributesClass
+		was   bool // it said that it was infeasible
+		state corev1.PersistentVolumeClaimModifyVolumeStatus
+		why   string
+	}{
+		"none":               {nil, nil, false, "", ""},
+		"the empty one":      {ptr(""), nil, false, "", ""},
+		"one that is not":    {ptr("gold"), nil, false, "Pending", "VAC gold does not exist."},
+		"another driver's":   {ptr("gold"), theirs, false, "Infeasible", "example.com/other"},
+		"one of ours":        {ptr("gold"), ours, false, "Infeasible", "no attributes"},
+		"again":              {ptr("gold"), ours, true, "Infeasible", "no attributes"},
+		"it has given it up": {nil, nil, true, "", ""},
+	} {
+		claim := claimOn("n")
+		claim.Spec.VolumeAttributesClassName = c.wants
+		if c.was {
+			claim.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: "gold", Status: "Infeasible"}
+			claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: "True"}}
+		}
+		s, why := Modified(claim, c.class, metav1.Now().Time)
+		state, conditions := corev1.PersistentVolumeClaimModifyVolumeStatus(""), ""
+		if s.ModifyVolumeStatus != nil {
+			state, conditions = s.ModifyVolumeStatus.Status, "ModifyVolumeError"
+		}
+		claim.Status = s
+		if state != c.state || !strings.Contains(why, c.why) || (why == "") != (c.why == "") || conditionsOf(claim) != conditions {
+			t.Errorf("%s: %+v, %q", name, s, why)
+		}
+	}
+}
+
+func TestForeignVolumesAreLeftToWhoMadeThem(t *testing.T) {
+	claim := claimOn("n")
+	v, err := Make(claim, class(), machine(map[string]string{"kubernetes.io/hostname": "n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, size("2Gi")
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("1Gi")}
+	if Abroad(claim, v) {
+		t.Error("a volume of ours")
+	}
+	v.Annotations["pv.kubernetes.io/provisioned-by"] = "example.com/other"
+	if !Abroad(claim, v) {
+		t.Error("a volume of another's")
+	}
+	claim.Status.Capacity = size("2Gi")
+	if Abroad(claim, v) {
+		t.Error("a claim that has grown")
+	}
+}

@@ -1,0 +1,110 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// disk is a ProjectKernel in memory that fails for good when it has been asked so often, as for a kubelet that is killed then.
+type disk struct {
+	records  map[uint64]Record // by inode, since a directory is renamed
+	projects map[uint64]uint32
+	limits   map[uint32]Quota
+	left     int // calls until it fails; below 0 it never does
+}
+
+var errKilled = errors.New("killed")
+
+func inode(path string) uint64 {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+func (d *disk) step() error {
+	if d.left == 0 {
+		return errKilled
+	}
+	d.left--
+	return nil
+}
+
+func (d *disk) Enforced(string) error { return nil }
+func (d *disk) Record(dir string) (Record, error) {
+	if _, err := os.Lstat(dir); err != nil {
+		return Record{}, err
+	}
+	return d.records[inode(dir)], d.step()
+}
+func (d *disk) SetRecord(dir string, r Record) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	d.records[inode(dir)] = r
+	return nil
+}
+func (d *disk) Project(dir string) (uint32, error) { return d.projects[inode(dir)], d.step() }
+func (d *disk) SetProject(dir string, id uint32) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	d.projects[inode(dir)] = id
+	return nil
+}
+func (d *disk) Quota(_ string, id uint32) (Quota, error) { return d.limits[id], d.step() }
+func (d *disk) SetLimit(_ string, id uint32, bytes, inodes uint64) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	if d.limits[id] = (Quota{Bytes: bytes, Inodes: inodes}); bytes == 0 {
+		delete(d.limits, id)
+	}
+	return nil
+}
+
+// A kubelet that is killed at any call of making, growing or removing leaves what the next one brings to an end.
+func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
+	for _, what := range []string{"make", "grow", "remove"} {
+		for after := range 12 {
+			d := &disk{records: map[uint64]Record{}, projects: map[uint64]uint32{}, limits: map[uint32]Quota{}, left: -1}
+			m := &Manager{Root: t.TempDir(), Provisioned: filepath.Join(t.TempDir(), "volumes"), Mounter: Plain{}, Projects: &Projects{Kernel: d}}
+			act := map[string]func() error{
+				"make":   func() error { return m.makeProvisioned("pvc-1", 1<<20) },
+				"grow":   func() error { return m.GrowProvisioned("pvc-1", 2<<20) },
+				"remove": func() error { return m.RemoveProvisioned("pvc-1") },
+			}
+			if err := m.makeProvisioned("pvc-2", 1<<20); err != nil {
+				t.Fatal(err)
+			}
+			if what != "make" {
+				if err := act["make"](); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.left = after
+			if err := act[what](); err != nil && !errors.Is(err, errKilled) {
+				t.Fatalf("%s, killed after %d: %v", what, after, err)
+			}
+			d.left = -1
+			m = &Manager{Root: m.Root, Provisioned: m.Provisioned, Mounter: Plain{}, Projects: &Projects{Kernel: d}}
+			if err := act[what](); err != nil {
+				t.Fatalf("%s again, killed after %d: %v", what, after, err)
+			}
+			if want := map[string]int{"make": 2, "grow": 2, "remove": 1}[what]; len(d.limits) != want {
+				t.Errorf("%s, killed after %d: %d projects have limits: %v", what, after, len(d.limits), d.limits)
+			}
+			if err := m.RemoveProvisioned("pvc-1"); err != nil {
+				t.Fatal(err)
+			}
+			if left, err := os.ReadDir(m.Provisioned); err != nil || len(left) != 1 || len(d.limits) != 1 {
+				t.Errorf("%s, killed after %d: it leaves %v and %v, %v", what, after, left, d.limits, err)
+			}
+		}
+	}
+}

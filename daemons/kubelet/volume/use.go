@@ -1,0 +1,34 @@
+package volume
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Use is how full the volume of a claim is, in bytes and inodes.
+type Use struct{ Capacity, Used, Available, Inodes, InodesUsed, InodesFree uint64 }
+
+// Use returns how full a pod's volume of a claim is: by its own quota where it has one, and else as full as its file system.
+func (m *Manager) Use(p *corev1.Pod, v *corev1.Volume) (Use, error) {
+	dir := m.dir(p, v)
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return Use{}, fmt.Errorf("look how full %s is: %w", dir, err)
+	}
+	size := uint64(st.Bsize)
+	u := Use{Capacity: st.Blocks * size, Used: (st.Blocks - st.Bfree) * size, Available: st.Bavail * size,
+		Inodes: st.Files, InodesUsed: st.Files - st.Ffree, InodesFree: st.Ffree}
+	if m.Projects == nil {
+		return u, nil
+	}
+	q, err := m.Projects.Quota(dir)
+	if err != nil {
+		return u, nil // it has none
+	}
+	return Use{Capacity: q.Bytes, Used: q.UsedBytes, Available: min(u.Available, left(q.Bytes, q.UsedBytes)),
+		Inodes: q.Inodes, InodesUsed: q.UsedInodes, InodesFree: min(u.InodesFree, left(q.Inodes, q.UsedInodes))}, nil
+}
+
+func left(limit, used uint64) uint64 { return limit - min(limit, used) }

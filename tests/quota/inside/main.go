@@ -1,0 +1,112 @@
+// Command inside is the first process of a machine in user mode, whose kernel has the quotas that many others are built without. It
+// holds the kubelet's volumes to what file systems with project quotas, and one without, make of them.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A system is a file system to hold volumes to.
+type system struct {
+	name, kind, device, options string
+	bounds                      bool
+}
+
+func main() {
+	// Children: who is killed in the middle of its work, and who writes as containers do, without the right to exceed quotas.
+	if len(os.Args) > 1 && os.Args[1] == "work" {
+		work()
+		return
+	}
+	if len(os.Args) > 3 && os.Args[1] == "write" {
+		write(os.Args[2], os.Args[3])
+		return
+	}
+	fmt.Println("outcome:", outcome())
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func outcome() string {
+	if err := prepare(); err != nil {
+		return err.Error()
+	}
+	failed := 0
+	for _, s := range []system{
+		{"ext4", "ext4", "ubdb", "prjquota", true}, {"xfs", "xfs", "ubdc", "prjquota", true},
+		{"ext4 without the option", "ext4", "ubdb", "", false}, {"tmpfs", "tmpfs", "", "size=64m", false},
+	} {
+		if err := s.mount(); err != nil {
+			return fmt.Sprintf("mount %s: %v", s.name, err)
+		}
+		for _, c := range checks {
+			if c.bounds && !s.bounds {
+				continue
+			}
+			if err := s.run(c.do); err != nil {
+				failed++
+				fmt.Printf("FAIL %s: %s: %v\n", s.name, c.name, err)
+			} else {
+				fmt.Printf("ok   %s: %s\n", s.name, c.name)
+			}
+		}
+		if err := unix.Unmount(mnt, 0); err != nil {
+			return fmt.Sprintf("unmount %s: %v", s.name, err)
+		}
+	}
+	if failed > 0 {
+		return fmt.Sprintf("%d failed", failed)
+	}
+	return "all well"
+}
+
+const mnt = "/mnt/fs"
+
+// prepare makes of a bare kernel what the checks need. The root is the machine's around it, and read-only.
+func prepare() error {
+	for _, m := range []struct{ what, at string }{{"proc", "/proc"}, {"tmpfs", "/mnt"}} {
+		if err := unix.Mount(m.what, m.at, m.what, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	for _, module := range []string{"quota_tree", "quota_v2"} {
+		if err := load(module); err != nil {
+			return fmt.Errorf("load %s: %w", module, err)
+		}
+	}
+	for i, name := range []string{"ubdb", "ubdc"} {
+		if err := unix.Mknod(filepath.Join("/mnt", name), unix.S_IFBLK|0o600, int(unix.Mkdev(98, uint32(i+1)*16))); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir(mnt, 0o755)
+}
+
+func load(module string) error {
+	found, err := filepath.Glob(filepath.Join(os.Getenv("MODULES"), "*/kernel/fs/quota", module+".ko"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("%d of it are below %s", len(found), os.Getenv("MODULES"))
+	}
+	f, err := os.Open(found[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+func (s system) mount() error {
+	from := "tmpfs"
+	if s.device != "" {
+		from = filepath.Join("/mnt", s.device)
+	}
+	return unix.Mount(from, mnt, s.kind, 0, s.options)
+}

@@ -1,0 +1,68 @@
+// Package quota holds the volumes of the kubelet to real file systems with project quotas, on a kernel that has them: Debian's in user
+// mode, which is an ordinary process and needs no rights.
+package quota
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run runs a command to its end.
+func run(t *testing.T, env []string, name string, args ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
+
+// image makes a file of a file system. It has holes: what is not written takes no room.
+func image(t *testing.T, name string, mkfs ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 400<<20); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, mkfs[0], append(mkfs[1:], path)...)
+	return path
+}
+
+func TestVolumesAreBoundedByQuotas(t *testing.T) {
+	ext4 := image(t, "ext4", "/usr/sbin/mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota")
+	xfs := image(t, "xfs", "/usr/sbin/mkfs.xfs", "-q")
+	inside := filepath.Join(t.TempDir(), "inside")
+	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
+	// What it is not told apart is given to the first process as its environment.
+	out := run(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=256M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "init="+inside, "ubdb="+ext4, "ubdc="+xfs,
+		"con=null", "con0=null,fd:1", "ssl=null", "quiet", "MODULES=/usr/lib/uml/modules")
+	outcome := ""
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		switch word, rest, _ := strings.Cut(line, " "); word {
+		case "ok":
+			t.Log(line)
+		case "FAIL":
+			t.Error(line)
+		case "outcome:":
+			outcome = rest
+		}
+	}
+	if outcome != "all well" {
+		t.Errorf("the machine ended with %q\n%s", outcome, out)
+	}
+}
