@@ -21,7 +21,8 @@ var held = func() map[schema.GroupVersionResource]bool {
 		{Group: "policy", Version: "v1"}:                       {"poddisruptionbudgets"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"clusterroles"},
 		{Group: "resource.k8s.io", Version: "v1"}:              {"devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"},
-		{Group: "storage.k8s.io", Version: "v1"}:               {"storageclasses"},
+		{Group: "storage.k8s.io", Version: "v1"}:               {"storageclasses", "volumeattributesclasses"},
+		{Group: "storagemigration.k8s.io", Version: "v1"}:      {"storageversionmigrations"},
 	} {
 		for _, r := range resources {
 			all[group.WithResource(r)] = true

@@ -36,13 +36,13 @@ func NewAttributesClasses(c loop.Context) loop.Controller {
 	p := &attributesClasses{Context: c, classes: all.Lister(), claims: claims.GetIndexer(), volumes: volumes.GetIndexer()}
 	p.Loop = loop.Loop{Name: "vac-protection", Counted: "vacprotection", Context: c, Sync: p.sync,
 		Synced: []cache.InformerSynced{all.Informer().HasSynced, claims.HasSynced, volumes.HasSynced}}
-	loop.OnChange(all.Informer(), func(_, obj any) {
+	c.OnChange(all.Informer(), func(_, obj any) {
 		if class, ok := obj.(*storagev1.VolumeAttributesClass); ok && due(class, kinds.AttributesClassProtection) {
 			p.Add(class)
 		}
 	})
 	for _, informer := range []cache.SharedIndexInformer{claims, volumes} {
-		loop.OnChange(informer, func(old, obj any) {
+		c.OnChange(informer, func(old, obj any) {
 			now := attributesOf(obj)
 			for _, name := range attributesOf(old) {
 				if !slices.Contains(now, name) {

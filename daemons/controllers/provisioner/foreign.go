@@ -26,7 +26,7 @@ func NewForeign(c loop.Context) loop.Controller {
 	f := &foreign{Context: c, claims: claims.Lister(), volumes: volumes.Lister()}
 	f.Loop = loop.Loop{Name: "persistentvolume-expander", Counted: "volume_expand", Context: c, Sync: f.sync,
 		Synced: []cache.InformerSynced{claims.Informer().HasSynced, volumes.Informer().HasSynced}}
-	loop.OnChange(claims.Informer(), func(old, obj any) {
+	c.OnChange(claims.Informer(), func(old, obj any) {
 		before, _ := old.(*corev1.PersistentVolumeClaim)
 		after, _ := obj.(*corev1.PersistentVolumeClaim)
 		if before != nil && after != nil && before.Spec.Resources.Requests.Storage().Cmp(*after.Spec.Resources.Requests.Storage()) < 0 {

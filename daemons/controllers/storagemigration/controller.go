@@ -56,7 +56,7 @@ func New(c loop.Context) loop.Controller {
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery()))}
 	m.Loop = loop.Loop{Name: "storage-version-migrator", Counted: "storage-version-migrator-controller", Context: c, Sync: m.sync,
 		Synced: []cache.InformerSynced{migrations.Informer().HasSynced}}
-	loop.OnChange(migrations.Informer(), func(old, obj any) {
+	c.OnChange(migrations.Informer(), func(old, obj any) {
 		if was, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
 			m.turn(was.UID, "")
 			obj = old // the next one may begin
