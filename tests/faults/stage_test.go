@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -23,9 +24,11 @@ type stage struct {
 // open makes the namespace, ready for pods.
 func (s *stage) open(t *testing.T) {
 	t.Helper()
-	if _, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	// An API server that has just been started may need longer for its first write than it gives itself.
+	s.until(t, "the namespace", func(ctx context.Context) (bool, any) {
+		_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err), err
+	})
 	s.until(t, "the default service account", func(ctx context.Context) (bool, any) {
 		_, err := s.client.CoreV1().ServiceAccounts(s.ns).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, err

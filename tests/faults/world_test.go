@@ -36,6 +36,7 @@ type world struct {
 	clock      clock.WithTicker
 	faults     *faults
 	log        *slog.Logger
+	between    func() // called between looks at what is waited for; may be nil
 }
 
 // anybody may do anything: what is tested here is not who may.
@@ -184,6 +185,9 @@ func (w *world) until(t *testing.T, what string, look func(ctx context.Context) 
 			t.Errorf("%s: not within %s; last seen: %v", what, patience, saw)
 			return
 		case <-tick.C:
+		}
+		if w.between != nil {
+			w.between()
 		}
 	}
 }
