@@ -18,12 +18,12 @@ var layers = []struct {
 	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
 	{"decisions", []string{
 		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/state", "provision/support",
-		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/proxy/rules",
+		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/nft", "daemons/proxy/rules",
 	}},
 	{"edges", []string{
 		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",
 		"daemons/store", "daemons/client", "daemons/run",
-		"daemons/kubelet/cri", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/nft",
+		"daemons/kubelet/cri", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/nft/kernel", "daemons/proxy/nft",
 	}},
 	{"loops", []string{"provision", "daemons"}},
 	{"wiring", []string{"cmd", "tests", "examples"}},

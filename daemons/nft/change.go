@@ -1,0 +1,224 @@
+package nft
+
+import (
+	"maps"
+	"slices"
+)
+
+// Change is what makes the kernel's table this one, in the order in which it can be done in one transaction: new sets and chains,
+// elements that go, rules, elements that come, then chains and sets that go.
+type Change struct {
+	AddSets     []string
+	AddChains   []string
+	DelElements map[string][]Element // by the name of the set
+	SetRules    []string             // chains whose rules are replaced
+	AddElements map[string][]Element
+	DelChains   []string
+	DelSets     []string
+}
+
+// Empty reports whether there is nothing to do.
+func (c *Change) Empty() bool {
+	return len(c.AddSets)+len(c.AddChains)+len(c.DelElements)+len(c.SetRules)+len(c.AddElements)+len(c.DelChains)+len(c.DelSets) == 0
+}
+
+// before is what the kernel has of everything that has been touched since Done; nil for what it does not have.
+type before struct {
+	chains   map[string]*Chain
+	sets     map[string]*Set
+	elements map[string]map[Key]*Value
+}
+
+func (b *before) clear() {
+	*b = before{map[string]*Chain{}, map[string]*Set{}, map[string]map[Key]*Value{}}
+}
+
+func (b *before) chain(t *Table, name string) {
+	if _, known := b.chains[name]; known {
+		return
+	}
+	b.chains[name] = nil
+	if c, there := t.chains[name]; there {
+		b.chains[name] = &c
+	}
+}
+
+func (b *before) set(t *Table, name string) {
+	if _, known := b.sets[name]; known {
+		return
+	}
+	b.sets[name] = nil
+	if s, there := t.sets[name]; there {
+		b.sets[name] = &s
+	}
+}
+
+func (b *before) element(t *Table, set string, k Key) {
+	all := b.elements[set]
+	if all == nil {
+		all = map[Key]*Value{}
+		b.elements[set] = all
+	}
+	if _, known := all[k]; known {
+		return
+	}
+	all[k] = nil
+	if h, there := t.elements[set][k]; there {
+		all[k] = &h.value
+	}
+}
+
+// Changes returns what differs from what the kernel had when Done was called last.
+func (t *Table) Changes() *Change {
+	c := &Change{}
+	for name, was := range t.before.sets {
+		switch _, there := t.sets[name]; {
+		case was == nil && there:
+			c.AddSets = append(c.AddSets, name)
+		case was != nil && !there:
+			c.DelSets = append(c.DelSets, name)
+		}
+	}
+	for name, was := range t.before.chains {
+		is, there := t.chains[name]
+		switch {
+		case was == nil && there:
+			c.AddChains, c.SetRules = append(c.AddChains, name), append(c.SetRules, name)
+		case was != nil && !there:
+			c.DelChains = append(c.DelChains, name)
+		case was != nil && !was.same(is, t.Family):
+			c.SetRules = append(c.SetRules, name)
+		}
+	}
+	for set, keys := range t.before.elements {
+		if _, there := t.sets[set]; !there {
+			continue // they go with it
+		}
+		for k, was := range keys {
+			is, there := t.elements[set][k]
+			c.element(set, k, was, is.value, there)
+		}
+	}
+	c.sort()
+	return c
+}
+
+// element takes in that an element was one thing, nil for not there, and is another.
+func (c *Change) element(set string, k Key, was *Value, is Value, there bool) {
+	if was != nil && there && *was == is {
+		return
+	}
+	if was != nil {
+		c.DelElements = with(c.DelElements, set, Element{k, *was})
+	}
+	if there {
+		c.AddElements = with(c.AddElements, set, Element{k, is})
+	}
+}
+
+func with(all map[string][]Element, set string, e Element) map[string][]Element {
+	if all == nil {
+		all = map[string][]Element{}
+	}
+	all[set] = append(all[set], e)
+	return all
+}
+
+func (c *Change) sort() {
+	for _, names := range [][]string{c.AddSets, c.DelSets, c.AddChains, c.DelChains, c.SetRules} {
+		slices.Sort(names)
+	}
+	for _, all := range []map[string][]Element{c.AddElements, c.DelElements} {
+		for _, list := range all {
+			slices.SortFunc(list, func(a, b Element) int { return a.Key.Compare(b.Key) })
+		}
+	}
+}
+
+// Done says that the kernel has the table as it is now.
+func (t *Table) Done() { t.before.clear() }
+
+// Found is what the kernel has of a table: its chains with the marks of their rules, and its sets with the elements of those that
+// only fragments fill.
+type Found struct {
+	Chains   map[string]FoundChain
+	Sets     map[string]uint64 // each set's mark
+	Elements map[string]map[Key]Value
+}
+
+// FoundChain is a chain that the kernel has.
+type FoundChain struct {
+	Hook  *Hook
+	Rules []uint64 // the marks
+}
+
+// Against returns what makes of what was found in the kernel the table that it should be, and false when that cannot be: when a set
+// or a hook of the same name is of another kind. The table is then replaced as a whole, as when nothing was found.
+func (t *Table) Against(f Found) (*Change, bool) {
+	c := &Change{}
+	for name, is := range t.sets {
+		switch mark, there := f.Sets[name]; {
+		case !there:
+			c.AddSets = append(c.AddSets, name)
+		case mark != is.Mark():
+			return nil, false
+		}
+	}
+	for name := range f.Sets {
+		if _, wanted := t.sets[name]; !wanted {
+			c.DelSets = append(c.DelSets, name)
+		}
+	}
+	for name, is := range t.chains {
+		was, there := f.Chains[name]
+		switch {
+		case !there:
+			c.AddChains = append(c.AddChains, name)
+		case (was.Hook == nil) != (is.Hook == nil) || was.Hook != nil && *was.Hook != *is.Hook:
+			return nil, false
+		}
+		if !there || !slices.EqualFunc(was.Rules, is.Rules, func(mark uint64, r Rule) bool { return mark == r.Mark(t.Family) }) {
+			c.SetRules = append(c.SetRules, name)
+		}
+	}
+	for name := range f.Chains {
+		if _, wanted := t.chains[name]; !wanted {
+			c.DelChains = append(c.DelChains, name)
+		}
+	}
+	for set, all := range t.elements {
+		if t.sets[set].Seconds > 0 {
+			continue
+		}
+		for k, is := range all {
+			was, there := f.Elements[set][k]
+			if there {
+				c.element(set, k, &was, is.value, true)
+			} else {
+				c.element(set, k, nil, is.value, true)
+			}
+		}
+		for k, was := range f.Elements[set] {
+			if _, wanted := all[k]; !wanted {
+				c.element(set, k, &was, Value{}, false)
+			}
+		}
+	}
+	c.sort()
+	return c, true
+}
+
+// Chain returns a chain of the table.
+func (t *Table) Chain(name string) Chain { return t.chains[name] }
+
+// Set returns a set of the table.
+func (t *Table) Set(name string) (Set, bool) {
+	s, there := t.sets[name]
+	return s, there
+}
+
+// Filled are the names of the sets that only fragments fill, sorted.
+func (t *Table) Filled() []string {
+	names := slices.Sorted(maps.Keys(t.sets))
+	return slices.DeleteFunc(names, func(n string) bool { return t.sets[n].Seconds > 0 })
+}

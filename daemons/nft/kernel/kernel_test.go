@@ -1,0 +1,242 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"clusterctl/daemons/nft"
+)
+
+// TestMain runs the tests in a network namespace of their own.
+func TestMain(m *testing.M) {
+	const inside = "NFT_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	self := exec.Command("/proc/self/exe", os.Args[1:]...)
+	self.Env = append(os.Environ(), inside+"=1")
+	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
+	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
+	var exit *exec.ExitError
+	switch err := self.Run(); {
+	case errors.As(err, &exit):
+		os.Exit(exit.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "these tests need root, for a network namespace of their own:", err)
+		os.Exit(1)
+	}
+}
+
+var (
+	destination = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
+	pair        = []nft.Field{nft.Source, nft.Destination}
+)
+
+// full is a table that has everything that rules can say.
+func full(t testing.TB, f nft.Family) *nft.Table {
+	t.Helper()
+	net, one, two := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParseAddrPort("172.16.0.1:80"), netip.MustParseAddrPort("172.16.0.2:80")
+	if f == nft.IPv6 {
+		net, one, two = netip.MustParsePrefix("fd00::/8"), netip.MustParseAddrPort("[2001:db8::1]:80"), netip.MustParseAddrPort("[2001:db8::2]:80")
+	}
+	goes := func(to string) nft.Do { return nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: to}} }
+	table, err := nft.NewTable(f, "test", &nft.Fragment{
+		Sets: map[string]nft.Set{
+			"services": {Key: destination, To: nft.Verdicts}, "pairs": {Key: pair}, "nets": {Key: []nft.Field{nft.Source}, Ranges: true},
+			"seen": {Key: []nft.Field{nft.Source}, Seconds: 60}, "ports": {Key: []nft.Field{nft.Protocol, nft.Port}, To: nft.Verdicts},
+			"counts": {Key: destination, To: nft.Numbers}, "endpoints": {Key: append(destination[:3:3], nft.Index), To: nft.Endpoints},
+		},
+		Chains: map[string]nft.Chain{
+			"nat": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: -100}, Rules: []nft.Rule{
+				{nft.Note{Map: "counts", Key: destination}}, {nft.ByNote{Chains: []string{"one", "of"}}},
+				{nft.Lookup{Map: "services", Key: destination}},
+				{nft.ToLocal{}, nft.To{Net: net, Not: true}, nft.Lookup{Map: "ports", Key: []nft.Field{nft.Protocol, nft.Port}}},
+			}},
+			"after": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: 100}, Rules: []nft.Rule{
+				{nft.Marked{Bits: 0x4000}, nft.Masquerade{}}, {nft.In{Set: "pairs", Key: pair}, nft.Masquerade{}},
+			}},
+			"forward": {Hook: &nft.Hook{Type: "filter", Name: "forward"}, Rules: []nft.Rule{
+				{nft.Known{}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
+				{nft.First{}, nft.In{Set: "nets", Key: []nft.Field{nft.Source}, Not: true}, nft.Is{Protocol: nft.TCP}, nft.ToPorts{First: 80, Last: 90}, nft.Reject{}},
+				{nft.Through{Prefix: "cali", Not: true}, nft.Is{Protocol: nft.UDP}, nft.ToPorts{First: 53, Last: 53}, nft.Do{Verdict: nft.Verdict{Action: "drop", Chain: ""}}},
+			}},
+			"of":   {Rules: []nft.Rule{{nft.Unnote{}}, {nft.RandomOf{Map: "endpoints", Key: destination, Of: 2}}, {nft.RandomOf{Map: "endpoints", Key: destination, Of: 1}}}},
+			"one":  {Rules: []nft.Rule{{nft.From{Net: net, Not: true}, nft.Mark{Bits: 0x4000}}, {nft.Is{Protocol: nft.TCP}, nft.RandomTo{To: []netip.AddrPort{one, two}}}}},
+			"each": {Rules: []nft.Rule{{nft.In{Set: "seen", Key: []nft.Field{nft.Source}}, goes("last")}, {nft.Random{Chains: []string{"last", "one"}}}}},
+			"last": {Rules: []nft.Rule{{nft.FromLocal{}, nft.Remember{Set: "seen", Seconds: 60}}, {nft.Is{Protocol: nft.TCP}, nft.DNAT{To: one}}}},
+		},
+		Elements: map[string][]nft.Element{
+			"services": {{Key: nft.Key{Destination: nft.One(one.Addr()), Protocol: nft.TCP, Port: 80}, Value: nft.Goes("goto", "each")},
+				{Key: nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.UDP, Port: 80}, Value: nft.Goes("drop", "")}},
+			"ports":     {{Key: nft.Key{Protocol: nft.SCTP, Port: 30000}, Value: nft.Goes("goto", "one")}},
+			"counts":    {{Key: nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80}, Value: nft.Value{Number: 2}}},
+			"endpoints": {{Key: nft.Key{Destination: nft.One(two.Addr()), Protocol: nft.TCP, Port: 80, Index: 1}, Value: nft.Value{To: one}}},
+			"pairs":     {{Key: nft.Key{Source: nft.One(one.Addr()), Destination: nft.One(one.Addr())}}},
+			"nets": {{Key: nft.Key{Source: nft.Of(net)}}, {Key: nft.Key{Source: nft.Addresses{First: one.Addr(), Last: two.Addr()}}},
+				{Key: nft.Key{Source: nft.One(two.Addr().Next())}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// What is put there is what is read back, for every statement and both families, and nft lists it without complaint.
+func TestWhatIsPutThereIsReadBackS28(t *testing.T) {
+	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+		table := full(t, f)
+		var k Kernel
+		if err := k.Apply(table); err != nil {
+			t.Fatal(err)
+		}
+		for _, deep := range []bool{false, true} {
+			k.generation-- // as if somebody had changed something
+			if is, err := k.Intact(table, deep); err != nil || !is {
+				t.Errorf("%s: intact is %t, %v", f, is, err)
+			}
+		}
+		out, err := exec.Command("nft", "list", "table", f.String(), "test").CombinedOutput()
+		if err != nil {
+			t.Fatalf("nft list: %s", out)
+		}
+		for _, want := range []string{"to numgen random mod 2 map { 0 : ", "vmap { 0 : goto last, 1 : goto one }", "masquerade fully-random", "goto each", "timeout 1m", "flags interval", "tcp dport 80-90", "reject"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		if err := Remove(f, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if err := Remove(f, "test"); err != nil {
+			t.Errorf("remove what is not there: %v", err)
+		}
+	}
+}
+
+func run(t *testing.T, command string) {
+	t.Helper()
+	words := strings.Fields(command)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %s", command, out)
+	}
+}
+
+// What somebody does to the rules is seen and put back: at a glance when they are flushed, at a closer look when one is edited.
+func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
+	table := full(t, nft.IPv4)
+	var k Kernel
+	for what, c := range map[string]struct {
+		command string
+		deep    bool
+	}{
+		"the ruleset flushed":    {"nft flush ruleset", false},
+		"the table flushed":      {"nft flush table ip test", false},
+		"a base chain flushed":   {"nft flush chain ip test nat", false},
+		"another chain flushed":  {"nft flush chain ip test each", true},
+		"a rule added":           {"nft add rule ip test last drop", true},
+		"an element taken":       {"nft delete element ip test nets { 172.16.0.3 }", true},
+		"an element added":       {"nft add element ip test nets { 1.2.3.4 }", true},
+		"a chain added":          {"nft add chain ip test more", true},
+		"an endpoint":            {"nft delete element ip test endpoints { 172.16.0.2 . tcp . 80 . 1 }", true},
+		"how many there are":     {"nft delete element ip test counts { 172.16.0.2 . tcp . 80 }", true},
+		"a verdict of a service": {"nft delete element ip test ports { sctp . 30000 }", true},
+	} {
+		if err := k.Apply(table); err != nil {
+			t.Fatal(err)
+		}
+		run(t, "nft add table ip other") // rules of others are nothing to us
+		for _, deep := range []bool{false, true} {
+			if is, err := k.Intact(table, deep); err != nil || !is {
+				t.Fatalf("%s: before it intact is %t, %v", what, is, err)
+			}
+		}
+		run(t, c.command)
+		if is, err := k.Intact(table, c.deep); err != nil || is {
+			t.Errorf("%s: intact is %t, %v", what, is, err)
+		}
+		k.Forget()
+		if err := k.Apply(table); err != nil {
+			t.Fatalf("%s: put back: %v", what, err)
+		}
+		if is, err := k.Intact(table, true); err != nil || !is {
+			t.Errorf("%s: after it was put back intact is %t, %v", what, is, err)
+		}
+	}
+	if err := Remove(nft.IPv4, "test"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A daemon that was restarted changes what differs and nothing else; a table of another make is replaced.
+func TestWhatIsThereIsTakenOverS28(t *testing.T) {
+	var k, restarted, other Kernel
+	if err := k.Apply(full(t, nft.IPv4)); err != nil {
+		t.Fatal(err)
+	}
+	before := handles(t)
+	if err := restarted.Apply(full(t, nft.IPv4)); err != nil {
+		t.Fatal(err)
+	}
+	if after := handles(t); after != before {
+		t.Errorf("rules were replaced:\n%s\nwere\n%s", after, before)
+	}
+	base := &nft.Fragment{Sets: map[string]nft.Set{"nets": {Key: []nft.Field{nft.Destination}}}}
+	changed, err := nft.NewTable(nft.IPv4, "test", base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Apply(changed); err != nil {
+		t.Fatal(err)
+	}
+	if after := handles(t); strings.Contains(after, "chain") {
+		t.Errorf("chains of another make are still there:\n%s", after)
+	}
+	if err := Remove(nft.IPv4, "test"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func handles(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("nft", "-a", "list", "table", "ip", "test").CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft list: %s", out)
+	}
+	return string(out)
+}
+
+// What the kernel refuses is told with what it was about, and leaves what was there.
+func TestWhatTheKernelRefusesChangesNothing(t *testing.T) {
+	table := full(t, nft.IPv4)
+	var k Kernel
+	if err := k.Apply(table); err != nil {
+		t.Fatal(err)
+	}
+	before := handles(t)
+	bad := &nft.Fragment{Chains: map[string]nft.Chain{"bad": {Rules: []nft.Rule{{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: "nowhere"}}}}}}}
+	if err := table.Put("bad", bad); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Apply(table); err == nil || !strings.Contains(err.Error(), "chain bad") {
+		t.Errorf("the error is %v", err)
+	}
+	if after := handles(t); after != before {
+		t.Errorf("the table is\n%s\nwas\n%s", after, before)
+	}
+	if err := table.Put("bad", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Apply(table); err != nil {
+		t.Errorf("after a refusal: %v", err)
+	}
+	if err := Remove(nft.IPv4, "test"); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,337 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/nft"
+)
+
+// read returns what the kernel has of a table, and whether it has the table.
+func (s *socket) read(t *nft.Table) (nft.Found, bool, error) {
+	for tries := 0; ; tries++ {
+		f, there, err := s.readOnce(t)
+		// While somebody changes rules, a listing begins anew.
+		if !errors.Is(err, errChanging) || tries == 5 {
+			return f, there, err
+		}
+		again, err := open()
+		if err != nil {
+			return nft.Found{}, false, err
+		}
+		s.close()
+		*s = *again
+	}
+}
+
+func (s *socket) readOnce(t *nft.Table) (f nft.Found, there bool, err error) {
+	f = nft.Found{Chains: map[string]nft.FoundChain{}, Sets: map[string]uint64{}, Elements: map[string]map[nft.Key]nft.Value{}}
+	err = s.list(listing(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE), func(body []byte) { readChain(body, t.Name, f.Chains) })
+	if err != nil {
+		return f, false, ignoreAbsent(err)
+	}
+	if len(f.Chains) == 0 {
+		return f, false, nil
+	}
+	if err := s.list(listing(unix.NFT_MSG_GETRULE, t, unix.NFTA_RULE_TABLE), func(body []byte) { readRule(body, t.Name, f.Chains) }); err != nil {
+		return f, false, ignoreAbsent(err)
+	}
+	if err := s.list(listing(unix.NFT_MSG_GETSET, t, unix.NFTA_SET_TABLE), func(body []byte) { readSet(body, t.Name, f.Sets) }); err != nil {
+		return f, false, ignoreAbsent(err)
+	}
+	for _, name := range t.Filled() {
+		set, _ := t.Set(name)
+		if f.Sets[name] != set.Mark() {
+			continue // not there, or of another kind
+		}
+		all := map[nft.Key]nft.Value{}
+		f.Elements[name] = all
+		m := &message{}
+		m.begin(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, t.Family)
+		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
+		m.text(unix.NFTA_SET_ELEM_LIST_SET, name)
+		m.end()
+		r := reader{family: t.Family, set: set, into: all}
+		if err := s.list(m, r.elements); err != nil {
+			return f, false, ignoreAbsent(err)
+		}
+		r.finish()
+	}
+	return f, true, nil
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+func listing(kind uint16, t *nft.Table, table uint16) *message {
+	m := &message{}
+	m.begin(kind, unix.NLM_F_DUMP, t.Family)
+	m.text(table, t.Name)
+	m.end()
+	return m
+}
+
+// text is a text that the kernel has sent, without the zero at its end.
+func text(b []byte) string {
+	if n := len(b); n > 0 && b[n-1] == 0 {
+		b = b[:n-1]
+	}
+	return string(b)
+}
+
+func number(b []byte) uint32 {
+	if len(b) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+func readChain(body []byte, table string, into map[string]nft.FoundChain) {
+	var in, name, kind string
+	var hook *nft.Hook
+	attributes(body, func(k uint16, v []byte) {
+		switch k {
+		case unix.NFTA_CHAIN_TABLE:
+			in = text(v)
+		case unix.NFTA_CHAIN_NAME:
+			name = text(v)
+		case unix.NFTA_CHAIN_TYPE:
+			kind = text(v)
+		case unix.NFTA_CHAIN_HOOK:
+			hook = &nft.Hook{}
+			attributes(v, func(k uint16, v []byte) {
+				switch k {
+				case unix.NFTA_HOOK_HOOKNUM:
+					for word, n := range hooks {
+						if n == number(v) {
+							hook.Name = word
+						}
+					}
+				case unix.NFTA_HOOK_PRIORITY:
+					hook.Priority = int32(number(v))
+				}
+			})
+		}
+	})
+	if in != table {
+		return
+	}
+	if hook != nil {
+		hook.Type = kind
+	}
+	into[name] = nft.FoundChain{Hook: hook}
+}
+
+func readRule(body []byte, table string, into map[string]nft.FoundChain) {
+	var in, chain string
+	var mark uint64
+	attributes(body, func(k uint16, v []byte) {
+		switch k {
+		case unix.NFTA_RULE_TABLE:
+			in = text(v)
+		case unix.NFTA_RULE_CHAIN:
+			chain = text(v)
+		case unix.NFTA_RULE_USERDATA:
+			mark = marked(v)
+		}
+	})
+	if c, known := into[chain]; known && in == table {
+		c.Rules = append(c.Rules, mark)
+		into[chain] = c
+	}
+}
+
+func readSet(body []byte, table string, into map[string]uint64) {
+	var in, name string
+	var mark uint64
+	var flags uint32
+	attributes(body, func(k uint16, v []byte) {
+		switch k {
+		case unix.NFTA_SET_TABLE:
+			in = text(v)
+		case unix.NFTA_SET_NAME:
+			name = text(v)
+		case unix.NFTA_SET_FLAGS:
+			flags = number(v)
+		case unix.NFTA_SET_USERDATA:
+			mark = marked(v)
+		}
+	})
+	if in == table && flags&unix.NFT_SET_ANONYMOUS == 0 {
+		into[name] = mark
+	}
+}
+
+// reader reads the elements of one set.
+type reader struct {
+	family nft.Family
+	set    nft.Set
+	into   map[nft.Key]nft.Value
+	bounds []bound // of a set of ranges
+}
+
+type bound struct {
+	at  netip.Addr
+	end bool
+}
+
+func (r *reader) elements(body []byte) {
+	attributes(body, func(k uint16, v []byte) {
+		if k != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+			return
+		}
+		attributes(v, func(_ uint16, v []byte) { r.element(v) })
+	})
+}
+
+func (r *reader) element(body []byte) {
+	var key []byte
+	var value nft.Value
+	var flags uint32
+	attributes(body, func(k uint16, v []byte) {
+		switch k {
+		case unix.NFTA_SET_ELEM_KEY:
+			attributes(v, func(_ uint16, v []byte) { key = v })
+		case unix.NFTA_SET_ELEM_DATA:
+			attributes(v, func(k uint16, v []byte) {
+				value = r.value(k, v)
+			})
+		case unix.NFTA_SET_ELEM_FLAGS:
+			flags = number(v)
+		}
+	})
+	k, ok := r.key(key)
+	if !ok {
+		return
+	}
+	if r.set.Ranges {
+		at := k.Source.First
+		if !at.IsValid() {
+			at = k.Destination.First
+		}
+		r.bounds = append(r.bounds, bound{at, flags&unix.NFT_SET_ELEM_INTERVAL_END != 0})
+		return
+	}
+	r.into[k] = value
+}
+
+// value is what an element leads to.
+func (r *reader) value(kind uint16, b []byte) (v nft.Value) {
+	switch {
+	case kind == unix.NFTA_DATA_VERDICT:
+		v.Verdict = readVerdict(b)
+	case r.set.To == nft.Numbers && len(b) == 4:
+		v.Number = binary.NativeEndian.Uint32(b) - notes
+	case r.set.To == nft.Endpoints:
+		k, ok := (&reader{family: r.family, set: nft.Set{Key: []nft.Field{nft.Destination, nft.Port}}}).key(b)
+		if ok {
+			v.To = netip.AddrPortFrom(k.Destination.First, k.Port)
+		}
+	}
+	return v
+}
+
+func readVerdict(body []byte) (v nft.Verdict) {
+	attributes(body, func(k uint16, b []byte) {
+		switch k {
+		case unix.NFTA_VERDICT_CODE:
+			for word, code := range verdicts {
+				if uint32(code) == number(b) {
+					v.Action = word
+				}
+			}
+		case unix.NFTA_VERDICT_CHAIN:
+			v.Chain = text(b)
+		}
+	})
+	return v
+}
+
+func (r *reader) key(b []byte) (k nft.Key, ok bool) {
+	length := 4
+	if r.family == nft.IPv6 {
+		length = 16
+	}
+	for _, f := range r.set.Key {
+		switch f {
+		case nft.Source, nft.Destination:
+			if len(b) < length {
+				return k, false
+			}
+			a, _ := netip.AddrFromSlice(b[:length])
+			if f == nft.Source {
+				k.Source = nft.One(a)
+			} else {
+				k.Destination = nft.One(a)
+			}
+			b = b[length:]
+		case nft.Protocol:
+			if len(b) < 1 {
+				return k, false
+			}
+			k.Protocol = b[0]
+			b = b[min(4, len(b)):]
+		case nft.Port:
+			if len(b) < 2 {
+				return k, false
+			}
+			k.Port = binary.BigEndian.Uint16(b)
+			b = b[min(4, len(b)):]
+		case nft.Index:
+			if len(b) < 4 {
+				return k, false
+			}
+			k.Index = binary.NativeEndian.Uint32(b)
+			b = b[4:]
+		}
+	}
+	return k, true
+}
+
+// finish makes ranges of their bounds.
+func (r *reader) finish() {
+	slices.SortFunc(r.bounds, func(a, b bound) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		if a.end == b.end {
+			return 0
+		}
+		if a.end { // one range ends where the next begins
+			return -1
+		}
+		return 1
+	})
+	for i, b := range r.bounds {
+		if b.end {
+			continue
+		}
+		a := nft.Addresses{First: b.at, Last: highest(r.family)}
+		if i+1 < len(r.bounds) {
+			a.Last = r.bounds[i+1].at.Prev()
+		}
+		if a.Last == a.First {
+			a.Last = netip.Addr{}
+		}
+		k := nft.Key{Destination: a}
+		if slices.Contains(r.set.Key, nft.Source) {
+			k = nft.Key{Source: a}
+		}
+		r.into[k] = nft.Value{}
+	}
+}
+
+func highest(f nft.Family) netip.Addr {
+	if f == nft.IPv6 {
+		return nft.Of(netip.MustParsePrefix("::/0")).Last
+	}
+	return nft.Of(netip.MustParsePrefix("0.0.0.0/0")).Last
+}

@@ -1,0 +1,285 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/nft"
+)
+
+// The kernel's numbers for what a value is, which nft shows sets by.
+const (
+	typeInteger = 4
+	typeIPv4    = 7
+	typeIPv6    = 8
+	typeProto   = 12
+	typePort    = 13
+	typeNumber  = 19 // that of marks, which nft can show
+	typeNote    = 23 // that of packets' priorities
+	typeBits    = 6  // of each, in the number of several
+	typeVerdict = 0xffffff00
+)
+
+// maxRemembered bounds a set that rules add to.
+const maxRemembered = 1 << 16
+
+// perMessage is how many bytes of elements go into one message: an attribute holds 64 KiB at most.
+const perMessage = 60 << 10
+
+func (b *batch) addressBytes() uint32 {
+	if b.family == nft.IPv6 {
+		return 16
+	}
+	return 4
+}
+
+// layout is the kernel's number for a key, and its bytes: every field begins a word.
+func (b *batch) layout(key []nft.Field) (kind, length uint32) {
+	for _, f := range key {
+		kind <<= typeBits
+		switch f {
+		case nft.Source, nft.Destination:
+			length += b.addressBytes()
+			kind |= typeIPv4
+			if b.family == nft.IPv6 {
+				kind = kind&^typeIPv4 | typeIPv6
+			}
+		case nft.Protocol:
+			kind, length = kind|typeProto, length+4
+		case nft.Port:
+			kind, length = kind|typePort, length+4
+		case nft.Index:
+			kind, length = kind|typeNumber, length+4
+		}
+	}
+	return kind, length
+}
+
+func (b *batch) addSet(name string, s nft.Set) {
+	kind, length := b.layout(s.Key)
+	var flags uint32
+	if s.To != nft.Nothing {
+		flags |= unix.NFT_SET_MAP
+	}
+	if s.Ranges {
+		flags |= unix.NFT_SET_INTERVAL
+	}
+	if s.Seconds > 0 {
+		flags |= unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL
+	}
+	b.sets++
+	b.begin(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b.family)
+	b.text(unix.NFTA_SET_TABLE, b.table)
+	b.text(unix.NFTA_SET_NAME, name)
+	b.number(unix.NFTA_SET_ID, b.sets)
+	b.number(unix.NFTA_SET_FLAGS, flags)
+	b.number(unix.NFTA_SET_KEY_TYPE, kind)
+	b.number(unix.NFTA_SET_KEY_LEN, length)
+	switch s.To {
+	case nft.Verdicts:
+		b.number(unix.NFTA_SET_DATA_TYPE, typeVerdict)
+		b.number(unix.NFTA_SET_DATA_LEN, 0)
+	case nft.Numbers:
+		b.number(unix.NFTA_SET_DATA_TYPE, typeNote)
+		b.number(unix.NFTA_SET_DATA_LEN, 4)
+	case nft.Endpoints:
+		data, bytes := b.layout([]nft.Field{nft.Destination, nft.Port})
+		b.number(unix.NFTA_SET_DATA_TYPE, data)
+		b.number(unix.NFTA_SET_DATA_LEN, bytes)
+	}
+	if s.Seconds > 0 {
+		b.long(unix.NFTA_SET_TIMEOUT, uint64(s.Seconds)*1000)
+		at := b.nest(unix.NFTA_SET_DESC)
+		b.number(unix.NFTA_SET_DESC_SIZE, maxRemembered)
+		b.shut(at)
+	}
+	b.data(unix.NFTA_SET_USERDATA, userdata(s.Mark()))
+	b.end()
+}
+
+// elements adds messages that put elements into a set or take them out; id is that of an anonymous set.
+func (b *batch) elements(kind uint16, set string, id uint32, s nft.Set, list []nft.Element) {
+	for len(list) > 0 {
+		b.begin(kind, unix.NLM_F_CREATE, b.family)
+		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, b.table)
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, set)
+		if id != 0 {
+			b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		}
+		at := b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		for len(list) > 0 && len(b.bytes)-at < perMessage {
+			e := list[0]
+			list = list[1:]
+			b.element(b.key(s.Key, e.Key), s.To, e.Value, false)
+			if s.Ranges {
+				// A range ends before the first address after it. The last address of all needs no end.
+				if after := end(e.Key).Next(); after.IsValid() {
+					b.element(after.AsSlice(), nft.Nothing, nft.Value{}, true)
+				}
+			}
+		}
+		b.shut(at)
+		b.end()
+	}
+}
+
+func end(k nft.Key) netip.Addr {
+	if k.Source.First.IsValid() {
+		return k.Source.End()
+	}
+	return k.Destination.End()
+}
+
+func (b *batch) element(key []byte, kind nft.Kind, v nft.Value, isEnd bool) {
+	at := b.nest(unix.NFTA_LIST_ELEM)
+	b.value(unix.NFTA_SET_ELEM_KEY, key)
+	switch kind {
+	case nft.Verdicts:
+		to := b.nest(unix.NFTA_SET_ELEM_DATA)
+		b.verdict(v.Verdict)
+		b.shut(to)
+	case nft.Numbers:
+		b.value(unix.NFTA_SET_ELEM_DATA, word(notes+v.Number))
+	case nft.Endpoints:
+		b.value(unix.NFTA_SET_ELEM_DATA, endpoint(v.To))
+	}
+	if isEnd {
+		b.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+	}
+	b.shut(at)
+}
+
+// key returns a key as the kernel compares it.
+func (b *batch) key(fields []nft.Field, k nft.Key) (out []byte) {
+	for _, f := range fields {
+		switch f {
+		case nft.Source:
+			out = append(out, k.Source.First.AsSlice()...)
+		case nft.Destination:
+			out = append(out, k.Destination.First.AsSlice()...)
+		case nft.Protocol:
+			out = append(out, k.Protocol, 0, 0, 0)
+		case nft.Port:
+			out = append(binary.BigEndian.AppendUint16(out, k.Port), 0, 0)
+		case nft.Index:
+			out = append(out, word(k.Index)...)
+		}
+	}
+	return out
+}
+
+// Verdicts of the packet filter that have no name in package unix.
+const drop, accept = 0, 1
+
+// endpoint is an address with a port as the kernel has it in a register.
+func endpoint(to netip.AddrPort) []byte {
+	return append(binary.BigEndian.AppendUint16(to.Addr().AsSlice(), to.Port()), 0, 0)
+}
+
+var verdicts = map[string]int32{"accept": accept, "drop": drop, "return": unix.NFT_RETURN, "jump": unix.NFT_JUMP, "goto": unix.NFT_GOTO}
+
+func (b *batch) verdict(v nft.Verdict) {
+	at := b.nest(unix.NFTA_DATA_VERDICT)
+	b.number(unix.NFTA_VERDICT_CODE, uint32(verdicts[v.Action]))
+	if v.Chain != "" {
+		b.text(unix.NFTA_VERDICT_CHAIN, v.Chain)
+	}
+	b.shut(at)
+}
+
+// balance adds the anonymous maps that a rule's statements choose from, and returns the number of each.
+func (b *batch) balance(rule nft.Rule) (ids map[int]uint32, err error) {
+	for i, s := range rule {
+		var id uint32
+		switch s := s.(type) {
+		case nft.Random:
+			id = b.anonymous(typeVerdict, 0)
+			b.indexed(id, 0, len(s.Chains), func(i int) { b.verdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
+		case nft.RandomTo:
+			for _, to := range s.To {
+				if to.Addr().Is4() != (b.family == nft.IPv4) {
+					return nil, fmt.Errorf("%s is not of the table's family", to)
+				}
+			}
+			kind, length := b.layout([]nft.Field{nft.Destination, nft.Port})
+			id = b.anonymous(kind, length)
+			b.indexed(id, 0, len(s.To), func(i int) {
+				b.data(unix.NFTA_DATA_VALUE, endpoint(s.To[i]))
+			})
+		case nft.ByNote:
+			id = b.anonymous(typeVerdict, 0)
+			b.indexed(id, notes+1, len(s.Chains), func(i int) { b.verdict(nft.Verdict{Action: "goto", Chain: s.Chains[i]}) })
+		default:
+			continue
+		}
+		if ids == nil {
+			ids = map[int]uint32{}
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
+
+// anonymousName is what the kernel makes a name of for a set that lives and goes with its rule.
+const anonymousName = "__map%d"
+
+func (b *batch) anonymous(data, length uint32) (id uint32) {
+	b.sets++
+	b.begin(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b.family)
+	b.text(unix.NFTA_SET_TABLE, b.table)
+	b.text(unix.NFTA_SET_NAME, anonymousName)
+	b.number(unix.NFTA_SET_ID, b.sets)
+	b.number(unix.NFTA_SET_FLAGS, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT|unix.NFT_SET_MAP)
+	b.number(unix.NFTA_SET_KEY_TYPE, typeInteger)
+	b.number(unix.NFTA_SET_KEY_LEN, 4)
+	b.number(unix.NFTA_SET_DATA_TYPE, data)
+	b.number(unix.NFTA_SET_DATA_LEN, length)
+	b.data(unix.NFTA_SET_USERDATA, hostOrder)
+	b.end()
+	return b.sets
+}
+
+// hostOrder tells nft how to show the numbers that an anonymous map is looked up by.
+var hostOrder = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
+
+// indexed fills an anonymous map with n values, by their place counted from a number on.
+func (b *batch) indexed(id, from uint32, n int, value func(i int)) {
+	for i := 0; i < n; {
+		b.begin(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, b.family)
+		b.text(unix.NFTA_SET_ELEM_LIST_TABLE, b.table)
+		b.text(unix.NFTA_SET_ELEM_LIST_SET, anonymousName)
+		b.number(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		at := b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		for ; i < n && len(b.bytes)-at < perMessage; i++ {
+			e := b.nest(unix.NFTA_LIST_ELEM)
+			b.value(unix.NFTA_SET_ELEM_KEY, binary.NativeEndian.AppendUint32(nil, from+uint32(i)))
+			to := b.nest(unix.NFTA_SET_ELEM_DATA)
+			value(i)
+			b.shut(to)
+			b.shut(e)
+		}
+		b.shut(at)
+		b.end()
+	}
+}
+
+// markType is the type of our note in what the kernel keeps beside rules and sets for programs; nft shows none of those that it does not know.
+const markType = 0x4d
+
+func userdata(mark uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{markType, 8}, mark)
+}
+
+// marked reads it back; 0 for what is not ours.
+func marked(data []byte) uint64 {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		if data[0] == markType && data[1] == 8 {
+			return binary.BigEndian.Uint64(data[2:])
+		}
+		data = data[2+int(data[1]):]
+	}
+	return 0
+}

@@ -1,0 +1,201 @@
+package nft
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Table is a whole set of rules of one family. It is not for several goroutines at once.
+type Table struct {
+	Family Family
+	Name   string
+
+	fragments map[string]*Fragment
+	chains    map[string]Chain
+	sets      map[string]Set
+	elements  map[string]map[Key]held // by the name of the set
+	before    before
+}
+
+// held is an element's value, and how many fragments have the element.
+type held struct {
+	value   Value
+	holders int
+}
+
+// NewTable returns a table of what is always there.
+func NewTable(family Family, name string, base *Fragment) (*Table, error) {
+	t := &Table{Family: family, Name: name, fragments: map[string]*Fragment{}, chains: map[string]Chain{}, sets: map[string]Set{}, elements: map[string]map[Key]held{}}
+	t.before.clear()
+	return t, t.Put("", base)
+}
+
+// Put gives a fragment, by its key, the place of the one that was there. nil takes it away. When it is refused, nothing has changed.
+// Refused are names that another fragment has, elements of which another fragment says something else, and sets that become
+// of another kind under the same name.
+func (t *Table) Put(key string, f *Fragment) error {
+	was := t.fragments[key]
+	if f == nil {
+		f = &Fragment{}
+	}
+	if was == nil {
+		was = &Fragment{}
+	}
+	if err := t.allows(was, f); err != nil {
+		return fmt.Errorf("put %q into the table %s: %w", key, t.Name, err)
+	}
+	t.takeSets(was, f)
+	t.takeChains(was, f)
+	t.takeElements(was, f)
+	if len(f.Chains)+len(f.Sets)+len(f.Elements) == 0 {
+		delete(t.fragments, key)
+	} else {
+		t.fragments[key] = f
+	}
+	return nil
+}
+
+// Has reports whether there is a fragment of that key.
+func (t *Table) Has(key string) bool { return t.fragments[key] != nil }
+
+// Keys are the keys of all fragments but what is always there, sorted.
+func (t *Table) Keys() []string {
+	keys := slices.Sorted(maps.Keys(t.fragments))
+	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
+}
+
+func (t *Table) allows(was, f *Fragment) error {
+	for name := range f.Chains {
+		if _, own := was.Chains[name]; !own {
+			if _, taken := t.chains[name]; taken {
+				return fmt.Errorf("another fragment has a chain %s", name)
+			}
+		}
+	}
+	for name, s := range f.Sets {
+		have, there := t.sets[name]
+		if _, own := was.Sets[name]; there && !own {
+			return fmt.Errorf("another fragment has a set %s", name)
+		}
+		if was := t.before.sets[name]; there && !have.same(s) || was != nil && !was.same(s) {
+			return fmt.Errorf("the set %s becomes of another kind", name)
+		}
+	}
+	for name, list := range f.Elements {
+		_, own := f.Sets[name]
+		if s, there := t.sets[name]; !own && (!there || s.Seconds > 0) {
+			return fmt.Errorf("no set %s takes elements", name)
+		}
+		var mine map[Key]int // how many of those that are there are this fragment's own
+		for _, e := range list {
+			have, there := t.elements[name][e.Key]
+			if !there || have.value == e.Value {
+				continue
+			}
+			if mine == nil {
+				mine = count(was.Elements[name])
+			}
+			if have.holders > mine[e.Key] {
+				return fmt.Errorf("of %s in %s another fragment says something else", e.text(t.sets[name]), name)
+			}
+		}
+		said := make(map[Key]Value, len(list))
+		for _, e := range list {
+			if v, twice := said[e.Key]; twice && v != e.Value {
+				return fmt.Errorf("%s is two things in %s", e.text(t.sets[name]), name)
+			}
+			said[e.Key] = e.Value
+		}
+	}
+	return nil
+}
+
+func count(list []Element) map[Key]int {
+	n := map[Key]int{}
+	for _, e := range list {
+		n[e.Key]++
+	}
+	return n
+}
+
+func (t *Table) takeSets(was, f *Fragment) {
+	for name, s := range f.Sets {
+		if _, own := was.Sets[name]; !own {
+			t.before.set(t, name)
+			t.sets[name] = s
+			t.elements[name] = map[Key]held{}
+		}
+	}
+	for name := range was.Sets {
+		if _, stays := f.Sets[name]; !stays {
+			t.before.set(t, name)
+			for k := range t.elements[name] {
+				t.before.element(t, name, k)
+			}
+			delete(t.sets, name)
+			delete(t.elements, name)
+		}
+	}
+}
+
+func (t *Table) takeChains(was, f *Fragment) {
+	for name, c := range f.Chains {
+		if old, own := was.Chains[name]; !own || !old.same(c, t.Family) {
+			t.before.chain(t, name)
+		}
+		t.chains[name] = c
+	}
+	for name := range was.Chains {
+		if _, stays := f.Chains[name]; !stays {
+			t.before.chain(t, name)
+			delete(t.chains, name)
+		}
+	}
+}
+
+func (t *Table) takeElements(was, f *Fragment) {
+	for name, list := range was.Elements {
+		all := t.elements[name]
+		if all == nil {
+			continue // the set has gone, with all that was in it
+		}
+		for _, e := range list {
+			t.before.element(t, name, e.Key)
+			if h := all[e.Key]; h.holders > 1 {
+				all[e.Key] = held{h.value, h.holders - 1}
+			} else {
+				delete(all, e.Key)
+			}
+		}
+	}
+	for name, list := range f.Elements {
+		all := t.elements[name]
+		for _, e := range list {
+			t.before.element(t, name, e.Key)
+			all[e.Key] = held{e.Value, all[e.Key].holders + 1}
+		}
+	}
+}
+
+func (s Set) same(o Set) bool {
+	return s.To == o.To && s.Ranges == o.Ranges && s.Seconds == o.Seconds && slices.Equal(s.Key, o.Key)
+}
+
+func (c Chain) same(o Chain, f Family) bool {
+	if (c.Hook == nil) != (o.Hook == nil) || c.Hook != nil && *c.Hook != *o.Hook {
+		return false
+	}
+	return slices.EqualFunc(c.Rules, o.Rules, func(a, b Rule) bool { return a.text(f) == b.text(f) })
+}
+
+// Hooked are the names of the base chains, sorted.
+func (t *Table) Hooked() (names []string) {
+	for name, c := range t.fragments[""].Chains {
+		if c.Hook != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
