@@ -9,7 +9,7 @@ import (
 
 // lingers says whether objects of the kind are held until somebody else has looked at them.
 func (s *subject) lingers() bool {
-	return slices.Contains([]string{"Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"}, s.Kind)
+	return slices.Contains([]string{"Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttributesClass"}, s.Kind)
 }
 
 // answersWhole are the resources whose deletion answers with the object itself, as the
