@@ -195,7 +195,7 @@ func (n *node) configure() {
 	// How full the disk of the machine is that runs the tests is not what is tested.
 	n.file.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "1Gi", "nodefs.inodesFree": "1%", "imagefs.available": "1Gi"}
 	n.file.ClusterDNS = []string{"10.96.0.10"}
-	n.file.CgroupRoot = filepath.Base(dir)
+	n.file.CgroupRoot = "/" + filepath.Base(dir)
 	n.file.StaticPodPath = filepath.Join(dir, "manifests")
 	n.logs = filepath.Join(dir, "log", "pods")
 	if n.cri, err = cri.Dial(n.engine.Endpoint); err != nil {
