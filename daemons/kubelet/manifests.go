@@ -230,12 +230,19 @@ func usualPolicy(image string) corev1.PullPolicy {
 func (k *Kubelet) watchManifests(ctx context.Context) error {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
-	if watcher, err := notified(k.file.StaticPodPath); err == nil {
-		defer watcher.Close()
-		events, failures = watcher.Events, watcher.Errors
-	} else {
-		// A machine has few watches to give, and others may have taken them all: pods matter more than promptness.
-		k.env.Log.Warn("the directory of static pods is only read now and then", "every", readEvery, "error", err)
+	watch := &manifestWatch{dir: k.file.StaticPodPath}
+	defer watch.close()
+	said := false
+	follow := func() {
+		err := watch.follow()
+		if watch.watcher != nil {
+			events, failures = watch.watcher.Events, watch.watcher.Errors
+		}
+		if err != nil && !said {
+			// A machine has few watches to give, and others may have taken them all: pods matter more than promptness.
+			k.env.Log.Warn("the directory of static pods is only read now and then", "every", readEvery, "error", err)
+		}
+		said = err != nil
 	}
 	// Also where it is watched: another directory may come in its place, of which the watch says nothing.
 	t := time.NewTicker(readEvery)
@@ -258,6 +265,7 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 			k.env.Log.Warn("watch the directory of static pods", "error", err)
 			calm.Reset(time.Second)
 		case <-calm.C:
+			follow() // first, so that nothing comes between the reading and the watch
 			if err := k.readManifests(); err != nil {
 				k.env.Log.Error("read static pods", "error", err)
 			}
@@ -271,14 +279,34 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 // readEvery is how often the directory is read where it cannot be watched.
 const readEvery = 20 * time.Second
 
-// notified watches a directory.
-func notified(dir string) (*fsnotify.Watcher, error) {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, err
+// manifestWatch tells of changes of a directory, also of one that is made later or put in the place of another.
+type manifestWatch struct {
+	dir     string
+	watcher *fsnotify.Watcher
+}
+
+// follow watches the directory that is there now, and where there is none, the one that it would be made in.
+func (w *manifestWatch) follow() error {
+	if w.watcher == nil {
+		watcher, err := fsnotify.NewWatcher()
+		if err != nil {
+			return err
+		}
+		w.watcher = watcher
 	}
-	if err := watcher.Add(dir); err != nil {
-		return nil, errors.Join(err, watcher.Close())
+	parent := filepath.Dir(w.dir)
+	err := w.watcher.Add(w.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return w.watcher.Add(parent)
 	}
-	return watcher, nil
+	if err == nil {
+		_ = w.watcher.Remove(parent) // which most often is not watched
+	}
+	return err
+}
+
+func (w *manifestWatch) close() {
+	if w.watcher != nil {
+		_ = w.watcher.Close()
+	}
 }
