@@ -1,0 +1,44 @@
+package kubelet
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The directory may be made after the kubelet began, and another may come in its place.
+func TestADirectoryOfStaticPodsIsWatchedWheneverItComesS23(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "manifests")
+	w := &manifestWatch{dir: dir}
+	defer w.close()
+	told := func(what string, do func() error) {
+		t.Helper()
+		if err := w.follow(); err != nil {
+			t.Fatalf("before %s: %v", what, err)
+		}
+		for drained := false; !drained; {
+			select {
+			case <-w.watcher.Events:
+			default:
+				drained = true
+			}
+		}
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-w.watcher.Events:
+		case err := <-w.watcher.Errors:
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing was told of %s", what)
+		}
+	}
+	write := func() error { return os.WriteFile(filepath.Join(dir, "etcd.yaml"), []byte("a"), 0o600) }
+	told("the directory", func() error { return os.Mkdir(dir, 0o755) })
+	told("a manifest", write)
+	told("its going away", func() error { return os.Rename(dir, dir+".away") })
+	told("another directory", func() error { return os.Mkdir(dir, 0o755) })
+	told("a manifest in it", write)
+}
