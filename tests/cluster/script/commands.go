@@ -101,6 +101,8 @@ func (w world) eventually(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	fmt.Fprint(ts.Stdout(), last)
 	if err != nil {
+		there, _ := w.kube(ts, []string{"get", "pods,replicasets.apps,events", "-o", "wide", "--sort-by=.metadata.creationTimestamp"}).CombinedOutput()
+		ts.Logf("what is there in the namespace:\n%s", there)
 		ts.Fatalf("%v; last: %s", err, last)
 	}
 }
