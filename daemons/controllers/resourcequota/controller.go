@@ -124,7 +124,8 @@ func (r *controller) changed(of schema.GroupResource, old, obj any) {
 	}
 	now := r.Now()
 	for _, q := range quotas {
-		if !quota.Same(charge(q, of, old, now), charge(q, of, obj, now)) {
+		// When it was counted last, the time that a pod had to end may not have passed yet.
+		if !quota.Same(charge(q, of, old, time.Time{}), charge(q, of, obj, now)) {
 			r.AddAfter(q.Namespace+"/"+q.Name, gather)
 		}
 	}
