@@ -123,7 +123,8 @@ func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (boo
 	}
 	others := []netip.Prefix{}
 	for i := range ranges.Items {
-		if other := &ranges.Items[i]; other.Name != r.Name && other.DeletionTimestamp == nil {
+		// One that nobody holds yet may be gone in the next moment, and leave the addresses without a range.
+		if other := &ranges.Items[i]; other.Name != r.Name && other.DeletionTimestamp == nil && slices.Contains(other.Finalizers, Finalizer) {
 			others = append(others, prefixes(other)...)
 		}
 	}
