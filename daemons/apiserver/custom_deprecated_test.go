@@ -16,7 +16,7 @@ func TestDeprecatedVersionsWarnS12(t *testing.T) {
 		strings.Replace(version, "%", "v1beta1", 1)+`,"deprecated":true},`+
 		strings.Replace(version, "%", "v1alpha1", 1)+`,"deprecated":true,"deprecationWarning":"old.example.com/v1alpha1 Thing goes in 3.0; see https://example.com"}]}}`, base+"v1/things")
 	const path = "/namespaces/default/things"
-	if code, text := ask(t, cfg, "POST", base+"v1"+path, `{"apiVersion":"old.example.com/v1","kind":"Thing","metadata":{"name":"a"}}`); code != 201 || strings.Contains(text, "299") {
+	if code, text := ask(t, cfg, "POST", base+"v1"+path, `{"apiVersion":"old.example.com/v1","kind":"Thing","metadata":{"name":"a"}}`); code != 201 || strings.Contains(text, "299 - ") {
 		t.Fatalf("%d %s", code, text)
 	}
 	for version, want := range map[string]string{
