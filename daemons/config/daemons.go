@@ -210,21 +210,30 @@ func DefaultMetricsServer() MetricsServer {
 // DNS configures the cluster's name server.
 type DNS struct {
 	Connection
-	BindAddress   string        `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
-	NodeName      string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP        string        `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
-	ServiceName   string        `flag:"service-name" help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
-	ClusterDomain string        `flag:"cluster-domain" help:"domain of the cluster's names"`
-	Upstream      []string      `flag:"upstream" setting:"upstream" help:"servers for all other names; those of /etc/resolv.conf when empty"`
-	CacheTTL      time.Duration `flag:"cache-ttl" setting:"cache_ttl" range:"1s..1h" help:"how long answers of other servers are kept at most; each says itself for how long it may be kept"`
-	DenialTTL     time.Duration `flag:"denial-ttl" setting:"denial_ttl" range:"1s..1h" help:"how long it is kept at most that other servers do not know a name"`
-	HealthAddress string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
+	BindAddress           string            `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
+	NodeName              string            `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP                string            `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
+	NodeLocal             bool              `flag:"node-local" setting:"node_local" doc:"run a name server on every machine, which the pods of that machine ask at the same address as before; while it does not answer, they ask those of other machines" help:"be the server of this machine's pods as long as every machine has one"`
+	ServiceName           string            `flag:"service-name" help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
+	ClusterDomain         string            `flag:"cluster-domain" help:"domain of the cluster's names"`
+	ClusterCIDR           []string          `flag:"cluster-cidr" help:"networks of pod addresses, whose names no other server is asked about"`
+	ServiceClusterIPRange []string          `flag:"service-cluster-ip-range" help:"networks of service addresses, likewise"`
+	TTL                   time.Duration     `flag:"ttl" setting:"ttl" range:"0s..1h" help:"how long clients may keep the cluster's names"`
+	Upstream              []string          `flag:"upstream" setting:"upstream" help:"servers for all other names; those of /etc/resolv.conf, which is followed, when empty"`
+	ForwardZones          map[string]string `flag:"forward-zones" setting:"forward_zones" help:"servers for the names of single domains, as {\"corp.example\" = \"10.0.0.53 10.0.1.53\"}"`
+	Policy                string            `flag:"policy" setting:"policy" help:"which of several servers is asked first: random, round_robin or sequential"`
+	Hosts                 map[string]string `flag:"hosts" setting:"hosts" help:"addresses of names that no server knows, as {\"db.corp.example\" = \"10.0.0.7 fd00::7\"}"`
+	CacheTTL              time.Duration     `flag:"cache-ttl" setting:"cache_ttl" range:"1s..1h" help:"how long answers of other servers are kept at most; each says itself for how long it may be kept"`
+	DenialTTL             time.Duration     `flag:"denial-ttl" setting:"denial_ttl" range:"1s..1h" help:"how long it is kept at most that other servers do not know a name"`
+	ServeStale            time.Duration     `flag:"serve-stale" setting:"serve_stale" range:"0s..168h" help:"for how long after that an answer is given when no server answers"`
+	LogQueries            bool              `flag:"log-queries" setting:"log_queries" help:"write every query and what became of it to the log"`
+	HealthAddress         string            `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
 }
 
 // DefaultDNS returns the documented defaults.
 func DefaultDNS() DNS {
 	return DNS{BindAddress: "0.0.0.0:53", ServiceName: "kube-system/kube-dns", ClusterDomain: "cluster.local", HealthAddress: "127.0.0.1:9153",
-		CacheTTL: 30 * time.Second, DenialTTL: 10 * time.Second}
+		TTL: 30 * time.Second, Policy: "random", CacheTTL: 30 * time.Second, DenialTTL: 10 * time.Second, ServeStale: time.Hour}
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -17,6 +17,7 @@ func TestRenderedArgumentsReadBackAsTheyWere(t *testing.T) {
 		{&manager, ptr(DefaultControllerManager()), ptr(DefaultControllerManager())},
 		{&kubelet, ptr(DefaultKubelet()), ptr(DefaultKubelet())},
 		{ptr(DefaultDNS()), ptr(DefaultDNS()), ptr(DefaultDNS())},
+		{ptr(DefaultIngress()), ptr(DefaultIngress()), ptr(DefaultIngress())},
 		{&Etcd{Name: "x", ClientCertAuth: true}, &Etcd{}, &Etcd{}},
 	} {
 		args := Args(c.cfg, c.def)

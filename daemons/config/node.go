@@ -19,6 +19,7 @@ type Kubelet struct {
 	NodeIP               []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
 	NodeLabels           map[string]string `flag:"node-labels" help:"labels to register the node with"`
 	ClientCRLFile        string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
+	NetworkPolicySocket  string            `flag:"network-policy-socket" help:"socket at which it is asked whether a pod's network policies hold, before its containers start; not asked when empty"`
 	AllowedUnsafeSysctls []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
 }
 
@@ -180,12 +181,14 @@ type Network struct {
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
 	MTU              int      `flag:"mtu" setting:"mtu" range:"0|576..65535" help:"largest packet between pods, bytes; that of the node's own interface when 0. Pods that run keep what they have"`
 	HealthAddress    string   `flag:"health-address" setting:"health_address" help:"host:port of health and metrics"`
+	NodeKubeconfig   string   `flag:"node-kubeconfig" help:"kubeconfig of this machine's node, as which its pods are watched; the daemon's own when empty"`
+	PolicySocket     string   `flag:"policy-socket" help:"socket at which the kubelet asks whether a pod's network policies hold, before its containers start"`
 	RoutesOnly       bool     `flag:"routes-only" help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is no node"`
 }
 
 // DefaultNetwork returns the documented defaults.
 func DefaultNetwork() Network {
-	return Network{CNIConfDir: "/etc/cni/net.d", HealthAddress: "127.0.0.1:10255"}
+	return Network{CNIConfDir: "/etc/cni/net.d", HealthAddress: "127.0.0.1:10255", PolicySocket: "/run/clusterctl/network.sock"}
 }
 
 // Address configures the keeper of the virtual address on a machine of the control plane.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func (c *ControllerManager) problems() (list []Problem) {
@@ -54,14 +55,48 @@ func (n *Network) problems() []Problem {
 }
 
 func (d *DNS) problems() (list []Problem) {
-	for _, text := range d.Upstream {
+	wrong := func(name, format string, args ...any) {
+		list = append(list, Problem{Name: name, Text: fmt.Sprintf(format, args...)})
+	}
+	server := func(name, text string) {
 		host, _, err := net.SplitHostPort(text)
 		if err != nil {
 			host = strings.Trim(text, "[]")
 		}
 		if _, err := netip.ParseAddr(host); err != nil {
-			list = append(list, Problem{Name: "upstream", Text: fmt.Sprintf("%q is not the IP address of a server, as \"10.0.0.53\" or \"10.0.0.53:5353\"", text)})
+			wrong(name, "%q is not the IP address of a server, as \"10.0.0.53\" or \"10.0.0.53:5353\"", text)
 		}
+	}
+	domain := func(name, text string) {
+		if errs := validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(text, "."))); len(errs) > 0 {
+			wrong(name, "%q is not a domain, as \"corp.example\"", text)
+		}
+	}
+	for _, text := range d.Upstream {
+		server("upstream", text)
+	}
+	for _, zone := range slices.Sorted(maps.Keys(d.ForwardZones)) {
+		domain("forward_zones", zone)
+		if strings.TrimSpace(d.ForwardZones[zone]) == "" {
+			wrong("forward_zones", "%q has no servers", zone)
+		}
+		for text := range strings.FieldsSeq(d.ForwardZones[zone]) {
+			server("forward_zones", text)
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(d.Hosts)) {
+		domain("hosts", host)
+		if strings.TrimSpace(d.Hosts[host]) == "" {
+			wrong("hosts", "%q has no addresses", host)
+		}
+		for text := range strings.FieldsSeq(d.Hosts[host]) {
+			if _, err := netip.ParseAddr(text); err != nil {
+				wrong("hosts", "%q is not an IP address: several are separated by spaces", text)
+			}
+		}
+	}
+	if !slices.Contains([]string{"random", "round_robin", "sequential"}, d.Policy) {
+		wrong("policy", "%q is not known: random, round_robin and sequential are", d.Policy)
 	}
 	return append(list, addresses(map[string]string{"health_address": d.HealthAddress})...)
 }

@@ -26,6 +26,7 @@ var defaults = map[string]func() any{
 	"proxy":       func() any { return pointer(config.DefaultProxy()) },
 	"network":     func() any { return pointer(config.DefaultNetwork()) },
 	"dns":         func() any { return pointer(config.DefaultDNS()) },
+	"ingress":     func() any { return pointer(config.DefaultIngress()) },
 }
 
 func TestSettingsHaveNamesOfTheLanguageAndSayWhatTheyAre(t *testing.T) {

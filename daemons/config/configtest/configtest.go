@@ -13,14 +13,15 @@ import (
 
 // candidates are values of which every setting takes some.
 var candidates = []any{
-	"0.0.0.0", "0.0.0.0:10999", "/etc/other", "25Mi", "",
+	"0.0.0.0", "0.0.0.0:10999", "/etc/other", "25Mi", "sequential", "", "least_connections", "1.3", "kube-system/balancer",
 	true, false, new(true),
 	1, 2, 25, 60, 90, 600, 4000,
 	0.25, 2.5,
-	30 * time.Second, 20 * time.Minute, time.Millisecond,
+	30 * time.Second, 20 * time.Minute, time.Millisecond, 5 * time.Second,
 	metav1.Duration{Duration: 30 * time.Second}, metav1.Duration{Duration: 20 * time.Minute},
 	[]string{"*", "-job"}, []string{"10.0.0.0/24", "10.1.0.0/16"}, []string{"10.0.0.53", "10.0.0.54:5353"},
 	map[string]string{"memory.available": "200Mi", "nodefs.available": "7%"}, map[string]string{"cpu": "100m", "memory": "200Mi"},
+	map[string]string{"db.corp.example": "10.0.0.53 fd00::53", "x.example": "10.0.0.54"},
 }
 
 // Others are the values, of those that are tried, that a setting may have in the configuration that cfg points to and does not have there.

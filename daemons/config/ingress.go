@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Ingress configures kube-ingress, the proxy that Ingresses set up.
+type Ingress struct {
+	Connection
+	BindAddress    string        `flag:"bind-address" help:"address to serve clients on; all of the machine when empty"`
+	HTTPPort       int           `flag:"http-port" setting:"http_port" range:"1..65535" help:"port for plain requests"`
+	HTTPSPort      int           `flag:"https-port" setting:"https_port" range:"1..65535" help:"port for requests over TLS"`
+	HealthAddress  string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
+	NodeName       string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP         string        `flag:"node-ip" help:"address of this machine, which Ingresses are told; required with --service-name"`
+	ServiceName    string        `flag:"service-name" help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
+	PublishService string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"`
+	TrustedCIDRs   []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"`
+	ProxyFrom      []string      `flag:"proxy-protocol-from" setting:"proxy_protocol_from" help:"networks of load balancers whose connections begin with the PROXY protocol, version 1 or 2"`
+	AccessLog      bool          `flag:"access-log" setting:"access_log" help:"write a line of JSON for each request to the daemon's output"`
+	LoadBalance    string        `flag:"load-balance" setting:"load_balance" help:"which endpoint is next: round_robin, whose turn it is; or least_connections, the one with the fewest requests"`
+	SSLRedirect    bool          `flag:"ssl-redirect" setting:"ssl_redirect" help:"redirect plain requests for hosts that have TLS, unless an Ingress says otherwise"`
+	MaxBodyMiB     int           `flag:"max-body-mib" setting:"max_body_mib" range:"0..1048576" help:"largest body of a request unless an Ingress says otherwise, MiB; 0: any"`
+	MaxHeadKiB     int           `flag:"max-head-kib" setting:"max_head_kib" range:"4..1024" help:"largest head of a request or an answer, KiB"`
+	ConnectTimeout time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"`
+	ReadTimeout    time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"`
+	SendTimeout    time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
+	HeadTimeout    time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
+	IdleTimeout    time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
+	KeepIdle       int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
+	KeepTimeout    time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
+	MinTLSVersion  string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
+	DrainTimeout   time.Duration `flag:"drain-timeout" setting:"drain_timeout" range:"1s..20s" help:"how long requests may take to end when the daemon stops; upgraded connections end then"`
+}
+
+// DefaultIngress returns the documented defaults.
+func DefaultIngress() Ingress {
+	return Ingress{
+		HTTPPort: 80, HTTPSPort: 443, HealthAddress: "127.0.0.1:10262", LoadBalance: RoundRobin, SSLRedirect: true, MaxHeadKiB: 32,
+		ConnectTimeout: 5 * time.Second, ReadTimeout: time.Minute, SendTimeout: time.Minute, HeadTimeout: 15 * time.Second, IdleTimeout: 75 * time.Second,
+		KeepIdle: 320, KeepTimeout: time.Minute, MinTLSVersion: "1.2", DrainTimeout: 10 * time.Second,
+	}
+}
+
+// How the next endpoint is found.
+const (
+	RoundRobin       = "round_robin"
+	LeastConnections = "least_connections"
+)
+
+func (i *Ingress) problems() (list []Problem) {
+	add := func(name, format string, args ...any) {
+		list = append(list, Problem{Name: name, Text: fmt.Sprintf(format, args...)})
+	}
+	if i.LoadBalance != RoundRobin && i.LoadBalance != LeastConnections {
+		add("load_balance", "%q is neither %q nor %q", i.LoadBalance, RoundRobin, LeastConnections)
+	}
+	if i.MinTLSVersion != "1.2" && i.MinTLSVersion != "1.3" {
+		add("tls_min_version", "%q is neither \"1.2\" nor \"1.3\"", i.MinTLSVersion)
+	}
+	if i.HTTPPort == i.HTTPSPort {
+		add("https_port", "%d is the port for plain requests as well", i.HTTPSPort)
+	}
+	networks := func(name string, list []string) {
+		for _, text := range list {
+			if _, err := netip.ParsePrefix(text); err != nil {
+				add(name, "%q is not a network, as \"10.0.0.0/24\"", text)
+			}
+		}
+	}
+	networks("trusted_cidrs", i.TrustedCIDRs)
+	networks("proxy_protocol_from", i.ProxyFrom)
+	if namespace, name, ok := strings.Cut(i.PublishService, "/"); i.PublishService != "" && (!ok || namespace == "" || name == "") {
+		add("publish_service", "%q is not namespace/name", i.PublishService)
+	}
+	return append(list, addresses(map[string]string{"health_address": i.HealthAddress})...)
+}

@@ -1,0 +1,167 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// PoolsName is the ConfigMap in kube-system that has the pools of addresses for Services of type LoadBalancer: each key of its data is the
+// name of a pool, each value a Pool as JSON.
+const PoolsName = "load-balancer-pools"
+
+// Pool is addresses that Services of type LoadBalancer get.
+type Pool struct {
+	Name       string   `json:"-"`
+	Addresses  []string `json:"addresses"`            // as ReadRange reads them
+	AutoAssign *bool    `json:"autoAssign,omitempty"` // whether Services that name no pool and no address get one; nil means yes
+	Namespaces []string `json:"namespaces,omitempty"` // whose Services get an address; none means all
+	Interfaces []string `json:"interfaces,omitempty"` // of the machines, on which the addresses are announced; none means that of their network
+
+	Ranges []Range `json:"-"` // what Addresses say
+}
+
+// Range is addresses of one family from First to Last.
+type Range struct{ First, Last netip.Addr }
+
+// Contains reports whether an address is in the range.
+func (r Range) Contains(a netip.Addr) bool {
+	return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 && a.BitLen() == r.First.BitLen()
+}
+
+// Overlaps reports whether some address is in both.
+func (r Range) Overlaps(o Range) bool { return r.Contains(o.First) || o.Contains(r.First) }
+
+func (r Range) String() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+	return r.First.String() + "-" + r.Last.String()
+}
+
+// PrefixRange is all addresses of a network.
+func PrefixRange(p netip.Prefix) Range {
+	last := p.Masked().Addr().AsSlice()
+	for bit := p.Bits(); bit < 8*len(last); bit++ {
+		last[bit/8] |= 0x80 >> (bit % 8)
+	}
+	end, _ := netip.AddrFromSlice(last)
+	return Range{p.Masked().Addr(), end}
+}
+
+// ReadRange reads an address, a range from one to another, or a network. Of a network, the address that stands for the network itself is left
+// out, and in IPv4 the one that reaches all of it.
+func ReadRange(text string) (Range, error) {
+	if from, to, isRange := strings.Cut(text, "-"); isRange {
+		first, err := readAddress(from)
+		if err != nil {
+			return Range{}, err
+		}
+		last, err := readAddress(to)
+		if err != nil {
+			return Range{}, err
+		}
+		if first.BitLen() != last.BitLen() {
+			return Range{}, fmt.Errorf("%q begins and ends in different families", text)
+		}
+		if last.Less(first) {
+			return Range{}, fmt.Errorf("%q ends before it begins", text)
+		}
+		return Range{first, last}, nil
+	}
+	if !strings.Contains(text, "/") {
+		one, err := readAddress(text)
+		return Range{one, one}, err
+	}
+	p, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil {
+		return Range{}, fmt.Errorf("%q is not a network such as 10.0.0.0/28", text)
+	}
+	r := PrefixRange(p)
+	if p.Masked().Addr() != p.Addr() {
+		return Range{}, fmt.Errorf("%q has bits set outside of its prefix; the network is %s", text, p.Masked())
+	}
+	if spare := p.Addr().BitLen() - p.Bits(); spare > 1 {
+		r.First = r.First.Next()
+		if p.Addr().Is4() {
+			r.Last = r.Last.Prev()
+		}
+	}
+	return r, nil
+}
+
+func readAddress(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return netip.Addr{}, fmt.Errorf("%q is not an IP address", strings.TrimSpace(text))
+	}
+	if a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+		return netip.Addr{}, fmt.Errorf("%s is no address that others can reach", a)
+	}
+	return a, nil
+}
+
+// Contains reports whether an address is of the pool.
+func (pool *Pool) Contains(a netip.Addr) bool {
+	return slices.ContainsFunc(pool.Ranges, func(r Range) bool { return r.Contains(a) })
+}
+
+// Serves reports whether Services of a namespace get addresses of the pool.
+func (pool *Pool) Serves(namespace string) bool {
+	return len(pool.Namespaces) == 0 || slices.Contains(pool.Namespaces, namespace)
+}
+
+// EncodePools returns what the ConfigMap holds.
+func EncodePools(pools []Pool) (map[string]string, error) {
+	data := map[string]string{}
+	for _, pool := range pools {
+		text, err := json.Marshal(pool)
+		if err != nil {
+			return nil, fmt.Errorf("write pool %s: %w", pool.Name, err)
+		}
+		data[pool.Name] = string(text)
+	}
+	return data, nil
+}
+
+// DecodePools reads what the ConfigMap holds, sorted by name. Nothing is returned when something of it is wrong: half of the pools would have
+// addresses of the other half taken back.
+func DecodePools(data map[string]string) ([]Pool, error) {
+	var pools []Pool
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		d := json.NewDecoder(bytes.NewReader([]byte(data[name])))
+		d.DisallowUnknownFields()
+		pool := Pool{Name: name}
+		if err := d.Decode(&pool); err != nil {
+			return nil, fmt.Errorf("pool %s: %w", name, err)
+		}
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("pool %s: something follows the pool", name)
+		}
+		if len(pool.Addresses) == 0 {
+			return nil, fmt.Errorf("pool %s: addresses are missing", name)
+		}
+		for _, text := range pool.Addresses {
+			r, err := ReadRange(text)
+			if err != nil {
+				return nil, fmt.Errorf("pool %s: %w", name, err)
+			}
+			for _, other := range append(slices.Clone(pools), pool) {
+				for _, o := range other.Ranges {
+					if o.Overlaps(r) {
+						return nil, fmt.Errorf("pool %s: %s overlaps %s of pool %s", name, r, o, other.Name)
+					}
+				}
+			}
+			pool.Ranges = append(pool.Ranges, r)
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
+}
