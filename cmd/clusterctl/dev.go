@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +27,6 @@ import (
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
-	"clusterctl/daemons/kubelet"
 	"clusterctl/daemons/metrics"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/scheduler"
@@ -119,6 +116,7 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	g, ctx := errgroup.WithContext(all)
 	api := run.NewEnv(d.log.With("daemon", "kube-apiserver"))
 	g.Go(func() error { return apiserver.Run(ctx, d.apiServer(etcdURL), api) })
+	g.Go(func() error { run.Memory(ctx, api.Rest); return nil }) // of the API server, which holds most
 	g.Go(func() error {
 		if err := waitReady(ctx, api.Health); err != nil {
 			return err
@@ -126,7 +124,9 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 		if err := d.holdLeases(ctx); err != nil {
 			return err
 		}
-		d.startRest(ctx, g)
+		if err := d.startRest(ctx, g); err != nil {
+			return err
+		}
 		fmt.Fprintf(cmd.OutOrStdout(), "Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n",
 			d.port, time.Since(started).Milliseconds(), d.nodes, d.files.admin)
 		return nil
@@ -151,6 +151,7 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	cfg := config.DefaultAPIServer()
 	f := d.files
 	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", nobodysAddress, d.port
+	cfg.Profiling = true // it is for development
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path("apiserver.crt"), f.path("apiserver.key"), f.path("ca.crt")
 	cfg.EtcdServers = []string{etcdURL}
 	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path("etcd-ca.crt"), f.path("apiserver-etcd-client.crt"), f.path("apiserver-etcd-client.key")
@@ -195,17 +196,21 @@ func (d *dev) holdLeases(ctx context.Context) error {
 }
 
 // startRest starts everything that needs the API.
-func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
+func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
+	nodes, err := d.hollowNodes()
+	if err != nil {
+		return err
+	}
 	g.Go(func() error {
 		cfg := config.DefaultControllerManager()
 		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, d.files.path("ca.crt")
 		cfg.ServiceAccountPrivateKeyFile = d.files.path("sa.key")
 		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
-		cfg.NodeCIDRMaskSize = 26 // room for a thousand nodes
+		cfg.ClusterCIDR = []string{hollowPods.String()}
 		cfg.NodeMonitorGracePeriod = d.grace
 		cfg.LeaderElect = false // see holdLeases
 		cfg.NodeMonitorPeriod = min(cfg.NodeMonitorPeriod, d.grace/4)
-		return controllers.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")))
+		return controllers.RunWith(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")), controllers.Options{Vouched: nodes.has})
 	})
 	g.Go(func() error {
 		cfg := config.DefaultScheduler()
@@ -213,34 +218,12 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) {
 		cfg.LeaderElect = false // see holdLeases
 		return scheduler.Run(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-scheduler")))
 	})
-	nodes := hollowNodes{}
-	pods := netip.MustParseAddr("10.128.0.0")
-	for i := range d.nodes {
-		name := "node-" + strconv.Itoa(i+1)
-		network := netip.PrefixFrom(pods, 24)
-		for range 256 {
-			pods = pods.Next()
-		}
-		root := filepath.Join(d.data, "nodes", name)
-		options := kubelet.Hollow(name, 8, 32<<30, network, filepath.Join(root, "logs"))
-		nodes[name] = options
-		g.Go(func() error {
-			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
-			file.Port = 0 // nothing is served, and that is what the node says
-			file.NodeLeaseDurationSeconds = min(file.NodeLeaseDurationSeconds, int(d.grace/time.Second))
-			kubeconfig, err := d.files.node(name)
-			if err != nil {
-				return err
-			}
-			cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir = kubeconfig, name, root
-			cfg.NodeIP = []string{"127.0.0.1"}
-			return kubelet.RunWith(ctx, cfg, file, run.NewEnv(d.log.With("daemon", "kubelet", "node", name)), options)
-		})
-	}
+	nodes.start(ctx, g, d)
 	g.Go(func() error {
 		env := run.NewEnv(d.log.With("daemon", "metrics-server"))
 		return metrics.RunWith(ctx, d.metricsServer(), env, metrics.Options{Source: nodes, Alias: "localhost"})
 	})
+	return nil
 }
 
 // startEtcd runs the bundle's etcd as a child, until ctx ends and at most as long as

@@ -77,12 +77,6 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 	)
 }
 
-// node writes the kubeconfig of a node and returns its path.
-func (f devFiles) node(name string) (string, error) {
-	path := f.path(name + ".conf")
-	return path, f.kubeconfig(path, name, certs.Node(name))
-}
-
 func (f devFiles) kubeconfig(path, user string, request certs.Request) error {
 	pair, err := certs.Issue(f.ca, request, time.Now())
 	if err != nil {

@@ -20,6 +20,30 @@ const (
 	staleLooks = 4
 )
 
+// Where there are many servers, the first few by name look after their peers, and the others every sweepRest rounds alone whether those do.
+const (
+	sweepers  = 3
+	sweepRest = 12
+)
+
+// rhythm is how often a server renews. Where each machine has its own, others' endpoints are used while it fails alone.
+func (p *Publisher) rhythm() time.Duration {
+	if p.OnlyHere {
+		return 6 * renewEvery
+	}
+	return renewEvery
+}
+
+// others counts the peers before this server by name whose leases have moved since the last look.
+func (p *Publisher) others(peers map[string]standing) (count int) {
+	for name, s := range peers {
+		if name < p.Name() && s.looks == 1 {
+			count++
+		}
+	}
+	return count
+}
+
 // standing is how often a peer's lease was seen without a change.
 type standing struct {
 	renewed metav1.MicroTime
@@ -39,7 +63,7 @@ func (p *Publisher) renew(ctx context.Context, now time.Time) error {
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace, Labels: map[string]string{p.peerLabel(): p.Service}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &p.Node, LeaseDurationSeconds: ptr.To(int32(staleLooks * renewEvery / time.Second)),
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &p.Node, LeaseDurationSeconds: ptr.To(int32(staleLooks * p.rhythm() / time.Second)),
 				RenewTime: &renewed},
 		}, metav1.CreateOptions{})
 	} else if err == nil {

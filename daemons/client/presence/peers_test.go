@@ -98,3 +98,40 @@ func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// Many servers do not all look at all the others all the time; when those that do are gone, others take over.
+func TestTheFirstFewServersLookAfterTheirPeers(t *testing.T) {
+	ctx, client, now := t.Context(), fake.NewClientset(), time.Unix(1000, 0)
+	var all []*Publisher
+	for _, node := range []string{"a", "b", "c", "d", "e"} {
+		all = append(all, server(client, node, "10.0.0.1"))
+	}
+	renew := func(list []*Publisher) {
+		t.Helper()
+		now = now.Add(renewEvery)
+		for _, p := range list {
+			if err := p.renew(ctx, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	others := func(p *Publisher, peers map[string]standing) int {
+		t.Helper()
+		if err := p.sweep(ctx, peers); err != nil {
+			t.Fatal(err)
+		}
+		return p.others(peers)
+	}
+	renew(all)
+	for i, want := range []int{0, 1, 2, 3, 4} {
+		if got := others(all[i], map[string]standing{}); got != want {
+			t.Errorf("before %s are %d others", all[i].Node, got)
+		}
+	}
+	peers := map[string]standing{}
+	others(all[4], peers)
+	renew(all[3:])
+	if got := others(all[4], peers); got != 1 {
+		t.Errorf("when three are dead, %d others look", got)
+	}
+}

@@ -28,7 +28,14 @@ type Publisher struct {
 	Ports              []discoveryv1.EndpointPort
 	Manager            string       // who manages the slice, as its label says
 	Ready              func() error // why the server is not to be asked now; nil: it always is
+	OnlyHere           bool         // hint that the endpoint is for its own machine, which counts where every machine has one; peers matter less then
+	KeepLast           bool         // leave the endpoint when ctx ends and there is no other: it is expected back
+
+	left bool
 }
+
+// Left reports whether Run has taken the endpoint away.
+func (p *Publisher) Left() bool { return p.left }
 
 const callTime = 10 * time.Second
 
@@ -38,11 +45,17 @@ func (p *Publisher) Name() string { return p.Service + "-" + p.Node }
 // Run publishes the endpoint, puts it back when somebody removes it, takes away those of
 // servers that died, and its own when ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
-	retry := 200 * time.Millisecond
+	retry, rest := 200*time.Millisecond, 0
 	peers := map[string]standing{}
 	for ctx.Err() == nil {
-		wait := renewEvery
-		err := errors.Join(p.publish(ctx), p.renew(ctx, time.Now()), p.sweep(ctx, peers))
+		wait := p.rhythm()
+		err := errors.Join(p.publish(ctx), p.renew(ctx, time.Now()))
+		if rest--; rest <= 0 {
+			err = errors.Join(err, p.sweep(ctx, peers))
+			if rest = 1; p.others(peers) >= sweepers {
+				rest = sweepRest
+			}
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				p.Log.Warn("publish the endpoint of this server", "error", err)
@@ -60,6 +73,10 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
+	if p.KeepLast && p.last(stop) {
+		return
+	}
+	p.left = true
 	err := errors.Join(
 		p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}),
 		p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}),
@@ -69,13 +86,29 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
+// last reports whether the service has no other endpoint that is ready.
+func (p *Publisher) last(ctx context.Context) bool {
+	slices, err := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
+	if err != nil {
+		return true // nobody knows of others
+	}
+	for i := range slices.Items {
+		for _, e := range slices.Items[i].Endpoints {
+			if slices.Items[i].Name != p.Name() && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func (p *Publisher) slice() *discoveryv1.EndpointSlice {
 	ready, serving, terminating := p.Ready == nil || p.Ready() == nil, true, false
 	kind := discoveryv1.AddressTypeIPv4
 	if p.Addr.Is6() {
 		kind = discoveryv1.AddressTypeIPv6
 	}
-	return &discoveryv1.EndpointSlice{
+	out := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace, Labels: map[string]string{
 			discoveryv1.LabelServiceName: p.Service, discoveryv1.LabelManagedBy: p.Manager,
 		}},
@@ -85,6 +118,10 @@ func (p *Publisher) slice() *discoveryv1.EndpointSlice {
 			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
 		}},
 	}
+	if p.OnlyHere {
+		out.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: p.Node}}}
+	}
+	return out
 }
 
 func (p *Publisher) publish(ctx context.Context) error {

@@ -41,10 +41,17 @@ func (r *Runtime) CreateContainer(_ context.Context, box string, config *runtime
 	if b == nil || !b.ready {
 		return "", notFound("ready sandbox", box)
 	}
-	c := &container{id: r.id(), sandbox: box, config: config, created: time.Now(), ended: make(chan struct{})}
+	c := &container{id: r.id(), sandbox: box, config: remembered(config), created: time.Now(), ended: make(chan struct{})}
 	r.containers[c.id] = c
 	r.tell(b)
 	return c.id, nil
+}
+
+// remembered is what is asked of a container's configuration later. The environment is not: that alone is seven texts for each
+// service of the pod's namespace.
+func remembered(c *runtime.ContainerConfig) *runtime.ContainerConfig {
+	return &runtime.ContainerConfig{Metadata: c.Metadata, Image: c.Image, Command: c.Command, Args: c.Args, Mounts: c.Mounts, Labels: c.Labels,
+		Annotations: c.Annotations, LogPath: c.LogPath, Linux: c.Linux}
 }
 
 // StartContainer implements cri.Runtime.

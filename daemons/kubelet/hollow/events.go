@@ -4,26 +4,38 @@ import (
 	"context"
 )
 
+// listener is one who hears which pods have changed. Each is noted once until it has been told.
+type listener struct {
+	news map[string]bool // by uid; guarded by the runtime's mu
+	wake chan struct{}
+}
+
 // Events implements cri.Runtime.
 func (r *Runtime) Events(ctx context.Context, seen func(string)) error {
 	if err := r.begin("Events"); err != nil {
 		return err
 	}
-	news := make(chan string, 1024)
+	l := &listener{news: map[string]bool{}, wake: make(chan struct{}, 1)}
 	r.mu.Lock()
-	r.listeners[news] = true
+	r.listeners[l] = true
 	r.mu.Unlock()
 	seen("")
 	defer func() {
 		r.mu.Lock()
-		delete(r.listeners, news)
+		delete(r.listeners, l)
 		r.mu.Unlock()
 	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case uid := <-news:
+		case <-l.wake:
+		}
+		r.mu.Lock()
+		news := l.news
+		l.news = map[string]bool{}
+		r.mu.Unlock()
+		for uid := range news {
 			seen(uid)
 		}
 	}

@@ -39,7 +39,7 @@ type Runtime struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	images     map[string]*runtime.Image
-	listeners  map[chan string]bool
+	listeners  map[*listener]bool
 	calls      map[string]int
 	ended      uint64 // what containers that ended have used of CPU, nanoseconds
 }
@@ -67,7 +67,7 @@ func (r *Runtime) begin(call string) error {
 	if r.calls == nil {
 		r.calls = map[string]int{}
 		r.sandboxes, r.containers = map[string]*sandbox{}, map[string]*container{}
-		r.images, r.listeners = map[string]*runtime.Image{}, map[chan string]bool{}
+		r.images, r.listeners = map[string]*runtime.Image{}, map[*listener]bool{}
 	}
 	r.calls[call]++
 	fail := r.Fail
@@ -96,9 +96,10 @@ func (r *Runtime) tell(box *sandbox) {
 		return
 	}
 	for l := range r.listeners {
+		l.news[box.config.GetMetadata().GetUid()] = true
 		select {
-		case l <- box.config.GetMetadata().GetUid():
-		default: // it will be asked again
+		case l.wake <- struct{}{}:
+		default: // it has not yet woken from the last time
 		}
 	}
 }

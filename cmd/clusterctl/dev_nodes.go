@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/run"
+)
+
+// hollowPods is the network of pods' addresses, with room for 8,192 nodes.
+var hollowPods = netip.MustParsePrefix("10.128.0.0/11")
+
+// hollowNodes are the pretended nodes, by name. Once it is made it is not changed.
+type hollowNodes struct {
+	options map[string]kubelet.Options
+	watches *kubelet.Watches
+	client  kubernetes.Interface // of all
+}
+
+// nodesPerRecorder is how many nodes have their events written one after the other. A recorder's queue is bounded, and takes the
+// events of some dozens of nodes that all get a pod.
+const nodesPerRecorder = 50
+
+// hollowNodes returns the nodes, of which none has been started. They share one connection to the API, on which each says who
+// it is, and what they watch.
+func (d *dev) hollowNodes() (hollowNodes, error) {
+	api, err := client.Config(client.Options{Kubeconfig: d.files.admin, UserAgent: "kubelet"})
+	if err != nil {
+		return hollowNodes{}, err
+	}
+	all, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		return hollowNodes{}, fmt.Errorf("make a client for all nodes: %w", err)
+	}
+	h := hollowNodes{options: map[string]kubelet.Options{}, client: all}
+	if h.watches, err = kubelet.ShareWatches(all); err != nil {
+		return hollowNodes{}, err
+	}
+	pods := hollowPods.Addr()
+	for i := range d.nodes {
+		name := "node-" + strconv.Itoa(i+1)
+		options := kubelet.Hollow(name, 8, 32<<30, netip.PrefixFrom(pods, 24), filepath.Join(d.root(name), "logs"))
+		options.API = rest.CopyConfig(api)
+		options.API.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + name, Groups: []string{"system:nodes"}}
+		options.Watches, options.NoLease = h.watches, true
+		h.options[name] = options
+		for range 256 {
+			pods = pods.Next()
+		}
+	}
+	return h, nil
+}
+
+// root is the directory of a node.
+func (d *dev) root(node string) string { return filepath.Join(d.data, "nodes", node) }
+
+// start starts the nodes, and what they share.
+func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
+	g.Go(func() error { return h.watches.Run(ctx) })
+	var events record.EventBroadcaster
+	started := 0
+	for name, options := range h.options {
+		if started%nodesPerRecorder == 0 {
+			recorder := record.NewBroadcaster(record.WithContext(ctx))
+			recorder.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: h.client.CoreV1().Events("")})
+			g.Go(func() error { <-ctx.Done(); recorder.Shutdown(); return nil })
+			events = recorder
+		}
+		started++
+		options.Events = events
+		g.Go(func() error {
+			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
+			file.Port = 0 // nothing is served, and that is what the node says
+			cfg.HostnameOverride, cfg.RootDir, cfg.NodeIP = name, d.root(name), []string{"127.0.0.1"}
+			return kubelet.RunWith(ctx, cfg, file, d.nodeEnv(name), options)
+		})
+	}
+}
+
+// nodeEnv is the surroundings of a node. Its metrics are read by nobody, and those of the process are not its own.
+func (d *dev) nodeEnv(name string) run.Env {
+	return run.Env{Log: d.log.With("daemon", "kubelet", "node", name), Metrics: prometheus.NewRegistry(), Health: &run.Health{}, Rest: &run.Rest{},
+		About: &run.About{Started: time.Now()}}
+}
+
+// has says whether a node is one of these, which live as long as this process.
+func (h hollowNodes) has(node string) bool {
+	_, ok := h.options[node]
+	return ok
+}
+
+// Read implements metrics.Source. The nodes serve nothing: they are asked in this process.
+func (h hollowNodes) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error) {
+	options, known := h.options[node.Name]
+	if !known {
+		return nil, fmt.Errorf("node %s is none of those that are pretended", node.Name)
+	}
+	var text bytes.Buffer
+	if err := options.WriteResource(ctx, &text); err != nil {
+		return nil, err
+	}
+	return io.NopCloser(&text), nil
+}
+
+// Forget implements metrics.Source.
+func (hollowNodes) Forget(string) {}
