@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"clusterctl/daemons/api/admitpod"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 )
@@ -24,6 +25,8 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 		return w.prepare(ctx, f)
 	case pod.RunSandbox:
 		return outcome{err: w.runSandbox(ctx, f, step.Attempt)}
+	case pod.Admit:
+		return outcome{err: w.admit(ctx, f)}
 	case pod.Start:
 		return outcome{err: w.start(ctx, f, step)}
 	case pod.ResizeContainer:
@@ -111,6 +114,13 @@ func (w *worker) runSandbox(ctx context.Context, f *pod.Facts, attempt uint32) e
 	}
 	_, err := w.k.runtime.RunPodSandbox(ctx, w.sandboxConfig(f.Pod, attempt), handler)
 	return err
+}
+
+// admit waits until the network policies of the pod's newest sandbox hold.
+func (w *worker) admit(ctx context.Context, f *pod.Facts) error {
+	return admitpod.Admit(ctx, w.k.cfg.NetworkPolicySocket, admitpod.Pod{
+		UID: string(f.Pod.UID), Namespace: f.Pod.Namespace, Name: f.Pod.Name, IPs: f.Sandboxes[0].IPs,
+	})
 }
 
 func (w *worker) place(p *corev1.Pod) cri.Place {

@@ -50,27 +50,24 @@ func (k *Kubelet) housekeep(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// keepDoing does a chore at once and then every so often, one at a time.
+// keepDoing does a chore at once and then every so often, one at a time. Between times no goroutine waits: where many nodes only
+// pretend there would be thousands.
 func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
-	tick := time.NewTicker(c.every)
-	defer tick.Stop()
-	for {
-		began := time.Now()
-		one, cancel := context.WithTimeout(ctx, c.deadline)
-		slow := time.AfterFunc(c.deadline, func() {
-			k.env.Log.Warn("housekeeping takes longer than it should", "what", c.name, "deadline", c.deadline)
-		})
-		c.do(one)
-		if !slow.Stop() {
-			k.env.Log.Info("housekeeping goes on", "what", c.name, "took", time.Since(began))
-		}
-		cancel()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	if ctx.Err() != nil {
+		return
 	}
+	began := time.Now()
+	one, cancel := context.WithTimeout(ctx, c.deadline)
+	slow := time.AfterFunc(c.deadline, func() {
+		k.env.Log.Warn("housekeeping takes longer than it should", "what", c.name, "deadline", c.deadline)
+	})
+	c.do(one)
+	took := time.Since(began)
+	if !slow.Stop() {
+		k.env.Log.Info("housekeeping goes on", "what", c.name, "took", took)
+	}
+	cancel()
+	time.AfterFunc(max(0, c.every-took), func() { k.keepDoing(ctx, c) })
 }
 
 // shareCPU gives the burstable pods as a class what those that have not ended request together.

@@ -18,13 +18,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -63,6 +61,12 @@ type Options struct {
 	LogRoot string               // directory of pods' logs; cri.LogRoot when empty
 	// NoServer leaves out the HTTPS server and /healthz.
 	NoServer bool
+	// Watches are shared with other kubelets of this process; nil means that this one has its own.
+	Watches *Watches
+	// Events is likewise shared, and records what is told to it; nil means that this kubelet records its own.
+	Events record.EventBroadcaster
+	// NoLease leaves out the node's lease: whoever runs the kubelet vouches for the node.
+	NoLease bool
 	// Pretended containers have nothing that listens: probes and hooks that would ask at their address succeed unasked.
 	Pretended bool
 }
@@ -92,9 +96,9 @@ type Kubelet struct {
 	pulls   *puller
 	metrics *metrics
 
-	services corelisters.ServiceLister
-	mirrors  *mirrors
-	synced   chan struct{} // closed when the API's pods are known
+	watches *Watches
+	mirrors *mirrors
+	synced  chan struct{} // closed when the API's pods are known
 
 	mu      sync.Mutex
 	ctx     context.Context // of the workers, while Run runs
@@ -104,6 +108,7 @@ type Kubelet struct {
 
 	shortages shortages
 	pretended bool // containers are only pretended, see Options
+	unleased  bool // the node has no lease, see Options
 
 	chores           []chore
 	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
@@ -154,10 +159,15 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine,
-		logRoot: o.LogRoot, pretended: o.Pretended, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		logRoot: o.LogRoot, pretended: o.Pretended, watches: o.Watches, unleased: o.NoLease, workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
+			return nil, err
+		}
+	}
+	if k.watches == nil {
+		if k.watches, err = newWatches(k.client, fields.OneTermEqualSelector("spec.nodeName", k.name)); err != nil {
 			return nil, err
 		}
 	}
@@ -200,6 +210,9 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		k.devices.Plugins = k.drivers
 	}
 	k.status = newStatuses(k.client, env.Log)
+	if o.Pretended {
+		k.status.writers = 1 // there are other nodes that write at the same time
+	}
 	k.mirrors = &mirrors{client: k.client, log: env.Log, static: map[string]*corev1.Pod{}, seen: map[string]*corev1.Pod{}}
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.Finite == nil {
 		r.Finite = k.finite
@@ -289,10 +302,13 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	k.ctx = ctx
 	k.mu.Unlock()
 
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	defer broadcaster.Shutdown()
-	k.events = broadcaster.NewRecorder(eventScheme(), corev1.EventSource{Component: "kubelet", Host: k.name})
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: k.client.CoreV1().Events("")})
+	events := o.Events
+	if events == nil {
+		events = record.NewBroadcaster(record.WithContext(ctx))
+		defer events.Shutdown()
+		events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: k.client.CoreV1().Events("")})
+	}
+	k.events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: k.name})
 
 	g.Go(func() error { k.objects.run(ctx); return nil })
 	g.Go(func() error { k.status.run(ctx); return nil })
@@ -349,12 +365,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
-}
-
-func eventScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(scheme.AddToScheme(s))
-	return s
 }
 
 // nodeFacts is what pods may know of their node.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -42,10 +43,12 @@ func (k *Kubelet) register(ctx context.Context) error {
 	}
 	k.env.Log.Info("node registered", "node", k.name, "addresses", k.ips)
 	k.mirrors.sync(ctx, k.nodeRef())
-	leased := make(chan struct{})
-	go func() { defer close(leased); k.keepLease(ctx) }()
+	var leased sync.WaitGroup
+	if !k.unleased {
+		leased.Go(func() { k.keepLease(ctx) })
+	}
 	k.keepStatus(ctx)
-	<-leased
+	leased.Wait()
 	return ctx.Err()
 }
 
@@ -219,6 +222,9 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 
 // published is this machine's Node as the API has it.
 func (k *Kubelet) published(ctx context.Context) (*corev1.Node, error) {
+	if k.watches.shared() {
+		return k.watches.nodes.Get(k.name)
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	node, err := k.client.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{ResourceVersion: "0"})

@@ -66,6 +66,8 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 			w.retries = 0
 			delete(w.waits, "")
 		}
+	case pod.Admit:
+		w.settleAdmission(f, step, o.err, now)
 	case pod.ResizeContainer:
 		w.settleResize(f, step, o.err, now)
 	case pod.Start:
@@ -101,6 +103,19 @@ func (w *worker) holdPod(now time.Time, reason, message string) {
 func (w *worker) holdOn(now time.Time) {
 	w.retries++
 	w.hold = now.Add(min(50*time.Millisecond<<min(w.retries, 6), 2*time.Second))
+}
+
+// settleAdmission takes in whether the pod's network policies hold. Why they do not is told once, however often it is asked.
+func (w *worker) settleAdmission(f *pod.Facts, step pod.Step, err error, now time.Time) {
+	if err == nil {
+		w.admitted, w.refused, w.retries = step.SandboxID, "", 0
+		return
+	}
+	if message := joined(err); message != w.refused {
+		w.refused = message
+		w.k.event(f.Pod, corev1.EventTypeWarning, "NetworkNotReady", "Containers wait for the pod's network policies: %s", message)
+	}
+	w.holdOn(now)
 }
 
 // settleStart takes in how the start of a container went.

@@ -3,16 +3,12 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
@@ -21,43 +17,21 @@ import (
 // watchPods follows the pods that the API has for this node, and the services
 // that pods find in their environment.
 func (k *Kubelet) watchPods(ctx context.Context) error {
-	mine := informers.NewSharedInformerFactoryWithOptions(k.client, 0,
-		informers.WithTransform(lean),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", k.name).String()
-		}))
-	all := informers.NewSharedInformerFactoryWithOptions(k.client, 0, informers.WithTransform(lean))
-	k.mu.Lock()
-	k.services = all.Core().V1().Services().Lister()
-	k.mu.Unlock()
-	services := all.Core().V1().Services().Informer()
-	pods := mine.Core().V1().Pods().Informer()
-	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { k.seen(o.(*corev1.Pod)) },
-		UpdateFunc: func(_, o any) { k.seen(o.(*corev1.Pod)) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if p, ok := o.(*corev1.Pod); ok {
-				k.lost(p)
-			}
-		},
+	g, ctx := errgroup.WithContext(ctx)
+	if !k.watches.shared() {
+		g.Go(func() error { return k.watches.Run(ctx) })
+	}
+	g.Go(func() error {
+		defer k.watches.follow(k.name, podFollower{seen: k.seen, lost: k.lost})()
+		if k.watches.synced(ctx) {
+			close(k.synced)
+			k.env.Log.Info("pods known", "count", k.watches.count(k.name))
+			k.adoptOrphans(ctx, nil)
+		}
+		<-ctx.Done()
+		return ctx.Err()
 	})
-	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
-	}
-	mine.StartWithContext(ctx)
-	all.StartWithContext(ctx)
-	defer mine.Shutdown()
-	defer all.Shutdown()
-	if cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, services.HasSynced) {
-		close(k.synced)
-		k.env.Log.Info("pods known", "count", len(pods.GetStore().List()))
-		k.adoptOrphans(ctx, nil)
-	}
-	<-ctx.Done()
-	return ctx.Err()
+	return g.Wait()
 }
 
 // lean drops what the kubelet has no use for from objects that it keeps. It leaves
@@ -69,6 +43,10 @@ func lean(o any) (any, error) {
 		c.ManagedFields = nil
 		return &c, nil
 	case *corev1.Service:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	case *corev1.Node:
 		c := *o
 		c.ManagedFields = nil
 		return &c, nil

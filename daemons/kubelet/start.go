@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/kubelet/cri"
@@ -233,7 +232,7 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
 	select {
 	case <-k.synced:
-		return k.services.List(labels.Everything())
+		return k.watches.listServices()
 	default:
 		// Static pods start without the API.
 		return nil, nil

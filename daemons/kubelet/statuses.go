@@ -18,17 +18,15 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-const (
-	callTime      = 15 * time.Second // for one request to the API
-	statusWriters = 8
-)
+const callTime = 15 * time.Second // for one request to the API
 
 // statuses writes pods' statuses to the API: at once when one changes, the latest
 // only, and again until it is there.
 type statuses struct {
-	client kubernetes.Interface
-	log    *slog.Logger
-	queue  workqueue.TypedRateLimitingInterface[types.UID]
+	client  kubernetes.Interface
+	log     *slog.Logger
+	writers int // how many pods' statuses are written at once
+	queue   workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu   sync.Mutex
 	pods map[types.UID]*entry
@@ -42,12 +40,12 @@ type entry struct {
 
 func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &statuses{client: client, log: log, pods: map[types.UID]*entry{}, queue: workqueue.NewTypedRateLimitingQueue(limit)}
+	return &statuses{client: client, log: log, writers: 8, pods: map[types.UID]*entry{}, queue: workqueue.NewTypedRateLimitingQueue(limit)}
 }
 
 func (s *statuses) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for range statusWriters {
+	for range s.writers {
 		wg.Go(func() {
 			for {
 				uid, stop := s.queue.Get()

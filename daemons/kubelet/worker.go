@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +41,8 @@ type worker struct {
 	observed   bool
 	prepared   bool
 	released   bool
+	admitted   string        // the sandbox whose network policies hold, by its id
+	refused    string        // why they did not at the last try
 	limits     cgroup.Limits // of the pod's group, as last written
 	again      time.Time     // when volumes need a new look
 	retries    int           // of what concerns the pod as a whole
@@ -103,6 +106,9 @@ func (w *worker) facts() *pod.Facts {
 		clear(w.tries)
 	}
 	f.Resize.Held = maps.Clone(w.held)
+	if f.Admitted = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
+		f.Admitted = f.Sandboxes[0].ID // there is nobody to ask
+	}
 	return f
 }
 
@@ -138,8 +144,9 @@ func (w *worker) run(ctx context.Context) {
 			failures = 0
 		}
 		f := w.facts()
-		w.publish(f)
-		w.syncProbes(ctx, f)
+		shown := begun(f, now)
+		w.publish(shown)
+		w.syncProbes(ctx, shown)
 		until := w.again
 		var done chan outcome
 		if now == nil {
@@ -198,12 +205,25 @@ func (w *worker) hasNews() bool {
 	return w.dirty
 }
 
+// begun is what is known without the container that is being started: it neither counts as running nor is probed before its postStart hook
+// has ended.
+func begun(f *pod.Facts, u *underway) *pod.Facts {
+	if u == nil || u.step.Kind != pod.Start {
+		return f
+	}
+	without := *f
+	without.Containers = slices.DeleteFunc(slices.Clone(f.Containers), func(c pod.Container) bool {
+		return c.Name == u.step.Container && c.SandboxID == u.step.SandboxID && c.Attempt == u.step.Attempt
+	})
+	return &without
+}
+
 // superseded reports whether the pod is to go while something else is done for it,
 // or is to go faster than it is being killed.
 func superseded(u *underway, f *pod.Facts) bool {
 	going := f.Removed || f.Pod.DeletionTimestamp != nil && !pod.IsMirror(f.Pod) || f.Evicted != nil
 	switch u.step.Kind {
-	case pod.Start, pod.RunSandbox, pod.Prepare:
+	case pod.Start, pod.Admit, pod.RunSandbox, pod.Prepare:
 		return going && !u.removed
 	case pod.KillPod, pod.Kill:
 		return going && pod.Grace(f) < u.grace

@@ -24,6 +24,8 @@ type Facts struct {
 	Prepared bool // directories, cgroup and volumes are there
 	Released bool // they have been given back after the pod's end
 
+	Admitted string // the sandbox whose network policies hold, by its id
+
 	Probes  map[string]Probe   // by container id
 	Waits   map[string]Wait    // by container name; "" is the pod as a whole
 	Backoff map[string]Backoff // by container name

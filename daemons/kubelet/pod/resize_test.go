@@ -19,7 +19,7 @@ func resized(run, want corev1.ResourceRequirements, policies ...corev1.Container
 	p.Generation = 2
 	size := SizeOf(run)
 	return &Facts{
-		Pod: p, Now: time.Unix(1000, 0), Prepared: true, RuntimeName: "test", Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Pod: p, Now: time.Unix(1000, 0), Prepared: true, RuntimeName: "test", Admitted: "s", Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
 		Containers: []Container{{ID: "c", Name: "main", SandboxID: "s", State: Running, Started: time.Unix(900, 0), Hash: Hash(&p.Spec.Containers[0]), Size: &size}},
 	}
 }

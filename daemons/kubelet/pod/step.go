@@ -13,6 +13,7 @@ type Kind string
 const (
 	Prepare          Kind = "prepare"           // directories, cgroup, volumes
 	RunSandbox       Kind = "run sandbox"       // Attempt
+	Admit            Kind = "admit"             // SandboxID: wait until the pod's network policies hold
 	Start            Kind = "start"             // Container, Attempt: pull, create, start, postStart
 	Kill             Kind = "kill"              // Container, ID, Grace, Message: one container
 	ResizeContainer  Kind = "resize"            // Container, ID: give it the CPU and memory that the pod has
@@ -74,9 +75,9 @@ func Next(f *Facts) Step {
 		return Step{Kind: RunSandbox, Attempt: attempt}
 	}
 	if step, wait := containers(f, box.ID); step.Kind != "" {
-		return step
+		return admitted(f, box, step)
 	} else if step := visit(f, box.ID); step.Kind != "" {
-		return step
+		return admitted(f, box, step)
 	} else if step := garbage(f, box.ID); step.Kind != "" {
 		return step
 	} else {
@@ -85,6 +86,14 @@ func Next(f *Facts) Step {
 		}
 		return rest(f, wait)
 	}
+}
+
+// admitted puts the question whether the pod's network policies hold before the start of anything in a sandbox for which it was not asked.
+func admitted(f *Facts, box *Sandbox, step Step) Step {
+	if step.Kind == Start && !box.HostNetwork && f.Admitted != box.ID {
+		return Step{Kind: Admit, SandboxID: box.ID}
+	}
+	return step
 }
 
 // containers returns the next step of the pod's containers in their sandbox, or

@@ -29,7 +29,7 @@ func facts(change func(*Facts)) *Facts {
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u"}, Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{container("m")},
 		}},
-		Now: now, Prepared: true, Sandboxes: []Sandbox{{ID: "b0", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Now: now, Prepared: true, Admitted: "b0", Sandboxes: []Sandbox{{ID: "b0", Ready: true, IPs: []string{"10.0.0.1"}}},
 		Probes: map[string]Probe{}, Waits: map[string]Wait{}, Backoff: map[string]Backoff{}, RuntimeName: "test",
 	}
 	if change != nil {
@@ -59,6 +59,15 @@ func TestNextStepOfAPodS23(t *testing.T) {
 		{"new", func(f *Facts) { f.Prepared, f.Sandboxes = false, nil }, "prepare"},
 		{"prepared", func(f *Facts) { f.Sandboxes = nil }, "run sandbox"},
 		{"sandbox is up", nil, "start m 0"},
+		{"sandbox is up and policies may not hold", func(f *Facts) { f.Admitted = "" }, "admit b0"},
+		{"policies held for a sandbox that is lost", func(f *Facts) { f.Admitted = "b-1" }, "admit b0"},
+		{"no policies are about the machine's own network", func(f *Facts) { f.Admitted, f.Sandboxes[0].HostNetwork = "", true }, "start m 0"},
+		{"a container that runs needs no policies", func(f *Facts) {
+			f.Admitted, f.Containers = "", []Container{ran("m", 0, Running, 0, 0)}
+		}, "rest"},
+		{"policies have to hold before it starts again", func(f *Facts) {
+			f.Admitted, f.Containers = "", []Container{ran("m", 0, Exited, 1, time.Hour)}
+		}, "admit b0"},
 		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "rest"},
 		{"somebody looks into it", func(f *Facts) {
 			f.Containers, f.Pod.Spec.EphemeralContainers = []Container{ran("m", 0, Running, 0, 0)}, visitors("e")
@@ -146,7 +155,7 @@ func TestNextStepOfAPodS23(t *testing.T) {
 		}, "rest"},
 		{"init again in a new sandbox", func(f *Facts) {
 			f.Pod.Spec.InitContainers, f.Sandboxes = []corev1.Container{container("a")}, []Sandbox{{ID: "b1", Ready: true, IPs: []string{"x"}}}
-			f.Containers = []Container{ran("a", 0, Exited, 0, 0)}
+			f.Containers, f.Admitted = []Container{ran("a", 0, Exited, 0, 0)}, "b1"
 		}, "start a 1"},
 		{"sidecar first", func(f *Facts) { f.Pod.Spec.InitContainers = []corev1.Container{sidecar("s")} }, "start s 0"},
 		{"sidecar starts up", func(f *Facts) {
@@ -206,6 +215,8 @@ func describe(f *Facts, s Step) string {
 		if s.Restart {
 			out += " again"
 		}
+	case Admit:
+		out += " " + s.SandboxID
 	case Kill:
 		out = "kill " + s.ID
 	case KillPod:
@@ -380,7 +391,12 @@ func TestEveryPodComesToRest(t *testing.T) {
 			case RunSandbox:
 				f.Sandboxes = append([]Sandbox{{ID: fmt.Sprintf("b%d", serial), Attempt: step.Attempt, Ready: true, IPs: []string{"x"}}}, f.Sandboxes...)
 				serial++
+			case Admit:
+				f.Admitted = step.SandboxID
 			case Start:
+				if f.Admitted != step.SandboxID {
+					t.Fatalf("%s starts in %s, whose policies may not hold", step.Container, step.SandboxID)
+				}
 				state, code := Running, int32(0)
 				if step.Container == "a" {
 					state = Exited

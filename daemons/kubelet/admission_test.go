@@ -1,0 +1,93 @@
+package kubelet
+
+import (
+	"bufio"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/api/admitpod"
+)
+
+// policies answers a kubelet that asks whether policies hold, as the network daemon does.
+type policies struct {
+	mu    sync.Mutex
+	hold  bool
+	asked []admitpod.Pod
+}
+
+func (p *policies) serve(t *testing.T, socket string) {
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			var pod admitpod.Pod
+			line, _ := bufio.NewReader(c).ReadBytes('\n')
+			_ = json.Unmarshal(line, &pod)
+			p.mu.Lock()
+			p.asked = append(p.asked, pod)
+			answer := admitpod.Answer{Holds: p.hold}
+			if !p.hold {
+				answer.Error = "the rules are not in the kernel yet"
+			}
+			p.mu.Unlock()
+			text, _ := json.Marshal(answer)
+			_, _ = c.Write(append(text, '\n'))
+			c.Close()
+		}
+	}()
+}
+
+func (p *policies) questions() []admitpod.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+func TestNothingOfAPodStartsBeforeItsNetworkPoliciesHoldS27(t *testing.T) {
+	web := simplePod("web")
+	host := simplePod("host")
+	host.Spec.HostNetwork = true
+	n := newNode(t, web, host)
+	n.cfg.NetworkPolicySocket = filepath.Join(t.TempDir(), "s")
+	n.start()
+	n.until("a pod of the machine's network to run", func() bool { return n.pod("host").Status.Phase == corev1.PodRunning })
+	n.until("an event that nobody answers", n.told("NetworkNotReady", "no such file"))
+
+	p := &policies{}
+	p.serve(t, n.cfg.NetworkPolicySocket)
+	n.until("an event that the policies do not hold", n.told("NetworkNotReady", "the rules are not in the kernel yet"))
+	n.until("another question", func() bool { return len(p.questions()) > 1 })
+	if made := n.runtime.Calls("CreateContainer"); made != 1 {
+		t.Errorf("%d containers were made besides that of the machine's network", made-1)
+	}
+	q := p.questions()[0]
+	if q.UID != string(web.UID) || q.Namespace != "default" || q.Name != "web" || len(q.IPs) == 0 {
+		t.Errorf("it was asked for %+v", q)
+	}
+	p.mu.Lock()
+	p.hold = true
+	p.mu.Unlock()
+	n.until("the pod to run", func() bool { return n.pod("web").Status.Phase == corev1.PodRunning })
+	asked := len(p.questions())
+	n.runtime.Crash("web", "main", 0)
+	n.until("its container to run again", func() bool {
+		c := n.pod("web").Status.ContainerStatuses
+		return len(c) == 1 && c[0].RestartCount == 1 && c[0].State.Running != nil
+	})
+	if again := len(p.questions()); again != asked {
+		t.Errorf("it was asked %d times more for a sandbox whose policies hold", again-asked)
+	}
+}
