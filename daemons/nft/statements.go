@@ -51,6 +51,8 @@ type (
 	Is struct{ Protocol uint8 }
 	// ToPorts matches destination ports of the transport protocol that Is has matched, from First to Last.
 	ToPorts struct{ First, Last uint16 }
+	// ICMPv6Types matches messages of ICMPv6, which Is has matched, from First to Last.
+	ICMPv6Types struct{ First, Last uint8 }
 	// Through matches packets that came in by an interface whose name begins so, or did not.
 	Through struct {
 		Prefix string
@@ -151,6 +153,10 @@ func (s ToPorts) text(Family) string {
 		return fmt.Sprintf("th dport %d", s.First)
 	}
 	return fmt.Sprintf("th dport %d-%d", s.First, s.Last)
+}
+
+func (s ICMPv6Types) text(Family) string {
+	return fmt.Sprintf("icmpv6 type %d-%d", s.First, s.Last)
 }
 
 func (s Remember) text(f Family) string {

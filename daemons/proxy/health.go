@@ -18,7 +18,21 @@ import (
 // serves what comes, but no more should come.
 type health struct {
 	log     *slog.Logger
+	ports   map[string][]rules.Port // by service, of those that are asked about
 	servers map[uint16]*healthServer
+}
+
+// note takes in the ports of a service, none when it is gone.
+func (h *health) note(service string, ports []rules.Port) {
+	delete(h.ports, service)
+	for _, p := range ports {
+		if p.HealthPort != 0 {
+			if h.ports == nil {
+				h.ports = map[string][]rules.Port{}
+			}
+			h.ports[service] = append(h.ports[service], p)
+		}
+	}
 }
 
 type healthServer struct {
@@ -56,8 +70,12 @@ func healthStates(ports []rules.Port) map[uint16]*healthState {
 	return states
 }
 
-// set makes the servers those that the ports ask for.
-func (h *health) set(ports []rules.Port) {
+// serve makes the servers those that the ports ask for.
+func (h *health) serve() {
+	var ports []rules.Port
+	for _, list := range h.ports {
+		ports = append(ports, list...)
+	}
 	states := healthStates(ports)
 	for port, server := range h.servers {
 		if states[port] == nil {
@@ -68,7 +86,7 @@ func (h *health) set(ports []rules.Port) {
 	for port, state := range states {
 		server := h.servers[port]
 		if server == nil {
-			// One that cannot be opened now is tried again when the rules are next worked out.
+			// One that cannot be opened now is tried again in a moment.
 			ln, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 			if err != nil {
 				h.log.Warn("answer health checks of load balancers", "service", state.Service.Namespace+"/"+state.Service.Name, "error", err)

@@ -35,16 +35,18 @@ func TestLoadBalancersAreToldWhetherThisMachineHasEndpointsS29(t *testing.T) {
 		return r.StatusCode, state.LocalEndpoints
 	}
 	for _, c := range []struct{ ready, status int }{{2, http.StatusOK}, {0, http.StatusServiceUnavailable}} {
-		h.set([]rules.Port{
+		h.note("shop/web", []rules.Port{
 			{Namespace: "shop", Service: "web", Name: "http", HealthPort: port, ReadyHere: c.ready},
 			{Namespace: "shop", Service: "web", Name: "https", HealthPort: port},
-			{Namespace: "shop", Service: "other", Name: "http", ReadyHere: 7},
 		})
+		h.note("shop/other", []rules.Port{{Namespace: "shop", Service: "other", Name: "http", ReadyHere: 7}})
+		h.serve()
 		if status, endpoints := ask(); status != c.status || endpoints != c.ready {
 			t.Errorf("with %d ready: %d, %d", c.ready, status, endpoints)
 		}
 	}
-	h.set(nil)
+	h.note("shop/web", nil)
+	h.serve()
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 		c.Close()
 		t.Error("the port still answers when the service is gone")

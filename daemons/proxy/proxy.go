@@ -20,10 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -31,7 +29,6 @@ import (
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
-	"clusterctl/daemons/proxy/nft"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
 )
@@ -43,13 +40,13 @@ type daemon struct {
 	name     string
 	machine  rules.Machine
 	client   kubernetes.Interface
-	services corelisters.ServiceLister
+	services cache.Indexer
 	slices   cache.Indexer
 	nodes    corelisters.NodeLister // this machine's alone
-	kernel   nft.Kernel
-	wake     chan struct{}
+	families []*family
+	changed  changed
+	place    rules.Place
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
-	ports    []rules.Port
 	duration prometheus.Histogram
 	health   health
 }
@@ -58,7 +55,7 @@ const byService = "service"
 
 // Run keeps this machine's rules until ctx ends. The rules stay: traffic goes on.
 func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
-	d := &daemon{cfg: cfg, env: env, wake: make(chan struct{}, 1), name: cfg.HostnameOverride}
+	d := &daemon{cfg: cfg, env: env, changed: newChanged(), name: cfg.HostnameOverride}
 	if cfg.ProxyMode != "" && cfg.ProxyMode != "nftables" {
 		return fmt.Errorf("proxy mode %q is not known: nftables is", cfg.ProxyMode)
 	}
@@ -118,9 +115,7 @@ func prefixes(list []string) (out []netip.Prefix, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.Addr().Is4() {
-			out = append(out, p.Masked())
-		}
+		out = append(out, p.Masked())
 	}
 	return out, nil
 }
@@ -142,12 +137,15 @@ func (d *daemon) healthz() http.Handler {
 }
 
 func (d *daemon) run(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
-		}))
-	services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
-	d.services, d.slices = services.Lister(), slices.Informer().GetIndexer()
+	labelled := func(selector string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
+	}
+	// Slices of no service are many where there are network policies, and no rule of the proxy is made of them.
+	const proxied = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
+	ofServices, ofSlices := labelled(proxied), labelled(proxied+","+discoveryv1.LabelServiceName)
+	services, slices := ofServices.Core().V1().Services(), ofSlices.Discovery().V1().EndpointSlices()
+	d.services, d.slices = services.Informer().GetIndexer(), slices.Informer().GetIndexer()
 	if err := slices.Informer().AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
 		s, ok := o.(*discoveryv1.EndpointSlice)
 		if !ok {
@@ -164,88 +162,28 @@ func (d *daemon) run(ctx context.Context) error {
 		}))
 	nodes := own.Core().V1().Nodes()
 	d.nodes = nodes.Lister()
-	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.poke() }, UpdateFunc: func(old, obj any) {
-		if zone(old) != zone(obj) {
-			d.poke()
-		}
-	}}); err != nil {
+	if _, err := nodes.Informer().AddEventHandler(each(func(any) { d.changed.look() })); err != nil {
 		return fmt.Errorf("watch this machine's node: %w", err)
 	}
-	poke := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.poke() }, UpdateFunc: func(_, _ any) { d.poke() }, DeleteFunc: func(any) { d.poke() }}
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), slices.Informer()} {
-		if _, err := informer.AddEventHandler(poke); err != nil {
+		if _, err := informer.AddEventHandler(each(func(o any) { d.changed.note(serviceOf(o)) })); err != nil {
 			return fmt.Errorf("watch services: %w", err)
 		}
 	}
+	if err := d.openFamilies(); err != nil {
+		return err
+	}
 	d.health.log = d.env.Log
 	defer d.health.close()
-	factory.StartWithContext(ctx)
-	defer factory.Shutdown()
-	own.StartWithContext(ctx)
-	defer own.Shutdown()
+	for _, f := range []informers.SharedInformerFactory{ofServices, ofSlices, own} {
+		f.StartWithContext(ctx)
+		defer f.Shutdown()
+	}
 	// Rules of a proxy before this one stay as they are until all services are known.
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, slices.Informer().HasSynced) {
 		return nil
 	}
 	return d.loop(ctx)
-}
-
-const (
-	recheck = 30 * time.Second // how often the rules are worked out although nothing tells of a change
-	glance  = 2 * time.Second  // how often it is made sure that the kernel still has them
-)
-
-func (d *daemon) loop(ctx context.Context) error {
-	retry := 200 * time.Millisecond
-	for ctx.Err() == nil {
-		wait := recheck
-		if err := d.sync(); err != nil {
-			d.env.Log.Warn("bring the rules up to date", "error", err)
-			wait, retry = retry, min(2*retry, 10*time.Second)
-		} else {
-			retry = 200 * time.Millisecond
-		}
-		d.rest(ctx, wait)
-	}
-	return nil
-}
-
-// rest returns when the rules are to be worked out again: something changed, so long has
-// passed, or somebody has removed them from the kernel.
-func (d *daemon) rest(ctx context.Context, most time.Duration) {
-	over := time.NewTimer(most)
-	defer over.Stop()
-	look := time.NewTicker(glance)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-over.C:
-			return
-		case <-d.wake:
-			if d.cfg.MinSyncPeriod > 0 {
-				select {
-				case <-ctx.Done():
-				case <-time.After(d.cfg.MinSyncPeriod):
-				}
-			}
-			return
-		case <-look.C:
-			if intact, err := d.kernel.Intact(); err == nil && !intact {
-				d.env.Log.Warn("the rules were removed by somebody; putting them back")
-				d.kernel.Forget()
-				return
-			}
-		}
-	}
-}
-
-func (d *daemon) poke() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
 }
 
 // lean keeps of objects what the daemon reads. It leaves what it is given as it is.
@@ -271,41 +209,4 @@ func zone(node any) string {
 		return n.Labels[corev1.LabelTopologyZone]
 	}
 	return ""
-}
-
-// sync makes the kernel's rules what services and endpoints say.
-func (d *daemon) sync() error {
-	began := time.Now()
-	services, err := d.services.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	node, err := d.nodes.Get(d.name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	ports := rules.Ports(services, func(namespace, service string) []*discoveryv1.EndpointSlice {
-		found, err := d.slices.ByIndex(byService, namespace+"/"+service)
-		if err != nil {
-			return nil
-		}
-		list := make([]*discoveryv1.EndpointSlice, 0, len(found))
-		for _, o := range found {
-			list = append(list, o.(*discoveryv1.EndpointSlice))
-		}
-		return list
-	}, d.name, zone(node))
-	if err := d.kernel.Apply(rules.Build(ports, d.machine)); err != nil {
-		return err
-	}
-	if err := nft.ForgetFlows(rules.Gone(d.ports, ports)); err != nil {
-		d.env.Log.Warn("forget flows to endpoints that are gone", "error", err)
-	}
-	d.ports = ports
-	d.health.set(ports)
-	if d.synced.Swap(time.Now().UnixNano()) == 0 {
-		d.env.Log.Info("rules are there", "ports", len(ports))
-	}
-	d.duration.Observe(time.Since(began).Seconds())
-	return nil
 }

@@ -71,7 +71,7 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	}
 	netcfg := config.DefaultNetwork()
 	netcfg.Kubeconfig, netcfg.HostnameOverride, netcfg.ClusterCIDR, netcfg.HealthAddress = kubeconfig, nodeName, []string{"10.77.0.0/16"}, ""
-	netcfg.CNIConfDir = filepath.Join(n.engine.Dir, "written")
+	netcfg.CNIConfDir, netcfg.PolicySocket = filepath.Join(n.engine.Dir, "written"), filepath.Join(n.engine.Dir, "network.sock")
 	n.daemon("network", func(ctx context.Context, env run.Env) error { return network.Run(ctx, netcfg, env) })
 	if data, err := os.ReadFile(filepath.Join(netcfg.CNIConfDir, "10-clusterctl.conflist")); err != nil || !strings.Contains(string(data), "10.77.0.0/24") {
 		t.Errorf("CNI configuration: %s, %v", data, err)

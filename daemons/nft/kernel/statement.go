@@ -52,6 +52,9 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 		b.compare(unix.NFT_CMP_EQ, []byte{s.Protocol})
 	case nft.ToPorts:
 		b.ports(s)
+	case nft.ICMPv6Types:
+		b.load(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1, first)
+		b.between([]byte{s.First}, []byte{s.Last})
 	case nft.Through:
 		b.loadMeta(unix.NFT_META_IIFNAME, first)
 		b.compare(operator(s.Not), []byte(s.Prefix))
@@ -291,11 +294,15 @@ func (b *batch) ports(s nft.ToPorts) {
 		b.compare(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, s.First))
 		return
 	}
+	b.between(binary.BigEndian.AppendUint16(nil, s.First), binary.BigEndian.AppendUint16(nil, s.Last))
+}
+
+func (b *batch) between(least, most []byte) {
 	b.expression("range", func() {
 		b.number(unix.NFTA_RANGE_SREG, first)
 		b.number(unix.NFTA_RANGE_OP, unix.NFT_RANGE_EQ)
-		b.value(unix.NFTA_RANGE_FROM_DATA, binary.BigEndian.AppendUint16(nil, s.First))
-		b.value(unix.NFTA_RANGE_TO_DATA, binary.BigEndian.AppendUint16(nil, s.Last))
+		b.value(unix.NFTA_RANGE_FROM_DATA, least)
+		b.value(unix.NFTA_RANGE_TO_DATA, most)
 	})
 }
 

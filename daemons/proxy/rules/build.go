@@ -3,7 +3,12 @@ package rules
 import (
 	"fmt"
 	"net/netip"
+
+	"clusterctl/daemons/nft"
 )
+
+// TableName is the name of the proxy's tables: upstream's.
+const TableName = "kube-proxy"
 
 // Names of what is in the table whatever the services are.
 const (
@@ -11,6 +16,9 @@ const (
 	nodePortMap = "service-nodeports"
 	emptyMap    = "no-endpoint-services"
 	emptyNodes  = "no-endpoint-nodeports"
+	countMap    = "service-endpoint-counts"
+	endpointMap = "service-endpoints"
+	hairpinSet  = "hairpin-connections"
 	services    = "services"
 	refuse      = "reject-empty"
 	refused     = "reject"
@@ -18,13 +26,22 @@ const (
 
 // Where the kernel enters.
 const (
-	dstNAT     = -100
-	srcNAT     = 100
-	beforeNAT  = -110
-	maxPerRule = 1 << 15
+	dstNAT    = -100
+	srcNAT    = 100
+	beforeNAT = -110
 )
 
-var loopback = netip.MustParsePrefix("127.0.0.0/8")
+// markBit is the bit of a packet's mark that has it masqueraded: upstream's.
+const markBit = 0x4000
+
+var (
+	loopback4, loopback6 = netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")
+
+	toService = []nft.Field{nft.Destination, nft.Protocol, nft.Port}
+	toPort    = []nft.Field{nft.Protocol, nft.Port}
+	toItself  = []nft.Field{nft.Source, nft.Destination}
+	toOne     = []nft.Field{nft.Destination, nft.Protocol, nft.Port, nft.Index}
+)
 
 // Machine is what rules depend on besides services.
 type Machine struct {
@@ -32,199 +49,238 @@ type Machine struct {
 	NodePorts []netip.Prefix // where node ports answer; all of the machine's addresses when empty
 }
 
-// Build works out all rules of a machine.
-func Build(ports []Port, m Machine) *Table {
-	t := &Table{Chains: map[string]Chain{}, Sets: map[string]Set{}, Maps: map[string]Map{
-		serviceMap:  {Key: AddrProtoPort, Elements: map[Dest]Verdict{}},
-		nodePortMap: {Key: ProtoPort, Elements: map[Dest]Verdict{}},
-		emptyMap:    {Key: AddrProtoPort, Elements: map[Dest]Verdict{}},
-		emptyNodes:  {Key: ProtoPort, Elements: map[Dest]Verdict{}},
-	}}
-	jump := Rule{Do{Verdict{"jump", services}}}
-	t.Chains["nat-prerouting"] = Chain{Hook: &Hook{"nat", "prerouting", dstNAT}, Rules: []Rule{jump}}
-	t.Chains["nat-output"] = Chain{Hook: &Hook{"nat", "output", dstNAT}, Rules: []Rule{jump}}
-	t.Chains["nat-postrouting"] = Chain{Hook: &Hook{"nat", "postrouting", srcNAT}, Rules: []Rule{{Marked{}, Masquerade{}}}}
+// of leaves what is of a family.
+func (m Machine) of(f nft.Family) Machine {
+	only := func(all []netip.Prefix) (some []netip.Prefix) {
+		for _, p := range all {
+			if of(p.Addr(), f) {
+				some = append(some, p)
+			}
+		}
+		return some
+	}
+	return Machine{only(m.Pods), only(m.NodePorts)}
+}
+
+// base is what is in a family's table whatever the services are. nowhere is when node ports answer at no address of the family.
+func base(f nft.Family, m Machine, nowhere bool) *nft.Fragment {
+	jump := nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: services}}}
 	// Connections that are open go on when their service has lost its last endpoint.
-	check := Rule{New{}, Do{Verdict{"jump", refuse}}}
-	t.Chains["filter-prerouting"] = Chain{Hook: &Hook{"filter", "prerouting", beforeNAT}, Rules: []Rule{check}}
-	t.Chains["filter-output"] = Chain{Hook: &Hook{"filter", "output", beforeNAT}, Rules: []Rule{check}}
-	nodePorts := func(name string) (rules []Rule) {
-		if len(m.NodePorts) == 0 {
-			return []Rule{{ToLocal{}, To{loopback, true}, Lookup{name, ProtoPort}}}
+	check := nft.Rule{nft.First{}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: refuse}}}
+	loopback := loopback4
+	if f == nft.IPv6 {
+		loopback = loopback6
+	}
+	nodePorts := func(name string) (rules []nft.Rule) {
+		switch {
+		case nowhere:
+		case len(m.NodePorts) == 0:
+			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.To{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: toPort}})
 		}
 		for _, n := range m.NodePorts {
-			rules = append(rules, Rule{ToLocal{}, To{n, false}, Lookup{name, ProtoPort}})
+			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.To{Net: n}, nft.Lookup{Map: name, Key: toPort}})
 		}
 		return rules
 	}
-	t.Chains[services] = Chain{Rules: append([]Rule{{Lookup{serviceMap, AddrProtoPort}}}, nodePorts(nodePortMap)...)}
-	t.Chains[refuse] = Chain{Rules: append([]Rule{{Lookup{emptyMap, AddrProtoPort}}}, nodePorts(emptyNodes)...)}
-	t.Chains[refused] = Chain{Rules: []Rule{{Reject{}}}}
-	whose := owners(ports)
-	for i := range ports {
-		t.add(&ports[i], m, whose)
+	fragment := &nft.Fragment{
+		Sets: map[string]nft.Set{
+			serviceMap: {Key: toService, To: nft.Verdicts}, nodePortMap: {Key: toPort, To: nft.Verdicts},
+			emptyMap: {Key: toService, To: nft.Verdicts}, emptyNodes: {Key: toPort, To: nft.Verdicts},
+			countMap: {Key: toService, To: nft.Numbers}, endpointMap: {Key: toOne, To: nft.Endpoints},
+			hairpinSet: {Key: toItself},
+		},
+		Chains: map[string]nft.Chain{
+			"nat-prerouting": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: dstNAT}, Rules: []nft.Rule{jump}},
+			"nat-output":     {Hook: &nft.Hook{Type: "nat", Name: "output", Priority: dstNAT}, Rules: []nft.Rule{jump}},
+			// A pod that a service leads back to itself would get its own address as the client's, and answer itself.
+			"nat-postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: srcNAT}, Rules: []nft.Rule{
+				{nft.Marked{Bits: markBit}, nft.Masquerade{}}, {nft.In{Set: hairpinSet, Key: toItself}, nft.Masquerade{}}}},
+			"filter-prerouting": {Hook: &nft.Hook{Type: "filter", Name: "prerouting", Priority: beforeNAT}, Rules: []nft.Rule{check}},
+			"filter-output":     {Hook: &nft.Hook{Type: "filter", Name: "output", Priority: beforeNAT}, Rules: []nft.Rule{check}},
+			services: {Rules: append([]nft.Rule{{nft.Note{Map: countMap, Key: toService}}, {nft.ByNote{Chains: picks()}}, {nft.Lookup{Map: serviceMap, Key: toService}}},
+				nodePorts(nodePortMap)...)},
+			refuse:  {Rules: append([]nft.Rule{{nft.Lookup{Map: emptyMap, Key: toService}}}, nodePorts(emptyNodes)...)},
+			refused: {Rules: []nft.Rule{{nft.Reject{}}}},
+		},
 	}
-	return t
+	for i, name := range picks() {
+		// Should the number of endpoints and the endpoints be seen from before and from after a change, the first one is there in both.
+		fragment.Chains[name] = nft.Chain{Rules: append(append([]nft.Rule{{nft.Unnote{}}}, outsiders(m)...),
+			nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: i + 1}}, nft.Rule{nft.RandomOf{Map: endpointMap, Key: toService, Of: 1}})}
+	}
+	return fragment
 }
 
-// owners says to whom each destination leads. A service's own address is its own, whatever another calls an external one: whoever may
-// write services chooses these freely, and would have the traffic of the API server or of DNS. Of two that have the same external
-// address, the first by name keeps it, also while it has no endpoints.
-func owners(ports []Port) map[Dest]*Port {
-	whose, clusterIPs := map[Dest]*Port{}, map[netip.Addr]bool{}
-	claim := func(d Dest, p *Port) {
-		if whose[d] == nil {
-			whose[d] = p
-		}
+// maxListed is how many endpoints a service may have whose choice is by maps alone.
+const maxListed = 32
+
+// picks are the names of the chains that choose among so many endpoints, from 1 on.
+func picks() []string {
+	names := make([]string, maxListed)
+	for i := range names {
+		names[i] = fmt.Sprintf("endpoint-of-%02d", i+1)
 	}
-	for i := range ports {
-		p := &ports[i]
-		clusterIPs[p.ClusterIP] = true
-		claim(Dest{p.ClusterIP, p.Proto, p.Port}, p)
-		if p.NodePort != 0 {
-			claim(Dest{Proto: p.Proto, Port: p.NodePort}, p)
-		}
-	}
-	for i := range ports {
-		p := &ports[i]
-		for _, ip := range p.External {
-			if !clusterIPs[ip] {
-				claim(Dest{ip, p.Proto, p.Port}, p)
-			}
-		}
-	}
-	return whose
+	return names
 }
+
+// builder makes the fragment of one service.
+type builder struct {
+	nft.Fragment
+	machine Machine
+	owns    func(nft.Key, *Port) bool // whether a destination leads to this service, and not to another
+	led     map[nft.Key]bool          // destinations that lead to a port of it already
+}
+
+func (b *builder) element(set string, e nft.Element) { b.Elements[set] = append(b.Elements[set], e) }
 
 // add adds the rules of one service port.
-func (t *Table) add(p *Port, m Machine, whose map[Dest]*Port) {
-	inner := Dest{p.ClusterIP, p.Proto, p.Port}
-	outer := make([]Dest, 0, len(p.External))
-	for _, ip := range p.External {
-		outer = append(outer, Dest{ip, p.Proto, p.Port})
+func (b *builder) add(p *Port) {
+	put := func(set string, d nft.Key, v nft.Value) bool {
+		if !b.owns(d, p) || b.led[d] {
+			return false
+		}
+		b.led[d] = true
+		b.element(set, nft.Element{Key: d, Value: v})
+		return true
 	}
+	no := nft.Goes("goto", refused)
+	if len(p.Endpoints) == 0 {
+		put(emptyMap, p.inner(), no)
+		for _, d := range p.outer() {
+			put(emptyMap, d, no)
+		}
+		if p.NodePort != 0 {
+			put(emptyNodes, p.atNode(), no)
+		}
+		return
+	}
+	b.endpoints(p)
 	inside := p.Endpoints
 	if p.InternalLocal {
 		inside = p.Here
 	}
-	put := func(name string, d Dest, v Verdict) {
-		if whose[d] == p {
-			t.Maps[name].Elements[d] = v
-		}
-	}
-	no := Verdict{"goto", refused}
-	if len(p.Endpoints) == 0 {
-		put(emptyMap, inner, no)
-		for _, d := range outer {
-			put(emptyMap, d, no)
-		}
-		if p.NodePort != 0 {
-			put(emptyNodes, Dest{Proto: p.Proto, Port: p.NodePort}, no)
-		}
-		return
-	}
-	for _, e := range p.used() {
-		t.endpoint(p, e)
-	}
-	cluster := p.chain("service")
 	switch {
 	case len(inside) == 0:
-		put(emptyMap, inner, Verdict{Action: "drop"})
+		put(emptyMap, p.inner(), nft.Goes("drop", ""))
+	case p.Affinity == 0 && len(inside) <= maxListed:
+		if put(countMap, p.inner(), nft.Value{Number: uint32(len(inside))}) {
+			b.list(p, inside)
+		}
 	default:
-		t.Chains[cluster] = Chain{Rules: append(outsiders(p, m), t.choose(p, inside)...)}
-		put(serviceMap, inner, Verdict{"goto", cluster})
+		cluster := p.chain("service")
+		b.Chains[cluster] = nft.Chain{Rules: append(outsiders(b.machine), b.choose(p, inside)...)}
+		put(serviceMap, p.inner(), nft.Goes("goto", cluster))
 	}
-	if len(outer) == 0 && p.NodePort == 0 {
+	if len(p.External) == 0 && p.NodePort == 0 {
 		return
 	}
 	external := p.chain("external")
-	t.Chains[external] = Chain{Rules: t.external(p, m)}
-	for _, d := range outer {
-		put(serviceMap, d, Verdict{"goto", external})
+	b.Chains[external] = nft.Chain{Rules: b.external(p)}
+	for _, d := range p.outer() {
+		put(serviceMap, d, nft.Goes("goto", external))
 	}
 	if p.NodePort != 0 {
-		put(nodePortMap, Dest{Proto: p.Proto, Port: p.NodePort}, Verdict{"goto", external})
+		put(nodePortMap, p.atNode(), nft.Goes("goto", external))
 	}
 }
 
-// outsiders masquerades what comes to a service address from outside the pods'
-// networks, so that the answer comes back through here.
-func outsiders(p *Port, m Machine) []Rule {
-	if len(m.Pods) != 1 {
+// endpoints adds what endpoints have of their own, whoever sends to them.
+func (b *builder) endpoints(p *Port) {
+	for _, e := range p.used() {
+		if e.Local || e.Unknown {
+			b.element(hairpinSet, nft.Element{Key: nft.Key{Source: nft.One(e.To.Addr()), Destination: nft.One(e.To.Addr())}})
+		}
+		if p.Affinity > 0 {
+			set := affinity(p, e)
+			b.Sets[set] = nft.Set{Key: []nft.Field{nft.Source}, Seconds: p.Affinity}
+			b.Chains[endpointChain(p, e)] = nft.Chain{Rules: []nft.Rule{{nft.Remember{Set: set, Seconds: p.Affinity}}, {nft.Is{Protocol: p.Proto}, nft.DNAT{To: e.To}}}}
+		}
+	}
+}
+
+// list lists endpoints by number, for the chains that choose by that.
+func (b *builder) list(p *Port, eps []Endpoint) {
+	for i, e := range eps {
+		k := p.inner()
+		k.Index = uint32(i)
+		b.element(endpointMap, nft.Element{Key: k, Value: nft.Value{To: e.To}})
+	}
+}
+
+// outsiders masquerades what comes to a service address from outside the pods' networks, so that the answer comes back through here.
+func outsiders(m Machine) []nft.Rule {
+	if len(m.Pods) == 0 {
 		return nil
 	}
-	return []Rule{{To{netip.PrefixFrom(p.ClusterIP, 32), false}, From{m.Pods[0], true}, Mark{}}}
+	var rule nft.Rule
+	for _, n := range m.Pods {
+		rule = append(rule, nft.From{Net: n, Not: true})
+	}
+	return []nft.Rule{append(rule, nft.Mark{Bits: markBit})}
 }
 
 // external returns the rules for what comes to a service from outside.
-func (t *Table) external(p *Port, m Machine) []Rule {
-	var rules []Rule
-	if len(p.Sources) > 0 {
+func (b *builder) external(p *Port) []nft.Rule {
+	var rules []nft.Rule
+	if p.Limited {
 		// What is not allowed is dropped; from the machine itself it is always allowed.
 		allow := p.chain("firewall")
-		var list []Rule
+		var list []nft.Rule
 		for _, s := range p.Sources {
-			list = append(list, Rule{From{s, false}, Do{Verdict{Action: "return"}}})
+			list = append(list, nft.Rule{nft.From{Net: s}, nft.Do{Verdict: nft.Verdict{Action: "return"}}})
 		}
-		list = append(list, Rule{FromLocal{}, Do{Verdict{Action: "return"}}}, Rule{Do{Verdict{Action: "drop"}}})
-		t.Chains[allow] = Chain{Rules: list}
-		for _, ip := range p.External {
-			rules = append(rules, Rule{To{netip.PrefixFrom(ip, 32), false}, Do{Verdict{"jump", allow}}})
+		list = append(list, nft.Rule{nft.FromLocal{}, nft.Do{Verdict: nft.Verdict{Action: "return"}}}, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
+		b.Chains[allow] = nft.Chain{Rules: list}
+		for _, ip := range p.Balanced {
+			rules = append(rules, nft.Rule{nft.To{Net: netip.PrefixFrom(ip, ip.BitLen())}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: allow}}})
 		}
 	}
 	if !p.ExternalLocal {
-		return append(append(rules, Rule{Mark{}}), t.choose(p, p.Endpoints)...)
+		return append(append(rules, nft.Rule{nft.Mark{Bits: markBit}}), b.choose(p, p.Endpoints)...)
 	}
-	// Pods and the machine itself reach all endpoints; others only those that are here,
-	// with their own address kept.
-	everywhere := t.choose(p, p.Endpoints)
+	// Pods and the machine itself reach all endpoints; others only those that are here, with their own address kept.
 	all := p.chain("all")
-	t.Chains[all] = Chain{Rules: everywhere}
-	for _, n := range m.Pods {
-		rules = append(rules, Rule{From{n, false}, Do{Verdict{"goto", all}}})
+	b.Chains[all] = nft.Chain{Rules: b.choose(p, p.Endpoints)}
+	everywhere := nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: all}}
+	for _, n := range b.machine.Pods {
+		rules = append(rules, nft.Rule{nft.From{Net: n}, everywhere})
 	}
-	rules = append(rules, Rule{FromLocal{}, Mark{}, Do{Verdict{"goto", all}}})
+	rules = append(rules, nft.Rule{nft.FromLocal{}, nft.Mark{Bits: markBit}, everywhere})
 	if len(p.Here) == 0 {
-		return append(rules, Rule{Do{Verdict{Action: "drop"}}})
+		return append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
 	}
-	return append(rules, t.choose(p, p.Here)...)
+	return append(rules, b.choose(p, p.Here)...)
 }
 
 // choose returns the rules that pick one of several endpoints.
-func (t *Table) choose(p *Port, eps []Endpoint) []Rule {
-	var rules []Rule
-	names := make([]string, 0, len(eps))
-	for _, e := range eps[:min(len(eps), maxPerRule)] {
-		if p.Affinity > 0 {
-			rules = append(rules, Rule{FromSeen{affinity(p, e)}, Do{Verdict{"goto", endpointChain(p, e)}}})
+func (b *builder) choose(p *Port, eps []Endpoint) []nft.Rule {
+	if p.Affinity == 0 {
+		if len(eps) == 1 {
+			return []nft.Rule{{nft.Is{Protocol: p.Proto}, nft.DNAT{To: eps[0].To}}}
 		}
-		names = append(names, endpointChain(p, e))
+		to := make([]netip.AddrPort, len(eps))
+		for i, e := range eps {
+			to[i] = e.To
+		}
+		return []nft.Rule{{nft.Is{Protocol: p.Proto}, nft.RandomTo{To: to}}}
+	}
+	var rules []nft.Rule
+	names := make([]string, len(eps))
+	for i, e := range eps {
+		names[i] = endpointChain(p, e)
+		rules = append(rules, nft.Rule{nft.In{Set: affinity(p, e), Key: []nft.Field{nft.Source}}, nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[i]}}})
 	}
 	if len(names) == 1 {
-		return append(rules, Rule{Do{Verdict{"goto", names[0]}}})
+		return append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: names[0]}}})
 	}
-	return append(rules, Rule{Random{names}})
-}
-
-// endpoint adds the chain that sends to one endpoint.
-func (t *Table) endpoint(p *Port, e Endpoint) {
-	rules := []Rule{{From{netip.PrefixFrom(e.To.Addr(), 32), false}, Mark{}}} // to itself, by way of the service
-	if p.Affinity > 0 {
-		set := affinity(p, e)
-		t.Sets[set] = Set{Seconds: p.Affinity}
-		rules = append(rules, Rule{Remember{set, p.Affinity}})
-	}
-	t.Chains[endpointChain(p, e)] = Chain{Rules: append(rules, Rule{DNAT{p.Proto, e.To}})}
+	return append(rules, nft.Rule{nft.Random{Chains: names}})
 }
 
 func endpointChain(p *Port, e Endpoint) string {
-	name := p.chain("endpoint")
-	if len(name) > 95 {
-		name = name[:95]
-	}
-	return fmt.Sprintf("%s__%s/%d", name, e.To.Addr(), e.To.Port())
+	return fmt.Sprintf("%s__%s/%d", p.chain("endpoint"), e.To.Addr(), e.To.Port())
 }
 
+// affinity is the name of the set of an endpoint's clients. A set keeps its time as long as it lives, so that this is in the name.
 func affinity(p *Port, e Endpoint) string {
-	return "affinity" + endpointChain(p, e)[len("endpoint"):]
+	return fmt.Sprintf("%s__%s/%d/%ds", p.chain("affinity"), e.To.Addr(), e.To.Port(), p.Affinity)
 }

@@ -9,8 +9,9 @@ import (
 
 // backend is what is known of an address behind a port.
 type backend struct {
-	local bool // on this machine
-	hints *discoveryv1.EndpointHints
+	local   bool // on this machine
+	unknown bool // nobody says where it is
+	hints   *discoveryv1.EndpointHints
 }
 
 // nodes are the machines that a backend is hinted for.
@@ -36,11 +37,11 @@ func (b backend) zones() (names []string) {
 // hinted returns the ready backends that a machine is to use: those for the node, else those for its zone, else all. Hints of a kind
 // count only when every backend has one and some are for here: as long as slices do not say the same, and where a zone has no
 // backends, nobody is left without.
-func hinted(ready map[netip.AddrPort]backend, node, zone string) map[netip.AddrPort]backend {
-	if mine, all := hintedFor(ready, backend.nodes, node); all && len(mine) > 0 {
+func hinted(ready map[netip.AddrPort]backend, at Place) map[netip.AddrPort]backend {
+	if mine, all := hintedFor(ready, backend.nodes, at.Node); all && len(mine) > 0 {
 		return mine
 	}
-	if mine, all := hintedFor(ready, backend.zones, zone); all && len(mine) > 0 {
+	if mine, all := hintedFor(ready, backend.zones, at.Zone); all && len(mine) > 0 {
 		return mine
 	}
 	return ready

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"clusterctl/daemons/nft"
 )
 
 // hintedSlice has endpoints as slice makes them, each with what it is hinted for after a colon: zone=a or node=me, joined by commas.
@@ -59,9 +61,7 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 		"its zone's is not ready":         {[]string{"10.0.0.1-:zone=a", "10.0.0.2:zone=b"}, "a", "2"},
 		"those that are ending, the last": {[]string{"10.0.0.1~:zone=a", "10.0.0.2~:zone=b"}, "a", "1 2"},
 	} {
-		ports := Ports([]*corev1.Service{service("web", "10.96.0.1", nil)}, func(string, string) []*discoveryv1.EndpointSlice {
-			return []*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)}
-		}, "me", c.zone)
+		ports := Ports(service("web", "10.96.0.1", nil), []*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)}, nft.IPv4, Place{"me", c.zone})
 		if got := used(ports[0].Endpoints); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
@@ -73,19 +73,19 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
 	local := service("web", "10.96.0.1", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
 	ports := func(endpoints ...string) []Port {
-		return Ports([]*corev1.Service{local}, func(string, string) []*discoveryv1.EndpointSlice {
-			return []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}
-		}, "me", "a")
+		return Ports(local, []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}, nft.IPv4, Place{"me", "a"})
 	}
 	before, after := ports("10.0.0.1!", "10.0.0.2", "10.0.0.3"), ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a", "10.0.0.3:zone=b")
 	if p := after[0]; used(p.Endpoints) != "2" || used(p.Here) != "1" || p.ReadyHere != 1 || used(p.used()) != "1 2" {
 		t.Errorf("endpoints %s, here %s (%d)", used(p.Endpoints), used(p.Here), p.ReadyHere)
 	}
-	if gone, _ := Gone(before, after); len(gone) > 0 {
-		t.Errorf("flows to %v are forgotten", gone)
+	var forget Forget
+	if forget.Gone(before, after); !forget.Empty() {
+		t.Errorf("flows to %v are forgotten", forget)
 	}
 	// One that was others' is gone for good later.
-	if gone, _ := Gone(after, ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a")); used(gone) != "3" {
-		t.Errorf("flows to %v are forgotten", gone)
+	forget.Gone(after, ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a"))
+	if len(forget.Endpoints) != 1 || forget.Endpoints[0].To.String() != "10.0.0.3:80" {
+		t.Errorf("flows to %v are forgotten", forget)
 	}
 }

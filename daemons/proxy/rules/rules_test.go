@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"clusterctl/daemons/nft"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -52,6 +53,21 @@ func slice(port int32, addrs ...string) *discoveryv1.EndpointSlice {
 
 var machine = Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
+// tableOf is the rules of services that all have the same endpoints.
+func tableOf(t testing.TB, f nft.Family, all []*corev1.Service, eps []*discoveryv1.EndpointSlice) *Table {
+	t.Helper()
+	table, err := NewTable(f, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if err := table.SetService(s.Namespace+"/"+s.Name, Ports(s, eps, f, Place{Node: "me"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return table
+}
+
 func TestRulesOfServicesS28S29(t *testing.T) {
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	for _, c := range []struct {
@@ -82,8 +98,7 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 		{"headless", service("web", corev1.ClusterIPNone, nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ports := Ports([]*corev1.Service{c.service}, func(string, string) []*discoveryv1.EndpointSlice { return c.slices }, "me", "")
-			got := Build(ports, machine).Text()
+			got := tableOf(t, nft.IPv4, []*corev1.Service{c.service}, c.slices).Text()
 			path := filepath.Join("testdata", c.name+".nft")
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -101,119 +116,70 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 	}
 }
 
-// apply carries a change out on a copy, refusing what the kernel would refuse.
-func apply(t *rapid.T, have, want *Table, c *Change) *Table {
-	got := &Table{Chains: map[string]Chain{}, Maps: map[string]Map{}, Sets: map[string]Set{}}
-	for n, ch := range have.Chains {
-		got.Chains[n] = ch
-	}
-	for n, s := range have.Sets {
-		got.Sets[n] = s
-	}
-	for n, m := range want.Maps {
-		got.Maps[n] = Map{Key: m.Key, Elements: map[Dest]Verdict{}}
-		for d, v := range have.Maps[n].Elements {
-			got.Maps[n].Elements[d] = v
-		}
-	}
-	for _, n := range c.AddSets {
-		got.Sets[n] = want.Sets[n]
-	}
-	for _, n := range c.AddChains {
-		got.Chains[n] = Chain{Hook: want.Chains[n].Hook}
-	}
-	for n, all := range c.DelElements {
-		for d := range all {
-			if _, ok := got.Maps[n].Elements[d]; !ok {
-				t.Fatalf("removes %v from %s, where it is not", d, n)
+// Whatever comes after whatever, the table is the one that would be made anew, and nothing is refused.
+func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
+	drawn := func(t *rapid.T, name string) *corev1.Service {
+		return service(name, fmt.Sprintf("10.96.0.%d", rapid.IntRange(1, 3).Draw(t, "ip")), func(s *corev1.Service) {
+			if rapid.Bool().Draw(t, "nodeport") {
+				s.Spec.Ports[0].NodePort = int32(30000 + rapid.IntRange(0, 2).Draw(t, "port"))
 			}
-			delete(got.Maps[n].Elements, d)
-		}
-	}
-	for n, all := range c.AddElements {
-		for d, v := range all {
-			if _, ok := got.Maps[n].Elements[d]; ok {
-				t.Fatalf("adds %v to %s, where it is", d, n)
+			if rapid.Bool().Draw(t, "external") {
+				s.Spec.ExternalIPs = []string{rapid.SampledFrom([]string{"10.96.0.1", "10.96.0.2", "192.0.2.1", "192.0.2.2"}).Draw(t, "address")}
 			}
-			if _, ok := got.Chains[v.Chain]; !ok && v.Chain != "" {
-				t.Fatalf("leads to chain %s, which is not there", v.Chain)
+			if rapid.Bool().Draw(t, "affinity") {
+				seconds := rapid.SampledFrom([]int32{60, 10800}).Draw(t, "seconds")
+				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 			}
-			got.Maps[n].Elements[d] = v
-		}
-	}
-	for _, n := range c.SetRules {
-		got.Chains[n] = Chain{Hook: got.Chains[n].Hook, Rules: want.Chains[n].Rules}
-	}
-	for _, n := range c.DelChains {
-		delete(got.Chains, n)
-	}
-	for _, n := range c.DelSets {
-		delete(got.Sets, n)
-	}
-	for n, ch := range got.Chains {
-		for _, r := range ch.Rules {
-			for _, s := range r {
-				var to []string
-				switch s := s.(type) {
-				case Do:
-					to = []string{s.Chain}
-				case Random:
-					to = s.Chains
-				}
-				for _, name := range to {
-					if _, ok := got.Chains[name]; !ok && name != "" {
-						t.Fatalf("chain %s leads to %s, which is gone", n, name)
-					}
-				}
+			if rapid.Bool().Draw(t, "local") {
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 			}
-		}
+		})
 	}
-	return got
-}
-
-func TestEveryChangeCanBeAppliedAndLeadsToWhatIsWanted(t *testing.T) {
-	draw := rapid.Custom(func(t *rapid.T) *Table {
-		var services []*corev1.Service
-		bySvc := map[string][]*discoveryv1.EndpointSlice{}
-		for i := range rapid.IntRange(0, 4).Draw(t, "services") {
-			name := fmt.Sprintf("s%d", i)
-			services = append(services, service(name, fmt.Sprintf("10.96.0.%d", rapid.IntRange(1, 5).Draw(t, "ip")), func(s *corev1.Service) {
-				if rapid.Bool().Draw(t, "nodeport") {
-					s.Spec.Ports[0].NodePort = int32(30000 + i)
-				}
-				if rapid.Bool().Draw(t, "affinity") {
-					s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-				}
-				if rapid.Bool().Draw(t, "local") {
-					s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-				}
-			}))
-			var addrs []string
-			for range rapid.IntRange(0, 3).Draw(t, "endpoints") {
-				addrs = append(addrs, fmt.Sprintf("10.244.0.%d%s", rapid.IntRange(1, 5).Draw(t, "endpoint"), rapid.SampledFrom([]string{"", "!", "~", "-"}).Draw(t, "state")))
-			}
-			bySvc[name] = []*discoveryv1.EndpointSlice{slice(80, addrs...)}
-		}
-		return Build(Ports(services, func(_, name string) []*discoveryv1.EndpointSlice { return bySvc[name] }, "me", ""), machine)
-	})
 	rapid.Check(t, func(t *rapid.T) {
-		have, want := draw.Draw(t, "have"), draw.Draw(t, "want")
-		if got := apply(t, have, want, Diff(have, want)).Text(); got != want.Text() {
-			t.Fatalf("got\n%s\nwant\n%s", got, want.Text())
+		table, err := NewTable(nft.IPv4, machine)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if c := Diff(want, want); !c.Empty() {
-			t.Fatalf("no difference is a change: %+v", c)
+		now := map[string][]Port{}
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "service")
+			var ports []Port
+			if rapid.IntRange(0, 3).Draw(t, "gone") > 0 {
+				var addrs []string
+				for range rapid.IntRange(0, 3).Draw(t, "endpoints") {
+					addrs = append(addrs, fmt.Sprintf("10.244.0.%d%s", rapid.IntRange(1, 5).Draw(t, "endpoint"), rapid.SampledFrom([]string{"", "!", "~", "-"}).Draw(t, "state")))
+				}
+				ports = Ports(drawn(t, name), []*discoveryv1.EndpointSlice{slice(80, addrs...)}, nft.IPv4, Place{Node: "me"})
+			}
+			now["shop/"+name] = ports
+			if err := table.SetService("shop/"+name, ports); err != nil {
+				t.Fatal(err)
+			}
+		}
+		anew, err := NewTable(nft.IPv4, machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, ports := range now {
+			if err := anew.SetService(name, ports); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := table.Text(), anew.Text(); got != want {
+			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
 	})
 }
 
 func TestFlowsToForget(t *testing.T) {
 	ep := func(s string) Endpoint { return Endpoint{To: netip.MustParseAddrPort(s)} }
-	had := []Port{{Service: "dns", Proto: UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}}, {Service: "log", Proto: UDP, Port: 5}, {Service: "web", Proto: TCP, Port: 80, Endpoints: []Endpoint{ep("10.0.0.3:80")}}}
-	now := []Port{{Service: "dns", Proto: UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.2:53")}}, {Service: "log", Proto: UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}}}
-	endpoints, services := Gone(had, now)
-	if len(endpoints) != 2 || endpoints[0].To.String() != "10.0.0.1:53" || endpoints[1].To.String() != "10.0.0.3:80" || len(services) != 1 || services[0].Service != "log" {
-		t.Errorf("got %v and %v", endpoints, services)
+	had := []Port{{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}}, {Service: "log", Proto: nft.UDP, Port: 5}, {Service: "web", Proto: nft.TCP, Port: 80, Endpoints: []Endpoint{ep("10.0.0.3:80")}}}
+	now := []Port{{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.2:53")}}, {Service: "log", Proto: nft.UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}}}
+	var g Forget
+	g.Gone(had, now)
+	if len(g.Endpoints) != 2 || g.Endpoints[0].To.String() != "10.0.0.1:53" || g.Endpoints[1].To.String() != "10.0.0.3:80" || len(g.Services) != 1 || g.Services[0].Service != "log" {
+		t.Errorf("got %+v", g)
 	}
 }
 
@@ -221,31 +187,84 @@ func TestFlowsToForget(t *testing.T) {
 func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }
 	backend := func(text string) []Endpoint { return []Endpoint{{To: netip.MustParseAddrPort(text)}} }
-	victim := Port{Namespace: "default", Service: "kubernetes", Proto: TCP, Port: 443, ClusterIP: address("10.96.0.1"), Endpoints: backend("10.99.0.11:6443")}
-	shop := Port{Namespace: "shop", Service: "web", Proto: TCP, Port: 80, ClusterIP: address("10.96.0.8"), External: []netip.Addr{address("192.0.2.1")}, Endpoints: backend("10.244.1.8:80")}
+	victim := Port{Namespace: "default", Service: "kubernetes", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.1"), Endpoints: backend("10.99.0.11:6443")}
+	shop := Port{Namespace: "shop", Service: "web", Proto: nft.TCP, Port: 80, ClusterIP: address("10.96.0.8"), External: []netip.Addr{address("192.0.2.1")}, Endpoints: backend("10.244.1.8:80")}
 	for name, thief := range map[string]Port{
-		"with endpoints":    {Namespace: "a", Service: "x", Proto: TCP, Port: 443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
-		"without endpoints": {Namespace: "z", Service: "x", Proto: TCP, Port: 443, ClusterIP: address("10.96.0.9")},
-		"another port":      {Namespace: "a", Service: "x", Proto: TCP, Port: 8443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
-		"empty, later":      {Namespace: "z", Service: "x", Proto: TCP, Port: 80, ClusterIP: address("10.96.0.9")},
+		"with endpoints":    {Namespace: "t", Service: "x", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
+		"without endpoints": {Namespace: "z", Service: "x", Proto: nft.TCP, Port: 443, ClusterIP: address("10.96.0.9")},
+		"another port":      {Namespace: "a", Service: "x", Proto: nft.TCP, Port: 8443, ClusterIP: address("10.96.0.9"), Endpoints: backend("10.244.1.9:443")},
+		"empty, later":      {Namespace: "z", Service: "x", Proto: nft.TCP, Port: 80, ClusterIP: address("10.96.0.9")},
 	} {
 		thief.External = []netip.Addr{victim.ClusterIP, shop.External[0]}
-		ports := []Port{thief, victim, shop}
-		slices.SortFunc(ports, func(a, b Port) int { return strings.Compare(a.Key(), b.Key()) })
-		table := Build(ports, Machine{})
-		for _, own := range []struct {
-			d Dest
-			p Port
-		}{{Dest{victim.ClusterIP, TCP, 443}, victim}, {Dest{shop.External[0], TCP, 80}, shop}} {
-			if v := table.Maps[serviceMap].Elements[own.d]; !strings.HasSuffix(v.Chain, own.p.Key()) {
-				t.Errorf("%s: %s leads to %s", name, own.d, v)
+		for order, ports := range map[string][]Port{"the thief first": {thief, victim, shop}, "the thief last": {victim, shop, thief}} {
+			table, err := NewTable(nft.IPv4, Machine{})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if v, ok := table.Maps[emptyMap].Elements[own.d]; ok {
-				t.Errorf("%s: %s: %s", name, own.d, v)
+			for _, p := range ports {
+				if err := table.SetService(p.Namespace+"/"+p.Service, []Port{p}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text := table.Text()
+			for _, want := range []string{
+				"10.96.0.1 . tcp . 443 . 0 : 10.99.0.11 . 6443", "192.0.2.1 . tcp . 80 : goto " + shop.chain("external"),
+			} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s, %s: no %q in\n%s", name, order, want, text)
+				}
+			}
+			for _, no := range []string{"10.96.0.1 . tcp . 8443", "10.96.0.1 . tcp . 443 : goto reject", "10.96.0.1 . tcp . 443 : goto external", "192.0.2.1 . tcp . 80 : goto reject"} {
+				if strings.Contains(text, no) {
+					t.Errorf("%s, %s: %q in\n%s", name, order, no, text)
+				}
 			}
 		}
-		if v, ok := table.Maps[serviceMap].Elements[Dest{victim.ClusterIP, TCP, 8443}]; ok {
-			t.Errorf("%s: another port of a service's address leads to %s", name, v)
+	}
+}
+
+// Load balancers' addresses lead to their service, as those that are called external do, but for those that a load balancer answers for itself. Source
+// ranges are for the former alone, and there are no node ports where none were allocated.
+func TestAddressesOfLoadBalancers(t *testing.T) {
+	vip, proxy := corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy
+	s := service("web", "10.96.0.7", func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.Spec.ExternalIPs = []string{"192.0.2.5"}
+		s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24", "2001:db8::/32"}
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.80", IPMode: &vip}, {IP: "192.0.2.81", IPMode: &proxy}, {Hostname: "lb.example.com"}}
+	})
+	text := tableOf(t, nft.IPv4, []*corev1.Service{s}, []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}).Text()
+	for _, want := range []string{"192.0.2.80 . tcp . 80 : goto external-", "192.0.2.5 . tcp . 80 : goto external-", "ip daddr 192.0.2.80 jump firewall-", "ip saddr 198.51.100.0/24 return"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	for _, no := range []string{"192.0.2.81", "ip daddr 192.0.2.5 jump", "tcp . 0 :", "2001:db8"} {
+		if strings.Contains(text, no) {
+			t.Errorf("%q in\n%s", no, text)
+		}
+	}
+}
+
+func TestServicesOfTheSecondFamily(t *testing.T) {
+	s := service("web", "10.96.0.7", func(s *corev1.Service) {
+		s.Spec.ClusterIPs = []string{"10.96.0.7", "fd00:96::7"}
+		s.Spec.Ports[0].NodePort, s.Spec.Type = 30080, corev1.ServiceTypeLoadBalancer
+		s.Spec.ExternalIPs = []string{"192.0.2.5", "2001:db8::5"}
+		s.Spec.LoadBalancerSourceRanges = []string{"198.51.100.0/24"}
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "2001:db8::6"}}
+	})
+	six := slice(8080, "fd00:244::2", "fd00:244::3!")
+	six.AddressType = discoveryv1.AddressTypeIPv6
+	both := []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2"), six}
+	text := tableOf(t, nft.IPv6, []*corev1.Service{s}, both).Text()
+	for _, want := range []string{"fd00:96::7 . tcp . 80 : 2", "2001:db8::5 . tcp . 80 : goto external-", "tcp . 30080 : goto external-",
+		"fd00:96::7 . tcp . 80 . 1 : fd00:244::3 . 8080", "dnat to numgen random mod 2 map { 0 : fd00:244::2 . 8080, 1 : fd00:244::3 . 8080 }", "fd00:244::3 . fd00:244::3", "ip6 daddr 2001:db8::6 jump firewall-"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, " 10.") || strings.Contains(text, "return\n    return") || strings.Contains(text, "198.51.100") {
+		t.Errorf("addresses of the first family in\n%s", text)
 	}
 }

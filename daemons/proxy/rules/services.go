@@ -1,3 +1,6 @@
+// Package rules works out, from services and endpoints, the packet rules of one machine: a fragment of an nft.Table for each service,
+// which is worked out anew when the service or its endpoints change. Everything in it is a plain value; nft/kernel puts tables into the
+// kernel.
 package rules
 
 import (
@@ -10,16 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"clusterctl/daemons/nft"
 )
 
-// Protocol numbers.
-const (
-	TCP  uint8 = 6
-	UDP  uint8 = 17
-	SCTP uint8 = 132
-)
-
-// Port is one port of one service, with what stands behind it.
+// Port is one port of one service in one family, with what stands behind it.
 type Port struct {
 	Namespace, Service, Name string
 	Proto                    uint8
@@ -28,8 +26,10 @@ type Port struct {
 	ClusterIP                netip.Addr
 	External                 []netip.Addr // external and load balancer addresses
 	Sources                  []netip.Prefix
-	ExternalLocal            bool // externalTrafficPolicy: Local
-	InternalLocal            bool // internalTrafficPolicy: Local
+	Balanced                 []netip.Addr // those of External that are load balancer addresses
+	Limited                  bool         // nobody but Sources may use Balanced
+	ExternalLocal            bool         // externalTrafficPolicy: Local
+	InternalLocal            bool         // internalTrafficPolicy: Local
 	Affinity                 int32
 	Endpoints                []Endpoint // sorted; those of the whole cluster that this machine is to use
 	// Serving are Endpoints and those that hints leave to other machines: flows to them go on.
@@ -74,11 +74,13 @@ func join(list, more []Endpoint) []Endpoint {
 type Endpoint struct {
 	To    netip.AddrPort
 	Local bool // on this machine
+	// Unknown is when nobody says where it is: it may be on this machine.
+	Unknown bool
 }
 
 // Key names a service port.
 func (p *Port) Key() string {
-	name := p.Namespace + "/" + p.Service + "/" + protocol(p.Proto)
+	name := p.Namespace + "/" + p.Service + "/" + strings.ToLower(string(word(p.Proto)))
 	if p.Name != "" {
 		return name + "/" + p.Name
 	}
@@ -87,65 +89,99 @@ func (p *Port) Key() string {
 
 // chain returns a name that the kernel takes, for what belongs to a service port.
 func (p *Port) chain(kind string) string {
-	h := fnv.New32a()
+	h := fnv.New64a()
 	h.Write([]byte(p.Key()))
-	name := fmt.Sprintf("%s-%08X-%s", kind, h.Sum32(), p.Key())
-	if len(name) > 120 {
-		name = name[:120]
-	}
-	return name
+	name := fmt.Sprintf("%s-%016x-%s", kind, h.Sum64(), p.Key())
+	return name[:min(len(name), maxName)]
 }
 
-// Ports works out the service ports that a machine has rules for. node is the
-// machine's name, zone where it is (may be empty).
-func Ports(services []*corev1.Service, slicesOf func(namespace, service string) []*discoveryv1.EndpointSlice, node, zone string) []Port {
-	var ports []Port
-	for _, s := range services {
-		ip, err := netip.ParseAddr(s.Spec.ClusterIP)
-		if err != nil || !ip.Is4() || s.Spec.Type == corev1.ServiceTypeExternalName || s.Labels["service.kubernetes.io/service-proxy-name"] != "" {
-			continue
+// maxName leaves room for an endpoint's address in the 127 bytes that the kernel takes.
+const maxName = 75
+
+// Place is where a machine is.
+type Place struct {
+	Node string
+	Zone string // may be empty
+}
+
+// Ports works out the ports of a service that a machine has rules for in a family. eps are all slices of the service's endpoints.
+func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at Place) []Port {
+	ip, ok := clusterIP(s, f)
+	if !ok || s.Spec.Type == corev1.ServiceTypeExternalName || s.Labels[proxyName] != "" {
+		return nil
+	}
+	ports := make([]Port, 0, len(s.Spec.Ports))
+	for i := range s.Spec.Ports {
+		sp := &s.Spec.Ports[i]
+		p := Port{
+			Namespace: s.Namespace, Service: s.Name, Name: sp.Name, Proto: number(sp.Protocol), Port: uint16(sp.Port),
+			NodePort: uint16(sp.NodePort), ClusterIP: ip,
+			ExternalLocal: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+			InternalLocal: s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		}
-		var eps []*discoveryv1.EndpointSlice
-		if slicesOf != nil {
-			eps = slicesOf(s.Namespace, s.Name)
+		p.outside(s, f)
+		if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+			p.Affinity = 10800
+			if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+				p.Affinity = *c.ClientIP.TimeoutSeconds
+			}
 		}
-		for _, sp := range s.Spec.Ports {
-			p := Port{
-				Namespace: s.Namespace, Service: s.Name, Name: sp.Name, Proto: number(sp.Protocol), Port: uint16(sp.Port),
-				NodePort: uint16(sp.NodePort), ClusterIP: ip,
-				ExternalLocal: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
-				InternalLocal: s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
-			}
-			for _, list := range [][]string{s.Spec.ExternalIPs, ingress(s)} {
-				for _, a := range list {
-					if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() && !slices.Contains(p.External, ip) {
-						p.External = append(p.External, ip)
-					}
-				}
-			}
-			if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-				for _, r := range s.Spec.LoadBalancerSourceRanges {
-					if n, err := netip.ParsePrefix(strings.TrimSpace(r)); err == nil && n.Addr().Is4() {
-						p.Sources = append(p.Sources, n.Masked())
-					}
-				}
-			}
-			if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
-				p.Affinity = 10800
-				if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
-					p.Affinity = *c.ClientIP.TimeoutSeconds
-				}
-			}
-			p.backends(eps, &sp, node, zone)
-			if p.ExternalLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-				p.HealthPort = uint16(s.Spec.HealthCheckNodePort)
-			}
-			ports = append(ports, p)
+		p.backends(eps, sp, f, at)
+		if p.ExternalLocal && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			p.HealthPort = uint16(s.Spec.HealthCheckNodePort)
 		}
+		ports = append(ports, p)
 	}
 	slices.SortFunc(ports, func(a, b Port) int { return cmp.Compare(a.Key(), b.Key()) })
 	return ports
 }
+
+// proxyName is the label of services that are another proxy's.
+const proxyName = "service.kubernetes.io/service-proxy-name"
+
+// outside sets the addresses outside of the cluster that lead to a port, and who may use them.
+func (p *Port) outside(s *corev1.Service, f nft.Family) {
+	for _, list := range [][]string{s.Spec.ExternalIPs, ingress(s)} {
+		for _, a := range list {
+			if ip, err := netip.ParseAddr(a); err == nil && of(ip, f) && !slices.Contains(p.External, ip) {
+				p.External = append(p.External, ip)
+			}
+		}
+	}
+	for _, a := range ingress(s) {
+		if ip, err := netip.ParseAddr(a); err == nil && of(ip, f) {
+			p.Balanced = append(p.Balanced, ip)
+		}
+	}
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return
+	}
+	for _, r := range s.Spec.LoadBalancerSourceRanges {
+		if n, err := netip.ParsePrefix(strings.TrimSpace(r)); err == nil {
+			p.Limited = true // also where all that are allowed are of the other family
+			if of(n.Addr(), f) {
+				p.Sources = append(p.Sources, n.Masked())
+			}
+		}
+	}
+}
+
+// clusterIP is a service's own address of a family.
+func clusterIP(s *corev1.Service, f nft.Family) (netip.Addr, bool) {
+	list := s.Spec.ClusterIPs
+	if len(list) == 0 {
+		list = []string{s.Spec.ClusterIP}
+	}
+	for _, text := range list {
+		if ip, err := netip.ParseAddr(text); err == nil && of(ip, f) {
+			return ip, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// of reports whether an address is of a family.
+func of(a netip.Addr, f nft.Family) bool { return a.Is4() == (f == nft.IPv4) }
 
 func ingress(s *corev1.Service) []string {
 	var ips []string
@@ -160,77 +196,19 @@ func ingress(s *corev1.Service) []string {
 func number(p corev1.Protocol) uint8 {
 	switch p {
 	case corev1.ProtocolUDP:
-		return UDP
+		return nft.UDP
 	case corev1.ProtocolSCTP:
-		return SCTP
+		return nft.SCTP
 	}
-	return TCP
+	return nft.TCP
 }
 
-// backends sets the addresses behind a port: those that are ready or, when there is none, those that still serve while they end;
-// and the same of this machine alone.
-func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, node, zone string) {
-	ready, serving := map[netip.AddrPort]backend{}, map[netip.AddrPort]backend{}
-	for _, slice := range eps {
-		if slice.AddressType != discoveryv1.AddressTypeIPv4 {
-			continue
-		}
-		for _, port := range slice.Ports {
-			if port.Port == nil || value(port.Name) != sp.Name || number(deref(port.Protocol)) != number(sp.Protocol) {
-				continue
-			}
-			for _, e := range slice.Endpoints {
-				for _, a := range e.Addresses {
-					ip, err := netip.ParseAddr(a)
-					if err != nil || !ip.Is4() {
-						continue
-					}
-					to := netip.AddrPortFrom(ip, uint16(*port.Port))
-					b := backend{e.NodeName != nil && *e.NodeName == node, e.Hints}
-					if e.Conditions.Ready == nil || *e.Conditions.Ready {
-						ready[to] = b
-					} else if value(e.Conditions.Serving) && value(e.Conditions.Terminating) {
-						serving[to] = b
-					}
-				}
-			}
-		}
+func word(number uint8) corev1.Protocol {
+	switch number {
+	case nft.UDP:
+		return corev1.ProtocolUDP
+	case nft.SCTP:
+		return corev1.ProtocolSCTP
 	}
-	p.Serving, p.Here = list(ready, false), list(ready, true)
-	p.Endpoints, p.ReadyHere = p.Serving, len(p.Here)
-	if hinted := hinted(ready, node, zone); len(hinted) < len(ready) {
-		p.Endpoints = list(hinted, false)
-	}
-	if len(p.Endpoints) == 0 {
-		p.Serving = list(serving, false)
-		p.Endpoints = p.Serving
-	}
-	if len(p.Here) == 0 {
-		p.Here = list(serving, true)
-	}
-}
-
-func list(addresses map[netip.AddrPort]backend, localOnly bool) []Endpoint {
-	list := make([]Endpoint, 0, len(addresses))
-	for to, b := range addresses {
-		if b.local || !localOnly {
-			list = append(list, Endpoint{to, b.local})
-		}
-	}
-	slices.SortFunc(list, func(a, b Endpoint) int { return a.To.Compare(b.To) })
-	return list
-}
-
-func value[T any](v *T) (out T) {
-	if v == nil {
-		return out
-	}
-	return *v
-}
-
-func deref(p *corev1.Protocol) corev1.Protocol {
-	if p == nil {
-		return corev1.ProtocolTCP
-	}
-	return *p
+	return corev1.ProtocolTCP
 }

@@ -1,0 +1,86 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"clusterctl/daemons/nft"
+)
+
+// backends sets the addresses behind a port: those that are ready or, when there is none, those that still serve while they end;
+// and the same of this machine alone.
+func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, f nft.Family, at Place) {
+	ready, serving := map[netip.AddrPort]backend{}, map[netip.AddrPort]backend{}
+	for _, slice := range eps {
+		if slice.AddressType != addressType(f) {
+			continue
+		}
+		for _, port := range slice.Ports {
+			if port.Port == nil || value(port.Name) != sp.Name || number(deref(port.Protocol)) != number(sp.Protocol) {
+				continue
+			}
+			for _, e := range slice.Endpoints {
+				for _, a := range e.Addresses {
+					ip, err := netip.ParseAddr(a)
+					if err != nil || !of(ip, f) {
+						continue
+					}
+					to := netip.AddrPortFrom(ip, uint16(*port.Port))
+					b := backend{e.NodeName != nil && *e.NodeName == at.Node, e.NodeName == nil, e.Hints}
+					if e.Conditions.Ready == nil || *e.Conditions.Ready {
+						ready[to] = b
+					} else if value(e.Conditions.Serving) && value(e.Conditions.Terminating) {
+						serving[to] = b
+					}
+				}
+			}
+		}
+	}
+	p.Serving, p.Here = list(ready, false), list(ready, true)
+	p.Endpoints, p.ReadyHere = p.Serving, len(p.Here)
+	if hinted := hinted(ready, at); len(hinted) < len(ready) {
+		p.Endpoints = list(hinted, false)
+	}
+	if len(p.Endpoints) == 0 {
+		p.Serving = list(serving, false)
+		p.Endpoints = p.Serving
+	}
+	if len(p.Here) == 0 {
+		p.Here = list(serving, true)
+	}
+}
+
+func addressType(f nft.Family) discoveryv1.AddressType {
+	if f == nft.IPv6 {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
+}
+
+func list(addresses map[netip.AddrPort]backend, localOnly bool) []Endpoint {
+	list := make([]Endpoint, 0, len(addresses))
+	for to, b := range addresses {
+		if b.local || !localOnly {
+			list = append(list, Endpoint{to, b.local, b.unknown})
+		}
+	}
+	slices.SortFunc(list, func(a, b Endpoint) int { return a.To.Compare(b.To) })
+	return list
+}
+
+func value[T any](v *T) (out T) {
+	if v == nil {
+		return out
+	}
+	return *v
+}
+
+func deref(p *corev1.Protocol) corev1.Protocol {
+	if p == nil {
+		return corev1.ProtocolTCP
+	}
+	return *p
+}

@@ -1,0 +1,155 @@
+package rules
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"clusterctl/daemons/nft"
+)
+
+func (p *Port) inner() nft.Key {
+	return nft.Key{Destination: nft.One(p.ClusterIP), Protocol: p.Proto, Port: p.Port}
+}
+
+func (p *Port) outer() []nft.Key {
+	keys := make([]nft.Key, len(p.External))
+	for i, ip := range p.External {
+		keys[i] = nft.Key{Destination: nft.One(ip), Protocol: p.Proto, Port: p.Port}
+	}
+	return keys
+}
+
+func (p *Port) atNode() nft.Key { return nft.Key{Protocol: p.Proto, Port: p.NodePort} }
+
+// Table is a family's table of services' rules, kept service by service.
+type Table struct {
+	*nft.Table
+	machine Machine
+	ports   map[string][]Port // by namespace/service
+	// Who wants each destination, and whose own each address is; outside is who wants an address without owning it. Sorted names.
+	wants        map[nft.Key][]string
+	own, outside map[netip.Addr][]string
+}
+
+// NewTable returns a family's table of a machine without services.
+func NewTable(f nft.Family, m Machine) (*Table, error) {
+	only := m.of(f)
+	table, err := nft.NewTable(f, TableName, base(f, only, len(m.NodePorts) > 0 && len(only.NodePorts) == 0))
+	if err != nil {
+		return nil, err
+	}
+	return &Table{Table: table, machine: only, ports: map[string][]Port{}, wants: map[nft.Key][]string{},
+		own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}, nil
+}
+
+// Ports returns what a service has in the table.
+func (t *Table) Ports(service string) []Port { return t.ports[service] }
+
+// All returns what all services have in the table, in no order.
+func (t *Table) All() (all []Port) {
+	for _, ports := range t.ports {
+		all = append(all, ports...)
+	}
+	return all
+}
+
+// SetService gives a service other ports; none when it is gone. Another service changes with it only where both want the same destination.
+//
+// A service's own address is its own, whatever another calls an external one: whoever may write services chooses these freely, and would
+// have the traffic of the API server or of DNS. Of two that want the same, the first by name has it, also while it has no endpoints.
+func (t *Table) SetService(service string, ports []Port) error {
+	concerned := map[string]bool{service: true}
+	t.claim(service, t.ports[service], concerned, without)
+	if len(ports) == 0 {
+		delete(t.ports, service)
+	} else {
+		t.ports[service] = ports
+	}
+	t.claim(service, ports, concerned, with)
+	names := slices.Sorted(maps.Keys(concerned))
+	if len(names) > 1 {
+		// What one loses another gets: none may have it meanwhile.
+		for _, name := range names {
+			if err := t.Put(name, nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range names {
+		b := &builder{Fragment: nft.Fragment{Chains: map[string]nft.Chain{}, Sets: map[string]nft.Set{}, Elements: map[string][]nft.Element{}},
+			machine: t.machine, owns: t.owns, led: map[nft.Key]bool{}}
+		for i := range t.ports[name] {
+			b.add(&t.ports[name][i])
+		}
+		if err := t.Put(name, &b.Fragment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func with(names []string, name string) []string {
+	at, there := slices.BinarySearch(names, name)
+	if there {
+		return names
+	}
+	return slices.Insert(slices.Clone(names), at, name)
+}
+
+func without(names []string, name string) []string {
+	at, there := slices.BinarySearch(names, name)
+	if !there {
+		return names
+	}
+	return slices.Delete(slices.Clone(names), at, at+1)
+}
+
+// claim changes who wants what by a service's ports, and notes who else is concerned.
+func (t *Table) claim(service string, ports []Port, concerned map[string]bool, change func([]string, string) []string) {
+	note := func(names []string) {
+		for _, name := range names {
+			concerned[name] = true
+		}
+	}
+	for i := range ports {
+		p := &ports[i]
+		note(claimed(t.own, p.ClusterIP, service, change))
+		note(t.outside[p.ClusterIP])
+		note(claimed(t.wants, p.inner(), service, change))
+		if p.NodePort != 0 {
+			note(claimed(t.wants, p.atNode(), service, change))
+		}
+		for _, ip := range p.External {
+			claimed(t.outside, ip, service, change)
+		}
+		for _, d := range p.outer() {
+			note(claimed(t.wants, d, service, change))
+		}
+	}
+}
+
+// claimed changes the names of those who want a key, and returns them.
+func claimed[K comparable](all map[K][]string, key K, service string, change func([]string, string) []string) []string {
+	list := change(all[key], service)
+	if len(list) == 0 {
+		delete(all, key)
+	} else {
+		all[key] = list
+	}
+	return list
+}
+
+// owns reports whether a destination leads to a service.
+func (t *Table) owns(d nft.Key, p *Port) bool {
+	me := p.Namespace + "/" + p.Service
+	if ip := d.Destination.First; ip.IsValid() && ip != p.ClusterIP && len(t.own[ip]) > 0 {
+		return false
+	}
+	list := t.wants[d]
+	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
+		// Who has it as an external one comes after those whose own it is.
+		list = slices.DeleteFunc(slices.Clone(list), func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own })
+	}
+	return len(list) > 0 && list[0] == me
+}

@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/nft/kernel"
+	"clusterctl/daemons/proxy/flows"
+	"clusterctl/daemons/proxy/rules"
+)
+
+// family is the rules of one family of addresses.
+type family struct {
+	table  *rules.Table
+	kernel kernel.Kernel
+	forget rules.Forget // once the rules are there
+}
+
+const (
+	glance = 2 * time.Second  // how often it is made sure that the kernel still has the rules
+	deep   = 30 * time.Second // how often rules are compared one by one while others change theirs
+)
+
+func (d *daemon) openFamilies() error {
+	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+		t, err := rules.NewTable(f, d.machine)
+		if err != nil {
+			return err
+		}
+		d.families = append(d.families, &family{table: t})
+	}
+	return nil
+}
+
+// used reports whether a family needs its rules in the kernel: the second one of a cluster that has none of its addresses does not.
+func (f *family) used() bool {
+	return f.table.Family == nft.IPv4 || len(f.table.Keys()) > 0 || f.kernel.Known()
+}
+
+// loop brings the rules up to date whenever something has changed, until ctx ends.
+func (d *daemon) loop(ctx context.Context) error {
+	for _, s := range d.services.List() {
+		d.changed.note(serviceOf(s))
+	}
+	d.changed.look()
+	retry := 200 * time.Millisecond
+	look := time.NewTicker(glance)
+	defer look.Stop()
+	var compared time.Time
+	again := make(<-chan time.Time)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			whole := time.Since(compared) >= deep
+			if whole {
+				compared = time.Now()
+			}
+			d.health.serve() // ports that could not be had
+			if d.intact(whole) {
+				continue
+			}
+		case <-again:
+		case <-d.changed.wake:
+			if d.cfg.MinSyncPeriod > 0 {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(d.cfg.MinSyncPeriod):
+				}
+			}
+		}
+		again = nil
+		if err := d.sync(); err != nil {
+			d.env.Log.Warn("bring the rules up to date", "error", err)
+			again = time.After(retry)
+			retry = min(2*retry, 10*time.Second)
+		} else {
+			retry = 200 * time.Millisecond
+		}
+	}
+}
+
+// intact reports whether the kernel has all rules, as far as is looked. What cannot be seen is looked at again the next time.
+func (d *daemon) intact(whole bool) bool {
+	all := true
+	for _, f := range d.families {
+		if !f.used() {
+			continue
+		}
+		there, err := f.kernel.Intact(f.table.Table, whole)
+		if err != nil {
+			d.env.Log.Warn("look whether the rules are there", "family", f.table.Family, "error", err)
+			continue
+		}
+		if !there {
+			d.env.Log.Warn("somebody has changed the rules; putting them back", "family", f.table.Family)
+			f.kernel.Forget()
+			all = false
+		}
+	}
+	return all
+}
+
+// sync makes the kernel's rules what services and endpoints say.
+func (d *daemon) sync() error {
+	began := time.Now()
+	names, err := d.concerned()
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for name := range names {
+		if err := d.work(name); err != nil {
+			d.changed.note(name)
+			failures = append(failures, err)
+		}
+	}
+	for _, f := range d.families {
+		if !f.used() {
+			continue
+		}
+		if err := f.kernel.Apply(f.table.Table); err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		if err := flows.Delete(f.table.Family, f.forget); err != nil {
+			d.env.Log.Warn("forget flows to endpoints that are gone", "error", err)
+		}
+		f.forget = rules.Forget{}
+	}
+	d.health.serve()
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	if d.synced.Swap(time.Now().UnixNano()) == 0 {
+		d.env.Log.Info("rules are there", "services", len(names))
+	}
+	d.duration.Observe(time.Since(began).Seconds())
+	return nil
+}
+
+// concerned returns the services whose rules are to be worked out: those that have changed, or all when this machine is elsewhere.
+func (d *daemon) concerned() (map[string]bool, error) {
+	node, err := d.nodes.Get(d.name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read this machine's node: %w", err)
+	}
+	names := d.changed.take()
+	if place := (rules.Place{Node: d.name, Zone: zone(node)}); place != d.place {
+		d.place = place
+		for _, s := range d.services.List() {
+			names[serviceOf(s)] = true
+		}
+	}
+	return names, nil
+}
+
+// work works out the rules of one service.
+func (d *daemon) work(name string) error {
+	o, there, err := d.services.GetByKey(name)
+	if err != nil {
+		return fmt.Errorf("read the service %s: %w", name, err)
+	}
+	var eps []*discoveryv1.EndpointSlice
+	if there {
+		found, err := d.slices.ByIndex(byService, name)
+		if err != nil {
+			return fmt.Errorf("read the endpoints of the service %s: %w", name, err)
+		}
+		for _, o := range found {
+			if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+				eps = append(eps, s)
+			}
+		}
+	}
+	var health []rules.Port
+	for _, f := range d.families {
+		var ports []rules.Port
+		if svc, ok := o.(*corev1.Service); there && ok {
+			ports = rules.Ports(svc, eps, f.table.Family, d.place)
+		}
+		f.forget.Gone(f.table.Ports(name), ports)
+		if err := f.table.SetService(name, ports); err != nil {
+			return fmt.Errorf("work out the rules of the service %s: %w", name, err)
+		}
+		health = append(health, ports...)
+	}
+	d.health.note(name, health)
+	return nil
+}
