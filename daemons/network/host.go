@@ -186,17 +186,17 @@ func writeFile(path string, data []byte) error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write the CNI configuration: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	// The name begins with a dot and ends otherwise than the runtime looks for.
 	f, err := os.CreateTemp(filepath.Dir(path), ".conflist-*.tmp")
 	if err != nil {
-		return fmt.Errorf("write the CNI configuration: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the CNI configuration: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return os.Rename(f.Name(), path)
 }

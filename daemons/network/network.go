@@ -25,11 +25,17 @@ import (
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/floating"
+	"clusterctl/daemons/network/announce"
+	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/run"
 )
 
 const (
 	confName = "10-clusterctl.conflist"
+	// admittedName is the file, beside the socket, of the pods that the kubelet has asked for.
+	admittedName = "admitted-pods.json"
 	// recheck is how often the machine is looked at although neither the API nor the kernel tells anything new:
 	// the kernel says nothing of routes that a link took with it.
 	recheck = time.Minute
@@ -49,6 +55,8 @@ type daemon struct {
 	done     atomic.Bool // the network is there
 	wake     chan struct{}
 	routes   prometheus.Gauge
+	policies *policies           // nil on a machine that has no pods
+	announce *announce.Announcer // likewise
 }
 
 // Run keeps this machine's part of the pod network until ctx ends. What it made
@@ -84,6 +92,15 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		}
 		return nil
 	})
+	if !cfg.RoutesOnly {
+		machine, err := d.asNode()
+		if err != nil {
+			return err
+		}
+		d.policies = newPolicies(d.client, machine, d.name, env.Log, func() tables { return &kernel.Kernel{} })
+		env.Metrics.MustRegister(d.policies.duration, d.policies.waiting)
+		env.Health.Ready("policies", d.policies.ready)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		ln, err := net.Listen("tcp", cfg.HealthAddress)
@@ -92,7 +109,43 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		}
 		g.Go(func() error { return run.Serve(ctx, ln, env.Local(), nil, time.Second, env.Log) })
 	}
+	if d.policies != nil {
+		g.Go(func() error { return d.enforce(ctx) })
+	}
 	g.Go(func() error { return d.run(ctx) })
+	return g.Wait()
+}
+
+// asNode is a client with the credential of the machine's node, where there is one.
+func (d *daemon) asNode() (kubernetes.Interface, error) {
+	if d.cfg.NodeKubeconfig == "" {
+		return d.client, nil
+	}
+	rest, err := client.Config(client.Options{Kubeconfig: d.cfg.NodeKubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"})
+	if err != nil {
+		return nil, err
+	}
+	as, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("set up the API client of the node: %w", err)
+	}
+	return as, nil
+}
+
+// enforce keeps the rules of network policies, and answers the kubelet that asks for pods.
+func (d *daemon) enforce(ctx context.Context) error {
+	p := d.policies
+	p.admitted.file = filepath.Join(filepath.Dir(d.cfg.PolicySocket), admittedName)
+	if err := p.admitted.load(); err != nil {
+		d.env.Log.Warn("pods whose addresses the API does not know yet have to be asked for again", "error", err)
+	}
+	ln, err := openSocket(d.cfg.PolicySocket)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.admitted.serve(ctx, ln) })
+	g.Go(func() error { return p.run(ctx) })
 	return g.Wait()
 }
 
@@ -105,6 +158,11 @@ func (d *daemon) run(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(lean))
 	nodes := factory.Core().V1().Nodes()
 	d.nodes = nodes.Lister()
+	if !d.cfg.RoutesOnly {
+		if err := d.announcer(nodes.Informer()); err != nil {
+			return err
+		}
+	}
 	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { d.poke() },
 		DeleteFunc: func(any) { d.poke() },
@@ -128,6 +186,11 @@ func (d *daemon) run(ctx context.Context) error {
 	follower.Go(func() { changes(following, d.env.Log, d.poke) })
 	if !d.cfg.RoutesOnly {
 		follower.Go(func() { d.guard(following, glance) })
+		follower.Go(func() {
+			if err := d.announce.Run(following); err != nil {
+				d.env.Log.Error("addresses of services are not announced by this machine", "error", err)
+			}
+		})
 	}
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
@@ -149,7 +212,30 @@ func (d *daemon) run(ctx context.Context) error {
 	return nil
 }
 
-// guard puts masquerading and forwarding back when somebody has removed them, as one who flushes the machine's
+// announcer sets up what announces the addresses of Services that this machine has.
+func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
+	leases, err := floating.Connect(client.Options{Kubeconfig: d.cfg.Kubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"})
+	if err != nil {
+		return err
+	}
+	d.announce = announce.New(announce.Options{Self: d.name, Client: d.client, Leases: leases, Failed: leases.Failed, Nodes: d.nodes, Log: d.env.Log})
+	d.env.Metrics.MustRegister(d.announce.Metrics())
+	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { d.announce.Poke() },
+		DeleteFunc: func(any) { d.announce.Poke() },
+		UpdateFunc: func(was, is any) {
+			if announce.Matters(was.(*corev1.Node), is.(*corev1.Node)) {
+				d.announce.Poke()
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	return nil
+}
+
+// guard puts masquerading, forwarding and the filter of the bridge back when somebody has removed them, as one who flushes the machine's
 // packet filter does.
 func (d *daemon) guard(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
@@ -166,7 +252,7 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 			err = masquerade(d.clusters)
 		}
 		problem := ""
-		if err = errors.Join(err, forward()); err != nil {
+		if err = errors.Join(err, forward(), filterBridged()); err != nil {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {
@@ -217,6 +303,10 @@ func (d *daemon) sync(ctx context.Context) error {
 		d.env.Log.Debug("waiting for the node's pod network", "node", d.name)
 		return nil
 	}
+	if err := loadBridgeFilter(ctx); err != nil {
+		d.env.Log.Warn("pods of this machine reach each other past services and network policies", "error", err)
+	}
+	d.policies.told.setMachine(policy.Machine{Networks: plan.PodCIDRs, Bridge: Bridge})
 	self, err := d.nodes.Get(d.name)
 	if err != nil {
 		return err

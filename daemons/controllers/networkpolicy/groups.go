@@ -1,0 +1,190 @@
+package networkpolicy
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"clusterctl/daemons/api/peers"
+)
+
+// groups are those that policies name, found by what changes: a pod, a namespace or a policy.
+type groups struct {
+	mu       sync.Mutex
+	byName   map[string]*group
+	byScope  map[string]map[string]*group // of one namespace, by its name; then by the group's name
+	selected map[string]*scope            // of namespaces that a selector chooses, by its text
+}
+
+// group is a group with its selectors compiled.
+type group struct {
+	peers.Group
+	pods       labels.Selector
+	namespaces labels.Selector // nil for a group of one namespace
+	policies   int             // that name it
+}
+
+// scope is the groups with one selector of namespaces, which is evaluated once for all of them.
+type scope struct {
+	namespaces labels.Selector
+	groups     map[string]*group
+}
+
+func newGroups() *groups {
+	return &groups{byName: map[string]*group{}, byScope: map[string]map[string]*group{}, selected: map[string]*scope{}}
+}
+
+func (g *groups) get(name string) *group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.byName[name]
+}
+
+// policyChanged takes the groups of a policy in and lets go of those that it had, and returns the names of those that have come or
+// gone by that. was is nil for a new policy, is for one that has gone.
+func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []string) {
+	if was != nil && is != nil && apiequality.Semantic.DeepEqual(was.Spec, is.Spec) {
+		return nil
+	}
+	named := map[string]int{} // how many policies more name the group
+	of := map[string]peers.Group{}
+	for policy, more := range map[*networkingv1.NetworkPolicy]int{was: -1, is: 1} {
+		if policy == nil {
+			continue
+		}
+		for _, p := range peers.Of(policy) {
+			name := p.Name()
+			named[name] += more
+			of[name] = p
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, more := range named {
+		known := g.byName[name]
+		if known == nil && more > 0 {
+			known = compile(of[name])
+			g.add(name, known)
+			changed = append(changed, name)
+		}
+		if known == nil {
+			continue
+		}
+		if known.policies += more; known.policies <= 0 {
+			g.remove(name, known)
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+func compile(p peers.Group) *group {
+	g := &group{Group: p, pods: labels.Everything()}
+	if p.PodSelector != nil {
+		g.pods = selector(p.PodSelector)
+	}
+	if p.NamespaceSelector != nil {
+		g.namespaces = selector(p.NamespaceSelector)
+	}
+	return g
+}
+
+// selector chooses nothing where there is no valid one, which the API does not let in.
+func selector(s *metav1.LabelSelector) labels.Selector {
+	compiled, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return compiled
+}
+
+func (g *groups) add(name string, new *group) {
+	g.byName[name] = new
+	if new.namespaces == nil {
+		if g.byScope[new.Namespace] == nil {
+			g.byScope[new.Namespace] = map[string]*group{}
+		}
+		g.byScope[new.Namespace][name] = new
+		return
+	}
+	text := new.namespaces.String()
+	if g.selected[text] == nil {
+		g.selected[text] = &scope{new.namespaces, map[string]*group{}}
+	}
+	g.selected[text].groups[name] = new
+}
+
+func (g *groups) remove(name string, old *group) {
+	delete(g.byName, name)
+	if old.namespaces == nil {
+		if delete(g.byScope[old.Namespace], name); len(g.byScope[old.Namespace]) == 0 {
+			delete(g.byScope, old.Namespace)
+		}
+		return
+	}
+	text := old.namespaces.String()
+	if delete(g.selected[text].groups, name); len(g.selected[text].groups) == 0 {
+		delete(g.selected, text)
+	}
+}
+
+// ofPod returns the names of the groups whose addresses a pod's change changes. was is nil for a new pod, is for one that has gone.
+func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (labels.Set, bool)) (names []string) {
+	before, after := addresses(was), addresses(is)
+	moved := !slices.Equal(before, after) || was != nil && is != nil && was.UID != is.UID // another pod of that name has other ports
+	if len(before)+len(after) == 0 || !moved && maps.Equal(was.Labels, is.Labels) {
+		return nil
+	}
+	pod := is
+	if pod == nil {
+		pod = was
+	}
+	look := func(all map[string]*group) {
+		for name, one := range all {
+			had := len(before) > 0 && one.pods.Matches(labels.Set(was.Labels))
+			has := len(after) > 0 && one.pods.Matches(labels.Set(is.Labels))
+			if had != has || has && moved {
+				names = append(names, name)
+			}
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	look(g.byScope[pod.Namespace])
+	if len(g.selected) == 0 {
+		return names
+	}
+	set, known := namespaceLabels(pod.Namespace)
+	for _, s := range g.selected {
+		if s.namespaces.Empty() || known && s.namespaces.Matches(set) {
+			look(s.groups)
+		}
+	}
+	return names
+}
+
+// ofNamespace returns the names of the groups to which a namespace now belongs and did not before, or the other way round.
+func (g *groups) ofNamespace(was, is *corev1.Namespace) (names []string) {
+	if was != nil && is != nil && maps.Equal(was.Labels, is.Labels) {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.selected {
+		had := was != nil && s.namespaces.Matches(labels.Set(was.Labels))
+		has := is != nil && s.namespaces.Matches(labels.Set(is.Labels))
+		if had == has || s.namespaces.Empty() {
+			continue
+		}
+		for name := range s.groups {
+			names = append(names, name)
+		}
+	}
+	return names
+}

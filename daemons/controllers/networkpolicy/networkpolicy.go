@@ -1,0 +1,195 @@
+// Package networkpolicy publishes which addresses the peers of NetworkPolicies have, as EndpointSlices of no service, named as package
+// peers says. It works out each group of pods once for all machines. What a policy does with its peers is the machines' business.
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/api/peers"
+	"clusterctl/daemons/controllers/endpoints"
+	"clusterctl/daemons/controllers/loop"
+)
+
+const (
+	// sweep is the key under which slices are deleted that no policy needs. Groups have keys with a slash.
+	sweep = "sweep"
+	// sweepAfter collects what is not needed any more, for one question to the server; and a policy that is deleted to be made anew
+	// finds its slices.
+	sweepAfter = 5 * time.Second
+	byGroup    = "network-policy-peers"
+)
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	pods       corelisters.PodLister
+	namespaces corelisters.NamespaceLister
+	slices     cache.Indexer
+	groups     *groups
+	expect     loop.Expectations
+}
+
+// New returns the controller that keeps the EndpointSlices of every group of pods that a NetworkPolicy names.
+func New(c loop.Context) loop.Controller {
+	pods, namespaces := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Namespaces()
+	policies, slices := c.Informers.Networking().V1().NetworkPolicies(), c.Informers.Discovery().V1().EndpointSlices()
+	n := &controller{Context: c, pods: pods.Lister(), namespaces: namespaces.Lister(), slices: slices.Informer().GetIndexer(),
+		groups: newGroups(), expect: loop.Expectations{Now: c.Now}}
+	n.Loop = loop.Loop{Name: "networkpolicy", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
+		pods.Informer().HasSynced, namespaces.Informer().HasSynced, policies.Informer().HasSynced, slices.Informer().HasSynced}}
+	// An informer that was started takes no index, and controllers are made before that.
+	_ = slices.Informer().AddIndexers(cache.Indexers{byGroup: func(obj any) ([]string, error) {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && ours(slice) {
+			return []string{slice.Labels[peers.Label]}, nil
+		}
+		return nil, nil
+	}})
+	c.OnChange(policies.Informer(), func(old, obj any) {
+		was, _ := old.(*networkingv1.NetworkPolicy)
+		is, _ := obj.(*networkingv1.NetworkPolicy)
+		n.wake(n.groups.policyChanged(was, is))
+	})
+	c.OnChange(pods.Informer(), func(old, obj any) {
+		was, _ := old.(*corev1.Pod)
+		is, _ := obj.(*corev1.Pod)
+		n.wake(n.groups.ofPod(was, is, n.namespaceLabels))
+	})
+	c.OnChange(namespaces.Informer(), func(old, obj any) {
+		was, _ := old.(*corev1.Namespace)
+		is, _ := obj.(*corev1.Namespace)
+		n.wake(n.groups.ofNamespace(was, is))
+	})
+	endpoints.WakeOnSlices(c, slices.Informer(), peers.Label, peers.Manager, &n.expect, func(key string) {
+		if strings.HasPrefix(key, peers.Namespace+"/") {
+			n.Queue().Add(key)
+		}
+	})
+	return n
+}
+
+func ours(slice *discoveryv1.EndpointSlice) bool {
+	return slice.Namespace == peers.Namespace && slice.Labels[discoveryv1.LabelManagedBy] == peers.Manager && slice.Labels[peers.Label] != ""
+}
+
+func (n *controller) wake(names []string) {
+	for _, name := range names {
+		n.Queue().Add(peers.Namespace + "/" + name)
+	}
+}
+
+// namespaceLabels are false for a namespace that is not known: when it comes, its groups are woken.
+func (n *controller) namespaceLabels(name string) (labels.Set, bool) {
+	ns, err := n.namespaces.Get(name)
+	if err != nil {
+		return nil, false
+	}
+	return ns.Labels, true
+}
+
+func (n *controller) sync(ctx context.Context, key string) error {
+	if key == sweep {
+		return n.sweep(ctx)
+	}
+	name := strings.TrimPrefix(key, peers.Namespace+"/")
+	g := n.groups.get(name)
+	if g == nil {
+		n.AddAfter(sweep, sweepAfter)
+		return nil
+	}
+	if !n.expect.Met(key) {
+		return nil // a slice of ours is still to be seen, and its event comes
+	}
+	members, err := n.members(g)
+	if err != nil {
+		return fmt.Errorf("list the pods of %s: %w", name, err)
+	}
+	existing, err := n.slicesOf(name)
+	if err != nil {
+		return err
+	}
+	return plan(name, pack(members, g.Ports), existing).Write(ctx, n.Client, &n.expect, key)
+}
+
+// members are the pods that a group means, with and without addresses.
+func (n *controller) members(g *group) ([]*corev1.Pod, error) {
+	switch {
+	case g.NamespaceSelector == nil:
+		return n.pods.Pods(g.Namespace).List(g.pods)
+	case g.namespaces.Empty():
+		return n.pods.List(g.pods)
+	}
+	namespaces, err := n.namespaces.List(g.namespaces)
+	if err != nil {
+		return nil, err
+	}
+	var all []*corev1.Pod
+	for _, ns := range namespaces {
+		pods, err := n.pods.Pods(ns.Name).List(g.pods)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pods...)
+	}
+	return all, nil
+}
+
+func (n *controller) slicesOf(name string) ([]*discoveryv1.EndpointSlice, error) {
+	found, err := n.slices.ByIndex(byGroup, name)
+	if err != nil {
+		return nil, fmt.Errorf("look up the slices of %s: %w", name, err)
+	}
+	list := make([]*discoveryv1.EndpointSlice, len(found))
+	for i, obj := range found {
+		list[i] = obj.(*discoveryv1.EndpointSlice)
+	}
+	return list, nil
+}
+
+// sweep deletes the slices of groups that no policy names. The server says which policies there are: these caches may have seen the slices
+// of another leader and not yet the policy that they are for.
+func (n *controller) sweep(ctx context.Context) error {
+	unnamed := map[string]bool{}
+	for _, name := range n.slices.ListIndexFuncValues(byGroup) {
+		if n.groups.get(name) == nil {
+			unnamed[name] = true
+		}
+	}
+	if len(unnamed) == 0 {
+		return nil
+	}
+	policies, err := n.Client.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list NetworkPolicies: %w", err)
+	}
+	for i := range policies.Items {
+		for _, g := range peers.Of(&policies.Items[i]) {
+			delete(unnamed, g.Name())
+		}
+	}
+	for name := range unnamed {
+		if n.groups.get(name) != nil {
+			continue // a policy that has come meanwhile
+		}
+		existing, err := n.slicesOf(name)
+		if err != nil {
+			return err
+		}
+		key := peers.Namespace + "/" + name
+		n.expect.Forget(key)
+		if err := plan(name, nil, existing).Write(ctx, n.Client, &n.expect, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

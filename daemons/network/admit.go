@@ -1,0 +1,97 @@
+package network
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"clusterctl/daemons/api/admitpod"
+)
+
+// maxAsking is how many may ask for pods at a time: more than a node has pods.
+const maxAsking = 1024
+
+// openSocket opens the socket at which the kubelet asks. Only root gets in.
+func openSocket(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the socket: %w", err)
+	}
+	// One of a daemon before this one leads nowhere.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove the former socket: %w", err)
+	}
+	// It is not seen by its name before it is closed to others.
+	hidden := path + ".new"
+	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove the former socket: %w", err)
+	}
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for the kubelet: %w", err)
+	}
+	ln.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("listen for the kubelet: %w", err)
+	}
+	return ln, nil
+}
+
+// serve answers who asks for pods, until ctx ends.
+func (a *admissions) serve(ctx context.Context, ln net.Listener) error {
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	free := make(chan struct{}, maxAsking)
+	for {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := ln.Accept()
+		if err != nil {
+			<-free
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("wait for the kubelet: %w", err)
+		}
+		asking.Go(func() {
+			defer func() { <-free }()
+			defer c.Close()
+			a.converse(ctx, c)
+		})
+	}
+}
+
+// converse reads one question and answers it.
+func (a *admissions) converse(ctx context.Context, c net.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, admitpod.Wait)
+	defer cancel()
+	_ = c.SetDeadline(time.Now().Add(admitpod.Wait + time.Second))
+	var pod admitpod.Pod
+	answer := admitpod.Answer{Holds: true}
+	line, err := bufio.NewReader(io.LimitReader(c, admitpod.MaxLine)).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &pod)
+	}
+	if err == nil {
+		err = a.ask(ctx, pod)
+	}
+	if err != nil {
+		answer = admitpod.Answer{Error: err.Error()}
+	}
+	if text, err := json.Marshal(answer); err == nil {
+		_, _ = c.Write(append(text, '\n')) // who does not get it asks again
+	}
+}

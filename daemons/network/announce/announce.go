@@ -1,0 +1,292 @@
+// Package announce has this machine answer for addresses of LoadBalancer Services: it puts those on an interface whose lease it holds, and tells
+// the neighbours. Which Services get which addresses the service controller says; what becomes of packets is the proxy's business.
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/floating"
+)
+
+// place is an address on an interface of this machine; floating.Link is one.
+type place interface {
+	Set(lifetime time.Duration) error
+	Remove() error
+	Announce() error
+	Taken(wait time.Duration) (bool, error)
+	Interface() string
+}
+
+// Options are what an Announcer is made of.
+type Options struct {
+	Self   string               // this machine's node
+	Client kubernetes.Interface // for what is watched
+	Leases kubernetes.Interface
+	Failed func(error) error // is told errors of Leases; may be nil
+	Nodes  corelisters.NodeLister
+	Log    *slog.Logger
+}
+
+// Announcer holds addresses on this machine.
+type Announcer struct {
+	Options
+	find     func(netip.Addr, []string) (place, error)
+	wake     chan struct{}
+	services corelisters.ServiceLister
+	maps     corelisters.ConfigMapLister
+	local    localSlices
+	held     prometheus.Gauge
+
+	mu     sync.Mutex
+	duties map[string]Duty // by lease
+	pools  []config.Pool
+	places map[netip.Addr]found
+	counts map[string]int // addresses held, by lease
+}
+
+// found is where an address can be, or why nowhere, as of some time.
+type found struct {
+	place place
+	err   error
+	at    time.Time
+}
+
+// New returns an Announcer whose Metrics are to be registered.
+func New(o Options) *Announcer {
+	a := &Announcer{Options: o, wake: make(chan struct{}, 1), duties: map[string]Duty{}, places: map[netip.Addr]found{}, counts: map[string]int{},
+		find: func(address netip.Addr, names []string) (place, error) { return floating.Find(address, names) },
+		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_load_balancer_addresses", Help: "Addresses of LoadBalancer Services that this machine announces."})}
+	a.local = localSlices{client: o.Client, changed: a.Poke}
+	return a
+}
+
+// Metrics is how many addresses are here.
+func (a *Announcer) Metrics() prometheus.Collector { return a.held }
+
+// Poke says that something has changed that decides who may have addresses.
+func (a *Announcer) Poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// recheck is how often everything is looked at although nothing says that it has changed.
+const recheck = 30 * time.Second
+
+// Run announces until ctx ends. The kernel keeps the addresses a moment longer, so that a daemon that comes back, or another machine, goes on with
+// them. The cache of Nodes has been filled.
+func (a *Announcer) Run(ctx context.Context) error {
+	only := func(namespace, field, value string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(a.Client, 0, informers.WithNamespace(namespace), informers.WithTransform(withoutManagers),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
+	}
+	balanced, pools := only("", "spec.type", string(corev1.ServiceTypeLoadBalancer)), only(metav1.NamespaceSystem, metav1.ObjectNameField, config.PoolsName)
+	services, configMaps := balanced.Core().V1().Services(), pools.Core().V1().ConfigMaps()
+	a.services, a.maps = services.Lister(), configMaps.Lister()
+	for _, informer := range []cache.SharedIndexInformer{services.Informer(), configMaps.Informer()} {
+		if _, err := informer.AddEventHandler(tell(a.Poke)); err != nil {
+			return fmt.Errorf("watch what is announced: %w", err)
+		}
+	}
+	for _, factory := range []informers.SharedInformerFactory{balanced, pools} {
+		factory.StartWithContext(ctx)
+		defer factory.Shutdown()
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, configMaps.Informer().HasSynced) {
+		return nil
+	}
+	defer a.local.stop()
+	k := keepers{ended: make(chan string), running: map[string]chan struct{}{}}
+	defer k.group.Wait()
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for {
+		if err := a.look(ctx); err != nil {
+			a.Log.Warn("work out which addresses are to be announced", "error", err)
+		}
+		a.mu.Lock()
+		for lease, d := range a.duties {
+			if slices.Contains(d.Machines, a.Self) {
+				k.start(ctx, a, lease)
+			}
+		}
+		a.mu.Unlock()
+		k.wake()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.wake:
+		case <-tick.C:
+		case lease := <-k.ended:
+			delete(k.running, lease)
+		}
+	}
+}
+
+// tell has f called with whatever changes.
+func tell(f func()) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{AddFunc: func(any) { f() }, UpdateFunc: func(any, any) { f() }, DeleteFunc: func(any) { f() }}
+}
+
+func withoutManagers(o any) (any, error) {
+	if m, ok := o.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// keepers are goroutines, one for each lease that this machine may hold.
+type keepers struct {
+	group   sync.WaitGroup
+	running map[string]chan struct{} // what wakes each
+	ended   chan string
+}
+
+func (k *keepers) start(ctx context.Context, a *Announcer, lease string) {
+	if k.running[lease] != nil {
+		return
+	}
+	wake := make(chan struct{}, 1)
+	k.running[lease] = wake
+	k.group.Go(func() {
+		newKeeper(a, lease).run(ctx, wake)
+		select {
+		case k.ended <- lease:
+		case <-ctx.Done():
+		}
+	})
+}
+
+func (k *keepers) wake() {
+	for _, wake := range k.running {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// look works the duties out. What cannot be seen leaves them as they were.
+func (a *Announcer) look(ctx context.Context) error {
+	services, err := a.services.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	nodes, err := a.Nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	ready, known := a.local.follow(ctx, services)
+	duties := map[string]Duty{}
+	if !known { // it says when
+		services = slices.DeleteFunc(slices.Clone(services), staysLocal)
+		a.mu.Lock()
+		for lease, d := range a.duties {
+			if d.Local {
+				duties[lease] = d
+			}
+		}
+		a.mu.Unlock()
+	}
+	for _, d := range Duties(services, nodes, ready) {
+		duties[d.Lease] = d
+	}
+	pools, err := a.readPools()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.duties = duties
+	if err == nil {
+		a.pools = pools
+	}
+	return err
+}
+
+// readPools returns the pools for the interfaces that they name. An address without a pool, whose time is over, stays where it is until the
+// controller has taken it back.
+func (a *Announcer) readPools() ([]config.Pool, error) {
+	list, err := a.maps.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		return config.DecodePools(m.Data)
+	}
+	return nil, nil
+}
+
+func (a *Announcer) duty(lease string) Duty {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.duties[lease]
+}
+
+// placeFor is how long it is believed where an address can be: interfaces come and go.
+const placeFor = 10 * time.Second
+
+// placeOf returns where an address can be on this machine.
+func (a *Announcer) placeOf(address netip.Addr) (place, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f, there := a.places[address]; there && time.Since(f.at) < placeFor {
+		return f.place, f.err
+	}
+	var names []string
+	for _, pool := range a.pools {
+		if pool.Contains(address) {
+			names = pool.Interfaces
+		}
+	}
+	p, err := a.find(address, names)
+	if was := a.places[address]; err != nil && (was.err == nil || was.err.Error() != err.Error()) {
+		a.Log.Warn("this machine cannot have an address of a service", "address", address, "error", err)
+	}
+	for other, f := range a.places {
+		if time.Since(f.at) > 10*placeFor {
+			delete(a.places, other)
+		}
+	}
+	a.places[address] = found{p, err, time.Now()}
+	return p, err
+}
+
+// forget has it looked anew where an address can be.
+func (a *Announcer) forget(address netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.places, address)
+}
+
+func (a *Announcer) count(lease string, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.counts[lease] = n; n == 0 {
+		delete(a.counts, lease)
+	}
+	all := 0
+	for _, n := range a.counts {
+		all += n
+	}
+	a.held.Set(float64(all))
+}
+
+// errLost is why a lease is not renewed that is another's by now.
+var errLost = errors.New("somebody else has written the lease")

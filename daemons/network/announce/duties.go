@@ -1,0 +1,133 @@
+package announce
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/api/loadbalancer"
+)
+
+// Duty is addresses that one machine has at a time: who holds the lease.
+type Duty struct {
+	Lease     string
+	Addresses []netip.Addr // sorted
+	Machines  []string     // who may have them, best first
+	Local     bool         // of Services whose traffic stays on the machine that it comes to
+}
+
+// Duties works out who may announce which addresses, the same on all machines that see the same. ready says on which nodes a Service has
+// endpoints that are ready.
+func Duties(services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1.Service) map[string]bool) []Duty {
+	of := map[netip.Addr][]*corev1.Service{}
+	for _, s := range services {
+		for _, a := range loadbalancer.Announced(s) {
+			of[a] = append(of[a], s)
+		}
+	}
+	machines := eligible(nodes)
+	spread := spread(machines)
+	var shared [loadbalancer.Slots]Duty
+	var local []Duty
+	for _, a := range slices.SortedFunc(maps.Keys(of), netip.Addr.Compare) {
+		stays := slices.DeleteFunc(slices.Clone(of[a]), func(s *corev1.Service) bool { return !staysLocal(s) })
+		if len(stays) == 0 || len(local) == loadbalancer.MaxLocal {
+			d := &shared[hash(a.String())%loadbalancer.Slots]
+			d.Addresses = append(d.Addresses, a)
+			continue
+		}
+		able := machines
+		for _, s := range stays {
+			has := ready(s)
+			able = slices.DeleteFunc(slices.Clone(able), func(name string) bool { return !has[name] })
+		}
+		local = append(local, Duty{Addresses: []netip.Addr{a}, Machines: ranked(able, a.String()), Local: true})
+	}
+	var all []Duty
+	for i, d := range shared {
+		if len(d.Addresses) > 0 {
+			d.Lease, d.Machines = loadbalancer.Slot(i), spread[i]
+			all = append(all, d)
+		}
+	}
+	taken := map[uint64]bool{}
+	for _, d := range local {
+		at := hash(d.Addresses[0].String()) % loadbalancer.MaxLocal
+		for taken[at] {
+			at = (at + 1) % loadbalancer.MaxLocal
+		}
+		taken[at] = true
+		d.Lease = loadbalancer.LocalSlot(int(at))
+		all = append(all, d)
+	}
+	return all
+}
+
+func staysLocal(s *corev1.Service) bool {
+	return s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// eligible are the names of the machines that may have addresses. Where none is ready, nobody being ready is no reason.
+func eligible(nodes []*corev1.Node) []string {
+	var ready, all []string
+	for _, n := range nodes {
+		if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; excluded || n.DeletionTimestamp != nil {
+			continue
+		}
+		all = append(all, n.Name)
+		if isReady(n) {
+			ready = append(ready, n.Name)
+		}
+	}
+	if len(ready) == 0 {
+		return all
+	}
+	return ready
+}
+
+// Matters reports whether an update of a node is news for who may have addresses.
+func Matters(was, is *corev1.Node) bool {
+	return isReady(was) != isReady(is) || !maps.Equal(was.Labels, is.Labels) || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// spread ranks the machines for each slot, so that none is the best of more slots than its share, and one that comes or goes moves few.
+func spread(machines []string) (all [loadbalancer.Slots][]string) {
+	if len(machines) == 0 {
+		return all
+	}
+	share := (loadbalancer.Slots + len(machines) - 1) / len(machines)
+	has := map[string]int{}
+	for i := range all {
+		list := ranked(machines, loadbalancer.Slot(i))
+		best := slices.IndexFunc(list, func(name string) bool { return has[name] < share })
+		name := list[best]
+		has[name]++
+		all[i] = append([]string{name}, slices.Delete(list, best, best+1)...)
+	}
+	return all
+}
+
+// ranked sorts machines by how near their names are to a text's, in an order that is another for each text.
+func ranked(machines []string, of string) []string {
+	list := slices.Clone(machines)
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(hash(a+"\x00"+of), hash(b+"\x00"+of)), cmp.Compare(a, b))
+	})
+	return list
+}
+
+func hash(text string) uint64 {
+	sum := sha256.Sum256([]byte(text))
+	return binary.BigEndian.Uint64(sum[:])
+}

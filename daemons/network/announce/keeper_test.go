@@ -1,0 +1,403 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// lan is a network: who answers for which address, and whom its neighbours believe.
+type lan struct {
+	mu       sync.Mutex
+	has      map[netip.Addr]map[string]time.Time // until when each machine's kernel has it
+	believed map[netip.Addr]string               // who announced it last
+	gone     map[string]bool                     // machines without power
+}
+
+// spot is an address on one machine of the network.
+type spot struct {
+	*lan
+	self    string
+	address netip.Addr
+}
+
+func (s spot) Set(lifetime time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.has[s.address] == nil {
+		s.has[s.address] = map[string]time.Time{}
+	}
+	s.has[s.address][s.self] = time.Now().Add(lifetime)
+	return nil
+}
+
+func (s spot) Remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.has[s.address], s.self)
+	return nil
+}
+
+func (s spot) Announce() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.gone[s.self] {
+		s.believed[s.address] = s.self
+	}
+	return nil
+}
+
+func (s spot) Taken(time.Duration) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.holders(s.address) {
+		if other != s.self {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (s spot) Interface() string { return "eth0" }
+
+// holders are the machines whose kernel has an address and that have power, sorted.
+func (l *lan) holders(a netip.Addr) (all []string) {
+	for name, until := range l.has[a] {
+		if time.Now().Before(until) && !l.gone[name] {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// answers is who answers what is sent to an address, "" for nobody: a machine passes on what comes while its power is on, also when it has the
+// address no more.
+func (l *lan) answers(a netip.Addr) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if who := l.believed[a]; who != "" && !l.gone[who] && len(l.holders(a)) > 0 {
+		return who
+	}
+	return ""
+}
+
+// world is machines on a network with an API server.
+type world struct {
+	*testing.T
+	*lan
+	*fake.Clientset
+	down atomic.Bool // no API server answers about leases
+	mu   sync.Mutex
+	cut  map[string]bool // machines that have no way to the API server
+	find func(machine string, a netip.Addr, names []string) (place, error)
+	ends map[string]func()
+	log  *slog.Logger
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	w := &world{T: t, lan: &lan{has: map[netip.Addr]map[string]time.Time{}, believed: map[netip.Addr]string{}, gone: map[string]bool{}},
+		Clientset: fake.NewClientset(objects...), cut: map[string]bool{}, ends: map[string]func(){}, log: slog.New(slog.DiscardHandler)}
+	w.find = func(machine string, a netip.Addr, _ []string) (place, error) { return spot{w.lan, machine, a}, nil }
+	var version atomic.Int64
+	// As a server does: who writes has seen the last version.
+	for _, verb := range []string{"create", "update"} {
+		w.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			m := a.(clienttesting.UpdateAction).GetObject().(metav1.Object)
+			if a.GetVerb() == "update" && a.GetResource().Resource == "leases" {
+				have, err := w.Tracker().Get(a.GetResource(), a.GetNamespace(), m.GetName())
+				if err != nil {
+					return true, nil, err
+				}
+				if have.(metav1.Object).GetResourceVersion() != m.GetResourceVersion() {
+					return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(), errors.New("changed"))
+				}
+			}
+			m.SetResourceVersion(fmt.Sprint(version.Add(1)))
+			return false, nil, nil
+		})
+	}
+	return w
+}
+
+// start has a machine's announcer run until it is ended.
+func (w *world) start(name string) {
+	factory := informers.NewSharedInformerFactory(w.Clientset, 0)
+	nodes := factory.Core().V1().Nodes()
+	leases := fake.NewClientset()
+	leases.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		cut := w.cut[name]
+		w.mu.Unlock()
+		if cut || w.down.Load() {
+			return true, nil, errors.New("nobody answers")
+		}
+		obj, err := w.Invokes(a, nil)
+		return true, obj, err
+	})
+	an := New(Options{Self: name, Client: w.Clientset, Leases: leases, Nodes: nodes.Lister(), Log: w.log.With("machine", name)})
+	an.find = func(a netip.Addr, names []string) (place, error) { return w.find(name, a, names) }
+	if _, err := nodes.Informer().AddEventHandler(tell(an.Poke)); err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSync(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- an.Run(ctx) }()
+	end := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Error(err)
+		}
+		factory.Shutdown()
+	})
+	w.ends[name] = end
+	w.Cleanup(end)
+}
+
+// kill takes a machine's power.
+func (w *world) kill(name string) {
+	w.lan.mu.Lock()
+	w.gone[name] = true
+	w.lan.mu.Unlock()
+	w.mu.Lock()
+	w.cut[name] = true
+	w.mu.Unlock()
+	w.ends[name]()
+}
+
+// until waits for something to be so, and says how long that took.
+func (w *world) until(what string, so func() bool) time.Duration {
+	w.Helper()
+	began := time.Now()
+	for !so() {
+		if time.Since(began) > 30*time.Second {
+			w.Fatalf("not seen: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func (w *world) update(s *corev1.Service) {
+	w.Helper()
+	if _, err := w.CoreV1().Services(s.Namespace).Update(w.Context(), s, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) leases() int {
+	w.Helper()
+	list, err := w.CoordinationV1().Leases(metav1.NamespaceSystem).List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+// gapless watches that an address is answered all the time, until the function that it returns is called.
+func (w *world) gapless(a netip.Addr) (end func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			if w.answers(a) == "" {
+				w.Errorf("nobody answers for %s", a)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+var vip = netip.MustParseAddr("10.0.0.10")
+
+func three() []runtime.Object { return []runtime.Object{node("x"), node("y"), node("z")} }
+
+func (w *world) all() {
+	for _, name := range []string{"x", "y", "z"} {
+		w.start(name)
+	}
+}
+
+func TestAnAddressMovesWithinTwoSecondsWhenItsMachineDies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, append(three(), service("web", vip.String()))...)
+	w.all()
+	w.until("an answer", func() bool { return w.answers(vip) != "" })
+	first := w.answers(vip)
+	w.kill(first)
+	took := w.until("an answer by another", func() bool { return w.answers(vip) != "" && w.answers(vip) != first })
+	if t.Logf("%s died, and %s answers after %s", first, w.answers(vip), took); took > 2*time.Second {
+		t.Errorf("another machine answers after %s", took)
+	}
+}
+
+// While its machine lives, an address is answered all the time that it takes to move.
+func TestAPlannedMoveLosesNothing(t *testing.T) {
+	t.Parallel()
+	web := service("web", vip.String())
+	w := newWorld(t, append(three(), web)...)
+	w.all()
+	w.until("an answer", func() bool { return w.answers(vip) != "" })
+	for _, change := range []func(*corev1.Node){excluded, notReady} {
+		end := w.gapless(vip)
+		first := w.answers(vip)
+		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first, change), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("an answer by another", func() bool { return w.answers(vip) != first })
+		end()
+		w.until("one holder", func() bool {
+			w.lan.mu.Lock()
+			defer w.lan.mu.Unlock()
+			return len(w.holders(vip)) == 1
+		})
+	}
+}
+
+// A machine that comes back is given its share by those that live, once it has been there for a while.
+func TestTheBestTakesOverFromOneThatLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, append(three(), service("web", vip.String()))...)
+	duties := Duties([]*corev1.Service{service("web", vip.String())}, []*corev1.Node{node("x"), node("y"), node("z")}, on(""))
+	best := duties[0].Machines[0]
+	for _, name := range duties[0].Machines[1:] {
+		w.start(name)
+	}
+	took := w.until("an answer", func() bool { return w.answers(vip) != "" })
+	if took < leaseTime/2 {
+		t.Errorf("one that is not the best has it after %s", took)
+	}
+	end := w.gapless(vip)
+	began := time.Now()
+	w.start(best)
+	w.until("an answer by the best", func() bool { return w.answers(vip) == best })
+	if since := time.Since(began); since < settled {
+		t.Errorf("the best has taken over after %s", since)
+	}
+	w.until("one holder", func() bool {
+		w.lan.mu.Lock()
+		defer w.lan.mu.Unlock()
+		return slices.Equal(w.holders(vip), []string{best})
+	})
+	end()
+}
+
+// A daemon that is made anew has its addresses still.
+func TestADaemonThatComesBackGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, append(three(), service("web", vip.String()))...)
+	w.all()
+	w.until("an answer", func() bool { return w.answers(vip) != "" })
+	first := w.answers(vip)
+	end := w.gapless(vip)
+	w.ends[first]()
+	w.start(first)
+	held := time.Now().Add(2 * leaseTime)
+	w.until("time that passes", func() bool { return time.Now().After(held) })
+	if who := w.answers(vip); who != first {
+		t.Errorf("%s had it, %s has it", first, who)
+	}
+	end()
+}
+
+// Services go on while no API server answers. A machine that is cut off alone gives way to the one that has taken over.
+func TestAnAddressStaysWhileNoServerAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, append(three(), service("web", vip.String()))...)
+	w.all()
+	w.until("an answer", func() bool { return w.answers(vip) != "" })
+	first := w.answers(vip)
+	end := w.gapless(vip)
+	w.down.Store(true)
+	over := time.Now().Add(3 * lifetime)
+	w.until("time that passes", func() bool { return time.Now().After(over) })
+	w.down.Store(false)
+	over = time.Now().Add(2 * renewal)
+	w.until("time that passes", func() bool { return time.Now().After(over) })
+	if who := w.answers(vip); who != first {
+		t.Errorf("%s had it, %s has it", first, who)
+	}
+	w.mu.Lock()
+	w.cut[first] = true
+	w.mu.Unlock()
+	w.until("an answer by another", func() bool { return w.answers(vip) != first })
+	w.until("one holder", func() bool {
+		w.lan.mu.Lock()
+		defer w.lan.mu.Unlock()
+		return !slices.Contains(w.holders(vip), first)
+	})
+	end()
+}
+
+// Leases come with the first Service and go with the last one, and Services change while their addresses are held.
+func TestLeasesAreThereWhileTheyAreNeeded(t *testing.T) {
+	t.Parallel()
+	web := service("web", "")
+	w := newWorld(t, append(three(), web)...)
+	w.all()
+	if n := w.leases(); n != 0 {
+		t.Errorf("%d leases without a Service", n)
+	}
+	w.update(service("web", "10.0.0.10 fd00::10"))
+	six := netip.MustParseAddr("fd00::10")
+	w.until("answers for both", func() bool { return w.answers(vip) != "" && w.answers(six) != "" })
+	w.update(service("web", "10.0.0.11"))
+	w.until("the other one, and not the first", func() bool {
+		w.lan.mu.Lock()
+		none := len(w.holders(vip))+len(w.holders(six)) == 0
+		w.lan.mu.Unlock()
+		return none && w.answers(netip.MustParseAddr("10.0.0.11")) != ""
+	})
+	if err := w.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("no lease", func() bool { return w.leases() == 0 })
+}
+
+// The address of a Service whose traffic stays on its machine is where its pods are.
+func TestALocalAddressFollowsItsPods(t *testing.T) {
+	t.Parallel()
+	slice := func(nodes ...string) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
+		for _, n := range []string{"x", "y", "z"} {
+			ready := slices.Contains(nodes, n)
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{NodeName: &n, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+		}
+		return s
+	}
+	w := newWorld(t, append(three(), service("web", vip.String(), local), slice("y"))...)
+	w.all()
+	for _, at := range []string{"y", "z", "x"} {
+		if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(at), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("an answer by "+at, func() bool { return w.answers(vip) == at })
+	}
+	end := w.gapless(vip)
+	w.update(service("web", vip.String()))
+	w.until("one lease", func() bool { return w.leases() == 1 && w.answers(vip) != "" })
+	end()
+}

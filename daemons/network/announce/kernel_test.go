@@ -1,0 +1,237 @@
+package announce
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/floating"
+	"clusterctl/tests/netns"
+)
+
+// kernelPlace is an address on an interface of a network of its own.
+type kernelPlace struct {
+	*floating.Link
+	of *netns.Stack
+}
+
+func (p kernelPlace) Set(lifetime time.Duration) error {
+	return p.of.Inside(func() error { return p.Link.Set(lifetime) })
+}
+func (p kernelPlace) Remove() error   { return p.of.Inside(p.Link.Remove) }
+func (p kernelPlace) Announce() error { return p.of.Inside(p.Link.Announce) }
+func (p kernelPlace) Taken(wait time.Duration) (taken bool, err error) {
+	err = p.of.Inside(func() error {
+		taken, err = p.Link.Taken(wait)
+		return err
+	})
+	return taken, err
+}
+
+// segment is machines, x, y and z, and somebody outside of the cluster, all on one wire. What comes to an address of a Service a machine
+// answers, as it does with the proxy's rules, wherever the address is.
+type segment struct {
+	wire, outside *netns.Stack
+	machines      map[string]*netns.Stack
+}
+
+func newSegment(t *testing.T, addresses ...netip.Addr) *segment {
+	s := &segment{wire: netns.New(t), outside: netns.New(t), machines: map[string]*netns.Stack{"x": netns.New(t), "y": netns.New(t), "z": netns.New(t)}}
+	s.wire.IP(t, "link add wire type bridge")
+	s.wire.IP(t, "link set wire up")
+	plug := func(name string, to *netns.Stack, n int) {
+		s.wire.IP(t, "link add "+name+" type veth peer name eth0")
+		s.wire.IP(t, "link set "+name+" master wire up")
+		s.wire.Give(t, "eth0", to)
+		to.IP(t, fmt.Sprintf("addr add 10.0.0.%d/24 dev eth0", n))
+		to.IP(t, fmt.Sprintf("addr add fd00::%d/64 dev eth0 nodad", n))
+		to.IP(t, "link set eth0 up")
+	}
+	plug("outside", s.outside, 100)
+	for i, name := range []string{"x", "y", "z"} {
+		m := s.machines[name]
+		plug(name, m, i+1)
+		m.Set(t, "net.ipv4.conf.all.arp_ignore", "1") // what is routed here is not therefore answered for
+		for _, a := range addresses {
+			m.IP(t, "route add local "+a.String()+" dev lo")
+		}
+		var socket net.PacketConn
+		if err := m.Inside(func() (err error) {
+			socket, err = net.ListenPacket("udp", "[::]:7")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { socket.Close() })
+		go func() {
+			b := make([]byte, 16)
+			for {
+				n, from, err := socket.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				_, _ = socket.WriteTo(b[:n], from)
+			}
+		}()
+	}
+	return s
+}
+
+// traffic is packets to an address from outside, one every few milliseconds, each with a number that comes back.
+type traffic struct {
+	sent     atomic.Uint64
+	answered sync.Map // number → true
+	mu       sync.Mutex
+	longest  time.Duration // without an answer
+	last     time.Time     // answer
+}
+
+func (s *segment) traffic(t *testing.T, to netip.Addr) *traffic {
+	tr := &traffic{last: time.Now()}
+	var socket *net.UDPConn
+	if err := s.outside.Inside(func() (err error) {
+		socket, err = net.ListenUDP("udp", nil) // answers are from the machine's own address
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		socket.Close()
+		group.Wait()
+	})
+	group.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			b := binary.BigEndian.AppendUint64(nil, tr.sent.Add(1))
+			_, _ = socket.WriteToUDPAddrPort(b, netip.AddrPortFrom(to, 7))
+		}
+	})
+	group.Go(func() {
+		b := make([]byte, 16)
+		for {
+			n, _, err := socket.ReadFromUDPAddrPort(b)
+			if err != nil && ctx.Err() != nil {
+				return
+			}
+			if err != nil || n != 8 {
+				continue // the address was not there
+			}
+			tr.answered.Store(binary.BigEndian.Uint64(b), true)
+			tr.mu.Lock()
+			tr.longest, tr.last = max(tr.longest, time.Since(tr.last)), time.Now()
+			tr.mu.Unlock()
+		}
+	})
+	return tr
+}
+
+// lost counts the packets of some numbers that were not answered.
+func (tr *traffic) lost(from, to uint64) (n int) {
+	for i := from; i < to; i++ {
+		if _, ok := tr.answered.Load(i); !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// flows reports whether what is sent from now on comes back.
+func (tr *traffic) flows(w *world) {
+	w.Helper()
+	next := tr.sent.Load() + 20
+	w.until("answers", func() bool {
+		_, ok := tr.answered.Load(next)
+		next = max(next, tr.sent.Load())
+		return ok
+	})
+}
+
+func (tr *traffic) gap() time.Duration {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	longest := tr.longest
+	tr.longest = 0
+	return longest
+}
+
+// holder is the machine whose lease says that it has an address.
+func (w *world) holder() string {
+	list, err := w.CoordinationV1().Leases(metav1.NamespaceSystem).List(w.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		return ""
+	}
+	return floating.Holder(&list.Items[0])
+}
+
+// With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move without one that is lost, and within two
+// seconds after its machine has lost its power.
+func TestPacketsFromOutside(t *testing.T) {
+	for _, to := range []netip.Addr{vip, netip.MustParseAddr("fd00::10")} {
+		t.Run(to.String(), func(t *testing.T) {
+			s := newSegment(t, to)
+			w := newWorld(t, append(three(), service("web", to.String()))...)
+			w.find = func(machine string, a netip.Addr, names []string) (place, error) {
+				p := kernelPlace{of: s.machines[machine]}
+				err := p.of.Inside(func() (err error) {
+					p.Link, err = floating.Find(a, names)
+					return err
+				})
+				return p, err
+			}
+			w.all()
+			tr := s.traffic(t, to)
+			tr.flows(w)
+			for range 2 {
+				from, first := tr.sent.Load(), w.holder()
+				if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first, excluded), metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.until("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
+				// Neighbours that have forgotten where it is ask anew all the while.
+				for range 10 {
+					s.outside.IP(t, "neigh flush dev eth0")
+					tr.flows(w)
+				}
+				w.until("the first one without it", func() bool {
+					return tr.sent.Load() > from+400
+				})
+				until := tr.sent.Load()
+				w.until("answers", func() bool { return tr.sent.Load() > until+40 })
+				if lost := tr.lost(from+1, until); lost > 0 {
+					t.Errorf("%d of %d packets are lost while the address moves from %s to %s", lost, until-from, first, w.holder())
+				}
+				if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first), metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tr.gap()
+			first := w.holder()
+			s.wire.IP(t, "link set "+first+" down")
+			w.kill(first)
+			w.until("another machine that has it", func() bool { return w.holder() != first })
+			tr.flows(w)
+			if gap := tr.gap(); gap > 2*time.Second || gap < 500*time.Millisecond {
+				t.Errorf("no answer for %s after the power of %s was cut", gap, first)
+			} else {
+				t.Logf("answered again %s after the power of %s was cut", gap, first)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package announce
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/api/loadbalancer"
+)
+
+// localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It watches the slices of these
+// Services alone, and nothing where there is none.
+type localSlices struct {
+	client  kubernetes.Interface
+	changed func()
+
+	current, next *slicesWatch
+}
+
+// slicesWatch is of the Services with some names, in whatever namespace.
+type slicesWatch struct {
+	names string // with commas between them
+	end   context.CancelFunc
+	group sync.WaitGroup
+	cache.SharedIndexInformer
+}
+
+const byService = "service"
+
+// follow has those slices watched that are needed, and returns which nodes have endpoints of a Service that are ready, when that is known.
+func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (ready func(*corev1.Service) map[string]bool, known bool) {
+	names := map[string]bool{}
+	for _, s := range services {
+		if staysLocal(s) && len(loadbalancer.Announced(s)) > 0 {
+			names[s.Name] = true
+		}
+	}
+	if len(names) == 0 {
+		l.stop()
+		return func(*corev1.Service) map[string]bool { return nil }, true
+	}
+	wanted := strings.Join(slices.Sorted(maps.Keys(names)), ",")
+	if l.next != nil && l.next.names != wanted {
+		l.next.stop()
+		l.next = nil
+	}
+	if l.next == nil && (l.current == nil || l.current.names != wanted) {
+		l.next = l.start(ctx, wanted)
+	}
+	if l.next != nil && l.next.HasSynced() {
+		if l.current != nil {
+			l.current.stop()
+		}
+		l.current, l.next = l.next, nil
+	}
+	if l.current == nil || l.current.names != wanted {
+		return nil, false
+	}
+	return l.current.ready, true
+}
+
+func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
+	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithTransform(withoutManagers), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = discoveryv1.LabelServiceName + " in (" + names + ")"
+	}))
+	w := &slicesWatch{names: names, SharedIndexInformer: factory.Discovery().V1().EndpointSlices().Informer()}
+	// An informer that has not been started takes both.
+	_ = w.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
+		s := o.(*discoveryv1.EndpointSlice)
+		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+	}})
+	_, _ = w.AddEventHandler(tell(l.changed))
+	ctx, w.end = context.WithCancel(ctx)
+	w.group.Go(func() { w.RunWithContext(ctx) })
+	w.group.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
+			l.changed()
+		}
+	})
+	return w
+}
+
+func (w *slicesWatch) stop() {
+	w.end()
+	w.group.Wait()
+}
+
+func (l *localSlices) stop() {
+	for _, w := range []*slicesWatch{l.current, l.next} {
+		if w != nil {
+			w.stop()
+		}
+	}
+	l.current, l.next = nil, nil
+}
+
+// ready are the nodes that have endpoints of a Service that are ready.
+func (w *slicesWatch) ready(s *corev1.Service) map[string]bool {
+	nodes := map[string]bool{}
+	found, _ := w.GetIndexer().ByIndex(byService, s.Namespace+"/"+s.Name)
+	for _, o := range found {
+		for _, e := range o.(*discoveryv1.EndpointSlice).Endpoints {
+			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+				nodes[*e.NodeName] = true
+			}
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,195 @@
+package network
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/api/peers"
+	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/nft/kernel"
+)
+
+const (
+	manyPods       = 10000
+	manyPolicies   = 1000
+	manyNamespaces = 100
+	podsHere       = 110
+	perSlice       = 100
+)
+
+// crowd is a daemon of a large cluster, whose watches are filled by hand.
+type crowd struct {
+	*policies
+	watch *groupWatch
+	pods  []*corev1.Pod // those of the machine, two of a namespace
+}
+
+func remote(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 128 + byte(i>>16), byte(i >> 8), byte(i)})
+}
+
+// inNamespace is a policy among ten of its namespace: pods of the namespace with a label, those of all namespaces, and some from outside may
+// reach the namespace's pods.
+func inNamespace(i, version int) *networkingv1.NetworkPolicy {
+	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
+	mine := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": fmt.Sprint(i / manyNamespaces % 3)}}}
+	outside := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: fmt.Sprintf("192.0.%d.0/24", version%200)}}
+	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i%manyNamespaces), Name: fmt.Sprint("p", i)}}
+	p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{
+		{From: []networkingv1.NetworkPolicyPeer{mine, outside}}, {From: []networkingv1.NetworkPolicyPeer{everywhere}},
+	}
+	return p
+}
+
+func newCrowd(b *testing.B) *crowd {
+	b.Helper()
+	c := &crowd{policies: newPolicies(fake.NewClientset(), fake.NewClientset(), "n1", slog.New(slog.DiscardHandler), func() tables { return &kernel.Kernel{} })}
+	c.policies.policies = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	c.policies.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	c.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Bridge: Bridge})
+	c.watch = &groupWatch{names: map[string]bool{}, end: func() {}, listed: true, slices: map[string]*heardSlice{}}
+	for i := range manyPolicies {
+		p := inNamespace(i, 0)
+		c.setPolicy(b, p)
+		for _, g := range peers.Of(p) {
+			if name := g.Name(); !c.watch.names[name] {
+				c.watch.names[name] = true
+				first, last := 0, manyPods
+				if g.Namespace != "" {
+					first, last = i%manyNamespaces*perSlice, (i%manyNamespaces+1)*perSlice
+				}
+				for at := first; at < last; at += perSlice {
+					c.setSlice(name, at, 0)
+				}
+			}
+		}
+	}
+	for i := range podsHere {
+		p := newPod(fmt.Sprint("web", i), netip.AddrFrom4([4]byte{10, 1, 0, byte(i + 1)}).String())
+		p.Namespace, p.UID = fmt.Sprint("ns", i%manyNamespaces/2), types.UID(fmt.Sprint("uid", i))
+		c.pods = append(c.pods, p)
+		c.setPod(b, p)
+	}
+	c.groups.current = []*groupWatch{c.watch}
+	for key := range c.watch.slices {
+		c.told.slice(key)
+	}
+	c.node.Hear(c.watch.names)
+	c.step(b)
+	if !c.holds.Load() {
+		b.Fatal("the rules are not there")
+	}
+	b.Cleanup(func() {
+		for f := range c.kernels {
+			if err := kernel.Remove(f, policy.TableName); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	return c
+}
+
+func (c *crowd) step(b *testing.B) {
+	b.Helper()
+	if err := c.sync(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	if c.groups.next != nil {
+		b.Fatal("groups are missing")
+	}
+}
+
+func (c *crowd) setPolicy(b *testing.B, p *networkingv1.NetworkPolicy) {
+	b.Helper()
+	if err := c.policies.policies.Add(p); err != nil {
+		b.Fatal(err)
+	}
+	c.told.policy(p.Namespace + "/" + p.Name)
+}
+
+func (c *crowd) setPod(b *testing.B, p *corev1.Pod) {
+	b.Helper()
+	if err := c.policies.pods.Add(p); err != nil {
+		b.Fatal(err)
+	}
+	c.told.pod(p.Namespace + "/" + p.Name)
+}
+
+// setSlice gives a group the addresses from a number on; with another version one of them is another.
+func (c *crowd) setSlice(group string, at, version int) (key string) {
+	s := &policy.Slice{}
+	for i := range perSlice {
+		s.Addresses = append(s.Addresses, remote(at+i))
+	}
+	s.Addresses[0] = remote(at + version%2*manyPods)
+	key = fmt.Sprint(group, "-", at)
+	c.watch.slices[key] = &heardSlice{group, s}
+	return key
+}
+
+// One thing changes among so many, with the kernel's part.
+func BenchmarkOneChangeOfPolicies(b *testing.B) {
+	everywhere := peers.Of(inNamespace(0, 0))[1].Name()
+	for _, change := range []struct {
+		name string
+		mark float64 // ms of CPU
+		does func(b *testing.B, c *crowd, i int)
+	}{
+		{"a policy of pods here", 5, func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(i%50, i+1)) }},
+		{"a policy of pods elsewhere", .2, func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(50+i%50, i+1)) }},
+		{"a pod here", 5, func(b *testing.B, c *crowd, i int) {
+			p := c.pods[i%podsHere].DeepCopy()
+			p.Labels = map[string]string{"app": fmt.Sprint(i)}
+			c.setPod(b, p)
+		}},
+		{"a pod here comes or goes", 5, func(b *testing.B, c *crowd, i int) {
+			p := c.pods[i/2%podsHere]
+			if i%2 == 1 {
+				c.setPod(b, p)
+				return
+			}
+			if err := c.policies.pods.Delete(p); err != nil {
+				b.Fatal(err)
+			}
+			c.told.pod(p.Namespace + "/" + p.Name)
+		}},
+		{"a pod elsewhere that is a peer here", 5, func(_ *testing.B, c *crowd, i int) {
+			c.told.slice(c.setSlice(everywhere, i%(manyPods/perSlice)*perSlice, i/(manyPods/perSlice)+1))
+		}},
+	} {
+		b.Run(change.name, func(b *testing.B) {
+			c := newCrowd(b)
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := cpu(b)
+			for i := range b.N {
+				change.does(b, c, i)
+				c.step(b)
+			}
+			took := (cpu(b) - before).Seconds() * 1e3 / float64(b.N)
+			b.ReportMetric(took, "cpu-ms/op")
+			b.ReportMetric(change.mark, "mark-ms")
+		})
+	}
+}
+
+// cpu is what this process has used, the kernel's work for it included.
+func cpu(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

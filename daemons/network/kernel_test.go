@@ -1,0 +1,529 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/nft/kernel"
+	"clusterctl/tests/isolation"
+)
+
+// stack is a network of its own, as a pod has one.
+type stack struct{ file *os.File }
+
+// inside does something on a thread that is in the network, which ends with it.
+func (s *stack) inside(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if s != nil {
+			if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- do()
+	}()
+	return <-done
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	s := &stack{}
+	made := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			s.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+		}
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.file.Close() })
+	s.ip(t, "link", "set", "lo", "up")
+	return s
+}
+
+// ip runs ip in the network, nil for the machine's.
+func (s *stack) ip(t *testing.T, args ...string) {
+	t.Helper()
+	if err := s.inside(func() error {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %s", strings.Join(args, " "), out)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pair makes a pair of interfaces, which is gone when the test ends: with its network it would go some time later.
+func (s *stack) pair(t *testing.T, name, peer string) {
+	t.Helper()
+	s.ip(t, "link", "add", name, "type", "veth", "peer", "name", peer)
+	t.Cleanup(func() { s.ip(t, "link", "del", name) })
+}
+
+// serve answers everybody at some ports of an address, by TCP and UDP.
+func (s *stack) serve(t *testing.T, a netip.Addr, ports ...uint16) {
+	t.Helper()
+	for _, port := range ports {
+		at := netip.AddrPortFrom(a, port).String()
+		var ln net.Listener
+		var pc net.PacketConn
+		if err := s.inside(func() (err error) {
+			if ln, err = net.Listen("tcp", at); err == nil {
+				pc, err = net.ListenPacket("udp", at)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close(); pc.Close() })
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _, _ = io.Copy(c, c); c.Close() }()
+			}
+		}()
+		go func() {
+			b := make([]byte, 100)
+			for {
+				n, from, err := pc.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				_, _ = pc.WriteTo(b[:n], from)
+			}
+		}()
+	}
+}
+
+// dial opens a connection from an address.
+func (s *stack) dial(from, to netip.Addr, protocol uint8, port uint16, within time.Duration) (c net.Conn, err error) {
+	err = s.inside(func() error {
+		d := net.Dialer{Timeout: within, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+		kind := "tcp"
+		if protocol == nft.UDP {
+			kind, d.LocalAddr = "udp", &net.UDPAddr{IP: from.AsSlice()}
+		}
+		c, err = d.Dial(kind, netip.AddrPortFrom(to, port).String())
+		return err
+	})
+	return c, err
+}
+
+// echo reports whether what is sent comes back.
+func echo(c net.Conn, within time.Duration) bool {
+	_ = c.SetDeadline(time.Now().Add(within))
+	b := []byte("hello")
+	if _, err := c.Write(b); err != nil {
+		return false
+	}
+	_, err := io.ReadFull(c, b)
+	return err == nil
+}
+
+// passes sends a packet and waits for what comes back. Who is busy may be late.
+func (s *stack) passes(p isolation.Packet, within time.Duration) bool {
+	c, err := s.dial(p.From, p.To, p.Protocol, p.Port, within)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	return echo(c, within)
+}
+
+// bench is a node with a bridge of pods and a way out, on which pods are that are elsewhere, and who is in no cluster.
+type bench struct {
+	here   []*stack // pods of the machine, by number
+	beyond *stack
+}
+
+const gateway4, gateway6 = "10.1.0.254", "fd00:1::fe"
+
+var probed = []uint16{53, 80, 8080}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	var none *stack
+	none.ip(t, "link", "set", "lo", "up")
+	none.ip(t, "link", "add", Bridge, "type", "bridge")
+	t.Cleanup(func() { none.ip(t, "link", "del", Bridge) })
+	none.ip(t, "addr", "add", gateway4+"/24", "dev", Bridge)
+	none.ip(t, "addr", "add", gateway6+"/64", "dev", Bridge, "nodad")
+	none.ip(t, "link", "set", Bridge, "up")
+	if err := errors.Join(forward(), filterBridged()); err != nil {
+		t.Fatal(err)
+	}
+	m := &bench{beyond: newStack(t)}
+	for i := range isolation.Here {
+		s := newStack(t)
+		name, peer := fmt.Sprint("pod", i), fmt.Sprint("peer", i)
+		none.pair(t, name, peer)
+		none.ip(t, "link", "set", name, "master", Bridge, "up")
+		none.move(t, peer, s)
+		s.ip(t, "addr", "add", fmt.Sprintf("10.1.0.%d/24", i+1), "dev", peer)
+		s.ip(t, "addr", "add", fmt.Sprintf("fd00:1::%d/64", i+1), "dev", peer, "nodad")
+		s.ip(t, "link", "set", peer, "up")
+		s.ip(t, "route", "add", "default", "via", gateway4)
+		s.ip(t, "-6", "route", "add", "default", "via", gateway6)
+		for _, a := range []string{"10.1.0.%d", "fd00:1::%d"} {
+			s.serve(t, netip.MustParseAddr(fmt.Sprintf(a, i+1)), probed...)
+		}
+		m.here = append(m.here, s)
+	}
+	none.pair(t, "out", "in")
+	none.move(t, "in", m.beyond)
+	none.ip(t, "addr", "add", "172.16.0.1/24", "dev", "out")
+	none.ip(t, "addr", "add", "fd00:ffff::1/64", "dev", "out", "nodad")
+	none.ip(t, "link", "set", "out", "up")
+	m.beyond.ip(t, "addr", "add", "172.16.0.2/24", "dev", "in")
+	m.beyond.ip(t, "addr", "add", "fd00:ffff::2/64", "dev", "in", "nodad")
+	m.beyond.ip(t, "link", "set", "in", "up")
+	m.beyond.ip(t, "route", "add", "default", "via", "172.16.0.1")
+	m.beyond.ip(t, "-6", "route", "add", "default", "via", "fd00:ffff::1")
+	none.ip(t, "route", "add", "default", "via", "172.16.0.2")
+	none.ip(t, "-6", "route", "add", "default", "via", "fd00:ffff::2")
+	addresses := slices.Clone(isolation.Outside)
+	for i := isolation.Here; i < isolation.Numbers; i++ {
+		addresses = append(addresses, netip.MustParseAddr(fmt.Sprintf("10.2.0.%d", i+1)), netip.MustParseAddr(fmt.Sprintf("fd00:2::%d", i+1)))
+	}
+	for _, a := range addresses {
+		more := []string{"addr", "add", netip.PrefixFrom(a, a.BitLen()).String(), "dev", "lo"}
+		if a.Is6() {
+			more = append(more, "nodad")
+		}
+		m.beyond.ip(t, more...)
+		m.beyond.serve(t, a, probed...)
+	}
+	return m
+}
+
+// move gives an interface to a network.
+func (s *stack) move(t *testing.T, link string, to *stack) {
+	t.Helper()
+	if err := s.inside(func() error {
+		cmd := exec.Command("ip", "link", "set", link, "netns", "/proc/self/fd/3")
+		cmd.ExtraFiles = []*os.File{to.file}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("move %s: %s", link, out)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// of is the network in which an address is.
+func (m *bench) of(a netip.Addr) *stack {
+	for i, s := range m.here {
+		if a == netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1)) || a == netip.MustParseAddr(fmt.Sprintf("fd00:1::%d", i+1)) {
+			return s
+		}
+	}
+	return m.beyond
+}
+
+// rules are a node's rules in the kernel.
+type rules struct {
+	*policy.Node
+	kernels map[nft.Family]*kernel.Kernel
+}
+
+func newRules(t *testing.T) *rules {
+	t.Helper()
+	r := &rules{policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { t.Error(err) }), map[nft.Family]*kernel.Kernel{}}
+	if err := r.SetMachine(policy.Machine{Networks: isolation.Networks, Bridge: Bridge}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for f := range r.kernels {
+			if err := kernel.Remove(f, policy.TableName); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return r
+}
+
+func (r *rules) apply(t *testing.T) {
+	t.Helper()
+	if _, err := r.Update(); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range r.Tables() {
+		if r.kernels[table.Family] == nil {
+			r.kernels[table.Family] = &kernel.Kernel{}
+		}
+		if err := r.kernels[table.Family].Apply(table); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// set tells the rules of a cluster.
+func (r *rules) set(t *testing.T, was, is *isolation.Cluster) {
+	t.Helper()
+	for key, p := range was.Policies {
+		if is.Policies[key] == nil {
+			r.SetPolicy(p.Namespace, p.Name, nil)
+		}
+	}
+	for _, p := range is.Policies {
+		r.SetPolicy(p.Namespace, p.Name, p)
+	}
+	for uid, p := range was.Pods {
+		if o := is.Pods[uid]; o == nil || o.Namespace != p.Namespace {
+			r.SetPod(p.Namespace+uid, nil)
+		}
+	}
+	for uid, p := range is.Pods {
+		if !p.Here {
+			continue
+		}
+		r.SetPod(p.Namespace+uid, &policy.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Addresses: p.Addresses, Ports: named(p.Ports)})
+	}
+	needed := r.Needed()
+	told := func(group, slice string, addresses []netip.Addr, ports []isolation.Port) {
+		if err := r.SetSlice(group, slice, &policy.Slice{Addresses: addresses, Ports: named(ports)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was.Publish(needed, func(group, slice string, _ []netip.Addr, _ []isolation.Port) {
+		if err := r.SetSlice(group, slice, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	is.Publish(needed, told)
+	r.Hear(needed)
+	r.apply(t)
+}
+
+func named(list []isolation.Port) (ports []policy.Port) {
+	for _, p := range list {
+		ports = append(ports, policy.Port(p))
+	}
+	return ports
+}
+
+// drawn is a cluster in which every pod that the machine has is known.
+func drawn(seed int) *isolation.Cluster {
+	return rapid.Custom(func(t *rapid.T) *isolation.Cluster {
+		c := isolation.DrawCluster(t)
+		for i := range isolation.Numbers {
+			c.Pods[fmt.Sprint(i)] = isolation.DrawPod(t, i)
+		}
+		for _, namespace := range []string{"a", "b"} {
+			for _, name := range []string{"one", "two", "three"} {
+				c.Policies[namespace+"/"+name] = isolation.DrawPolicy(t, namespace, name)
+			}
+		}
+		return c
+	}).Example(seed)
+}
+
+// sample are packets of one protocol and port between all ends, each time others.
+func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
+	ends := slices.Clone(isolation.Outside)
+	for i := range isolation.Numbers {
+		ends = append(ends, c.Pods[fmt.Sprint(i)].Addresses...)
+	}
+	for _, from := range ends {
+		for _, to := range ends {
+			a, b := c.At(from), c.At(to)
+			if from.Is4() != to.Is4() || a == b || (a == nil || !a.Here) && (b == nil || !b.Here) {
+				continue
+			}
+			turn++
+			list = append(list, isolation.Packet{From: from, To: to, Protocol: []uint8{nft.TCP, nft.UDP}[turn%2], Port: probed[turn/2%len(probed)]})
+		}
+	}
+	return list
+}
+
+// What real packets do is what a plain reading of the specification decides. The rules of one cluster become those of the next.
+func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
+	m, r := newBench(t), newRules(t)
+	was := &isolation.Cluster{}
+	passed, dropped := 0, 0
+	for seed := range 8 {
+		c := drawn(seed)
+		r.set(t, was, c)
+		was = c
+		packets := sample(c, seed)
+		got := make([]bool, len(packets))
+		var sending sync.WaitGroup
+		free := make(chan struct{}, 64)
+		for i, p := range packets {
+			free <- struct{}{}
+			sending.Go(func() {
+				defer func() { <-free }()
+				got[i] = m.of(p.From).passes(p, 200*time.Millisecond)
+			})
+		}
+		sending.Wait()
+		for i, p := range packets {
+			want := c.Allows(p)
+			if want && !got[i] {
+				got[i] = m.of(p.From).passes(p, 10*time.Second)
+			}
+			if got[i] != want {
+				t.Errorf("seed %d: %+v passes: %t, should: %t\n%s", seed, p, got[i], want, r.Tables()[0].Text())
+			}
+			if want {
+				passed++
+			} else {
+				dropped++
+			}
+		}
+		for _, table := range r.Tables() {
+			if there, err := r.kernels[table.Family].Intact(table, true); err != nil || !there {
+				t.Errorf("seed %d: the kernel's rules are others: %v", seed, err)
+			}
+		}
+	}
+	if passed < 100 || dropped < 100 {
+		t.Errorf("%d packets passed and %d did not: this says little", passed, dropped)
+	}
+}
+
+// A pod is not open before its rules are there, connections that are open go on, and a daemon that starts anew takes over what is there.
+func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
+	m, r := newBench(t), newRules(t)
+	web, other, outside := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("192.0.2.1")
+	to := func(from, to netip.Addr) isolation.Packet {
+		return isolation.Packet{From: from, To: to, Protocol: nft.TCP, Port: 80}
+	}
+	pod := func(a netip.Addr) *policy.Pod {
+		return &policy.Pod{Namespace: "shop", Name: a.String(), Labels: map[string]string{"at": a.String()}, Addresses: []netip.Addr{a}}
+	}
+	r.SetPod("other", pod(other))
+	r.apply(t)
+	// Neither from outside nor from the same bridge, and not the other way either.
+	for _, p := range []isolation.Packet{to(outside, web), to(other, web), to(web, outside), to(web, other)} {
+		if m.of(p.From).passes(p, 200*time.Millisecond) {
+			t.Errorf("%+v passes, of a pod that is not known", p)
+		}
+	}
+	// The machine itself reaches it, as for probes.
+	var node *stack
+	if !node.passes(to(netip.MustParseAddr(gateway4), web), 10*time.Second) {
+		t.Error("a pod does not answer its machine")
+	}
+	r.SetPod("web", pod(web))
+	r.apply(t)
+	var open []net.Conn
+	for _, p := range []isolation.Packet{to(outside, web), to(other, web)} {
+		c, err := m.of(p.From).dial(p.From, p.To, p.Protocol, p.Port, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%+v: %v", p, err)
+		}
+		defer c.Close()
+		open = append(open, c)
+	}
+	closed := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "closed"}, Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"at": web.String()}}}}
+	r.SetPolicy("shop", "closed", closed)
+	r.apply(t)
+	holds := func(when string) {
+		t.Helper()
+		for _, p := range []isolation.Packet{to(outside, web), to(other, web)} {
+			if m.of(p.From).passes(p, 200*time.Millisecond) {
+				t.Errorf("%s: %+v passes", when, p)
+			}
+		}
+		for _, c := range open {
+			if !echo(c, 10*time.Second) {
+				t.Errorf("%s: a connection that was open has ended", when)
+			}
+		}
+		if p := to(web, outside); !m.of(web).passes(p, 10*time.Second) {
+			t.Errorf("%s: what a pod sends does not pass", when)
+		}
+	}
+	holds("with the policy")
+	// A pod that takes another's address for itself.
+	m.here[2].ip(t, "addr", "add", "203.0.113.9/32", "dev", "peer2")
+	r.SetPod("third", pod(netip.MustParseAddr("10.1.0.3")))
+	r.apply(t)
+	heard := make(chan struct{}, 1)
+	var spoofed net.PacketConn
+	if err := m.here[1].inside(func() (err error) {
+		spoofed, err = net.ListenPacket("udp", ":9999")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer spoofed.Close()
+	go func() {
+		b := make([]byte, 10)
+		for {
+			_, from, err := spoofed.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if strings.HasPrefix(from.String(), "203.0.113.9:") {
+				heard <- struct{}{}
+				return
+			}
+			_, _ = spoofed.WriteTo(b, from)
+		}
+	}()
+	for _, from := range []string{"203.0.113.9", "10.1.0.3"} { // in this order: what comes back of the second says that the first is through or lost
+		c, err := m.here[2].dial(netip.MustParseAddr(from), other, nft.UDP, 9999, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from == "10.1.0.3" {
+			if !echo(c, 10*time.Second) {
+				t.Error("what a pod sends as itself is lost")
+			}
+		} else if _, err := c.Write([]byte("hello")); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	}
+	select {
+	case <-heard:
+		t.Error("a pod sends under another address")
+	default:
+	}
+	anew := newRules(t)
+	anew.SetPod("other", pod(other))
+	anew.SetPod("web", pod(web))
+	anew.SetPolicy("shop", "closed", closed)
+	anew.apply(t)
+	holds("after a restart")
+	anew.SetPolicy("shop", "closed", nil)
+	anew.apply(t)
+	for _, p := range []isolation.Packet{to(outside, web), to(other, web)} {
+		if !m.of(p.From).passes(p, 10*time.Second) {
+			t.Errorf("%+v does not pass without the policy", p)
+		}
+	}
+}

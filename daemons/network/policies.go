@@ -1,0 +1,363 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/nft"
+)
+
+// wholeLook is how often the rules of policies are compared one by one with what the kernel has, while others change theirs.
+const wholeLook = 30 * time.Second
+
+// tables is one table in the kernel; package nft/kernel has it.
+type tables interface {
+	Apply(*nft.Table) error
+	Intact(t *nft.Table, deep bool) (bool, error)
+	Forget()
+}
+
+// policies enforces network policies for the pods of this machine.
+type policies struct {
+	log      *slog.Logger
+	client   kubernetes.Interface
+	machine  kubernetes.Interface // as the machine's node, which may read its own pods
+	name     string               // of this machine's node
+	kernel   func() tables        // makes what puts a table into the kernel
+	told     *told
+	node     *policy.Node
+	groups   groups
+	admitted admissions
+	policies cache.Indexer
+	pods     cache.Indexer
+	uids     map[string]string // of pods that the rules were told of, by namespace/name
+	fed      map[string]uint64 // the turns of admissions that the rules were told of, by the UID of the API's pod
+	kernels  map[nft.Family]tables
+	behind   bool        // the kernel lacks what the tables have
+	begun    bool        // everything has been heard of once: until then the kernel keeps what it has
+	holds    atomic.Bool // the kernel has had the rules once
+	duration prometheus.Histogram
+	waiting  prometheus.Gauge
+}
+
+func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Logger, kernel func() tables) *policies {
+	p := &policies{
+		log: log, client: client, machine: machine, name: node, kernel: kernel, told: newTold(), uids: map[string]string{}, fed: map[string]uint64{}, kernels: map[nft.Family]tables{},
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network policies up to date.",
+			Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
+		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "networkpolicy_waiting_pods", Help: "Pods whose rules wait until the addresses of their policies' peers are known.",
+		}),
+	}
+	p.node = policy.NewNode(func(o *networkingv1.NetworkPolicy, err error) {
+		log.Warn("a network policy cannot be carried out as it is", "policy", o.Namespace+"/"+o.Name, "error", err)
+	})
+	p.groups = groups{client: client, log: log, note: p.told.slice, look: p.told.look, told: map[string]heardSlice{}}
+	p.admitted = admissions{all: map[string]*admission{}, note: p.told.pod}
+	return p
+}
+
+// ready says why the rules are not there yet.
+func (p *policies) ready() error {
+	if !p.holds.Load() {
+		return errors.New("the rules of network policies are not there yet")
+	}
+	return nil
+}
+
+// run keeps the rules until ctx ends. They stay: what was let through goes on, and what was not stays out.
+func (p *policies) run(ctx context.Context) error {
+	all := informers.NewSharedInformerFactoryWithOptions(p.client, 0, informers.WithTransform(leanPolicy))
+	own := informers.NewSharedInformerFactoryWithOptions(p.machine, 0, informers.WithTransform(leanPod),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", p.name).String()
+		}))
+	policies, pods := all.Networking().V1().NetworkPolicies().Informer(), own.Core().V1().Pods().Informer()
+	if _, err := policies.AddEventHandler(each(p.told.policy)); err != nil {
+		return fmt.Errorf("watch network policies: %w", err)
+	}
+	if _, err := pods.AddEventHandler(each(p.told.pod)); err != nil {
+		return fmt.Errorf("watch this machine's pods: %w", err)
+	}
+	p.policies, p.pods = policies.GetIndexer(), pods.GetIndexer()
+	all.StartWithContext(ctx)
+	defer all.Shutdown()
+	own.StartWithContext(ctx)
+	defer own.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), policies.HasSynced, pods.HasSynced) {
+		return nil
+	}
+	p.admitted.keep(p.ids())
+	defer p.groups.close()
+	return p.loop(ctx)
+}
+
+// loop brings the rules up to date whenever something has changed, until ctx ends.
+func (p *policies) loop(ctx context.Context) error {
+	for _, key := range p.policies.ListKeys() {
+		p.told.policy(key)
+	}
+	for _, key := range p.pods.ListKeys() {
+		p.told.pod(key)
+	}
+	p.told.look()
+	retry := 200 * time.Millisecond
+	look := time.NewTicker(glance)
+	defer look.Stop()
+	var compared time.Time
+	again := make(<-chan time.Time)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			whole := time.Since(compared) >= wholeLook
+			if whole {
+				compared = time.Now()
+			}
+			if p.intact(whole) {
+				continue
+			}
+		case <-again:
+		case <-p.told.wake:
+		}
+		again = nil
+		if err := p.sync(ctx); err != nil {
+			p.log.Warn("bring the rules of network policies up to date", "error", err)
+			again = time.After(retry)
+			retry = min(2*retry, 10*time.Second)
+		} else {
+			retry = 200 * time.Millisecond
+		}
+	}
+}
+
+// intact reports whether the kernel has all rules, as far as is looked. What cannot be seen is looked at again the next time.
+func (p *policies) intact(whole bool) bool {
+	all := true
+	for _, t := range p.node.Tables() {
+		k := p.kernels[t.Family]
+		if k == nil {
+			continue
+		}
+		there, err := k.Intact(t, whole)
+		if err != nil {
+			p.log.Warn("look whether the rules of network policies are there", "family", t.Family, "error", err)
+			continue
+		}
+		if !there {
+			p.log.Warn("somebody has changed the rules of network policies; putting them back", "family", t.Family)
+			k.Forget()
+			p.behind, all = true, false
+		}
+	}
+	return all
+}
+
+// sync makes the kernel's rules what policies, pods and groups say.
+func (p *policies) sync(ctx context.Context) error {
+	began := time.Now()
+	if err := p.tell(); err != nil {
+		return err
+	}
+	if err := p.update(ctx); err != nil {
+		return err
+	}
+	p.waiting.Set(float64(p.node.Waiting()))
+	// Rules of a daemon before this one stay until it is known what all pods should have: what is not known yet would be taken away.
+	if !p.begun && (len(p.node.Tables()) == 0 || p.node.Waiting() > 0) {
+		return nil
+	}
+	p.begun = true
+	if p.behind {
+		if err := p.apply(); err != nil {
+			return err
+		}
+		p.duration.Observe(time.Since(began).Seconds())
+	}
+	if !p.holds.Swap(true) {
+		p.log.Info("the rules of network policies are there", "pods", len(p.uids))
+	}
+	p.answer()
+	return nil
+}
+
+// tell tells the rules what has changed.
+func (p *policies) tell() error {
+	var failures []error
+	if m := p.told.takeMachine(); m != nil {
+		if err := p.node.SetMachine(*m); err != nil {
+			failures = append(failures, fmt.Errorf("set up the tables of network policies: %w", err))
+		}
+	}
+	each := func(noted map[string]bool, what string, do func(key string) error) {
+		for _, key := range p.told.take(noted) {
+			if err := do(key); err != nil {
+				p.told.again(noted, key)
+				failures = append(failures, fmt.Errorf("%s %s: %w", what, key, err))
+			}
+		}
+	}
+	each(p.told.policies, "read the network policy", func(key string) error {
+		namespace, name, err := cache.SplitMetaNamespaceKey(key)
+		if err != nil {
+			return err
+		}
+		o, _, err := p.policies.GetByKey(key)
+		if err != nil {
+			return err
+		}
+		is, _ := o.(*networkingv1.NetworkPolicy)
+		p.node.SetPolicy(namespace, name, is)
+		return nil
+	})
+	each(p.told.pods, "read the pod", func(key string) error {
+		o, _, err := p.pods.GetByKey(key)
+		if err != nil {
+			return err
+		}
+		is, _ := o.(*corev1.Pod)
+		p.pod(key, is)
+		return nil
+	})
+	each(p.told.slices, "use the addresses of", func(key string) error { return p.groups.tell(p.node, key) })
+	return errors.Join(failures...)
+}
+
+// pod tells the rules what a pod is, nil for one that is gone.
+func (p *policies) pod(key string, is *corev1.Pod) {
+	if was := p.uids[key]; was != "" && (is == nil || string(is.UID) != was) {
+		p.node.SetPod(was, nil)
+		p.admitted.gone(was)
+		delete(p.uids, key)
+		delete(p.fed, was)
+	}
+	if is == nil || is.Spec.NodeName != p.name {
+		return
+	}
+	uid := string(is.UID)
+	rules, ok := policy.PodOf(is)
+	if !ok {
+		p.node.SetPod(uid, nil)
+		delete(p.fed, uid)
+		if is.Spec.HostNetwork {
+			p.admitted.free(ids(is)) // no policy is about it
+		} else {
+			p.admitted.gone(uid)
+		}
+		return
+	}
+	if a := p.admitted.of(uid, ids(is)); a != nil {
+		rules.Addresses, rules.Turn = a.addresses, a.turn
+		p.fed[uid] = a.turn
+	}
+	p.uids[key] = uid
+	p.node.SetPod(uid, &rules)
+}
+
+// update has the tables follow, and groups that are needed be watched.
+func (p *policies) update(ctx context.Context) error {
+	for {
+		changed, err := p.node.Update()
+		p.behind = p.behind || changed
+		if err != nil {
+			return err
+		}
+		told, err := p.groups.follow(ctx, p.node.Needed(), p.node)
+		if err != nil || !told {
+			return err
+		}
+	}
+}
+
+// apply puts what has changed into the kernel.
+func (p *policies) apply() error {
+	var failures []error
+	for _, t := range p.node.Tables() {
+		if p.kernels[t.Family] == nil {
+			p.kernels[t.Family] = p.kernel()
+		}
+		failures = append(failures, p.kernels[t.Family].Apply(t))
+	}
+	err := errors.Join(failures...)
+	p.behind = err != nil
+	return err
+}
+
+// answer tells those who ask for pods that their rules hold.
+func (p *policies) answer() {
+	for uid, turn := range p.fed {
+		if p.node.Has(uid) {
+			p.admitted.hold(uid, turn)
+			delete(p.fed, uid)
+		}
+	}
+}
+
+// ids are the UIDs of all pods of this machine, by which a kubelet may have asked for them.
+func (p *policies) ids() map[string]bool {
+	all := map[string]bool{}
+	for _, o := range p.pods.List() {
+		if pod, ok := o.(*corev1.Pod); ok {
+			for _, id := range ids(pod) {
+				all[id] = true
+			}
+		}
+	}
+	return all
+}
+
+// ids are the UIDs that a pod has: the API's, and the kubelet's for one that comes from a file.
+func ids(p *corev1.Pod) []string {
+	if of := p.Annotations[corev1.MirrorPodAnnotationKey]; of != "" {
+		return []string{string(p.UID), of}
+	}
+	return []string{string(p.UID)}
+}
+
+// leanPod keeps of a pod what the daemon reads.
+func leanPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	out := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels, CreationTimestamp: p.CreationTimestamp,
+		},
+		Spec: corev1.PodSpec{
+			NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
+			Containers: leanContainers(p.Spec.Containers), InitContainers: leanContainers(p.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{Phase: p.Status.Phase, PodIPs: p.Status.PodIPs},
+	}
+	if of := p.Annotations[corev1.MirrorPodAnnotationKey]; of != "" {
+		out.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: of}
+	}
+	return out, nil
+}
+
+func leanContainers(list []corev1.Container) (out []corev1.Container) {
+	for _, c := range list {
+		if len(c.Ports) > 0 {
+			out = append(out, corev1.Container{Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return out
+}

@@ -1,0 +1,409 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	runtimego "runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"clusterctl/daemons/api/admitpod"
+	"clusterctl/daemons/api/peers"
+	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/nft"
+)
+
+// table is the kernel's, as it was last put there.
+type table struct {
+	mu      sync.Mutex
+	text    string
+	applied int
+	lost    bool // somebody has flushed it
+	fails   error
+	changed chan struct{}
+}
+
+func (k *table) Apply(t *nft.Table) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fails != nil {
+		return k.fails
+	}
+	t.Done()
+	k.text, k.lost = t.Text(), false
+	k.applied++
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (k *table) Intact(*nft.Table, bool) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.lost, nil
+}
+
+func (k *table) Forget() {}
+
+func (k *table) now() (string, int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.text, k.applied
+}
+
+// world is a daemon with an API and a kernel that are pretended.
+type world struct {
+	t      *testing.T
+	client *fake.Clientset
+	kernel *table
+	p      *policies
+	socket string
+	stop   func()
+}
+
+// pretended is a world whose daemon has not been started.
+func pretended(t *testing.T, objects ...runtime.Object) *world {
+	return &world{t: t, client: fake.NewClientset(objects...), kernel: &table{changed: make(chan struct{}, 1)}, socket: filepath.Join(t.TempDir(), "s")}
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	w := pretended(t, objects...)
+	w.start()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// start starts a daemon, which has not been told its machine yet.
+func (w *world) start() {
+	w.p = newPolicies(w.client, w.client, "n1", slog.New(slog.DiscardHandler), func() tables { return w.kernel })
+	w.p.admitted.file = w.socket + ".pods"
+	if err := w.p.admitted.load(); err != nil {
+		w.t.Fatal(err)
+	}
+	ln, err := openSocket(w.socket)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.p.admitted.serve(ctx, ln) })
+	running.Go(func() {
+		if err := w.p.run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+}
+
+func (w *world) machine() {
+	w.p.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Bridge: "cni0"})
+}
+
+// until waits until the kernel's table is as it should be.
+func (w *world) until(what string, is func(text string) bool) {
+	w.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		text, _ := w.kernel.now()
+		if is(text) {
+			return
+		}
+		select {
+		case <-w.kernel.changed:
+		case <-deadline:
+			w.t.Fatalf("%s: not in\n%s", what, text)
+		}
+	}
+}
+
+func (w *world) admit(p *corev1.Pod, ips ...string) error {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	defer cancel()
+	return admitpod.Admit(ctx, w.socket, admitpod.Pod{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, IPs: ips})
+}
+
+func newPod(name string, ips ...string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: "n1"},
+	}
+	for _, ip := range ips {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
+	}
+	return p
+}
+
+// fromPods lets pods with a label reach all pods with another.
+func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
+	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": from}}}
+	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": to}},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}},
+	}}
+}
+
+func groupOf(p *networkingv1.NetworkPolicy) string { return peers.Of(p)[0].Name() }
+
+func sliceOf(p *networkingv1.NetworkPolicy, name string, addresses ...string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: peers.Namespace, Name: name,
+			Labels: map[string]string{peers.Label: groupOf(p), discoveryv1.LabelManagedBy: peers.Manager}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
+	}
+}
+
+// known reports whether an address is among those of pods whose rules are there.
+func known(text, address string) bool { return slices.Contains(setOf(text, "set known-pods"), address) }
+
+// setOf are the lines of a set in a table's text.
+func setOf(text, name string) (lines []string) {
+	_, rest, _ := strings.Cut(text, "  "+name+" {\n")
+	body, _, _ := strings.Cut(rest, "  }\n")
+	for line := range strings.Lines(body) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
+}
+
+func led(text, address string) bool {
+	return slices.ContainsFunc(setOf(text, "map ingress-pods"), func(l string) bool { return strings.HasPrefix(l, address+" : goto ") })
+}
+
+func TestNothingIsChangedBeforeEverythingHasBeenHeardOf(t *testing.T) {
+	policy := fromPods("a", "web", "client")
+	held := make(chan struct{})
+	w := pretended(t, newPod("web", "10.1.0.2"), policy, sliceOf(policy, "s", "10.2.0.9"))
+	asked := make(chan struct{}, 100)
+	w.client.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked <- struct{}{}
+		<-held
+		return false, nil, nil
+	})
+	w.start()
+	defer func() { w.stop() }()
+	w.machine()
+	<-asked // the groups are known, and their addresses are not
+	if err := w.p.ready(); err == nil {
+		t.Error("it is ready without knowing the peers")
+	}
+	if text, applied := w.kernel.now(); applied > 0 {
+		t.Fatalf("the kernel was given\n%s", text)
+	}
+	close(held)
+	w.until("the pod with its peers", func(text string) bool {
+		return known(text, "10.1.0.2") && led(text, "10.1.0.2") && slices.Contains(setOf(text, "set "+groupOf(policy)), "10.2.0.9")
+	})
+	if err := w.p.ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSlicesOfOthersAreNoPeers(t *testing.T) {
+	policy := fromPods("a", "web", "client")
+	theirs := sliceOf(policy, "theirs", "10.2.0.66")
+	theirs.Labels[discoveryv1.LabelManagedBy] = "somebody"
+	w := newWorld(t, newPod("web", "10.1.0.2"), policy, theirs, sliceOf(policy, "ours", "10.2.0.9"))
+	w.machine()
+	w.until("the pod", func(text string) bool { return led(text, "10.1.0.2") })
+	if text, _ := w.kernel.now(); !slices.Equal(setOf(text, "set "+groupOf(policy)), []string{"10.2.0.9"}) {
+		t.Errorf("the peers are\n%s", text)
+	}
+}
+
+func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
+	policy := fromPods("a", "web", "client")
+	web := newPod("web")
+	w := newWorld(t, web, policy)
+	w.machine()
+	if err := w.admit(web, "10.1.0.2"); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := w.kernel.now(); !known(text, "10.1.0.2") || !led(text, "10.1.0.2") {
+		t.Fatalf("admitted without its rules:\n%s", text)
+	}
+	if err := w.admit(web, "10.1.0.2"); err != nil { // a kubelet that asks again
+		t.Fatal(err)
+	}
+	// Its status does not have the address when the daemon starts anew.
+	w.stop()
+	w.start()
+	w.machine()
+	w.until("the pod after a restart", func(text string) bool { _, n := w.kernel.now(); return n > 1 && led(text, "10.1.0.2") })
+	// A new sandbox has another address.
+	if err := w.admit(web, "10.1.0.3"); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := w.kernel.now(); known(text, "10.1.0.2") || !led(text, "10.1.0.3") {
+		t.Errorf("after its address has changed:\n%s", text)
+	}
+	// Another pod gets the address of one that the API still has.
+	next := newPod("next")
+	if _, err := w.client.CoreV1().Pods("shop").Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.admit(next, "10.1.0.3"); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := w.kernel.now(); !known(text, "10.1.0.3") || led(text, "10.1.0.3") {
+		t.Errorf("the address of a new pod leads to the rules of the former one:\n%s", text)
+	}
+	if err := w.client.CoreV1().Pods("shop").Delete(t.Context(), "next", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.CoreV1().Pods("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("no pods", func(text string) bool { return !known(text, "10.1.0.3") })
+}
+
+func TestAPodThatHasEndedIsForgotten(t *testing.T) {
+	web := newPod("web")
+	w := newWorld(t, web)
+	w.machine()
+	if err := w.admit(web, "10.1.0.2"); err != nil {
+		t.Fatal(err)
+	}
+	web = web.DeepCopy()
+	web.Status.Phase = corev1.PodSucceeded
+	if _, err := w.client.CoreV1().Pods("shop").UpdateStatus(t.Context(), web, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the pod has gone", func(text string) bool { return !known(text, "10.1.0.2") })
+}
+
+func TestPodsOfFilesAndOfTheMachinesNetworkAreAdmitted(t *testing.T) {
+	mirror := newPod("static")
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "the-kubelets"}
+	host := newPod("host")
+	host.Spec.HostNetwork = true
+	w := newWorld(t, mirror, host)
+	w.machine()
+	mirror = mirror.DeepCopy()
+	mirror.UID = "the-kubelets"
+	for p, ip := range map[*corev1.Pod]string{mirror: "10.1.0.4", host: "192.0.2.1"} {
+		if err := w.admit(p, ip); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+	if text, _ := w.kernel.now(); !known(text, "10.1.0.4") || known(text, "192.0.2.1") {
+		t.Errorf("the table is\n%s", text)
+	}
+}
+
+func TestAPodThatTheAPIDoesNotHaveIsNotAdmitted(t *testing.T) {
+	a := admissions{all: map[string]*admission{}, note: func(string) {}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := a.ask(ctx, admitpod.Pod{UID: "u", Namespace: "shop", Name: "web", IPs: []string{"10.1.0.2"}})
+	if err == nil || !strings.Contains(err.Error(), "has not heard of the pod") {
+		t.Error(err)
+	}
+	if len(a.all) > 0 {
+		t.Error("it is remembered")
+	}
+	for _, p := range []admitpod.Pod{{}, {UID: "u", Namespace: "shop", Name: "web"}, {UID: "u", Namespace: "shop", Name: "web", IPs: []string{"x"}}} {
+		if err := a.ask(t.Context(), p); err == nil {
+			t.Errorf("%+v is a pod", p)
+		}
+	}
+}
+
+func TestRulesThatSomebodyRemovesComeBack(t *testing.T) {
+	w := newWorld(t, newPod("web", "10.1.0.2"))
+	w.machine()
+	w.until("the pod", func(text string) bool { return known(text, "10.1.0.2") })
+	w.kernel.mu.Lock()
+	w.kernel.text, w.kernel.lost = "", true
+	w.kernel.mu.Unlock()
+	w.until("the pod again", func(text string) bool { return known(text, "10.1.0.2") })
+}
+
+func TestAPodIsNotAdmittedWhileTheKernelRefuses(t *testing.T) {
+	web := newPod("web")
+	w := newWorld(t, web)
+	w.kernel.fails = fmt.Errorf("no memory")
+	w.machine()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan error, 1)
+	go func() {
+		asked <- w.p.admitted.ask(ctx, admitpod.Pod{UID: string(web.UID), Namespace: web.Namespace, Name: web.Name, IPs: []string{"10.1.0.2"}})
+	}()
+	for w.p.admitted.of(string(web.UID), []string{string(web.UID)}) == nil {
+		runtimego.Gosched()
+	}
+	select {
+	case err := <-asked:
+		t.Fatalf("answered: %v", err)
+	default:
+	}
+	w.kernel.mu.Lock()
+	w.kernel.fails = nil
+	w.kernel.mu.Unlock()
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+	cancel()
+}
+
+// New groups are watched beside those that there are, and one watch takes their place when they have become many.
+func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
+	w := newWorld(t)
+	w.machine()
+	w.until("the empty table", func(text string) bool { return text != "" })
+	var all []*networkingv1.NetworkPolicy
+	for i := range 3 * maxWatches {
+		name := fmt.Sprint("p", i)
+		p := fromPods(name, name, "client"+name)
+		all = append(all, p)
+		if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Create(t.Context(), sliceOf(p, name, fmt.Sprintf("10.2.0.%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client.CoreV1().Pods("shop").Create(t.Context(), newPod(name, fmt.Sprintf("10.1.0.%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client.NetworkingV1().NetworkPolicies("shop").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.until(name, func(text string) bool {
+			return led(text, fmt.Sprintf("10.1.0.%d", i)) && slices.Contains(setOf(text, "set "+groupOf(p)), fmt.Sprintf("10.2.0.%d", i))
+		})
+	}
+	for i, p := range all {
+		if text, _ := w.kernel.now(); !slices.Contains(setOf(text, "set "+groupOf(p)), fmt.Sprintf("10.2.0.%d", i)) {
+			t.Errorf("the peers of %s are no more:\n%s", p.Name, text)
+		}
+	}
+	// What a slice becomes is heard of through whichever watch has it.
+	s := sliceOf(all[0], "p0", "10.2.1.1", "10.2.1.2")
+	if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("other peers", func(text string) bool {
+		return slices.Equal(setOf(text, "set "+groupOf(all[0])), []string{"10.2.1.1", "10.2.1.2"})
+	})
+	for _, p := range all {
+		if err := w.client.NetworkingV1().NetworkPolicies("shop").Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.until("no policies", func(text string) bool {
+		return len(setOf(text, "map ingress-pods")) == 0 && !strings.Contains(text, "set peers-")
+	})
+}

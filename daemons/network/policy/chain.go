@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	"clusterctl/daemons/nft"
+)
+
+// setName is a set of a group's addresses, or of its pods' addresses with the ports that they call by a name.
+type setName struct{ group, port string }
+
+func (s setName) String() string {
+	if s.port == "" {
+		return s.group
+	}
+	return s.group + "-" + s.port
+}
+
+func (s setName) set() nft.Set {
+	if s.port == "" {
+		return nft.Set{Key: source}
+	}
+	return nft.Set{Key: toPort}
+}
+
+// maxName leaves room for the number of a set of blocks in the 127 bytes that the kernel takes.
+const maxName = 115
+
+// named makes a name of what is told from others by some words, of which people read the last.
+func named(kind string, words ...string) string {
+	h := fnv.New128a()
+	for _, w := range words {
+		h.Write([]byte(w))
+		h.Write([]byte{0})
+	}
+	name := fmt.Sprintf("%s-%x", kind, h.Sum(nil)[:10])
+	if last := words[len(words)-1]; last != "" {
+		name += "-" + last
+	}
+	return name[:min(len(name), maxName)]
+}
+
+// resolved are the numbers of named ports in a pod.
+type resolved map[namedPort][]uint16
+
+// text is the same for pods that read a policy's named ports alike, and empty for a policy that has none.
+func (r resolved) text(p *policy) string {
+	var b strings.Builder
+	for _, n := range p.named {
+		fmt.Fprintf(&b, "%s/%d=%v ", n.Name, n.Protocol, r[n])
+	}
+	return b.String()
+}
+
+// chainOf is the name of the chain of what a policy lets through.
+func chainOf(p *policy, d direction, r resolved) string {
+	text := ""
+	if d == ingress {
+		text = r.text(p)
+	}
+	return named(d.String(), text, p.key)
+}
+
+// builder makes the chain of one policy, in one direction and family.
+type builder struct {
+	fragment nft.Fragment
+	chain    string
+	d        direction
+	family   nft.Family
+	ports    resolved
+	rules    []nft.Rule
+	seen     map[string]bool
+	uses     map[setName]bool
+}
+
+// build returns the chain of what a policy lets through, and the sets of groups that it needs.
+func build(p *policy, d direction, f nft.Family, ports resolved) (*nft.Fragment, map[setName]bool) {
+	b := builder{
+		chain: chainOf(p, d, ports), d: d, family: f, ports: ports, seen: map[string]bool{}, uses: map[setName]bool{},
+		fragment: nft.Fragment{Sets: map[string]nft.Set{}, Elements: map[string][]nft.Element{}},
+	}
+	for i, r := range p.rules[d] {
+		b.rule(i, r)
+	}
+	b.fragment.Chains = map[string]nft.Chain{b.chain: {Rules: b.rules}}
+	return &b.fragment, b.uses
+}
+
+// peerKey is the end of a packet that a rule's peers are.
+func (b *builder) peerKey() []nft.Field {
+	if b.d == egress {
+		return destination
+	}
+	return source
+}
+
+func (b *builder) rule(i int, r rule) {
+	if r.anyone {
+		b.peer(nil, r, func(name string) []nft.Stmt { return b.lookup(setName{r.everybody, name}, toPort) })
+	}
+	for _, g := range r.groups {
+		b.peer(func() []nft.Stmt { return b.lookup(setName{group: g}, b.peerKey()) }, r,
+			func(name string) []nft.Stmt { return b.lookup(setName{g, name}, toPort) })
+	}
+	elements := r.blocks.elements(b.family)
+	if len(elements) == 0 {
+		return
+	}
+	set := fmt.Sprintf("%s-%d", b.chain, i)
+	b.fragment.Sets[set] = nft.Set{Key: source, Ranges: true}
+	b.fragment.Elements[set] = elements
+	in := nft.In{Set: set, Key: b.peerKey()}
+	b.peer(func() []nft.Stmt { return []nft.Stmt{in} }, r,
+		func(name string) []nft.Stmt {
+			return append([]nft.Stmt{in}, b.lookup(setName{r.everybody, name}, toPort)...)
+		})
+}
+
+// lookup matches packets by a set of a group, which is then needed.
+func (b *builder) lookup(s setName, key []nft.Field) []nft.Stmt {
+	b.uses[s] = true
+	return []nft.Stmt{nft.In{Set: s.String(), Key: key}}
+}
+
+// peer adds the rules for one peer: who matches its addresses, and called its addresses with the ports that it calls by a name.
+func (b *builder) peer(who func() []nft.Stmt, r rule, called func(name string) []nft.Stmt) {
+	is := func(stmts ...nft.Stmt) {
+		var rule nft.Rule
+		if who != nil {
+			rule = who()
+		}
+		b.add(append(append(rule, stmts...), accept))
+	}
+	if r.anyPort {
+		is()
+	}
+	for _, p := range r.ports {
+		switch {
+		case p.Name != "" && b.d == egress:
+			b.add(append(append(nft.Rule{nft.Is{Protocol: p.Protocol}}, called(p.Name)...), accept))
+		case p.Name != "":
+			for _, n := range b.ports[p.namedPort] {
+				is(nft.Is{Protocol: p.Protocol}, nft.ToPorts{First: n, Last: n})
+			}
+		case p.first == 0 && p.last == 65535:
+			is(nft.Is{Protocol: p.Protocol})
+		default:
+			is(nft.Is{Protocol: p.Protocol}, nft.ToPorts{First: p.first, Last: p.last})
+		}
+	}
+}
+
+// add adds a rule unless it is there.
+func (b *builder) add(r nft.Rule) {
+	text := fmt.Sprint(r)
+	if !b.seen[text] {
+		b.seen[text] = true
+		b.rules = append(b.rules, r)
+	}
+}

@@ -1,0 +1,161 @@
+package policy
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"clusterctl/daemons/nft"
+)
+
+// group is what is known of the pods that a peer means.
+type group struct {
+	heard  bool
+	slices map[string]*Slice
+	sets   map[setName]int // those that the tables have, with the number of their users
+}
+
+// Slice is some of a group's addresses, and the ports that the pods who have them call by a name.
+type Slice struct {
+	Addresses []netip.Addr
+	Ports     []Port
+}
+
+// Equal reports whether two slices have the same. nil is equal to nothing.
+func (s *Slice) Equal(o *Slice) bool {
+	return s != nil && o != nil && slices.Equal(s.Addresses, o.Addresses) && slices.Equal(s.Ports, o.Ports)
+}
+
+// SliceOf reads an EndpointSlice of a group.
+func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
+	out := &Slice{}
+	for _, e := range s.Endpoints {
+		for _, text := range e.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				out.Addresses = append(out.Addresses, a.Unmap())
+			}
+		}
+	}
+	for _, p := range s.Ports {
+		if p.Name == nil || p.Port == nil || *p.Name == "" {
+			continue
+		}
+		at := Port{Name: *p.Name, Protocol: nft.TCP, Number: uint16(*p.Port)}
+		if p.Protocol != nil {
+			at.Protocol = number(*p.Protocol)
+		}
+		out.Ports = append(out.Ports, at)
+	}
+	return out
+}
+
+// fragment is what a slice has in a set of a family.
+func (s *Slice) fragment(name setName, f nft.Family) *nft.Fragment {
+	var list []nft.Element
+	for _, a := range s.Addresses {
+		if !of(a, f) {
+			continue
+		}
+		if name.port == "" {
+			list = append(list, nft.Element{Key: nft.Key{Source: nft.One(a)}})
+			continue
+		}
+		for _, p := range s.Ports {
+			if p.Name == name.port {
+				list = append(list, nft.Element{Key: nft.Key{Destination: nft.One(a), Protocol: p.Protocol, Port: p.Number}})
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return &nft.Fragment{Elements: map[string][]nft.Element{name.String(): list}}
+}
+
+func setKey(s setName) string              { return "set/" + s.String() }
+func sliceKey(s setName, id string) string { return "set/" + s.String() + "/" + id }
+
+func (n *Node) group(name string) *group {
+	g := n.groups[name]
+	if g == nil {
+		g = &group{slices: map[string]*Slice{}, sets: map[setName]int{}}
+		n.groups[name] = g
+	}
+	return g
+}
+
+// SetSlice says what a slice of a group has, nil for one that is gone.
+func (n *Node) SetSlice(groupName, id string, s *Slice) error {
+	g := n.group(groupName)
+	if s == nil {
+		if g.slices[id] == nil {
+			return nil
+		}
+		delete(g.slices, id)
+	} else {
+		g.slices[id] = s
+	}
+	var failures []error
+	for set := range g.sets {
+		failures = append(failures, n.put(sliceKey(set, id), s.make(set)))
+	}
+	return errors.Join(failures...)
+}
+
+// make returns what makes a slice's fragments.
+func (s *Slice) make(name setName) func(nft.Family) *nft.Fragment {
+	if s == nil {
+		return nothing
+	}
+	return func(f nft.Family) *nft.Fragment { return s.fragment(name, f) }
+}
+
+// Hear says of which groups all slices have been told. Of others nothing is kept that no rule needs.
+func (n *Node) Hear(names map[string]bool) {
+	for name := range names {
+		n.group(name).heard = true
+	}
+	for name, g := range n.groups {
+		if names[name] {
+			continue
+		}
+		g.heard = false
+		if len(g.sets) == 0 {
+			delete(n.groups, name)
+		}
+	}
+}
+
+// useSet gives a set of a group one user more, and has the tables have it.
+func (n *Node) useSet(s setName) error {
+	g := n.group(s.group)
+	if g.sets[s]++; g.sets[s] > 1 {
+		return nil
+	}
+	n.needed = nil
+	failures := []error{n.put(setKey(s), func(nft.Family) *nft.Fragment {
+		return &nft.Fragment{Sets: map[string]nft.Set{s.String(): s.set()}}
+	})}
+	for id, slice := range maps.All(g.slices) {
+		failures = append(failures, n.put(sliceKey(s, id), slice.make(s)))
+	}
+	return errors.Join(failures...)
+}
+
+// leaveSet takes a user from a set, and the set away with the last one.
+func (n *Node) leaveSet(s setName) error {
+	g := n.group(s.group)
+	if g.sets[s]--; g.sets[s] > 0 {
+		return nil
+	}
+	delete(g.sets, s)
+	n.needed = nil
+	var failures []error
+	for id := range g.slices {
+		failures = append(failures, n.put(sliceKey(s, id), nothing))
+	}
+	return errors.Join(append(failures, n.put(setKey(s), nothing))...)
+}

@@ -1,0 +1,84 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"clusterctl/daemons/nft"
+)
+
+// cut takes a key apart.
+func cut(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
+
+// useList returns the list of the chains of the policies that isolate a pod in a direction, which has one user more; "" when none does.
+func (n *Node) useList(p *pod, d direction) (string, error) {
+	var chains []string
+	uses := map[string]*chain{}
+	for key := range p.selected {
+		is := n.policy(key)
+		if !is.isolates[d] {
+			continue
+		}
+		ports := p.resolve(is.named)
+		name := chainOf(is, d, ports)
+		chains = append(chains, name)
+		uses[name] = &chain{policy: key, d: d, ports: ports}
+	}
+	if len(chains) == 0 {
+		return "", nil
+	}
+	slices.Sort(chains)
+	name := named(d.String()+"-pods", strings.Join(chains, " "), "")
+	if l := n.lists[name]; l != nil {
+		l.users++
+		return name, nil
+	}
+	var failures []error
+	for _, c := range chains {
+		have := n.chains[c]
+		if have == nil {
+			have = uses[c]
+			n.chains[c] = have
+			failures = append(failures, n.setChain(c, have, n.policy(have.policy)))
+		}
+		have.users++
+	}
+	l := &list{chains: chains, users: 1}
+	n.lists[name] = l
+	failures = append(failures, n.put(name, func(nft.Family) *nft.Fragment { return l.fragment(name) }))
+	return name, errors.Join(failures...)
+}
+
+func (l *list) fragment(name string) *nft.Fragment {
+	var rules []nft.Rule
+	for _, c := range l.chains {
+		rules = append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: c}}})
+	}
+	return &nft.Fragment{Chains: map[string]nft.Chain{name: {Rules: append(rules, nft.Rule{drop})}}}
+}
+
+// leaveList takes a user from a list, and the list away with the last one.
+func (n *Node) leaveList(name string) error {
+	l := n.lists[name]
+	if l == nil {
+		return nil
+	}
+	if l.users--; l.users > 0 {
+		return nil
+	}
+	delete(n.lists, name)
+	failures := []error{n.put(name, nothing)}
+	for _, c := range l.chains {
+		have := n.chains[c]
+		if have.users--; have.users > 0 {
+			continue
+		}
+		delete(n.chains, c)
+		failures = append(failures, n.put(c, nothing))
+		for s := range have.uses {
+			failures = append(failures, n.leaveSet(s))
+		}
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,249 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"clusterctl/daemons/nft"
+)
+
+// kernel is what the kernel has of a table, changed as the kernel is, and walked by packets.
+type kernel struct {
+	family   nft.Family
+	chains   map[string]nft.Chain
+	sets     map[string]nft.Set
+	elements map[string]map[nft.Key]nft.Value
+}
+
+func newKernel(f nft.Family) *kernel {
+	return &kernel{f, map[string]nft.Chain{}, map[string]nft.Set{}, map[string]map[nft.Key]nft.Value{}}
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// apply carries out what has changed in a table, and refuses what the kernel refuses.
+func (k *kernel) apply(t fataler, table *nft.Table) {
+	t.Helper()
+	c := table.Changes()
+	for _, n := range c.AddSets {
+		k.sets[n], _ = table.Set(n)
+		k.elements[n] = map[nft.Key]nft.Value{}
+	}
+	for _, n := range c.AddChains {
+		k.chains[n] = nft.Chain{Hook: table.Chain(n).Hook}
+	}
+	for n, list := range c.DelElements {
+		for _, e := range list {
+			if _, there := k.elements[n][e.Key]; !there {
+				t.Fatalf("takes %v from %s, where it is not", e, n)
+			}
+			delete(k.elements[n], e.Key)
+		}
+	}
+	for _, n := range c.SetRules {
+		k.chains[n] = nft.Chain{Hook: k.chains[n].Hook, Rules: table.Chain(n).Rules}
+	}
+	for n, list := range c.AddElements {
+		for _, e := range list {
+			if _, there := k.elements[n][e.Key]; there {
+				t.Fatalf("adds %v to %s, where it is", e, n)
+			}
+			k.elements[n][e.Key] = e.Value
+		}
+	}
+	for _, n := range c.DelChains {
+		delete(k.chains, n)
+	}
+	for _, n := range c.DelSets {
+		delete(k.sets, n)
+		delete(k.elements, n)
+	}
+	table.Done()
+	k.check(t)
+}
+
+// check looks whether everything that is led to is there, and whether ranges overlap.
+func (k *kernel) check(t fataler) {
+	t.Helper()
+	chain := func(from, to string) {
+		if _, there := k.chains[to]; to != "" && !there {
+			t.Fatalf("%s leads to the chain %s, which is not there", from, to)
+		}
+	}
+	for n, c := range k.chains {
+		if len(n) > 127 {
+			t.Fatalf("the name %s is too long", n)
+		}
+		for _, r := range c.Rules {
+			for _, s := range r {
+				switch s := s.(type) {
+				case nft.In:
+					if _, there := k.sets[s.Set]; !there {
+						t.Fatalf("%s looks into the set %s, which is not there", n, s.Set)
+					}
+				case nft.Do:
+					chain(n, s.Chain)
+				}
+			}
+		}
+	}
+	for n, all := range k.elements {
+		var last netip.Addr
+		for _, key := range slices.SortedFunc(keys(all), nft.Key.Compare) {
+			chain(n, all[key].Verdict.Chain)
+			if !k.sets[n].Ranges {
+				continue
+			}
+			a := key.Source
+			if !a.First.IsValid() {
+				a = key.Destination
+			}
+			if last.IsValid() && a.First.Compare(last) <= 0 {
+				t.Fatalf("%s of %s overlaps with what is before it", a, n)
+			}
+			last = a.End()
+		}
+	}
+}
+
+func keys(m map[nft.Key]nft.Value) func(func(nft.Key) bool) {
+	return func(yield func(nft.Key) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// packet is the first one of a connection, unless it is known.
+type packet struct {
+	from, to netip.Addr
+	protocol uint8
+	port     uint16
+	icmp     uint8
+	known    bool
+	in       string // interface
+}
+
+// forwards walks the base chains in their order, as a packet that is passed on does.
+func (k *kernel) forwards(t fataler, p packet) bool {
+	t.Helper()
+	var base []string
+	for n, c := range k.chains {
+		if c.Hook != nil {
+			base = append(base, n)
+		}
+	}
+	slices.SortFunc(base, func(a, b string) int { return int(k.chains[a].Hook.Priority - k.chains[b].Hook.Priority) })
+	for _, n := range base {
+		if k.walk(t, n, p, 0) == "drop" {
+			return false
+		}
+	}
+	return true
+}
+
+// walk returns the verdict of a chain, "return" at its end.
+func (k *kernel) walk(t fataler, chain string, p packet, depth int) string {
+	if depth > 16 { // the kernel's bound
+		t.Fatalf("the chain %s is too deep", chain)
+	}
+	for _, r := range k.chains[chain].Rules {
+		v, matches := k.rule(t, r, p)
+		if !matches || v.Action == "" {
+			continue
+		}
+		switch v.Action {
+		case "jump":
+			if v := k.walk(t, v.Chain, p, depth+1); v != "return" {
+				return v
+			}
+		case "goto":
+			return k.walk(t, v.Chain, p, depth+1)
+		default:
+			return v.Action
+		}
+	}
+	return "return"
+}
+
+func (k *kernel) rule(t fataler, r nft.Rule, p packet) (v nft.Verdict, matches bool) {
+	for _, s := range r {
+		ok := false
+		switch s := s.(type) {
+		case nft.Known:
+			ok = p.known
+		case nft.Is:
+			ok = p.protocol == s.Protocol
+		case nft.ICMPv6Types:
+			ok = s.First <= p.icmp && p.icmp <= s.Last
+		case nft.ToPorts:
+			ok = s.First <= p.port && p.port <= s.Last
+		case nft.Through:
+			ok = strings.HasPrefix(p.in, s.Prefix) != s.Not
+		case nft.From:
+			ok = s.Net.Contains(p.from) != s.Not
+		case nft.To:
+			ok = s.Net.Contains(p.to) != s.Not
+		case nft.In:
+			_, there := k.find(s.Set, s.Key, p)
+			ok = there != s.Not
+		case nft.Lookup:
+			found, there := k.find(s.Map, s.Key, p)
+			v, ok = found.Verdict, there
+		case nft.Do:
+			v, ok = s.Verdict, true
+		default:
+			t.Fatalf("the model does not know %T", s)
+		}
+		if !ok {
+			return v, false
+		}
+	}
+	return v, true
+}
+
+// find looks a packet up in a set. The kernel compares bytes: which fields they are of says the rule, and where they are in an element the set.
+func (k *kernel) find(name string, fields []nft.Field, p packet) (nft.Value, bool) {
+	set := k.sets[name]
+	var key nft.Key
+	for i, f := range fields {
+		a := p.from
+		if f == nft.Destination {
+			a = p.to
+		}
+		switch set.Key[i] {
+		case nft.Source:
+			key.Source = nft.One(a)
+		case nft.Destination:
+			key.Destination = nft.One(a)
+		case nft.Protocol:
+			key.Protocol = p.protocol
+		case nft.Port:
+			key.Port = p.port
+		}
+	}
+	if !set.Ranges {
+		v, there := k.elements[name][key]
+		return v, there
+	}
+	at := key.Source.First
+	if !at.IsValid() {
+		at = key.Destination.First
+	}
+	for e, v := range k.elements[name] {
+		a := e.Source
+		if !a.First.IsValid() {
+			a = e.Destination
+		}
+		if a.First.Compare(at) <= 0 && at.Compare(a.End()) <= 0 {
+			return v, true
+		}
+	}
+	return nft.Value{}, false
+}

@@ -1,0 +1,96 @@
+package network
+
+import (
+	"sync"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/network/policy"
+)
+
+// told is what has changed since it was last looked at. Its size is bounded by what there is.
+type told struct {
+	mu       sync.Mutex
+	policies map[string]bool // namespace/name
+	pods     map[string]bool // namespace/name
+	slices   map[string]bool // names
+	machine  *policy.Machine
+	wake     chan struct{}
+}
+
+func newTold() *told {
+	return &told{policies: map[string]bool{}, pods: map[string]bool{}, slices: map[string]bool{}, wake: make(chan struct{}, 1)}
+}
+
+func (c *told) policy(key string) { c.note(c.policies, key) }
+func (c *told) pod(key string)    { c.note(c.pods, key) }
+func (c *told) slice(name string) { c.note(c.slices, name) }
+
+func (c *told) note(in map[string]bool, key string) {
+	c.mu.Lock()
+	in[key] = true
+	c.mu.Unlock()
+	c.look()
+}
+
+// again notes what could not be done. Whoever does tries again by himself.
+func (c *told) again(in map[string]bool, key string) {
+	c.mu.Lock()
+	in[key] = true
+	c.mu.Unlock()
+}
+
+func (c *told) setMachine(m policy.Machine) {
+	c.mu.Lock()
+	c.machine = &m
+	c.mu.Unlock()
+	c.look()
+}
+
+// look wakes the loop.
+func (c *told) look() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties one of the lists.
+func (c *told) take(from map[string]bool) (keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range from {
+		keys = append(keys, k)
+	}
+	clear(from)
+	return keys
+}
+
+func (c *told) takeMachine() *policy.Machine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.machine
+	c.machine = nil
+	return m
+}
+
+// each notes the key of every object that comes, changes or goes.
+func each(note func(key string)) cache.ResourceEventHandler {
+	do := func(o any) {
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
+			note(key)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, is any) { do(is) }, DeleteFunc: do}
+}
+
+// leanPolicy keeps of a policy what the daemon reads.
+func leanPolicy(o any) (any, error) {
+	if p, ok := o.(*networkingv1.NetworkPolicy); ok {
+		c := *p
+		c.ManagedFields, c.Annotations, c.Labels = nil, nil, nil
+		return &c, nil
+	}
+	return o, nil
+}

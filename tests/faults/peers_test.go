@@ -1,0 +1,112 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/api/peers"
+)
+
+// peersFollow has policies that name the same pods: by the label of their namespace, by their own, and with the name of a port.
+func peersFollow(t *testing.T, s *stage) string {
+	namespaces, sets, policies := s.client.CoreV1().Namespaces(), s.client.AppsV1().ReplicaSets(s.ns), s.client.NetworkingV1().NetworkPolicies(s.ns)
+	allow := func(name string, peer networkingv1.NetworkPolicyPeer, ports ...string) (group string) {
+		to := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{peer}}
+		for _, port := range ports {
+			to.Ports = append(to.Ports, networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromString(port))})
+		}
+		p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{to}}}
+		if _, err := policies.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		g, _ := peers.OfPeer(s.ns, peer, ports)
+		return g.Name()
+	}
+	// The pods have the name for two protocols, which is two slices.
+	named := allow("named", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}, "dns")
+	const stageLabel = "peers-follow"
+	near := allow("near", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels}})
+	chosen := allow("chosen", networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{stageLabel: "yes"}}})
+	mark := func(value string) {
+		change(t, s, namespaces.Get, namespaces.Update, s.ns, func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value })
+	}
+	set := replicaSet(3)
+	first := &set.Spec.Template.Spec.Containers[0]
+	first.Ports = []corev1.ContainerPort{{Name: "dns", ContainerPort: 53}}
+	second := *first.DeepCopy()
+	second.Name, second.Ports[0].Protocol = "d", corev1.ProtocolUDP
+	set.Spec.Template.Spec.Containers = append(set.Spec.Template.Spec.Containers, second)
+	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	published := func(ctx context.Context, group string) (all []string, n int, err error) {
+		list, err := s.client.DiscoveryV1().EndpointSlices(peers.Namespace).List(ctx, metav1.ListOptions{LabelSelector: peers.Label + "=" + group})
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				all = append(all, e.Addresses...)
+			}
+		}
+		return all, len(list.Items), nil
+	}
+	see := func(what string, pods int, isChosen bool) {
+		s.until(t, what, func(ctx context.Context) (bool, any) {
+			list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			var addresses []string
+			for _, pod := range list.Items {
+				addresses = append(addresses, pod.Status.PodIP)
+			}
+			nears, _, err := published(ctx, near)
+			if err != nil {
+				return false, err
+			}
+			chosens, _, err := published(ctx, chosen)
+			if err != nil {
+				return false, err
+			}
+			nameds, _, err := published(ctx, named)
+			if err != nil {
+				return false, err
+			}
+			right := same(addresses, chosens)
+			if !isChosen {
+				right = len(chosens) == 0
+			}
+			return len(addresses) == pods && same(addresses, nears) && same(slices.Concat(addresses, addresses), nameds) && right, fmt.Sprint(addresses, nears, chosens, nameds)
+		})
+	}
+	see("three pods in a namespace that is not chosen", 3, false)
+	mark("yes")
+	see("three pods in a chosen namespace", 3, true)
+	for _, n := range []int32{8, 0, 4} {
+		change(t, s, sets.Get, sets.Update, "web", func(r *appsv1.ReplicaSet) { r.Spec.Replicas = &n })
+		see(fmt.Sprintf("%d pods in a chosen namespace", n), int(n), true)
+	}
+	mark("no")
+	see("four pods in a namespace that is no longer chosen", 4, false)
+	s.until(t, "a policy to go", func(ctx context.Context) (bool, any) {
+		err := policies.Delete(ctx, "near", metav1.DeleteOptions{})
+		_, n, failed := published(ctx, near)
+		return failed == nil && n == 0, fmt.Sprint(err, n, failed)
+	})
+	// What is no service's becomes nobody's Endpoints.
+	old, err := s.client.CoreV1().Endpoints(peers.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: peers.Label}) //nolint:staticcheck // what is deprecated is kept right, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("the addresses of four pods, and %d Endpoints", len(old.Items))
+}

@@ -1,0 +1,224 @@
+// Package isolation reads network policies plainly: slowly, sentence by sentence of their specification, for tests to hold against it what rules
+// decide. It draws clusters, and says of every packet whether it may pass. How rules are made it does not know.
+package isolation
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"clusterctl/daemons/api/peers"
+)
+
+// Cluster is everything that the specification speaks of.
+type Cluster struct {
+	Namespaces map[string]map[string]string // labels, by name
+	Pods       map[string]*Pod              // by UID
+	Policies   map[string]*networkingv1.NetworkPolicy
+}
+
+// Pod is a pod, on the machine that is looked at or elsewhere.
+type Pod struct {
+	Namespace, Name string
+	Labels          map[string]string
+	Addresses       []netip.Addr
+	Ports           []Port
+	Here            bool
+}
+
+// Port is a port that a container calls by a name.
+type Port struct {
+	Name     string
+	Protocol uint8
+	Number   uint16
+}
+
+// Packet is the first one of a connection.
+type Packet struct {
+	From, To netip.Addr
+	Protocol uint8
+	Port     uint16
+}
+
+// Allows reads the specification: a packet of a pod of this machine, or to one, may pass if both ends let it.
+func (c *Cluster) Allows(p Packet) bool {
+	from, to := c.At(p.From), c.At(p.To)
+	if from != nil && from == to {
+		return true
+	}
+	if from != nil && from.Here && !c.lets(from, to, p, networkingv1.PolicyTypeEgress) {
+		return false
+	}
+	if to != nil && to.Here && !c.lets(to, from, p, networkingv1.PolicyTypeIngress) {
+		return false
+	}
+	return true
+}
+
+// At returns the pod that has an address, nil if none has.
+func (c *Cluster) At(a netip.Addr) *Pod {
+	for _, m := range c.Pods {
+		if slices.Contains(m.Addresses, a) {
+			return m
+		}
+	}
+	return nil
+}
+
+// lets reports whether the policies of a pod let a packet pass whose other end is a pod, or nil for none.
+func (c *Cluster) lets(pod, other *Pod, p Packet, kind networkingv1.PolicyType) bool {
+	isolated := false
+	for _, policy := range c.Policies {
+		if policy.Namespace != pod.Namespace || !selects(&policy.Spec.PodSelector, pod.Labels) {
+			continue
+		}
+		types := policy.Spec.PolicyTypes
+		if len(types) == 0 {
+			types = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+			if len(policy.Spec.Egress) > 0 {
+				types = append(types, networkingv1.PolicyTypeEgress)
+			}
+		}
+		if !slices.Contains(types, kind) {
+			continue
+		}
+		isolated = true
+		if kind == networkingv1.PolicyTypeIngress {
+			for _, r := range policy.Spec.Ingress {
+				if c.peered(policy.Namespace, r.From, other, p.From) && ported(r.Ports, pod, p) {
+					return true
+				}
+			}
+		} else {
+			for _, r := range policy.Spec.Egress {
+				if c.peered(policy.Namespace, r.To, other, p.To) && ported(r.Ports, other, p) {
+					return true
+				}
+			}
+		}
+	}
+	return !isolated
+}
+
+func (c *Cluster) peered(namespace string, list []networkingv1.NetworkPolicyPeer, other *Pod, at netip.Addr) bool {
+	if len(list) == 0 {
+		return true
+	}
+	for _, peer := range list {
+		if b := peer.IPBlock; b != nil {
+			in := netip.MustParsePrefix(b.CIDR).Contains(at)
+			for _, e := range b.Except {
+				in = in && !netip.MustParsePrefix(e).Contains(at)
+			}
+			if in {
+				return true
+			}
+			continue
+		}
+		switch {
+		case other == nil:
+		case peer.NamespaceSelector == nil && other.Namespace != namespace:
+		case peer.NamespaceSelector != nil && !selects(peer.NamespaceSelector, c.Namespaces[other.Namespace]):
+		case peer.PodSelector != nil && !selects(peer.PodSelector, other.Labels):
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// numbers are protocols as packets have them.
+var numbers = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
+
+// ported reports whether a packet is to one of the ports; named ones are those of the pod that gets it.
+func ported(list []networkingv1.NetworkPolicyPort, receiver *Pod, p Packet) bool {
+	if len(list) == 0 {
+		return true
+	}
+	for _, at := range list {
+		protocol := corev1.ProtocolTCP
+		if at.Protocol != nil {
+			protocol = *at.Protocol
+		}
+		if numbers[protocol] != p.Protocol {
+			continue
+		}
+		switch {
+		case at.Port == nil:
+			return true
+		case at.Port.Type == intstr.String:
+			if receiver != nil && slices.Contains(receiver.Ports, Port{at.Port.StrVal, p.Protocol, p.Port}) {
+				return true
+			}
+		case at.EndPort != nil:
+			if int32(p.Port) >= at.Port.IntVal && int32(p.Port) <= *at.EndPort {
+				return true
+			}
+		case int32(p.Port) == at.Port.IntVal:
+			return true
+		}
+	}
+	return false
+}
+
+func selects(s *metav1.LabelSelector, labels map[string]string) bool {
+	for k, v := range s.MatchLabels {
+		if labels[k] != v {
+			return false
+		}
+	}
+	for _, e := range s.MatchExpressions {
+		v, there := labels[e.Key]
+		in := there && slices.Contains(e.Values, v)
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			if !in {
+				return false
+			}
+		case metav1.LabelSelectorOpNotIn:
+			if in {
+				return false
+			}
+		case metav1.LabelSelectorOpExists:
+			if !there {
+				return false
+			}
+		case metav1.LabelSelectorOpDoesNotExist:
+			if there {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Publish tells of the slices of the groups that are needed, as the controller would: one for each pod.
+func (c *Cluster) Publish(needed map[string]bool, tell func(group, slice string, addresses []netip.Addr, ports []Port)) {
+	for _, p := range c.Policies {
+		for _, g := range peers.Of(p) {
+			if !needed[g.Name()] {
+				continue
+			}
+			for uid, pod := range c.Pods {
+				in := pod.Namespace == g.Namespace
+				if g.NamespaceSelector != nil {
+					in = selects(g.NamespaceSelector, c.Namespaces[pod.Namespace])
+				}
+				if !in || g.PodSelector != nil && !selects(g.PodSelector, pod.Labels) {
+					continue
+				}
+				var ports []Port
+				for _, at := range pod.Ports {
+					if slices.Contains(g.Ports, at.Name) {
+						ports = append(ports, at)
+					}
+				}
+				tell(g.Name(), uid, pod.Addresses, ports)
+			}
+		}
+	}
+}
