@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -20,17 +19,25 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/floating"
 	"clusterctl/daemons/run"
 )
 
 // leaseName is the lease in kube-system.
 const leaseName = "kube-address"
+
+// The times fit together so that two machines never hold the address at once: what the
+// holder put into the kernel is gone before anybody else may take the lease.
+const (
+	leaseTime   = 4 * time.Second         // silence after which another machine takes the lease
+	hold        = 2500 * time.Millisecond // silence after which the holder itself lets go
+	period      = 500 * time.Millisecond  // between two looks
+	callTimeout = time.Second             // of one request
+	unwell      = 1500 * time.Millisecond // how long the API server here may fail before the address moves
+)
 
 // reannounce is how often the holder tells its neighbours again, for those that missed it.
 const reannounce = 10 * time.Second
@@ -38,10 +45,10 @@ const reannounce = 10 * time.Second
 // daemon is the part of one machine.
 type daemon struct {
 	log    *slog.Logger
-	claim  claim
+	claim  floating.Claim
 	link   holder
-	leases api // any API server
-	here   api // this machine's own
+	leases floating.API // any API server
+	here   floating.API // this machine's own
 	seen   atomic.Bool
 	held   prometheus.Gauge
 
@@ -59,12 +66,6 @@ type holder interface {
 	Announce() error
 }
 
-// api is a client that forgets connections on which nothing answers.
-type api struct {
-	*kubernetes.Clientset
-	http *http.Client
-}
-
 // Run holds the address whenever it is this machine's turn. Before and after, the
 // address is not here.
 func Run(ctx context.Context, cfg config.Address, env run.Env) error {
@@ -79,11 +80,11 @@ func Run(ctx context.Context, cfg config.Address, env run.Env) error {
 	if cfg.NodeName == "" {
 		return errors.New("--node-name is missing: leases are held under it")
 	}
-	link, err := find(own, address)
+	link, err := floating.Beside(own, address)
 	if err != nil {
 		return err
 	}
-	d := &daemon{log: env.Log, claim: claim{self: cfg.NodeName}, link: link,
+	d := &daemon{log: env.Log, claim: floating.Claim{Self: cfg.NodeName, Patience: leaseTime}, link: link,
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "address_held", Help: "1 while this machine has the virtual address."})}
 	if d.leases, err = connect(cfg.Kubeconfig, cfg.APIServers); err != nil {
 		return err
@@ -110,28 +111,8 @@ func Run(ctx context.Context, cfg config.Address, env run.Env) error {
 	return g.Wait()
 }
 
-func connect(kubeconfig string, servers []string) (api, error) {
-	cfg, err := client.Config(client.Options{Kubeconfig: kubeconfig, APIServers: servers, UserAgent: "address"})
-	if err != nil {
-		return api{}, err
-	}
-	transport, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return api{}, fmt.Errorf("set up the API client: %w", err)
-	}
-	set, err := kubernetes.NewForConfigAndClient(cfg, transport)
-	if err != nil {
-		return api{}, fmt.Errorf("set up the API client: %w", err)
-	}
-	return api{set, transport}, nil
-}
-
-// failed drops the connections after an error: the next request finds a server that lives.
-func (a api) failed(err error) error {
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		utilnet.CloseIdleConnectionsFor(a.http.Transport)
-	}
-	return err
+func connect(kubeconfig string, servers []string) (floating.API, error) {
+	return floating.Connect(client.Options{Kubeconfig: kubeconfig, APIServers: servers, UserAgent: "address"})
 }
 
 func (d *daemon) run(ctx context.Context) error {
@@ -174,17 +155,17 @@ func (d *daemon) look(ctx context.Context) error {
 		return errors.Join(problem, err)
 	}
 	d.seen.Store(true)
-	switch next := d.claim.next(lease, d.isWell(), started); next {
-	case release:
+	switch next := d.claim.Next(lease, d.isWell(), started); next {
+	case floating.Release:
 		d.drop("the API server on this machine is not ready")
 		_, err = d.put(ctx, lease, "")
-	case keep, take:
+	case floating.Keep, floating.Take:
 		started = time.Now()
-		if _, err = d.put(ctx, lease, d.claim.self); err == nil {
+		if _, err = d.put(ctx, lease, d.claim.Self); err == nil {
 			d.renewed = started
 			err = d.hold()
 		}
-	case wait:
+	case floating.Wait:
 		if d.has {
 			d.drop("another machine has the lease")
 		}
@@ -206,7 +187,7 @@ func (d *daemon) isWell() bool {
 func (d *daemon) well(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := d.here.failed(d.here.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()); err != nil {
+	if err := d.here.Failed(d.here.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()); err != nil {
 		return fmt.Errorf("ask the API server on this machine whether it is ready: %w", err)
 	}
 	return nil
@@ -220,7 +201,7 @@ func (d *daemon) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read the lease %s: %w", leaseName, d.leases.failed(err))
+		return nil, fmt.Errorf("read the lease %s: %w", leaseName, d.leases.Failed(err))
 	}
 	return lease, nil
 }
@@ -229,29 +210,16 @@ func (d *daemon) get(ctx context.Context) (*coordinationv1.Lease, error) {
 func (d *daemon) put(ctx context.Context, lease *coordinationv1.Lease, who string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	now, seconds := metav1.NowMicro(), int32(leaseTime/time.Second)
 	leases := d.leases.CoordinationV1().Leases(metav1.NamespaceSystem)
+	next := floating.Written(lease, leaseName, who, leaseTime)
 	var err error
 	if lease == nil {
-		zero := int32(0)
-		lease, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: metav1.NamespaceSystem},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &who, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: &zero},
-		}, metav1.CreateOptions{})
+		lease, err = leases.Create(ctx, next, metav1.CreateOptions{})
 	} else {
-		lease = lease.DeepCopy()
-		if holderOf(lease) != who {
-			moves := int32(1)
-			if lease.Spec.LeaseTransitions != nil {
-				moves += *lease.Spec.LeaseTransitions
-			}
-			lease.Spec.AcquireTime, lease.Spec.LeaseTransitions = &now, &moves
-		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &who, &seconds, &now
-		lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		lease, err = leases.Update(ctx, next, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write the lease %s: %w", leaseName, d.leases.failed(err))
+		return nil, fmt.Errorf("write the lease %s: %w", leaseName, d.leases.Failed(err))
 	}
 	return lease, nil
 }
@@ -296,10 +264,19 @@ func (d *daemon) resign(ctx context.Context) {
 		return
 	}
 	lease, err := d.get(ctx)
-	if err == nil && lease != nil && holderOf(lease) == d.claim.self {
+	if err == nil && lease != nil && floating.Holder(lease) == d.claim.Self {
 		_, err = d.put(ctx, lease, "")
 	}
 	if err != nil {
 		d.log.Warn("give the lease up; another machine takes it when it has run out", "error", err)
 	}
+}
+
+// lifetime is how long the kernel is to keep the address when a renewal was sent so
+// long ago. The kernel counts whole seconds and may be a good second late.
+func lifetime(elapsed time.Duration) time.Duration {
+	if elapsed <= period {
+		return 2 * time.Second
+	}
+	return time.Second
 }

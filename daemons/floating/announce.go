@@ -1,6 +1,7 @@
-package address
+package floating
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -49,4 +50,43 @@ func checksum(from, to netip.Addr, body []byte) uint16 {
 		sum = sum>>16 + sum&0xffff
 	}
 	return ^uint16(sum)
+}
+
+// arpProbe is the request of RFC 5227 by which a machine that has no claim yet asks who has an address.
+func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
+	p := arpAnnouncement(mac, address)
+	copy(p[14:18], []byte{0, 0, 0, 0})
+	return p
+}
+
+// arpSender is who says in an ARP packet that he has an address; nil for another packet.
+func arpSender(p []byte, address netip.Addr) net.HardwareAddr {
+	if len(p) < 28 || p[4] != 6 || !bytes.Equal(p[14:18], address.AsSlice()) {
+		return nil
+	}
+	return p[8:14]
+}
+
+const solicit = 135
+
+// solicited is the group of RFC 4291 at which who has an address is asked for it.
+func solicited(address netip.Addr) netip.Addr {
+	group, own := netip.MustParseAddr("ff02::1:ff00:0").As16(), address.As16()
+	copy(group[13:], own[13:])
+	return netip.AddrFrom16(group)
+}
+
+// neighborSolicitation asks who has an address, as RFC 4862, section 5.4.2, does before one takes it.
+func neighborSolicitation(address netip.Addr) []byte {
+	body := append([]byte{solicit, 0, 0, 0, 0, 0, 0, 0}, address.AsSlice()...)
+	to := solicited(address)
+	binary.BigEndian.PutUint16(body[2:], checksum(netip.IPv6Unspecified(), to, body))
+	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255}
+	header = append(append(header, netip.IPv6Unspecified().AsSlice()...), to.AsSlice()...)
+	return append(header, body...)
+}
+
+// advertises reports whether an IPv6 packet says that somebody has an address.
+func advertises(p []byte, address netip.Addr) bool {
+	return len(p) >= 64 && p[6] == icmpv6 && p[40] == advertise && bytes.Equal(p[48:64], address.AsSlice())
 }

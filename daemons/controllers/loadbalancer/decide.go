@@ -1,0 +1,187 @@
+package loadbalancer
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/config"
+)
+
+// decision is what a Service is to have.
+type decision struct {
+	addresses []netip.Addr // at most one of each family, in the order of the Service's families
+	withdrawn []netip.Addr // that no pool has any more
+	problem   string       // why it does not get what it asks for; what it has it keeps
+	waits     bool         // there is something that it would get, were it free
+}
+
+// decide works out which addresses a Service is to have. What it has it keeps, if a pool has it and the Service does not ask for
+// another. pools are sorted by name.
+func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
+	asked, problem := requested(s)
+	d.problem = problem
+	has := map[bool]netip.Addr{} // by whether it is of IPv4
+	for _, a := range b.given(s) {
+		switch {
+		case poolOf(pools, a) == nil:
+			d.withdrawn = append(d.withdrawn, a)
+		case b.inTheWay(s, a, true) == "":
+			has[a.Is4()] = a
+		}
+	}
+	c := choice{s, pools, b}
+	policy := corev1.IPFamilyPolicySingleStack
+	if s.Spec.IPFamilyPolicy != nil {
+		policy = *s.Spec.IPFamilyPolicy
+	}
+	var keeps, gets []netip.Addr
+	missing := "" // what does without
+	for _, f := range s.Spec.IPFamilies {
+		is4 := f != corev1.IPv6Protocol
+		have, had := has[is4]
+		if had {
+			keeps = append(keeps, have)
+		}
+		if problem != "" {
+			continue
+		}
+		switch a, why := c.one(is4, asked[is4], have); {
+		case why == "":
+			gets = append(gets, a)
+			continue
+		case asked[is4].IsValid() || policy != corev1.IPFamilyPolicyPreferDualStack:
+			d.problem = cmp.Or(d.problem, why)
+		default:
+			missing = cmp.Or(missing, why)
+		}
+		if had {
+			gets = append(gets, have)
+		}
+	}
+	if len(gets) == 0 {
+		d.problem = cmp.Or(d.problem, missing)
+	}
+	d.addresses, d.waits = gets, d.problem != "" || missing != ""
+	if n := len(gets); s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && n > 0 && b.locals(s, gets)+n > loadbalancer.MaxLocal {
+		d.problem, d.addresses, d.waits = fmt.Sprintf("%d addresses are of services with externalTrafficPolicy Local, and no more are announced", loadbalancer.MaxLocal), keeps, true
+	}
+	if problem != "" || d.problem != "" && policy == corev1.IPFamilyPolicyRequireDualStack {
+		d.addresses = keeps // both families or none, but for what it has
+	}
+	return d
+}
+
+// requested are the addresses that a Service names, by whether they are of IPv4.
+func requested(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
+	asked = map[bool]netip.Addr{}
+	for _, from := range []struct{ name, text string }{
+		{"spec.loadBalancerIP", s.Spec.LoadBalancerIP}, {"annotation " + loadbalancer.AddressesAnnotation, s.Annotations[loadbalancer.AddressesAnnotation]},
+	} {
+		list, bad := loadbalancer.List(from.text)
+		if bad != "" {
+			return nil, fmt.Sprintf("%s has %q, which is no IP address", from.name, bad)
+		}
+		for _, a := range list {
+			family := corev1.IPv6Protocol
+			if a.Is4() {
+				family = corev1.IPv4Protocol
+			}
+			if !slices.Contains(s.Spec.IPFamilies, family) {
+				return nil, fmt.Sprintf("%s asks for %s, and the service is not of %s", from.name, a, family)
+			}
+			if other, twice := asked[a.Is4()]; twice && other != a {
+				return nil, fmt.Sprintf("both %s and %s are asked for; a service has one address of each family", other, a)
+			}
+			asked[a.Is4()] = a
+		}
+	}
+	return asked, ""
+}
+
+func poolOf(pools []config.Pool, a netip.Addr) *config.Pool {
+	for i := range pools {
+		if pools[i].Contains(a) {
+			return &pools[i]
+		}
+	}
+	return nil
+}
+
+// choice is among pools, for one Service.
+type choice struct {
+	s     *corev1.Service
+	pools []config.Pool
+	book  *book
+}
+
+// one is the address of a family, or why there is none. asked and has may be nothing.
+func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem string) {
+	name := c.s.Annotations[loadbalancer.PoolAnnotation]
+	if name != "" && !slices.ContainsFunc(c.pools, func(p config.Pool) bool { return p.Name == name }) {
+		return a, fmt.Sprintf("there is no pool %q", name)
+	}
+	if asked.IsValid() {
+		return asked, c.refused(asked, asked == has, name)
+	}
+	if has.IsValid() && (name == "" || poolOf(c.pools, has).Name == name) {
+		return has, ""
+	}
+	var open []config.Pool
+	for _, pool := range c.pools {
+		auto := pool.AutoAssign == nil || *pool.AutoAssign
+		if (pool.Name == name || name == "" && auto) && pool.Serves(c.s.Namespace) && slices.ContainsFunc(pool.Ranges, func(r config.Range) bool { return r.First.Is4() == is4 }) {
+			open = append(open, pool)
+		}
+	}
+	family := "IPv6"
+	if is4 {
+		family = "IPv4"
+	}
+	if len(open) == 0 {
+		if name != "" {
+			return a, fmt.Sprintf("pool %q has no %s addresses for namespace %s", name, family, c.s.Namespace)
+		}
+		return a, fmt.Sprintf("no pool has %s addresses for namespace %s", family, c.s.Namespace)
+	}
+	for _, a := range c.book.shared(c.s) {
+		if p := poolOf(open, a); p != nil && a.Is4() == is4 {
+			return a, ""
+		}
+	}
+	var names []string
+	for _, pool := range open {
+		names = append(names, pool.Name)
+		for _, r := range pool.Ranges {
+			if r.First.Is4() != is4 {
+				continue
+			}
+			if a, ok := c.book.free(r.First, r.Last); ok {
+				return a, ""
+			}
+		}
+	}
+	return a, fmt.Sprintf("all %s addresses of %s are in use", family, strings.Join(names, ", "))
+}
+
+// refused says why a Service does not get an address that it names, "" when it does.
+func (c choice) refused(a netip.Addr, hasIt bool, name string) string {
+	p := poolOf(c.pools, a)
+	switch {
+	case p == nil:
+		return fmt.Sprintf("%s is of no pool", a)
+	case name != "" && p.Name != name:
+		return fmt.Sprintf("%s is of pool %q, and pool %q is asked for", a, p.Name, name)
+	case !hasIt && !p.Serves(c.s.Namespace):
+		return fmt.Sprintf("%s is of pool %q, which is not for namespace %s", a, p.Name, c.s.Namespace)
+	}
+	if other := c.book.inTheWay(c.s, a, hasIt); other != "" {
+		return fmt.Sprintf("%s is in use by service %s", a, other)
+	}
+	return ""
+}

@@ -1,0 +1,311 @@
+// Package loadbalancer gives Services of type LoadBalancer addresses of the pools that the cluster's configuration declares, as upstream's
+// service controller does with a cloud's load balancers. What the statuses of Services say is the truth about who has what. Who announces the
+// addresses on the network is the machines' business.
+package loadbalancer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// poolsKey is the queue's key of the pools. Services have keys with a slash.
+const poolsKey = "pools"
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	own      informers.SharedInformerFactory // of the ConfigMap of the pools alone
+	maps     corelisters.ConfigMapLister
+	services corelisters.ServiceLister
+	book     *book
+
+	// What follows is for the one worker alone.
+	checked bool          // the book has what the store has
+	known   bool          // the pools have been read
+	pools   []config.Pool // sorted by name
+
+	mu      sync.Mutex
+	waiting map[string]bool // Services that do not get what they ask for, until an address is free or the pools change
+}
+
+// New returns the controller of Services of type LoadBalancer.
+func New(c loop.Context) loop.Controller {
+	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(metav1.NamespaceSystem),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.PoolsName).String()
+		}))
+	services, configMaps := c.Informers.Core().V1().Services(), own.Core().V1().ConfigMaps()
+	n := &controller{Context: c, own: own, maps: configMaps.Lister(), services: services.Lister(), book: newBook(), waiting: map[string]bool{}}
+	// One worker: an address is given to one Service after the other.
+	n.Loop = loop.Loop{Name: "loadbalancer", Counted: "service", Context: c, Workers: 1, Sync: n.sync, Synced: []cache.InformerSynced{
+		services.Informer().HasSynced, configMaps.Informer().HasSynced}}
+	c.OnChange(services.Informer(), func(old, obj any) {
+		was, _ := old.(*corev1.Service)
+		is, _ := obj.(*corev1.Service)
+		n.changed(was, is)
+	})
+	loop.On(configMaps.Informer(), func(any) { n.Queue().Add(poolsKey) })
+	return n
+}
+
+// Run implements loop.Controller.
+func (n *controller) Run(ctx context.Context) error {
+	n.own.StartWithContext(ctx)
+	defer n.own.Shutdown()
+	n.Queue().Add(poolsKey) // also when there are none
+	return n.Loop.Run(ctx)
+}
+
+// changed queues whom a change of a Service concerns.
+func (n *controller) changed(was, is *corev1.Service) {
+	others, freed := n.book.see(was, is)
+	// Who is local no more leaves its lease to another.
+	if freed || was != nil && is != nil && was.Spec.ExternalTrafficPolicy != is.Spec.ExternalTrafficPolicy {
+		n.wake()
+	}
+	for _, key := range others {
+		n.Queue().Add(key)
+	}
+	if is != nil && concerned(is) {
+		n.Add(is)
+	}
+}
+
+func concerned(s *corev1.Service) bool { return loadbalancer.Wants(s) || loadbalancer.Known(s) }
+
+// wake has those try again who did not get what they asked for.
+func (n *controller) wake() {
+	n.mu.Lock()
+	keys := slices.Collect(maps.Keys(n.waiting))
+	clear(n.waiting)
+	n.mu.Unlock()
+	for _, key := range keys {
+		n.Queue().Add(key)
+	}
+}
+
+func (n *controller) wait(key string, isWaiting bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if delete(n.waiting, key); isWaiting {
+		n.waiting[key] = true
+	}
+}
+
+func (n *controller) sync(ctx context.Context, key string) error {
+	if key == poolsKey {
+		return n.readPools(ctx)
+	}
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return err
+	}
+	n.wait(key, false)
+	s, err := n.services.Services(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case !loadbalancer.Wants(s) || s.DeletionTimestamp != nil:
+		if !loadbalancer.Known(s) {
+			return nil
+		}
+		err = n.cleanUp(ctx, s)
+	case !n.known:
+		return nil // all Services are queued once the pools have been read
+	case s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) && (len(n.pools) == 0 || len(s.Status.LoadBalancer.Ingress) > 0):
+		return nil // some other controller's
+	case s.Spec.LoadBalancerClass == nil && len(n.pools) == 0:
+		n.withdrawn(s, loadbalancer.Addresses(s))
+		err = n.cleanUp(ctx, s) // and may be some other controller's
+	default:
+		err = n.ensure(ctx, s)
+	}
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer: %v", err)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil // it went with its finalizer
+	}
+	return err
+}
+
+// readPools takes in the pools. Those that were read before hold until it is certain that there are others or none.
+func (n *controller) readPools(ctx context.Context) error {
+	if err := n.check(ctx); err != nil {
+		return err
+	}
+	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(config.PoolsName)
+	if apierrors.IsNotFound(err) {
+		// A cache that is behind does not show what there is. The server does.
+		m, err = n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, config.PoolsName, metav1.GetOptions{})
+	}
+	var pools []config.Pool
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("read the pools of addresses: %w", err)
+	default:
+		if pools, err = config.DecodePools(m.Data); err != nil {
+			n.Log.Error("the pools of addresses cannot be read; those from before are used", "configMap", config.PoolsName, "error", err)
+			n.Events.Eventf(m, corev1.EventTypeWarning, "InvalidPools", "The pools from before are used: %v", err)
+			return nil
+		}
+	}
+	if n.known && apiequality.Semantic.DeepEqual(n.pools, pools) {
+		return nil
+	}
+	n.known, n.pools = true, pools
+	for _, pool := range pools {
+		n.Log.Info("services get addresses of a pool", "pool", pool.Name, "addresses", pool.Addresses)
+	}
+	all, err := n.services.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if concerned(s) {
+			n.Add(s)
+		}
+	}
+	return nil
+}
+
+// check has the book know, before the first address is given, what a leader before this one has given and no cache shows yet.
+func (n *controller) check(ctx context.Context) error {
+	if n.checked {
+		return nil
+	}
+	all, err := n.Client.CoreV1().Services("").List(ctx, metav1.ListOptions{FieldSelector: "spec.type=" + string(corev1.ServiceTypeLoadBalancer)})
+	if err != nil {
+		return fmt.Errorf("list services: %w", err)
+	}
+	for i := range all.Items {
+		s := &all.Items[i]
+		cached, err := n.services.Services(s.Namespace).Get(s.Name)
+		if err != nil || cached.UID != s.UID {
+			cached = s.DeepCopy()
+			cached.Status = corev1.ServiceStatus{} // its event comes
+		}
+		n.book.write(cached, loadbalancer.Addresses(s))
+	}
+	n.checked = true
+	return nil
+}
+
+// cleanUp takes the addresses of a Service back that is not to have any.
+func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
+	n.Events.Event(s, corev1.EventTypeNormal, "DeletingLoadBalancer", "Deleting load balancer")
+	status := s.Status.DeepCopy()
+	status.LoadBalancer = corev1.LoadBalancerStatus{}
+	meta.RemoveStatusCondition(&status.Conditions, loadbalancer.Condition)
+	finalizers := slices.DeleteFunc(slices.Clone(s.Finalizers), func(f string) bool { return f == loadbalancer.Finalizer })
+	n.book.write(s, nil)
+	if err := n.patch(ctx, s, status, finalizers); err != nil {
+		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
+	}
+	n.Events.Event(s, corev1.EventTypeNormal, "DeletedLoadBalancer", "Deleted load balancer")
+	return nil
+}
+
+// ensure gives a Service the addresses that it is to have.
+func (n *controller) ensure(ctx context.Context, s *corev1.Service) error {
+	d := decide(s, n.pools, n.book)
+	status, finalizers := s.Status.DeepCopy(), s.Finalizers
+	if !slices.Contains(finalizers, loadbalancer.Finalizer) {
+		finalizers = append(slices.Clone(finalizers), loadbalancer.Finalizer)
+	}
+	status.LoadBalancer.Ingress = n.ingress(s, d.addresses)
+	said := meta.SetStatusCondition(&status.Conditions, n.condition(s, d))
+	n.wait(s.Namespace+"/"+s.Name, d.waits)
+	if apiequality.Semantic.DeepEqual(&s.Status, status) && len(finalizers) == len(s.Finalizers) {
+		return nil
+	}
+	moved := !slices.Equal(loadbalancer.Addresses(s), d.addresses)
+	if moved {
+		n.Events.Event(s, corev1.EventTypeNormal, "EnsuringLoadBalancer", "Ensuring load balancer")
+	}
+	n.withdrawn(s, d.withdrawn)
+	n.book.write(s, d.addresses)
+	if err := n.patch(ctx, s, status, finalizers); err != nil {
+		return fmt.Errorf("failed to update load balancer status: %w", err)
+	}
+	switch {
+	case d.problem != "" && said:
+		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to ensure load balancer: %s", d.problem)
+	case moved && d.problem == "":
+		n.Events.Event(s, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
+	}
+	return nil
+}
+
+func (n *controller) withdrawn(s *corev1.Service, addresses []netip.Addr) {
+	for _, a := range addresses {
+		n.Events.Eventf(s, corev1.EventTypeWarning, "AddressWithdrawn", "Address %s is taken back: no pool has it any more", a)
+	}
+}
+
+// ingress is what a Service's status says of its addresses.
+func (n *controller) ingress(s *corev1.Service, addresses []netip.Addr) (list []corev1.LoadBalancerIngress) {
+	var ports []corev1.PortStatus
+	for _, p := range s.Spec.Ports {
+		ports = append(ports, corev1.PortStatus{Port: p.Port, Protocol: p.Protocol})
+	}
+	for _, a := range addresses {
+		list = append(list, corev1.LoadBalancerIngress{IP: a.String(), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP), Ports: ports})
+	}
+	return list
+}
+
+func (n *controller) condition(s *corev1.Service, d decision) metav1.Condition {
+	c := metav1.Condition{Type: loadbalancer.Condition, Status: metav1.ConditionFalse, Reason: "NoAddress", Message: d.problem,
+		ObservedGeneration: s.Generation, LastTransitionTime: metav1.NewTime(n.Now())}
+	if d.problem == "" {
+		var texts []string
+		for _, a := range d.addresses {
+			texts = append(texts, fmt.Sprintf("%s of pool %s", a, poolOf(n.pools, a).Name))
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Assigned", strings.Join(texts, ", ")
+	}
+	return c
+}
+
+// patch writes status and finalizers, if nobody has written the Service since.
+func (n *controller) patch(ctx context.Context, s *corev1.Service, status *corev1.ServiceStatus, finalizers []string) error {
+	var conditions []metav1.Condition // nil removes the field
+	conditions = append(conditions, status.Conditions...)
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": s.UID, "resourceVersion": s.ResourceVersion, "finalizers": finalizers},
+		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": status.LoadBalancer.Ingress}, "conditions": conditions},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = n.Client.CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
+}

@@ -1,0 +1,319 @@
+package loadbalancer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// cluster is one in which the controller runs.
+type cluster struct {
+	*testing.T
+	*fake.Clientset
+	events *record.FakeRecorder
+}
+
+func start(t *testing.T, objects ...runtime.Object) *cluster {
+	t.Helper()
+	c := newCluster(t, objects...)
+	c.run()
+	return c
+}
+
+// newCluster has versions of its objects as a server has them.
+func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
+	c := &cluster{t, fake.NewClientset(objects...), record.NewFakeRecorder(1000)}
+	var version atomic.Int64
+	next := func(obj runtime.Object) {
+		obj.(metav1.Object).SetResourceVersion(fmt.Sprint(version.Add(1)))
+	}
+	for _, verb := range []string{"create", "update"} {
+		c.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if with, ok := a.(clienttesting.UpdateAction); ok {
+				next(with.GetObject())
+			}
+			return false, nil, nil
+		})
+	}
+	c.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.PatchAction)
+		obj, err := c.Tracker().Get(p.GetResource(), p.GetNamespace(), p.GetName())
+		if err != nil {
+			return true, nil, err
+		}
+		s, patch := obj.DeepCopyObject().(*corev1.Service), corev1.Service{}
+		if err := json.Unmarshal(p.GetPatch(), &patch); err != nil || p.GetSubresource() != "status" {
+			return true, nil, fmt.Errorf("patch %s: %w", p.GetPatch(), err)
+		}
+		if patch.ResourceVersion != s.ResourceVersion || patch.UID != s.UID {
+			return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), s.Name, errors.New("somebody else has written"))
+		}
+		s.Finalizers, s.Status = patch.Finalizers, patch.Status
+		next(s)
+		return true, s, c.Tracker().Update(p.GetResource(), s, s.Namespace)
+	})
+	return c
+}
+
+// run has a leader run until the test ends, and returns what ends it before.
+func (c *cluster) run() (end func()) {
+	ctx, cancel := context.WithCancel(c.Context())
+	factory := informers.NewSharedInformerFactory(c.Clientset, 0)
+	n := New(loop.Context{Client: c.Clientset, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: c.events})
+	factory.StartWithContext(ctx)
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	end = func() {
+		cancel()
+		<-done
+		factory.Shutdown()
+		done <- nil
+	}
+	c.Cleanup(end)
+	return end
+}
+
+func poolsMap(texts map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: config.PoolsName}, Data: texts}
+}
+
+func (c *cluster) setPools(texts map[string]string) {
+	c.Helper()
+	maps := c.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	if _, err := maps.Update(c.Context(), poolsMap(texts), metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) create(s *corev1.Service) {
+	c.Helper()
+	if _, err := c.CoreV1().Services(s.Namespace).Create(c.Context(), s, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) change(name string, f func(*corev1.Service)) {
+	c.Helper()
+	s := c.get(name)
+	f(s)
+	if _, err := c.CoreV1().Services("shop").Update(c.Context(), s, metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) get(name string) *corev1.Service {
+	c.Helper()
+	s, err := c.CoreV1().Services("shop").Get(c.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return s
+}
+
+// text is what a Service has come to.
+func text(s *corev1.Service) string {
+	var parts []string
+	for _, a := range loadbalancer.Addresses(s) {
+		parts = append(parts, a.String())
+	}
+	for _, condition := range s.Status.Conditions {
+		parts = append(parts, string(condition.Status)+" "+condition.Reason+": "+condition.Message)
+	}
+	return strings.Join(append(parts, s.Finalizers...), ", ")
+}
+
+// until waits for what a Service comes to.
+func (c *cluster) until(name, want string) {
+	c.Helper()
+	got := ""
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(2 * time.Millisecond) {
+		if got = text(c.get(name)); got == want {
+			return
+		}
+	}
+	c.Fatalf("service %s is %q, want %q", name, got, want)
+}
+
+// told waits for events in their order.
+func (c *cluster) told(want ...string) {
+	c.Helper()
+	for _, w := range want {
+		select {
+		case got := <-c.events.Events:
+			if got != w {
+				c.Errorf("event %q, want %q", got, w)
+			}
+		case <-time.After(10 * time.Second):
+			c.Fatalf("no event %q", w)
+		}
+	}
+}
+
+const finalizer = ", " + loadbalancer.Finalizer
+
+var small = map[string]string{"office": `{"addresses":["10.0.0.10"]}`}
+
+func TestAServiceFromItsFirstAddressToItsEnd(t *testing.T) {
+	c := start(t, poolsMap(small), service("a", 9))
+	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	in := c.get("a").Status.LoadBalancer.Ingress[0]
+	if *in.IPMode != corev1.LoadBalancerIPModeVIP || !slices.Equal(in.Ports, []corev1.PortStatus{{Port: 80, Protocol: corev1.ProtocolTCP}}) {
+		t.Errorf("ingress %+v", in)
+	}
+	c.create(service("b", 0))
+	c.until("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
+	c.told("Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: all IPv4 addresses of office are in use")
+	c.change("a", func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
+	for c.get("a").Status.LoadBalancer.Ingress[0].Ports[0].Port != 81 {
+		time.Sleep(time.Millisecond)
+	}
+	c.change("a", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+	c.until("a", "")
+	c.told("Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+	c.until("b", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.change("b", func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+	c.until("b", "")
+	c.told("Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+}
+
+func TestServicesOfOtherControllersAreLeftAlone(t *testing.T) {
+	foreign := func(name string, change ...func(*corev1.Service)) *corev1.Service {
+		s := service(name, 0, change...)
+		s.Status.Conditions, s.Finalizers = nil, []string{loadbalancer.Finalizer}
+		return s
+	}
+	class := func(name string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.LoadBalancerClass = &name }
+	}
+	others := []*corev1.Service{
+		foreign("class", class("example.com/balancer")), foreign("has", has("10.0.0.11")), foreign("goes", has("10.0.0.12"), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
+	}
+	c := start(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.13"]}`}))
+	var was []string
+	for _, s := range others {
+		c.create(s)
+		was = append(was, text(s))
+	}
+	c.create(service("p", 0, class(loadbalancer.Class), noted(loadbalancer.AddressesAnnotation, "10.0.0.13")))
+	c.until("p", "10.0.0.13, True Assigned: 10.0.0.13 of pool office"+finalizer)
+	// What another has given is in use, too.
+	c.create(service("q", 0, noted(loadbalancer.AddressesAnnotation, "10.0.0.11")))
+	c.until("q", "False NoAddress: 10.0.0.11 is in use by service shop/has"+finalizer)
+	for i, s := range others {
+		if is := text(c.get(s.Name)); is != was[i] {
+			t.Errorf("service %s is %q, was %q", s.Name, is, was[i])
+		}
+	}
+}
+
+func TestWithoutPoolsNothingIsTouched(t *testing.T) {
+	c := start(t, service("a", 0))
+	c.create(service("p", 0, func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }))
+	c.until("p", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
+	c.until("a", "")
+}
+
+func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
+	c := start(t, poolsMap(small), service("a", 9))
+	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer")
+	c.setPools(map[string]string{"office": `{"addresses":`})
+	c.told("Warning InvalidPools The pools from before are used: pool office: unexpected EOF")
+	c.setPools(map[string]string{"office": `{"addresses":["10.0.0.9-10.0.0.10"],"autoAssign":false,"namespaces":["lab"]}`})
+	c.setPools(map[string]string{"annex": `{"addresses":["10.0.0.9-10.0.0.10"]}`})
+	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool annex"+finalizer)
+	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
+	c.until("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
+	c.told("Normal EnsuringLoadBalancer Ensuring load balancer", "Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more", "Normal EnsuredLoadBalancer Ensured load balancer")
+	// The cache has no ConfigMap any more, but the server does not say so.
+	refuse := true
+	c.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if refuse {
+			refuse = false
+			return true, nil, errors.New("nobody answers")
+		}
+		return false, nil, nil
+	})
+	if err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(c.Context(), config.PoolsName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.until("a", "")
+	if refuse {
+		t.Error("the server was not asked")
+	}
+	c.told("Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more", "Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
+}
+
+// A new leader gives nobody what the leader before gave, also where its caches do not show that yet.
+func TestANewLeaderKnowsWhatWasGiven(t *testing.T) {
+	c := newCluster(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.19"]}`}))
+	end := c.run()
+	for i := range 5 {
+		c.create(service(fmt.Sprint(i), 0))
+		c.until(fmt.Sprint(i), fmt.Sprintf("10.0.0.1%d, True Assigned: 10.0.0.1%d of pool office%s", i, i, finalizer))
+	}
+	end()
+	behind := &corev1.ServiceList{}
+	for i := range 8 {
+		s := service(fmt.Sprint(i), 0)
+		if i >= 5 {
+			c.create(s)
+		}
+		s = c.get(s.Name)
+		if i == 2 {
+			s.Status = corev1.ServiceStatus{}
+		}
+		if i != 3 { // not seen yet
+			behind.Items = append(behind.Items, *s)
+		}
+	}
+	c.PrependReactor("list", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		list := behind
+		if a.(clienttesting.ListAction).GetListRestrictions().Fields.String() != "" {
+			return false, nil, nil // not the cache's
+		}
+		behind = nil
+		return list != nil, list, nil
+	})
+	c.run()
+	given := map[string]bool{}
+	for i := range 8 {
+		for {
+			if s := c.get(fmt.Sprint(i)); len(loadbalancer.Addresses(s)) > 0 {
+				text, _ := json.Marshal(loadbalancer.Addresses(s))
+				if given[string(text)] {
+					t.Errorf("service %d has %s, which another has", i, text)
+				}
+				given[string(text)] = true
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if behind != nil {
+		t.Error("the cache was not behind")
+	}
+}

@@ -1,0 +1,230 @@
+// Package floating has what the holders of addresses that move between machines have in common: when a machine may take
+// the lease of one, an address that the kernel keeps for a moment only, and how neighbours are told where it is. Which machine is to hold
+// which address is the daemons' own.
+package floating
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Link is a network interface that an address is to be on.
+type Link struct {
+	Address netip.Addr
+	link    netlink.Link
+}
+
+// Beside returns the interface of own, to put address on.
+func Beside(own, address netip.Addr) (*Link, error) {
+	var found *Link
+	err := eachAddress(func(l netlink.Link, have netip.Prefix, _ netlink.Addr) {
+		if have.Addr() == own {
+			found = &Link{address, l}
+		}
+	})
+	if err == nil && found == nil {
+		err = fmt.Errorf("no network interface has the address %s", own)
+	}
+	return found, err
+}
+
+// ErrOwn is the error of an address that is the machine's own: it would be lost with the moment that a floating one is kept for.
+var ErrOwn = errors.New("it is this machine's own address")
+
+// Find returns the interface to put an address on: the one in whose network it is, else the one of the default route. Where names are
+// given it is one of these, the first of them where none is in the address's network.
+func Find(address netip.Addr, names []string) (*Link, error) {
+	var found *Link
+	var own bool
+	err := eachAddress(func(l netlink.Link, have netip.Prefix, entry netlink.Addr) {
+		if have.Addr() == address && (entry.Flags&syscall.IFA_F_PERMANENT != 0 || !have.IsSingleIP()) {
+			own = true
+		}
+		if found == nil && usable(l) && !have.IsSingleIP() && have.Contains(address) && (len(names) == 0 || slices.Contains(names, l.Attrs().Name)) {
+			found = &Link{address, l}
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case own:
+		return nil, fmt.Errorf("put %s on an interface: %w", address, ErrOwn)
+	case found != nil:
+		return found, nil
+	}
+	for _, name := range names {
+		if l, err := netlink.LinkByName(name); err == nil && usable(l) {
+			return &Link{address, l}, nil
+		}
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("put %s on an interface: none of %q is up here", address, names)
+	}
+	family := netlink.FAMILY_V6
+	if address.Is4() {
+		family = netlink.FAMILY_V4
+	}
+	routes, err := netlink.RouteList(nil, family)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range routes {
+		ones := 0
+		if r.Dst != nil {
+			ones, _ = r.Dst.Mask.Size()
+		}
+		if ones != 0 || r.LinkIndex == 0 {
+			continue
+		}
+		if l, err := netlink.LinkByIndex(r.LinkIndex); err == nil && usable(l) {
+			return &Link{address, l}, nil
+		}
+	}
+	return nil, fmt.Errorf("put %s on an interface: none is in its network, and there is no default route", address)
+}
+
+// usable reports whether neighbours can be told something on a link.
+func usable(l netlink.Link) bool {
+	a := l.Attrs()
+	return a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && len(a.HardwareAddr) == 6
+}
+
+func eachAddress(f func(netlink.Link, netip.Prefix, netlink.Addr)) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list network interfaces: %w", err)
+	}
+	for _, l := range links {
+		addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			return fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
+		}
+		for _, a := range addresses {
+			ones, _ := a.Mask.Size()
+			if have, ok := netip.AddrFromSlice(a.IP); ok {
+				f(l, netip.PrefixFrom(have.Unmap(), ones), a)
+			}
+		}
+	}
+	return nil
+}
+
+// Interface is the name of the interface.
+func (l *Link) Interface() string { return l.link.Attrs().Name }
+
+func (l *Link) entry() *netlink.Addr {
+	bits := l.Address.BitLen()
+	return &netlink.Addr{IPNet: &net.IPNet{IP: l.Address.AsSlice(), Mask: net.CIDRMask(bits, bits)}}
+}
+
+// Set adds the address, or has it stay, for so long: the kernel removes it when nobody
+// calls again. It is never chosen as the source of what this machine sends.
+func (l *Link) Set(lifetime time.Duration) error {
+	a := l.entry()
+	a.ValidLft, a.PreferedLft = int(lifetime/time.Second), 0
+	if l.Address.Is6() {
+		a.Flags = syscall.IFA_F_NODAD // the lease has made sure
+	}
+	if err := netlink.AddrReplace(l.link, a); err != nil {
+		return fmt.Errorf("put %s on %s: %w", l.Address, l.link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// Remove takes the address away, when it is there.
+func (l *Link) Remove() error {
+	err := netlink.AddrDel(l.link, l.entry())
+	if err != nil && !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fmt.Errorf("take %s from %s: %w", l.Address, l.link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// Announce tells the neighbours where the address is now.
+func (l *Link) Announce() error {
+	protocol, to := uint16(syscall.ETH_P_ARP), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	packet := arpAnnouncement(l.link.Attrs().HardwareAddr, l.Address)
+	if l.Address.Is6() {
+		protocol, to = syscall.ETH_P_IPV6, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
+		packet = neighborAdvertisement(l.link.Attrs().HardwareAddr, l.Address)
+	}
+	if err := send(l.link.Attrs().Index, protocol, to, packet); err != nil {
+		return fmt.Errorf("announce %s on %s: %w", l.Address, l.link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// send puts a packet on a link, without its Ethernet header.
+func send(index int, protocol uint16, to net.HardwareAddr, packet []byte) error {
+	order := protocol<<8 | protocol>>8 // the kernel wants it as on the wire
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a packet socket: %w", err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	at := &syscall.SockaddrLinklayer{Protocol: order, Ifindex: index, Halen: uint8(len(to))}
+	copy(at.Addr[:], to)
+	return syscall.Sendto(fd, packet, 0, at)
+}
+
+// Taken reports whether another machine says that it has the address, asking the neighbours and waiting so long for an answer.
+func (l *Link) Taken(wait time.Duration) (bool, error) {
+	protocol, to := uint16(syscall.ETH_P_ARP), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	mac := l.link.Attrs().HardwareAddr
+	packet := arpProbe(mac, l.Address)
+	if l.Address.Is6() {
+		group := solicited(l.Address).As16()
+		protocol, to, packet = syscall.ETH_P_IPV6, append(net.HardwareAddr{0x33, 0x33}, group[12:]...), neighborSolicitation(l.Address)
+	}
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("ask on %s who has %s: %w", l.Interface(), l.Address, err)
+	}
+	order := protocol<<8 | protocol>>8
+	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, int(order))
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	if err := syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: order, Ifindex: l.link.Attrs().Index}); err != nil {
+		return fail(err)
+	}
+	if err := send(l.link.Attrs().Index, protocol, to, packet); err != nil {
+		return fail(err)
+	}
+	buffer := make([]byte, 2048)
+	for end := time.Now().Add(wait); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return false, nil
+		}
+		limit := syscall.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
+		if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit); err != nil {
+			return fail(err)
+		}
+		n, from, err := syscall.Recvfrom(fd, buffer, 0)
+		switch {
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return fail(err)
+		}
+		source, ok := from.(*syscall.SockaddrLinklayer)
+		if !ok || source.Pkttype == syscall.PACKET_OUTGOING || source.Halen != 6 || bytes.Equal(source.Addr[:6], mac) {
+			continue
+		}
+		if l.Address.Is6() && advertises(buffer[:n], l.Address) {
+			return true, nil
+		}
+		if who := arpSender(buffer[:n], l.Address); l.Address.Is4() && who != nil && !bytes.Equal(who, mac) {
+			return true, nil
+		}
+	}
+}

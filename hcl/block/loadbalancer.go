@@ -1,0 +1,122 @@
+package block
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	daemons "clusterctl/daemons/config"
+	"clusterctl/hcl/config"
+)
+
+type loadBalancerBlock struct {
+	Name       string   `hcl:"name,optional" doc:"Name of the pool, by which the annotation clusterctl.local/load-balancer-pool of a service asks for it." default:"the block's label"`
+	Addresses  []string `hcl:"addresses" doc:"Addresses that nobody else has: ranges (\"10.0.0.10-10.0.0.20\"), networks (\"192.168.7.0/28\", without the address of the network itself and, in IPv4, its last one) and single ones, of both families."`
+	AutoAssign *bool    `hcl:"auto_assign,optional" doc:"Whether services get an address of this pool that name neither a pool nor an address." default:"true"`
+	Namespaces []string `hcl:"namespaces,optional" doc:"Namespaces whose services get addresses of this pool." default:"all namespaces"`
+	Interfaces []string `hcl:"interfaces,optional" doc:"Network interfaces of the machines on which the addresses are announced; a machine that has none of them announces none." default:"the one whose network an address is in, else that of the default route"`
+}
+
+func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
+	var raw loadBalancerBlock
+	diags := x.decode(b.Body, x.Eval, &raw)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	wrong := func(name, summary, format string, args ...any) {
+		diags = append(diags, fail(attr(b, b.Body, name), summary, format, args...))
+	}
+	pool := config.Pool{Address: x.address("load_balancer." + b.Labels[0]), Source: source(b), Pool: daemons.Pool{Name: or(raw.Name, x.name(b.Labels[0])),
+		Addresses: raw.Addresses, AutoAssign: raw.AutoAssign, Namespaces: raw.Namespaces, Interfaces: raw.Interfaces}}
+	if problems := validation.IsDNS1123Label(pool.Name); len(problems) > 0 {
+		diags = append(diags, fail(labelOr(b, "name"), "Invalid name", "%q is no name of a pool: it has lower-case letters, digits and dashes, and begins and ends with a letter or a digit.", pool.Name))
+	}
+	if len(raw.Addresses) == 0 {
+		wrong("addresses", "Pool without addresses", "Name addresses that nobody else has, as addresses = [\"10.0.0.10-10.0.0.20\"].")
+	}
+	for _, text := range raw.Addresses {
+		r, err := daemons.ReadRange(text)
+		if err != nil {
+			wrong("addresses", "Invalid addresses", "%s.", err)
+			continue
+		}
+		if i := slices.IndexFunc(pool.Ranges, r.Overlaps); i >= 0 {
+			wrong("addresses", "Overlapping addresses", "%s overlaps %s of the same pool.", r, pool.Ranges[i])
+			continue
+		}
+		pool.Ranges = append(pool.Ranges, r)
+	}
+	for _, namespace := range raw.Namespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			wrong("namespaces", "Invalid namespace", "%q is no name of a namespace: it has lower-case letters, digits and dashes, and begins and ends with a letter or a digit.", namespace)
+		}
+	}
+	for _, name := range raw.Interfaces {
+		if name == "" || len(name) > 15 {
+			wrong("interfaces", "Invalid interface", "%q is no name of a network interface: it has 1 to 15 characters.", name)
+		}
+	}
+	c.Pools = append(c.Pools, pool)
+	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(pool.Name)}), diags
+}
+
+// checkPools finds addresses that others have: other pools, the cluster's own networks, machines and the API.
+func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	type owner struct {
+		what string
+		daemons.Range
+	}
+	var owners []owner
+	one := func(what string, a netip.Addr) {
+		if a.IsValid() {
+			owners = append(owners, owner{what, daemons.Range{First: a, Last: a}})
+		}
+	}
+	for _, p := range c.PodCIDRs {
+		owners = append(owners, owner{fmt.Sprintf("pod_cidrs %s", p), daemons.PrefixRange(p)})
+	}
+	for _, p := range c.ServiceCIDRs {
+		owners = append(owners, owner{fmt.Sprintf("service_cidrs %s", p), daemons.PrefixRange(p)})
+	}
+	for _, m := range c.Machines {
+		one(fmt.Sprintf("%s, which has the address %s", m.Address, m.IP), m.IP)
+	}
+	if endpoint, err := netip.ParseAddrPort(c.Endpoint); err == nil {
+		one(fmt.Sprintf("the API's endpoint %s", endpoint.Addr()), endpoint.Addr())
+	}
+	names := map[string]config.Pool{}
+	for i, p := range c.Pools {
+		if other, twice := names[p.Name]; twice {
+			diags = append(diags, fail(at(p.Source), "Duplicate pool name", "%s and %s (%s) are both the pool %q. Give one of them another name = \"…\".", p.Address, other.Address, place(other.Source), p.Name))
+		}
+		names[p.Name] = p
+		for _, r := range p.Ranges {
+			for _, o := range owners {
+				if r.Overlaps(o.Range) {
+					diags = append(diags, fail(at(p.Source), "Overlapping addresses", "%s of %s overlaps %s. The addresses of a pool are nobody else's.", r, p.Address, o.what))
+				}
+			}
+			for _, other := range c.Pools[:i] {
+				for _, o := range other.Ranges {
+					if r.Overlaps(o) {
+						diags = append(diags, fail(at(p.Source), "Overlapping addresses", "%s of %s overlaps %s of %s (%s).", r, p.Address, o, other.Address, place(other.Source)))
+					}
+				}
+			}
+		}
+	}
+	if len(c.Pools) == 0 {
+		return diags
+	}
+	for _, o := range c.Objects {
+		metadata, _ := o.Content["metadata"].(map[string]any)
+		if o.Content["kind"] == "ConfigMap" && metadata["namespace"] == "kube-system" && metadata["name"] == daemons.PoolsName {
+			diags = append(diags, fail(at(o.Source), "Duplicate object", "%s is what the load_balancer blocks make, %s (%s) among them. Leave one of both out.", o.Address, c.Pools[0].Address, place(c.Pools[0].Source)))
+		}
+	}
+	return diags
+}
