@@ -41,11 +41,16 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// declared is a control plane and three nodes, so that a set of three has one each.
+// declared is a control plane and three nodes, so that a set of three has one each. Clients outside come in by addresses of the lab and by Ingresses.
 const declared = `
 cluster "flows" {
   pod_cidrs     = ["10.244.0.0/16"]
   service_cidrs = ["10.96.0.0/16"]
+  ingress {}
+}
+
+load_balancer "outside" {
+  addresses = ["10.99.0.200-10.99.0.209"]
 }
 
 machine "control" {

@@ -1,0 +1,238 @@
+// Package ingress is kube-ingress, the proxy that Ingresses set up: it follows them with what they name, and serves clients by the table
+// of package route with the engine of package proxy. Where pods are is from endpoint slices, so that requests go straight to them.
+package ingress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sync/errgroup"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/client/presence"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/ingress/proxy"
+	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/run"
+)
+
+// Run is the proxy of one machine. It serves until ctx ends, and then until the requests that have begun are answered, within bounds.
+func Run(ctx context.Context, cfg config.Ingress, env run.Env) error {
+	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "ingress", Metrics: env.Metrics})
+	if err != nil {
+		return err
+	}
+	clients, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return fmt.Errorf("set up the API client: %w", err)
+	}
+	kept, err := activation.ListenersWithNames()
+	if err != nil {
+		return fmt.Errorf("take the sockets that the service manager has kept: %w", err)
+	}
+	return serve(ctx, cfg, env, clients, kept)
+}
+
+// serve is Run over a given client, with the sockets that were kept.
+func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, kept map[string][]net.Listener) error {
+	sockets, err := listen(cfg, kept, env.Log)
+	if err != nil {
+		return err
+	}
+	defer sockets.close()
+	engine, err := newEngine(cfg, env)
+	if err != nil {
+		return err
+	}
+	env.Metrics.MustRegister(engine)
+	var ready, stopping atomic.Bool
+	env.Health.Ready("routes", func() error {
+		switch {
+		case stopping.Load():
+			return errors.New("the daemon stops")
+		case !ready.Load():
+			return errors.New("the routes are not known yet")
+		}
+		return nil
+	})
+	// What the daemon knows is kept up until the last request is answered.
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, inner := errgroup.WithContext(inner)
+	if cfg.HealthAddress != "" {
+		ln, err := net.Listen("tcp", cfg.HealthAddress)
+		if err != nil {
+			return fmt.Errorf("listen for health checks: %w", err)
+		}
+		g.Go(func() error { return run.Serve(inner, ln, env.Local(), nil, time.Second, env.Log) })
+	}
+	w := newWatch(policyOf(cfg), engine)
+	known := make(chan struct{})
+	g.Go(func() error { return w.run(inner, clients, func() { close(known) }) })
+	g.Go(func() error {
+		defer stop()
+		select {
+		case <-inner.Done():
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-known: // nobody is told "no route" because the routes are not known yet
+		}
+		return front(ctx, inner, cfg, env, engine, sockets, func() { ready.Store(true) }, func() { stopping.Store(true) })
+	})
+	g.Go(func() error {
+		tell(ctx, cfg, env, clients, w)
+		return nil
+	})
+	if cfg.ServiceName != "" {
+		p, err := publisher(cfg, env, clients)
+		if err != nil {
+			return err
+		}
+		p.Ready = func() error {
+			if !ready.Load() || stopping.Load() {
+				return errors.New("not serving")
+			}
+			return nil
+		}
+		g.Go(func() error { p.Run(ctx); return nil })
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// lastBound is how long the last requests may take once no more connections are accepted.
+const lastBound = 3 * time.Second
+
+// front serves clients until ctx ends. Then it is not ready any more and goes on accepting, with every answer the last of its
+// connection, until the requests of before are answered: nobody waits for the long ones of others. In the end connections that come
+// wait in the sockets, which the service manager keeps, for the next process.
+func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *proxy.Engine, sockets *sockets, ready, stopping func()) error {
+	failed := make(chan error, 2)
+	var serving sync.WaitGroup
+	for _, s := range []struct {
+		ln     *net.TCPListener
+		secure bool
+		port   int
+	}{{sockets.plain, false, cfg.HTTPPort}, {sockets.secure, true, cfg.HTTPSPort}} {
+		serving.Go(func() {
+			if err := engine.Serve(s.ln, s.secure, s.port); !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+				failed <- fmt.Errorf("accept connections on %s: %w", s.ln.Addr(), err)
+			}
+		})
+	}
+	env.Log.Info("serving", "http", sockets.plain.Addr(), "https", sockets.secure.Addr())
+	ready()
+	var err error
+	select {
+	case err = <-failed:
+	case <-inner.Done():
+	case <-ctx.Done():
+	}
+	stopping()
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout)
+	defer cancel()
+	engine.Drain(bound)
+	sockets.stopAccepting()
+	serving.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBound)
+	defer cancel()
+	engine.Close(last)
+	return err
+}
+
+func policyOf(cfg config.Ingress) route.Policy {
+	return route.Policy{
+		Connect: cfg.ConnectTimeout, Read: cfg.ReadTimeout, Send: cfg.SendTimeout, MaxBody: int64(cfg.MaxBodyMiB) << 20, Protocol: route.HTTP, RedirectTLS: cfg.SSLRedirect,
+	}
+}
+
+func newEngine(cfg config.Ingress, env run.Env) (*proxy.Engine, error) {
+	own, err := ownCertificate()
+	if err != nil {
+		return nil, err
+	}
+	c := proxy.Config{
+		Log: env.Log, Default: own, LeastConns: cfg.LoadBalance == config.LeastConnections,
+		MaxHead: cfg.MaxHeadKiB << 10, HeadTime: cfg.HeadTimeout, Idle: cfg.IdleTimeout, UpIdle: cfg.KeepTimeout, MaxIdle: cfg.KeepIdle,
+		HTTPSPort: cfg.HTTPSPort, MinTLS: tls.VersionTLS12, MaxStreams: 250, HandshakeIn: cfg.HeadTimeout,
+	}
+	if cfg.MinTLSVersion == "1.3" {
+		c.MinTLS = tls.VersionTLS13
+	}
+	if cfg.AccessLog {
+		c.AccessLog = os.Stdout
+	}
+	for _, one := range []struct {
+		to   *[]netip.Prefix
+		from []string
+	}{{&c.Trusted, cfg.TrustedCIDRs}, {&c.ProxyFrom, cfg.ProxyFrom}} {
+		for _, text := range one.from {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				return nil, fmt.Errorf("read the networks that are trusted: %w", err)
+			}
+			*one.to = append(*one.to, p)
+		}
+	}
+	return proxy.New(c), nil
+}
+
+// ownCertificate is what clients are shown who ask for a name that nobody has a certificate for. No client believes it.
+func ownCertificate() (*tls.Certificate, error) {
+	ca, err := certs.NewCA("kube-ingress", 0, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	pair, err := certs.Issue(ca, certs.DaemonServer("ingress.invalid", nil), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("make the certificate for names without one: %w", err)
+	}
+	return &cert, nil
+}
+
+func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*presence.Publisher, error) {
+	namespace, service, ok := strings.Cut(cfg.ServiceName, "/")
+	if !ok {
+		return nil, fmt.Errorf("service name %q is not namespace/name", cfg.ServiceName)
+	}
+	addr, err := netip.ParseAddr(cfg.NodeIP)
+	if err != nil {
+		return nil, fmt.Errorf("address of this machine: %w", err)
+	}
+	p := &presence.Publisher{Client: clients, Log: env.Log, Namespace: namespace, Service: service, Manager: manager, Node: cfg.NodeName, Addr: addr}
+	for name, port := range map[string]int{"http": cfg.HTTPPort, "https": cfg.HTTPSPort} {
+		p.Ports = append(p.Ports, discoveryv1.EndpointPort{Name: ptr.To(name), Port: ptr.To(int32(port))})
+	}
+	if p.Node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("find the node's name: %w", err)
+		}
+		p.Node = strings.ToLower(host)
+	}
+	return p, nil
+}
+
+// manager is who the endpoint slices of the proxies are managed by, as their label says.
+const manager = "ingress.clusterctl"

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"io"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// accessLog writes one line of JSON for each request. Lines are gathered and written together, at the latest after a second.
+type accessLog struct {
+	mu    sync.Mutex
+	to    io.Writer
+	lines []byte
+	armed bool
+}
+
+const (
+	fullLog  = 32 << 10
+	logEvery = time.Second
+)
+
+func newAccessLog(to io.Writer) *accessLog { return &accessLog{to: to} }
+
+// entry is what is logged of a request.
+type entry struct {
+	client               []byte
+	method, host, target []byte
+	protocol             string
+	status               int
+	sent                 int64
+	took                 time.Duration
+	rule                 string // namespace/name
+	service              string
+	endpoint             string
+}
+
+func (l *accessLog) add(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := append(l.lines, `{"time":"`...)
+	b = time.Now().UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","client":`...)
+	b = appendJSON(b, e.client)
+	b = append(b, `,"method":`...)
+	b = appendJSON(b, e.method)
+	b = append(b, `,"host":`...)
+	b = appendJSON(b, e.host)
+	b = append(b, `,"target":`...)
+	b = appendJSON(b, e.target)
+	b = append(b, `,"protocol":"`...)
+	b = append(b, e.protocol...)
+	b = append(b, `","status":`...)
+	b = strconv.AppendInt(b, int64(e.status), 10)
+	b = append(b, `,"bytes":`...)
+	b = strconv.AppendInt(b, e.sent, 10)
+	b = append(b, `,"seconds":`...)
+	b = strconv.AppendFloat(b, e.took.Seconds(), 'f', 6, 64)
+	if e.rule != "" {
+		b = append(b, `,"ingress":"`+e.rule+`","service":"`+e.service+`","endpoint":"`+e.endpoint+`"`...)
+	}
+	l.lines = append(b, '}', '\n')
+	if len(l.lines) > fullLog {
+		l.write()
+	} else if !l.armed {
+		l.armed = true
+		time.AfterFunc(logEvery, l.flush)
+	}
+}
+
+func (l *accessLog) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed = false
+	l.write()
+}
+
+// write loses what cannot be written: a log must not hold up requests.
+func (l *accessLog) write() {
+	_, _ = l.to.Write(l.lines)
+	l.lines = l.lines[:0]
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendJSON writes a text of any bytes; those that are no ASCII are written by their number, as in Latin-1.
+func appendJSON(b, text []byte) []byte {
+	b = append(b, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c >= 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

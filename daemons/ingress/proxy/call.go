@@ -1,0 +1,257 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// call sends a request over HTTP/1.
+func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *outgoing, certain, fresh bool) (*incoming, error) {
+	var up *upstream
+	if !fresh {
+		up = e.take(certain)
+	}
+	if up == nil {
+		var err error
+		if up, err = e.dial(rule.Policy.Connect); err != nil {
+			return nil, err
+		}
+	}
+	engine := e.pool.e
+	if up.writing.extend(engine.clock(), rule.Policy.Send) {
+		_ = up.nc.SetWriteDeadline(engine.at(up.writing.at))
+	}
+	over := context.AfterFunc(ctx, func() { _ = up.nc.SetDeadline(time.Unix(1, 0)) })
+	b := &answerBody{e: engine, up: up, wait: rule.Policy.Read, over: over}
+	if _, err := up.nc.Write(q.appendHead(nil)); err != nil {
+		b.close()
+		return nil, err
+	}
+	if q.body != nil {
+		b.sent = make(chan bool, 1)
+		b.body = q.body
+		go func() { b.sent <- q.send(up, rule.Policy.Send) }()
+	}
+	for {
+		if err := up.readHead(engine, &b.head, engine.clock()+int64(rule.Policy.Read), nil); err != nil {
+			b.close()
+			return nil, err
+		}
+		if b.head.status >= 200 {
+			break
+		}
+		if b.head.status == 101 {
+			b.close()
+			return nil, &malformed{502, "the backend switches protocols unasked"}
+		}
+	}
+	return b.incoming(q.method == http.MethodHead), nil
+}
+
+// appendHead writes the request's head as HTTP/1 has it.
+func (q *outgoing) appendHead(out []byte) []byte {
+	out = append(out, q.method+" "+q.target+" HTTP/1.1\r\nHost: "+q.host+"\r\n"...)
+	for name, values := range q.header {
+		if name == "Content-Length" || name == "Host" {
+			continue
+		}
+		for _, v := range values {
+			out = append(out, name+": "+v+"\r\n"...)
+		}
+	}
+	switch {
+	case q.body == nil:
+		if q.method == http.MethodPost || q.method == http.MethodPut || q.method == http.MethodPatch {
+			out = append(out, "Content-Length: 0\r\n"...)
+		}
+	case q.length >= 0:
+		out = append(out, "Content-Length: "+strconv.FormatInt(q.length, 10)+"\r\n"...)
+	default:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	}
+	return append(out, '\r', '\n')
+}
+
+// send sends the body, and returns whether all of it was.
+func (q *outgoing) send(up *upstream, wait time.Duration) bool {
+	b := getBuffer(copyBuffer)
+	defer b.free()
+	var out []byte
+	for {
+		n, err := q.body.Read(b.b)
+		out = out[:0]
+		if n > 0 && q.length < 0 {
+			out = strconv.AppendInt(out, int64(n), 16)
+			out = append(out, '\r', '\n')
+		}
+		out = append(out, b.b[:n]...)
+		if n > 0 && q.length < 0 {
+			out = append(out, '\r', '\n')
+		}
+		if err == io.EOF && q.length < 0 {
+			out = append(out, '0', '\r', '\n')
+			for name, values := range q.trailer {
+				for _, v := range values {
+					if kindOf([]byte(name)) == other {
+						out = append(out, name+": "+v+"\r\n"...)
+					}
+				}
+			}
+			out = append(out, '\r', '\n')
+		}
+		_ = up.nc.SetWriteDeadline(time.Now().Add(wait))
+		if _, err := up.nc.Write(out); err != nil {
+			return false
+		}
+		if err != nil {
+			if err != io.EOF {
+				_ = up.nc.Close() // nobody waits for an answer to half a request
+			}
+			return err == io.EOF
+		}
+	}
+}
+
+// answerBody reads the body of an answer over HTTP/1, and puts the connection aside when it was read to its end.
+type answerBody struct {
+	e    *Engine
+	up   *upstream
+	wait time.Duration
+	head answer
+	over func() bool // the request's end does not concern the connection any more; false: it has ended
+
+	chunks  chunks
+	left    int64
+	framing framing
+	ended   bool
+	sent    chan bool // whether all of the request's body was sent; nil: it has none
+	body    io.Closer
+}
+
+func (b *answerBody) incoming(head bool) *incoming {
+	in := &incoming{status: b.head.status, header: http.Header{}, length: -1, close: b.close, trailers: b.trailers}
+	for i := range b.head.fields {
+		if f := &b.head.fields[i]; !f.dropped && f.kind != contentLength {
+			name := textproto.CanonicalMIMEHeaderKey(string(f.name))
+			in.header[name] = append(in.header[name], string(f.value))
+		}
+	}
+	in.empty = b.empty
+	switch {
+	case !b.head.hasBody(head):
+		b.framing, b.ended = noBody, true
+		if head {
+			in.length = b.head.length
+		}
+		return in
+	case b.head.chunked:
+		b.framing = asChunks
+	case b.head.length >= 0:
+		b.framing, b.left, in.length = asLength, b.head.length, b.head.length
+		b.ended = b.left == 0
+	default:
+		b.framing = untilClose
+	}
+	in.body = b
+	return in
+}
+
+// Read is of io.Reader.
+func (b *answerBody) Read(p []byte) (int, error) {
+	for !b.ended {
+		if b.up.buf.r == b.up.buf.w {
+			if err := b.up.fill(b.e, b.wait); err != nil {
+				if errors.Is(err, io.EOF) {
+					if b.framing != untilClose {
+						return 0, io.ErrUnexpectedEOF
+					}
+					b.ended = true
+					continue
+				}
+				return 0, err
+			}
+		}
+		have := b.up.buf.bytes()
+		have = have[:min(len(have), len(p))]
+		n, data := 0, have
+		switch b.framing {
+		case asChunks:
+			var err *malformed
+			if n, data, err = b.chunks.next(have); err != nil {
+				return 0, err
+			}
+			b.ended = b.chunks.done()
+		case asLength:
+			data = data[:min(int64(len(data)), b.left)]
+			n = len(data)
+			b.left -= int64(n)
+			b.ended = b.left == 0
+		default:
+			n = len(data)
+		}
+		copy(p, data)
+		if b.up.buf.r += n; len(data) > 0 {
+			return len(data), nil
+		}
+	}
+	return 0, io.EOF
+}
+
+// empty reports whether the next piece may take long to come.
+func (b *answerBody) empty() bool {
+	if b.ended || b.framing != asChunks {
+		return !b.ended && b.up.buf.r == b.up.buf.w
+	}
+	ahead := b.chunks // what is here may be the end of a chunk alone
+	ahead.trailer = nil
+	at := 0
+	for rest := b.up.buf.bytes(); at < len(rest) && !ahead.done(); {
+		n, data, err := ahead.next(rest[at:])
+		if len(data) > 0 || err != nil {
+			return false
+		}
+		at += n
+	}
+	return !ahead.done()
+}
+
+func (b *answerBody) trailers() http.Header {
+	if len(b.chunks.trailer) <= 2 {
+		return nil
+	}
+	h := http.Header{}
+	for text := range bytes.SplitSeq(b.chunks.trailer, []byte("\r\n")) {
+		if name, value, ok := bytes.Cut(text, []byte(":")); ok {
+			h.Add(string(name), string(trim(value)))
+		}
+	}
+	return h
+}
+
+func (b *answerBody) close() {
+	clean := b.over() && b.ended && b.framing != untilClose && b.head.persists() && b.up.buf.r == b.up.buf.w
+	if b.sent != nil {
+		select {
+		case all := <-b.sent:
+			clean = clean && all
+		default:
+			clean = false
+			_ = b.up.nc.SetDeadline(time.Unix(1, 0))
+			_ = b.body.Close()
+			<-b.sent
+		}
+	}
+	if b.up.writing = (deadline{}); clean {
+		b.up.of.put(b.up)
+	} else {
+		b.up.close()
+	}
+}

@@ -1,0 +1,164 @@
+package proxy
+
+import "bytes"
+
+var (
+	errChunk    = &malformed{400, "a chunk is malformed"}
+	errTrailer  = &malformed{400, "a trailer field is malformed or may not be one"}
+	errTrailers = &malformed{431, "the trailer fields are too large"}
+)
+
+const (
+	maxChunkLine = 256
+	maxTrailers  = 8 << 10
+)
+
+// chunks reads a chunked body as it comes, in pieces of any size.
+type chunks struct {
+	state   chunkState
+	left    int64 // of the chunk
+	total   int64 // of data so far
+	read    int   // of the line
+	trailer []byte
+}
+
+type chunkState uint8
+
+const (
+	chunkSize chunkState = iota // digits
+	chunkExtension
+	chunkSizeEnd // LF of the size's line
+	chunkData
+	chunkDataCR
+	chunkDataLF
+	chunkTrailer
+	chunkDone
+)
+
+func (c *chunks) reset() { *c = chunks{trailer: c.trailer[:0]} }
+
+func (c *chunks) done() bool { return c.state == chunkDone }
+
+// next reads the beginning of b: n bytes of it, of which data are the body's. Nothing after the body is read.
+func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
+	for n < len(b) {
+		ch := b[n]
+		switch c.state {
+		case chunkSize:
+			n++
+			switch {
+			case isHex(ch):
+				if c.read++; c.read > 15 {
+					return n, nil, errChunk
+				}
+				c.left = c.left<<4 | int64(unhex(ch))
+				continue
+			case c.read == 0:
+				return n, nil, errChunk
+			case ch == '\r':
+				c.state = chunkSizeEnd
+			case ch == ';':
+				c.state, c.read = chunkExtension, 0
+			default:
+				return n, nil, errChunk
+			}
+		case chunkExtension:
+			n++
+			switch {
+			case ch == '\r':
+				c.state = chunkSizeEnd
+			case !isValue[ch]:
+				return n, nil, errChunk
+			default:
+				if c.read++; c.read > maxChunkLine {
+					return n, nil, errChunk
+				}
+			}
+		case chunkSizeEnd:
+			n++
+			if ch != '\n' {
+				return n, nil, errChunk
+			}
+			c.read = 0
+			if c.state = chunkData; c.left == 0 {
+				c.state = chunkTrailer
+			}
+		case chunkData:
+			size := int(min(int64(len(b)-n), c.left))
+			if c.left -= int64(size); c.left == 0 {
+				c.state = chunkDataCR
+			}
+			c.total += int64(size)
+			return n + size, b[n : n+size], nil
+		case chunkDataCR, chunkDataLF:
+			n++
+			want, then := byte('\r'), chunkDataLF
+			if c.state == chunkDataLF {
+				want, then = '\n', chunkSize
+			}
+			if ch != want {
+				return n, nil, errChunk
+			}
+			c.state = then
+		case chunkTrailer:
+			end := bytes.IndexByte(b[n:], '\n')
+			if end < 0 {
+				end = len(b) - n - 1
+			}
+			if len(c.trailer)+end+1 > maxTrailers {
+				return n, nil, errTrailers
+			}
+			c.trailer = append(c.trailer, b[n:n+end+1]...)
+			n += end + 1
+			if err := c.trailerLine(); err != nil {
+				return n, nil, err
+			}
+		case chunkDone:
+			return n, nil, nil
+		}
+	}
+	return n, nil, nil
+}
+
+// trailerLine looks at the line that the trailer ends with, if it is complete.
+func (c *chunks) trailerLine() *malformed {
+	t := c.trailer
+	if t[len(t)-1] != '\n' {
+		return nil
+	}
+	at := bytes.LastIndexByte(t[:len(t)-1], '\n') + 1
+	if string(t[at:]) == "\r\n" {
+		c.state = chunkDone
+		return nil
+	}
+	text, _, err := line(t, at)
+	if err != nil {
+		return errTrailer
+	}
+	n := 0
+	for n < len(text) && isToken[text[n]] {
+		n++
+	}
+	// A trailer must not say what the head has to.
+	if n == 0 || n == len(text) || text[n] != ':' || kindOf(text[:n]) != other {
+		return errTrailer
+	}
+	for _, ch := range text[n+1:] {
+		if !isValue[ch] {
+			return errTrailer
+		}
+	}
+	return nil
+}
+
+// through reads as much of b as belongs to the body, and returns how much that is.
+func (c *chunks) through(b []byte) (int, *malformed) {
+	at := 0
+	for at < len(b) && !c.done() {
+		n, _, err := c.next(b[at:])
+		if at += n; err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}

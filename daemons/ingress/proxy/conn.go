@@ -1,0 +1,333 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// conn is a client's connection, and the request that is being answered on it.
+type conn struct {
+	e               *Engine
+	nc              net.Conn
+	tcp             *net.TCPConn // nil over TLS
+	raw             *net.TCPConn // also below TLS
+	secure          bool
+	port            int
+	client          netip.Addr
+	trusted         bool
+	ip              []byte // client as text
+	proto, portText []byte // fields that say how the client asks, with the end of the line before them
+
+	buf      *buffer
+	reading  deadline
+	writing  deadline
+	req      request
+	ans      answer
+	body     chunks      // of the request
+	out      []byte      // what is written next
+	scratch  []byte      // the path that is compared
+	pump     *pump       // sends the rest of a body
+	old      *buffer     // with the head of the request, when buf has what came after it
+	after    []byte      // what the pump read after the body
+	handed   bool        // somebody else has the connection
+	idle     atomic.Bool // waiting for a request
+	last     bool        // the engine ends, and this is the last request that is waited for
+	requests int
+	sentAll  bool // the pump sent all of the body
+
+	ended   bool // the client or what it sends is no good for another request
+	status  int
+	sent    int64 // bytes of the answer's body
+	began   int64
+	rule    *route.Rule
+	backend *endpoint
+	tried   []*endpoint
+}
+
+// serve speaks with the client until the connection ends.
+func (c *conn) serve() {
+	c.raw = c.tcp
+	c.buf = getBuffer(clientBuffer)
+	defer func() {
+		if !c.handed {
+			c.buf.free()
+			_ = c.nc.Close()
+		}
+	}()
+	peer, _ := netip.ParseAddrPort(c.nc.RemoteAddr().String())
+	c.client = peer.Addr().Unmap()
+	c.trusted = contains(c.e.cfg.Trusted, c.client)
+	if contains(c.e.cfg.ProxyFrom, c.client) {
+		if err := c.readProxy(); err != nil {
+			c.e.cfg.Log.Debug("read the PROXY protocol", "client", c.client, "err", err)
+			return
+		}
+		c.trusted = contains(c.e.cfg.Trusted, c.client)
+	}
+	c.identify()
+	if c.secure {
+		if !c.handshake() {
+			return
+		}
+	} else if c.preface() {
+		c.e.handHTTP2(&prefixed{Conn: c.nc, buf: c.buf}, c)
+		return
+	}
+	for c.next() {
+	}
+}
+
+func contains(all []netip.Prefix, a netip.Addr) bool {
+	for _, p := range all {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// identify writes what backends are told of the client.
+func (c *conn) identify() {
+	c.ip = c.client.AppendTo(nil)
+	proto := "http"
+	if c.secure {
+		proto = "https"
+	}
+	c.proto = []byte("\r\nX-Forwarded-Proto: " + proto)
+	c.portText = []byte("\r\nX-Forwarded-Port: " + strconv.Itoa(c.port))
+}
+
+// handshake speaks TLS. It returns false when the connection is done with: it failed, or HTTP/2 was spoken on it.
+func (c *conn) handshake() bool {
+	under := c.nc
+	if c.buf.r < c.buf.w {
+		under = &prefixed{Conn: c.nc, buf: c.buf}
+	}
+	secure := tls.Server(under, c.e.tls)
+	_ = c.nc.SetDeadline(time.Now().Add(c.e.cfg.HandshakeIn))
+	if err := secure.Handshake(); err != nil {
+		c.e.counters.handshakes.Add(1)
+		return false
+	}
+	_ = c.nc.SetDeadline(time.Time{})
+	c.nc, c.tcp = secure, nil
+	if under != c.raw { // the prefix is read, and the buffer is in use no more
+		c.buf = getBuffer(clientBuffer)
+	}
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		c.e.handHTTP2(secure, c)
+		return false
+	}
+	return true
+}
+
+const prefaceHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// preface reports whether a plain connection begins as HTTP/2 does with a server that is known to speak it.
+func (c *conn) preface() bool {
+	for {
+		b := c.buf.bytes()
+		n := min(len(b), len(prefaceHTTP2))
+		if string(b[:n]) != prefaceHTTP2[:n] {
+			return false
+		}
+		if n == len(prefaceHTTP2) {
+			return true
+		}
+		wait := c.e.cfg.Idle
+		if n > 0 {
+			wait = c.e.cfg.HeadTime
+		}
+		if c.fill(wait) != nil {
+			return false
+		}
+	}
+}
+
+// fill reads more into the buffer, which has room.
+func (c *conn) fill(wait time.Duration) error {
+	if !c.buf.room(c.e.cfg.MaxHead) {
+		return errHeadSize
+	}
+	if !c.last && c.reading.extend(c.e.clock(), wait) {
+		_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
+		if c.e.closing.Load() && c.idle.Load() {
+			return os.ErrDeadlineExceeded // the engine set one that is over, and this one took its place
+		}
+	}
+	return c.read()
+}
+
+func (c *conn) read() error {
+	n, err := c.nc.Read(c.buf.b[c.buf.w:])
+	if c.buf.w += n; n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// next answers the next request. It returns false when the connection is to be closed.
+func (c *conn) next() bool {
+	size, ok := c.readHead()
+	if !ok {
+		return false
+	}
+	gen := c.e.begin()
+	defer gen.Add(-1)
+	c.requests++
+	c.began, c.status, c.sent, c.rule, c.backend = c.e.clock(), 0, 0, nil, nil
+	c.ended = !c.req.persists() || c.e.draining.Load()
+	c.buf.r += size
+	c.answer()
+	c.record()
+	c.putBack()
+	return !c.ended
+}
+
+// putBack makes what was read after a body the beginning of the next request. It is called when nobody needs the head any more.
+func (c *conn) putBack() {
+	if c.old != nil {
+		c.old.free()
+		c.old = nil
+	}
+	if len(c.after) == 0 {
+		return
+	}
+	if len(c.after) > len(c.buf.b) {
+		c.buf.free()
+		c.buf = getBuffer(copyBuffer)
+	}
+	c.buf.r, c.buf.w = 0, copy(c.buf.b, c.after)
+	c.after = c.after[:0]
+}
+
+// readHead reads a request's head. It returns false when there is none; then the client has been told.
+func (c *conn) readHead() (int, bool) {
+	c.idle.Store(true)
+	defer c.idle.Store(false)
+	parsed, first := 0, int64(0)
+	for {
+		if b := c.buf.bytes(); len(b) > parsed && bytes.IndexByte(b[parsed:], '\n') >= 0 {
+			size, err := c.req.parse(b)
+			switch {
+			case err == nil:
+				return size, true
+			case err != errIncomplete:
+				c.refuse(err)
+				return 0, false
+			}
+			parsed = len(b)
+		}
+		if c.e.closing.Load() && c.buf.r == c.buf.w && !c.lastChance() {
+			return 0, false
+		}
+		wait := c.e.cfg.Idle
+		if c.buf.r < c.buf.w {
+			now := c.e.clock()
+			if first == 0 {
+				first = now
+			}
+			// Drop by drop does not make it take longer.
+			if c.reading.exact(first + int64(c.e.cfg.HeadTime)) {
+				_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
+			}
+			wait = 0
+		}
+		err := c.more(wait)
+		var timeout net.Error
+		switch {
+		case err == nil:
+		case errors.Is(err, errHeadSize):
+			c.refuse(errHeadSize)
+			return 0, false
+		case errors.As(err, &timeout) && timeout.Timeout() && c.buf.r < c.buf.w:
+			c.refuse(&malformed{408, "the head took too long"})
+			return 0, false
+		case isTimeout(err) && c.e.closing.Load() && !c.last: // what the engine's end woke up
+		default:
+			return 0, false
+		}
+	}
+}
+
+// more is fill with the deadline as it is when wait is 0.
+func (c *conn) more(wait time.Duration) error {
+	if wait > 0 {
+		return c.fill(wait)
+	}
+	if !c.buf.room(c.e.cfg.MaxHead) {
+		return errHeadSize
+	}
+	return c.read()
+}
+
+// lastChance reports whether a request may still come when the engine ends: one that is here already, or the first of a connection that was
+// accepted just before. Both have lastWait to be read.
+func (c *conn) lastChance() bool {
+	if c.last || c.requests > 0 && (c.raw == nil || peek(c.raw) != peekData) {
+		return false
+	}
+	c.last = true
+	c.reading.exact(c.e.clock() + int64(lastWait))
+	_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
+	return true
+}
+
+const lastWait = time.Second
+
+// write sends all of b to the client.
+func (c *conn) write(b []byte, wait time.Duration) error {
+	if c.writing.extend(c.e.clock(), wait) {
+		_ = c.nc.SetWriteDeadline(c.e.at(c.writing.at))
+	}
+	_, err := c.nc.Write(b)
+	return err
+}
+
+// refuse answers a request that could not be read, and ends the connection.
+func (c *conn) refuse(why *malformed) {
+	gen := c.e.begin()
+	defer gen.Add(-1)
+	c.began, c.sent, c.rule, c.backend, c.ended = c.e.clock(), 0, nil, nil, true
+	c.req.method, c.req.target, c.req.host, c.req.minor = nil, nil, nil, 1
+	c.fail(why.status, why.why)
+	c.record()
+}
+
+// fail answers in place of a backend.
+func (c *conn) fail(status int, why string) {
+	c.status = status
+	c.out = appendError(c.out[:0], status, why, c.ended || c.req.minor == 0, string(c.req.method) == "HEAD")
+	if c.write(c.out, writeTime) != nil {
+		c.ended = true
+	}
+	if c.ended {
+		c.linger()
+	}
+}
+
+const writeTime = time.Minute
+
+// linger waits a moment for a client that is still sending: a connection that is closed with something unread is reset, and the
+// answer may be lost with it.
+func (c *conn) linger() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(time.Second))
+	_, _ = io.CopyN(io.Discard, c.nc, 256<<10)
+}

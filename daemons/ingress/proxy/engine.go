@@ -1,0 +1,128 @@
+// Package proxy passes requests on: HTTP/1.1 and HTTP/2 in, over TCP or TLS, and HTTP/1.1, HTTP/2 and upgraded connections out, by the
+// table of package route. HTTP/1 is an engine of its own over plain buffers, since one proxy stands before everything; HTTP/2 is the
+// standard library's on both sides.
+//
+// Where the table comes from, which sockets are listened on and who the certificates are from is for others.
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// Config says how requests are passed on. Every field but the optional ones must be set.
+type Config struct {
+	Log         *slog.Logger
+	Default     *tls.Certificate // shown to clients that ask for a name nobody has a certificate for
+	AccessLog   io.Writer        // nil: requests are not logged
+	Trusted     []netip.Prefix   // whose X-Forwarded and Forwarded fields are believed
+	ProxyFrom   []netip.Prefix   // whose connections begin with the PROXY protocol
+	LeastConns  bool             // the endpoint with the fewest requests is next, not the one whose turn it is
+	MaxHead     int              // bytes
+	HeadTime    time.Duration    // for a head to come, from its first byte
+	Idle        time.Duration    // for the next request to come
+	UpIdle      time.Duration    // for a backend's connection to be used again
+	MaxIdle     int              // connections kept for each endpoint
+	HTTPSPort   int              // that redirects name; 443 is not written
+	MinTLS      uint16
+	MaxStreams  int // of one HTTP/2 connection
+	HandshakeIn time.Duration
+}
+
+// Engine serves listeners.
+type Engine struct {
+	cfg      Config
+	started  time.Time
+	table    atomic.Pointer[route.Table]
+	tls      *tls.Config
+	h2       *http.Server
+	h2conns  *handed
+	log      *accessLog
+	counters counters
+	janitor  janitor
+
+	draining atomic.Bool
+	closing  atomic.Bool
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	tunnels  map[net.Conn]struct{}
+	wg       sync.WaitGroup
+	old, now atomic.Int64 // requests that began before the drain, and since
+}
+
+// New returns an Engine with an empty table.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg, started: time.Now(), conns: map[*conn]struct{}{}, tunnels: map[net.Conn]struct{}{}}
+	e.table.Store(&route.Table{})
+	e.tls = e.serverTLS()
+	e.janitor.engine = e
+	if cfg.AccessLog != nil {
+		e.log = newAccessLog(cfg.AccessLog)
+	}
+	e.startHTTP2()
+	return e
+}
+
+// SetTable has requests from now on go by a table.
+func (e *Engine) SetTable(t *route.Table) { e.table.Store(t) }
+
+// clock is the time since the engine was made, in nanoseconds: it never goes back.
+func (e *Engine) clock() int64 { return int64(time.Since(e.started)) }
+
+// at is a moment of the clock as deadlines are set.
+func (e *Engine) at(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
+
+// Serve accepts connections until the listener is closed. secure is for TLS, port what clients connected to as they see it.
+func (e *Engine) Serve(ln net.Listener, secure bool, port int) error {
+	wait := time.Millisecond
+	for {
+		nc, err := ln.Accept()
+		if err != nil {
+			if temporary(err) {
+				// Out of file descriptors: connections that end give some back.
+				e.cfg.Log.Warn("accept a connection", "err", err)
+				time.Sleep(wait)
+				wait = min(2*wait, time.Second)
+				continue
+			}
+			return err
+		}
+		wait = time.Millisecond
+		e.counters.accepted.Add(1)
+		e.wg.Add(1)
+		go func() {
+			defer e.wg.Done()
+			e.serve(nc, secure, port)
+		}()
+	}
+}
+
+// serve speaks with one client until the connection ends.
+func (e *Engine) serve(nc net.Conn, secure bool, port int) {
+	c := &conn{e: e, nc: nc, port: port, secure: secure}
+	c.tcp, _ = nc.(*net.TCPConn)
+	e.enter(c)
+	defer e.leave(c)
+	c.serve()
+}
+
+func (e *Engine) enter(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conns[c] = struct{}{}
+}
+
+func (e *Engine) leave(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.conns, c)
+}

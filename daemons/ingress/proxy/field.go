@@ -1,0 +1,329 @@
+package proxy
+
+import (
+	"bytes"
+	"math"
+)
+
+// Heads are read strictly, as RFC 9112 lets a proxy: what two programs could read in two ways is refused, since a client could else
+// hide a request inside of another one.
+
+// malformed is why a head or a body is refused, with the status that says so to a client.
+type malformed struct {
+	status int
+	why    string
+}
+
+func (m *malformed) Error() string { return m.why }
+
+var (
+	errIncomplete = &malformed{400, "the head is not complete"}
+
+	errLine          = &malformed{400, "a line does not end in CR LF"}
+	errFieldName     = &malformed{400, "a field's name is not a token followed by a colon"}
+	errFieldValue    = &malformed{400, "a field's value has a control character"}
+	errFields        = &malformed{431, "there are too many fields"}
+	errLength        = &malformed{400, "Content-Length is not one number"}
+	errLengthTwice   = &malformed{400, "Content-Length is given more than once"}
+	errFraming       = &malformed{400, "both Content-Length and Transfer-Encoding are given"}
+	errCoding        = &malformed{501, "Transfer-Encoding is not chunked"}
+	errCodingTwice   = &malformed{400, "Transfer-Encoding is given more than once"}
+	errCodingVersion = &malformed{400, "Transfer-Encoding is not of HTTP/1.0"}
+	errHost          = &malformed{400, "Host is not one valid host"}
+	errRequestLine   = &malformed{400, "the request line is malformed"}
+	errVersion       = &malformed{505, "the version is neither HTTP/1.0 nor HTTP/1.1"}
+	errMethod        = &malformed{405, "the method is not passed on"}
+	errStatusLine    = &malformed{502, "the status line is malformed"}
+	errHeadSize      = &malformed{431, "the head is too large"}
+	errPath          = &malformed{400, "the path leads out of the root or is not encoded well"}
+)
+
+const maxFields = 128
+
+// kind is what a field means to a proxy.
+type kind uint8
+
+const (
+	other kind = iota
+	connection
+	contentLength
+	transferEncoding
+	host
+	keepAlive
+	proxyConnection
+	te
+	upgrade
+	http2Settings
+	httpoxy
+	expect
+	forwardedFor
+	forwardedProto
+	forwardedHost
+	forwardedPort
+	forwarded
+	realIP
+	trailer
+)
+
+// names are the fields that are known, by length.
+var names = [32][]struct {
+	name string
+	kind kind
+}{
+	2:  {{"te", te}},
+	4:  {{"host", host}},
+	5:  {{"proxy", httpoxy}},
+	6:  {{"expect", expect}},
+	7:  {{"upgrade", upgrade}, {"trailer", trailer}},
+	9:  {{"forwarded", forwarded}, {"x-real-ip", realIP}},
+	10: {{"connection", connection}, {"keep-alive", keepAlive}},
+	14: {{"content-length", contentLength}, {"http2-settings", http2Settings}},
+	15: {{"x-forwarded-for", forwardedFor}},
+	16: {{"proxy-connection", proxyConnection}, {"x-forwarded-host", forwardedHost}, {"x-forwarded-port", forwardedPort}},
+	17: {{"transfer-encoding", transferEncoding}, {"x-forwarded-proto", forwardedProto}},
+}
+
+// isToken, isValue and isTarget say which bytes a field's name, its value and a request's target may have. lower is a byte in lower case,
+// where an underscore is a hyphen: programs that read fields as variables cannot tell them apart.
+var (
+	isToken, isValue, isTarget [256]bool
+	lower                      [256]byte
+)
+
+func init() {
+	for c := range 256 {
+		b := byte(c)
+		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
+		isToken[c] = letter || b >= '0' && b <= '9' || b < 0x80 && bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), b) >= 0
+		isValue[c] = b == '\t' || b >= ' ' && b != 0x7f
+		isTarget[c] = b > ' ' && b != 0x7f && b != '#'
+		lower[c] = b
+		if b >= 'A' && b <= 'Z' {
+			lower[c] = b | 0x20
+		}
+	}
+	lower['_'] = '-'
+}
+
+func kindOf(name []byte) kind {
+	if len(name) >= len(names) {
+		return other
+	}
+	for i := range names[len(name)] {
+		if known := &names[len(name)][i]; equalFold(name, known.name) {
+			return known.kind
+		}
+	}
+	return other
+}
+
+// equalFold compares with a text in lower case.
+func equalFold(b []byte, text string) bool {
+	if len(b) != len(text) {
+		return false
+	}
+	for i, c := range b {
+		if lower[c] != text[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// field is one line of a head. Its slices are of the buffer that was read.
+type field struct {
+	line, name, value []byte // the line with its end; the value without spaces around it
+	kind              kind
+	dropped           bool // only for the next hop
+}
+
+// message is what requests and answers have in common.
+type message struct {
+	fields    []field
+	length    int64 // of the body; -1: not given
+	chunked   bool
+	minor     byte // HTTP/1.minor
+	close     bool
+	keepAlive bool
+	upgrading bool // Connection names Upgrade
+	upgradeTo []byte
+}
+
+func (m *message) reset() {
+	*m = message{fields: m.fields[:0], length: -1}
+}
+
+// persists reports whether the connection is for more messages after this one.
+func (m *message) persists() bool { return !m.close && (m.minor > 0 || m.keepAlive) }
+
+// line returns the line that begins at a place of a buffer, without its end, and where the next one begins.
+func line(b []byte, at int) ([]byte, int, *malformed) {
+	n := bytes.IndexByte(b[at:], '\n')
+	if n < 0 {
+		return nil, 0, errIncomplete
+	}
+	if n == 0 || b[at+n-1] != '\r' {
+		return nil, 0, errLine
+	}
+	return b[at : at+n-1], at + n + 1, nil
+}
+
+// parseFields reads the fields from a place in a buffer up to the empty line, and returns where that ends.
+func (m *message) parseFields(b []byte, at int) (int, *malformed) {
+	named := false
+	for {
+		text, next, err := line(b, at)
+		if err != nil {
+			return 0, err
+		}
+		if len(text) == 0 {
+			at = next
+			break
+		}
+		if len(m.fields) == maxFields {
+			return 0, errFields
+		}
+		n := 0
+		for n < len(text) && isToken[text[n]] {
+			n++
+		}
+		if n == 0 || n == len(text) || text[n] != ':' {
+			return 0, errFieldName
+		}
+		value := text[n+1:]
+		for _, c := range value {
+			if !isValue[c] {
+				return 0, errFieldValue
+			}
+		}
+		m.fields = append(m.fields, field{line: b[at:next], name: text[:n], value: trim(value), kind: kindOf(text[:n])})
+		f := &m.fields[len(m.fields)-1]
+		if f.kind != other {
+			more, err := m.known(f)
+			if err != nil {
+				return 0, err
+			}
+			named = named || more
+		}
+		at = next
+	}
+	if m.chunked && m.length >= 0 {
+		return 0, errFraming
+	}
+	if named {
+		m.dropNamed()
+	}
+	return at, nil
+}
+
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// known takes in a field that means something to a proxy. It returns whether it names other fields to drop.
+func (m *message) known(f *field) (bool, *malformed) {
+	// An underscore does not make these fields others, but only their own name has their meaning.
+	if bytes.IndexByte(f.name, '_') >= 0 {
+		f.dropped = true
+		return false, nil
+	}
+	switch f.kind {
+	case contentLength:
+		if m.length >= 0 {
+			return false, errLengthTwice
+		}
+		n, ok := decimal(f.value)
+		if !ok {
+			return false, errLength
+		}
+		m.length = n
+	case transferEncoding:
+		if m.chunked {
+			return false, errCodingTwice
+		}
+		if !equalFold(f.value, "chunked") {
+			return false, errCoding
+		}
+		m.chunked, f.dropped = true, true
+	case connection:
+		f.dropped = true
+		return m.connection(f.value), nil
+	case upgrade:
+		f.dropped = true
+		m.upgradeTo = f.value
+	case keepAlive, proxyConnection, http2Settings, httpoxy, te:
+		f.dropped = true
+	}
+	return false, nil
+}
+
+// decimal reads a number of digits alone.
+func decimal(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, n < math.MaxInt64/2
+}
+
+// connection reads what is said of the connection, and returns whether fields are named that are only for the next hop.
+func (m *message) connection(value []byte) (named bool) {
+	for len(value) > 0 {
+		var option []byte
+		option, value, _ = bytes.Cut(value, comma)
+		switch option = trim(option); {
+		case equalFold(option, "close"):
+			m.close = true
+		case equalFold(option, "keep-alive"):
+			m.keepAlive = true
+		case equalFold(option, "upgrade"):
+			m.upgrading = true
+		case len(option) > 0:
+			named = true
+		}
+	}
+	return named
+}
+
+var comma = []byte(",")
+
+// dropNamed drops the fields that Connection names, but none that say what the message is.
+func (m *message) dropNamed() {
+	for i := range m.fields {
+		if m.fields[i].kind != connection {
+			continue
+		}
+		for value := m.fields[i].value; len(value) > 0; {
+			var option []byte
+			option, value, _ = bytes.Cut(value, comma)
+			option = trim(option)
+			for j := range m.fields {
+				if f := &m.fields[j]; (f.kind == other || f.kind == trailer || f.kind == expect) && bytes.EqualFold(f.name, option) {
+					f.dropped = true
+				}
+			}
+		}
+	}
+}
+
+// value returns a field's value by its name in lower case.
+func (m *message) value(name string) ([]byte, bool) {
+	for i := range m.fields {
+		if equalFold(m.fields[i].name, name) {
+			return m.fields[i].value, true
+		}
+	}
+	return nil, false
+}

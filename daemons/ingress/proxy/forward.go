@@ -1,0 +1,184 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// appendRequest writes the head of the request as the backend gets it.
+func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
+	q := &c.req
+	out = append(out, q.method...)
+	out = append(out, ' ')
+	rewrite := rule.Filters.Rewrite
+	if rewrite != nil && rewrite.Path != "" {
+		out = append(out, rewrite.Path...)
+		if len(q.query) > 0 {
+			out = append(out, '?')
+			out = append(out, q.query...)
+		}
+	} else {
+		out = append(out, q.target...)
+	}
+	out = append(out, " HTTP/1.1\r\n"...)
+	name := q.host
+	switch {
+	case rewrite != nil && rewrite.Host != "":
+		out = append(out, "Host: "...)
+		out = append(out, rewrite.Host...)
+		out = append(out, '\r', '\n')
+		name = nil
+	case q.hasHost || q.minor == 0:
+		out = append(out, "Host: "...)
+		out = append(out, q.host...)
+		out = append(out, '\r', '\n')
+		name = nil
+	}
+	changes := rule.Filters.Request
+	for i := range q.fields {
+		f := &q.fields[i]
+		if f.dropped {
+			continue
+		}
+		switch f.kind {
+		case forwardedFor, forwardedProto, forwardedHost, forwardedPort, forwarded, realIP:
+			if !c.trusted || f.kind == forwardedFor {
+				continue
+			}
+		case host:
+			if name == nil {
+				continue
+			}
+		}
+		if changes != nil && changed(changes, f.name) {
+			continue
+		}
+		out = append(out, f.line...)
+	}
+	out = c.appendForwarded(out)
+	if q.chunked {
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if q.upgrading && len(q.upgradeTo) > 0 && !equalFold(q.upgradeTo, "h2c") {
+		out = append(out, "Connection: upgrade\r\nUpgrade: "...)
+		out = append(out, q.upgradeTo...)
+		out = append(out, '\r', '\n')
+	}
+	if q.trailers {
+		out = append(out, "TE: trailers\r\n"...)
+	}
+	out = appendChanges(out, changes)
+	return append(out, '\r', '\n')
+}
+
+// appendForwarded writes whose request it is. What clients say of that counts only where they are trusted.
+func (c *conn) appendForwarded(out []byte) []byte {
+	q := &c.req
+	out = append(out, "X-Forwarded-For: "...)
+	has := func(kind) bool { return false }
+	if c.trusted {
+		for i := range q.fields {
+			if f := &q.fields[i]; f.kind == forwardedFor && !f.dropped && len(f.value) > 0 {
+				out = append(out, f.value...)
+				out = append(out, ',', ' ')
+			}
+		}
+		has = q.has
+	}
+	out = append(out, c.ip...)
+	if !has(realIP) {
+		out = append(out, "\r\nX-Real-IP: "...)
+		out = append(out, c.ip...)
+	}
+	if !has(forwardedHost) {
+		out = append(out, "\r\nX-Forwarded-Host: "...)
+		out = append(out, q.host...)
+	}
+	if !has(forwardedProto) {
+		out = append(out, c.proto...)
+	}
+	if !has(forwardedPort) {
+		out = append(out, c.portText...)
+	}
+	return append(out, '\r', '\n')
+}
+
+func (m *message) has(k kind) bool {
+	for i := range m.fields {
+		if f := &m.fields[i]; f.kind == k && !f.dropped {
+			return true
+		}
+	}
+	return false
+}
+
+// changed reports whether a field of a head gives way to what a filter says.
+func changed(h *route.Headers, name []byte) bool {
+	for i := range h.Set {
+		if http.CanonicalHeaderKey(h.Set[i].Name) == http.CanonicalHeaderKey(string(name)) {
+			return true
+		}
+	}
+	for _, n := range h.Remove {
+		if http.CanonicalHeaderKey(n) == http.CanonicalHeaderKey(string(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+func appendChanges(out []byte, h *route.Headers) []byte {
+	if h == nil {
+		return out
+	}
+	for _, list := range [][]route.Pair{h.Set, h.Add} {
+		for _, p := range list {
+			out = append(out, p.Name...)
+			out = append(out, ':', ' ')
+			out = append(out, p.Value...)
+			out = append(out, '\r', '\n')
+		}
+	}
+	return out
+}
+
+// appendAnswer writes the head of an answer but for its framing and the empty line.
+func appendAnswer(out []byte, a *answer, changes *route.Headers) []byte {
+	out = append(out, "HTTP/1.1 "...)
+	out = strconv.AppendInt(out, int64(a.status), 10)
+	out = append(out, ' ')
+	out = append(out, a.reason...)
+	out = append(out, '\r', '\n')
+	for i := range a.fields {
+		f := &a.fields[i]
+		if f.dropped || changes != nil && changed(changes, f.name) {
+			continue
+		}
+		out = append(out, f.line...)
+	}
+	return appendChanges(out, changes)
+}
+
+// appendError writes a whole answer of the proxy's own.
+func appendError(out []byte, status int, why string, closes, head bool) []byte {
+	text := http.StatusText(status)
+	out = append(out, "HTTP/1.1 "...)
+	out = strconv.AppendInt(out, int64(status), 10)
+	out = append(out, ' ')
+	out = append(out, text...)
+	out = append(out, "\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "...)
+	out = strconv.AppendInt(out, int64(len(text)+len(why)+3), 10)
+	if closes {
+		out = append(out, "\r\nConnection: close"...)
+	}
+	out = append(out, "\r\n\r\n"...)
+	if head {
+		return out
+	}
+	out = append(out, text...)
+	out = append(out, ':', ' ')
+	out = append(out, why...)
+	return append(out, '\n')
+}

@@ -1,0 +1,245 @@
+package proxy
+
+import "bytes"
+
+// request is the head of a request. Its slices are of the buffer that was read.
+type request struct {
+	message
+	method, target []byte
+	path, query    []byte // of the target; the query without its mark
+	host           []byte // as the client sent it
+	hasHost        bool
+	expects        bool // Expect: 100-continue
+	trailers       bool // TE: trailers
+}
+
+// parse reads a request's head from the beginning of a buffer and returns its size. errIncomplete asks for more.
+func (q *request) parse(b []byte) (int, *malformed) {
+	q.reset()
+	*q = request{message: q.message}
+	at := 0
+	// An empty line before a request is forgiven, as RFC 9112, section 2.2 asks for.
+	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
+		at = 2
+	}
+	text, next, err := line(b, at)
+	if err != nil {
+		return 0, err
+	}
+	if err := q.requestLine(text); err != nil {
+		return 0, err
+	}
+	at, err = q.parseFields(b, next)
+	if err != nil {
+		return 0, err
+	}
+	if err := q.check(); err != nil {
+		return 0, err
+	}
+	return at, nil
+}
+
+func (q *request) requestLine(text []byte) *malformed {
+	n := bytes.IndexByte(text, ' ')
+	last := bytes.LastIndexByte(text, ' ')
+	if n <= 0 || last <= n+1 {
+		return errRequestLine
+	}
+	q.method, q.target = text[:n], text[n+1:last]
+	for _, c := range q.method {
+		if !isToken[c] {
+			return errRequestLine
+		}
+	}
+	for _, c := range q.target {
+		if !isTarget[c] {
+			return errRequestLine
+		}
+	}
+	switch version := text[last+1:]; {
+	case string(version) == "HTTP/1.1":
+		q.minor = 1
+	case string(version) == "HTTP/1.0":
+	case len(version) == 8 && bytes.HasPrefix(version, []byte("HTTP/")):
+		return errVersion
+	default:
+		return errRequestLine
+	}
+	switch string(q.method) {
+	case "CONNECT", "TRACE":
+		return errMethod
+	}
+	return q.split()
+}
+
+// split takes the target apart. An absolute one names the host, whatever the field says.
+func (q *request) split() *malformed {
+	switch {
+	case q.target[0] == '/':
+	case string(q.target) == "*" && string(q.method) == "OPTIONS":
+		q.path = q.target
+		return nil
+	default:
+		_, rest, ok := bytes.Cut(q.target, []byte("://"))
+		scheme := q.target[:len(q.target)-len(rest)]
+		if !ok || !equalFold(scheme, "http://") && !equalFold(scheme, "https://") {
+			return errRequestLine
+		}
+		n := bytes.IndexAny(rest, "/?")
+		if n < 0 {
+			n = len(rest)
+		}
+		q.host, q.hasHost = rest[:n], true
+		if q.target = rest[n:]; len(q.target) == 0 {
+			q.target = slash
+		} else if q.target[0] == '?' {
+			q.target = append([]byte{'/'}, q.target...)
+		}
+	}
+	q.path, q.query, _ = bytes.Cut(q.target, question)
+	return nil
+}
+
+var (
+	slash    = []byte("/")
+	question = []byte("?")
+)
+
+// check looks at what the fields say together.
+func (q *request) check() *malformed {
+	hosts := 0
+	for i := range q.fields {
+		switch f := &q.fields[i]; f.kind {
+		case host:
+			if hosts++; hosts > 1 {
+				return errHost
+			}
+			if q.hasHost {
+				f.dropped = true // the target's counts
+			} else {
+				q.host = f.value
+			}
+		case expect:
+			q.expects = equalFold(f.value, "100-continue")
+		case te:
+			q.trailers = q.trailers || bytes.Contains(bytes.ToLower(f.value), []byte("trailers"))
+		}
+	}
+	if hosts == 0 && q.minor > 0 || !validHost(q.host) || q.hasHost && len(q.host) == 0 {
+		return errHost
+	}
+	if q.chunked && q.minor == 0 {
+		return errCodingVersion
+	}
+	if q.minor == 0 {
+		q.upgrading = false
+	}
+	return nil
+}
+
+// validHost reports whether a host is a name or an address with or without a port. An empty one is.
+func validHost(h []byte) bool {
+	if len(h) > 0 && h[0] == '[' {
+		end := bytes.IndexByte(h, ']')
+		if end < 0 {
+			return false
+		}
+		for _, c := range h[1:end] {
+			if c != ':' && c != '.' && !isHex(c) {
+				return false
+			}
+		}
+		h = h[end+1:]
+		return len(h) == 0 || h[0] == ':' && digits(h[1:])
+	}
+	if n := bytes.IndexByte(h, ':'); n >= 0 {
+		if n == 0 || !digits(h[n+1:]) {
+			return false
+		}
+		h = h[:n]
+	}
+	for _, c := range h {
+		if !(c == '.' || c == '-' || c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+func digits(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(b) <= 5
+}
+
+func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+// hostname is a host without its port and the dot at its end, in lower case. It is the same memory where that will do.
+func hostname(h []byte) []byte {
+	if len(h) > 0 && h[0] == '[' {
+		if end := bytes.IndexByte(h, ']'); end >= 0 {
+			h = h[:end+1]
+		}
+	} else if n := bytes.IndexByte(h, ':'); n >= 0 {
+		h = h[:n]
+	}
+	if len(h) > 1 && h[len(h)-1] == '.' {
+		h = h[:len(h)-1]
+	}
+	for _, c := range h {
+		if c >= 'A' && c <= 'Z' {
+			return bytes.ToLower(h)
+		}
+	}
+	return h
+}
+
+// answer is the head of an answer.
+type answer struct {
+	message
+	status int
+	reason []byte
+}
+
+// parse reads an answer's head from the beginning of a buffer and returns its size. errIncomplete asks for more.
+func (a *answer) parse(b []byte) (int, *malformed) {
+	a.reset()
+	*a = answer{message: a.message}
+	text, next, err := line(b, 0)
+	if err != nil {
+		return 0, err
+	}
+	// HTTP/1.1 200 OK; the reason may be missing with its space.
+	if len(text) < 12 || string(text[:7]) != "HTTP/1." || text[8] != ' ' || len(text) > 12 && text[12] != ' ' {
+		return 0, errStatusLine
+	}
+	if text[7] != '0' {
+		a.minor = 1
+	}
+	for _, c := range text[9:12] {
+		if c < '0' || c > '9' {
+			return 0, errStatusLine
+		}
+		a.status = 10*a.status + int(c-'0')
+	}
+	if a.status < 100 {
+		return 0, errStatusLine
+	}
+	if len(text) > 12 {
+		a.reason = text[13:]
+		for _, c := range a.reason {
+			if !isValue[c] {
+				return 0, errStatusLine
+			}
+		}
+	}
+	return a.parseFields(b, next)
+}
+
+// hasBody reports whether an answer to a method can have a body.
+func (a *answer) hasBody(head bool) bool {
+	return !head && a.status >= 200 && a.status != 204 && a.status != 304
+}

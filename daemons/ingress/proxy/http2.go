@@ -1,0 +1,260 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"sync"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// handed is a listener of connections that others have accepted and found to speak HTTP/2.
+type handed struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+	of    sync.Map // from net.Conn to *conn: whose they are
+}
+
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handed) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
+
+type clientKey struct{}
+
+func (e *Engine) startHTTP2() {
+	e.h2conns = &handed{conns: make(chan net.Conn), done: make(chan struct{})}
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	e.h2 = &http.Server{
+		Handler: http.HandlerFunc(e.serveHTTP2), Protocols: &protocols, TLSConfig: e.tls,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams},
+		ErrorLog: slog.NewLogLogger(e.cfg.Log.Handler(), slog.LevelDebug), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
+		ReadHeaderTimeout: e.cfg.HeadTime,
+		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
+			c, _ := e.h2conns.of.Load(nc)
+			return context.WithValue(ctx, clientKey{}, c)
+		},
+		ConnState: func(nc net.Conn, s http.ConnState) {
+			if s == http.StateClosed {
+				e.h2conns.of.Delete(nc)
+			}
+		},
+	}
+	go func() { _ = e.h2.Serve(e.h2conns) }()
+}
+
+// handHTTP2 gives a connection with its buffer to the server of HTTP/2.
+func (e *Engine) handHTTP2(nc net.Conn, c *conn) {
+	c.handed = true
+	e.h2conns.of.Store(nc, c)
+	select {
+	case e.h2conns.conns <- nc:
+	case <-e.h2conns.done:
+		_ = nc.Close()
+	}
+}
+
+// serveHTTP2 answers one request that came over HTTP/2.
+func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
+	c, _ := r.Context().Value(clientKey{}).(*conn)
+	gen := e.begin()
+	defer gen.Add(-1)
+	x := &stream{e: e, c: c, r: r, began: e.clock(), w: w}
+	defer x.record()
+	x.serve()
+}
+
+// stream is one request over HTTP/2.
+type stream struct {
+	e     *Engine
+	c     *conn
+	r     *http.Request
+	w     http.ResponseWriter
+	began int64
+
+	rule     *route.Rule
+	endpoint *endpoint
+	status   int
+	sent     int64
+}
+
+// Method, Header and Query are what rules match.
+func (x *stream) Method() string { return x.r.Method }
+
+// Header returns a field's value.
+func (x *stream) Header(name string) (string, bool) {
+	values := x.r.Header[textproto.CanonicalMIMEHeaderKey(name)]
+	if len(values) == 0 {
+		return "", false
+	}
+	return values[0], true
+}
+
+// Query returns a parameter's value.
+func (x *stream) Query(name string) (string, bool) { return queryValue(x.r.URL.RawQuery, name) }
+
+func (x *stream) serve() {
+	target := []byte(x.r.RequestURI)
+	raw := target
+	for i, ch := range target {
+		if ch == '?' {
+			raw = target[:i]
+			break
+		}
+	}
+	if len(raw) == 0 || raw[0] != '/' && string(raw) != "*" || x.r.Method == http.MethodConnect || x.r.Method == http.MethodTrace {
+		x.fail(405, "the method is not passed on")
+		return
+	}
+	path, _, bad := plainPath(raw, nil)
+	if bad != nil {
+		x.fail(bad.status, bad.why)
+		return
+	}
+	name := []byte(x.r.Host)
+	if !validHost(name) || len(name) == 0 {
+		x.fail(errHost.status, errHost.why)
+		return
+	}
+	x.rule = x.e.table.Load().Find(hostname(name), path, x)
+	switch {
+	case x.rule == nil:
+		x.fail(404, "no route")
+		return
+	case x.rule.ToHTTPS && !x.isSecure():
+		x.redirect(&route.Redirect{Scheme: "https", Port: x.e.cfg.HTTPSPort, Code: 308})
+		return
+	case x.rule.Filters.Redirect != nil:
+		x.redirect(x.rule.Filters.Redirect)
+		return
+	case x.rule.Policy.MaxBody > 0 && x.r.ContentLength > x.rule.Policy.MaxBody:
+		x.fail(413, "the body is too large")
+		return
+	}
+	p := choose(x.rule.Backends)
+	if p == nil {
+		x.fail(503, "no backend")
+		return
+	}
+	res, ep, bad := p.exchange(x.r.Context(), x.rule, x.outgoing())
+	if bad != nil {
+		x.fail(bad.status, bad.why)
+		return
+	}
+	x.endpoint = ep
+	x.copy(res)
+}
+
+func (x *stream) isSecure() bool {
+	if x.c.trusted {
+		if v := x.r.Header.Get("X-Forwarded-Proto"); v != "" {
+			return v == "https"
+		}
+	}
+	return x.c.secure
+}
+
+func (x *stream) redirect(r *route.Redirect) {
+	x.status = r.Code
+	x.w.Header().Set("Location", location(r, x.isSecure(), x.r.Host, x.c.port, x.r.RequestURI))
+	x.w.WriteHeader(r.Code)
+}
+
+func (x *stream) fail(status int, why string) {
+	x.status = status
+	http.Error(x.w, http.StatusText(status)+": "+why, status)
+}
+
+func (x *stream) record() {
+	took := time.Duration(x.e.clock() - x.began)
+	counterOf(x.e, x.rule).add(x.status, took, x.sent)
+	if x.e.log == nil {
+		return
+	}
+	line := entry{client: x.c.ip, method: []byte(x.r.Method), host: []byte(x.r.Host), target: []byte(x.r.RequestURI), protocol: "HTTP/2.0", status: x.status, sent: x.sent, took: took}
+	line.of(x.rule, x.endpoint)
+	x.e.log.add(&line)
+}
+
+// outgoing is the request as the backend gets it.
+func (x *stream) outgoing() *outgoing {
+	q := &outgoing{method: x.r.Method, target: x.r.RequestURI, host: x.r.Host, header: x.r.Header.Clone(), length: x.r.ContentLength, trailer: x.r.Trailer}
+	if x.r.ContentLength != 0 {
+		q.body = x.r.Body
+	}
+	trailers := x.r.Header.Get("Te") == "trailers"
+	for _, name := range nextHop {
+		delete(q.header, name)
+	}
+	if trailers {
+		q.header.Set("Te", "trailers")
+	}
+	x.c.tellForwarded(q.header, x.r.Host)
+	q.filter(x.rule, x.r.URL.RawQuery)
+	return q
+}
+
+// copy sends the answer on.
+func (x *stream) copy(res *incoming) {
+	defer res.close()
+	x.status = res.status
+	to := x.w.Header()
+	for name, values := range res.header {
+		to[name] = values
+	}
+	change(to, x.rule.Filters.Response)
+	if res.length >= 0 {
+		to.Set("Content-Length", strconv.FormatInt(res.length, 10))
+	}
+	x.w.WriteHeader(res.status)
+	if res.length == 0 || res.body == nil {
+		return
+	}
+	flush := http.NewResponseController(x.w)
+	if res.empty() {
+		_ = flush.Flush() // what comes next may take long
+	}
+	b := getBuffer(copyBuffer)
+	defer b.free()
+	for {
+		n, err := res.body.Read(b.b)
+		if n > 0 {
+			if _, err := x.w.Write(b.b[:n]); err != nil {
+				return
+			}
+			x.sent += int64(n)
+			if err == nil && res.empty() && flush.Flush() != nil {
+				return
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // the client must not take it for the whole
+		}
+	}
+	for name, values := range res.trailers() {
+		to[http.TrailerPrefix+name] = values
+	}
+}

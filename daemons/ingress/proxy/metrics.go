@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// counters are the metrics of an engine. Labels are the objects that rules are from, and closed sets.
+type counters struct {
+	accepted, handshakes atomic.Uint64
+	mu                   sync.Mutex
+	rules                map[route.Source]*counter
+	none                 counter // requests that no rule is for
+}
+
+// limits are the upper ends of the histogram's buckets.
+var limits = [...]time.Duration{
+	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+// counter is what is counted of one rule's source.
+type counter struct {
+	classes [6]atomic.Uint64 // by the first digit of the status
+	buckets [len(limits) + 1]atomic.Uint64
+	sum     atomic.Int64
+	bytes   atomic.Int64
+}
+
+func (c *counter) add(status int, took time.Duration, sent int64) {
+	c.classes[min(max(status/100, 0), 5)].Add(1)
+	i := 0
+	for i < len(limits) && took > limits[i] {
+		i++
+	}
+	c.buckets[i].Add(1)
+	c.sum.Add(int64(took))
+	c.bytes.Add(sent)
+}
+
+// Counter returns where the requests of a source are counted.
+func (e *Engine) Counter(s route.Source) any {
+	e.counters.mu.Lock()
+	defer e.counters.mu.Unlock()
+	c := e.counters.rules[s]
+	if c == nil {
+		if e.counters.rules == nil {
+			e.counters.rules = map[route.Source]*counter{}
+		}
+		c = &counter{}
+		e.counters.rules[s] = c
+	}
+	return c
+}
+
+// Forget drops the counts of the sources that are gone.
+func (e *Engine) Forget(stays func(route.Source) bool) {
+	e.counters.mu.Lock()
+	defer e.counters.mu.Unlock()
+	for s := range e.counters.rules {
+		if !stays(s) {
+			delete(e.counters.rules, s)
+		}
+	}
+}
+
+// record notes how a request ended.
+func (c *conn) record() {
+	now := c.e.clock()
+	took := time.Duration(now - c.began)
+	counter := counterOf(c.e, c.rule)
+	counter.add(c.status, took, c.sent)
+	if c.e.log == nil {
+		return
+	}
+	line := entry{client: c.ip, method: c.req.method, host: c.req.host, target: c.req.target, protocol: "HTTP/1.1", status: c.status, sent: c.sent, took: took}
+	if c.req.minor == 0 {
+		line.protocol = "HTTP/1.0"
+	}
+	line.of(c.rule, c.backend)
+	c.e.log.add(&line)
+}
+
+func (l *entry) of(rule *route.Rule, ep *endpoint) {
+	if rule != nil {
+		l.rule, l.service = rule.Source.Namespace+"/"+rule.Source.Name, rule.Source.Service
+	}
+	if ep != nil {
+		l.endpoint = ep.text
+	}
+}
+
+func counterOf(e *Engine, rule *route.Rule) *counter {
+	if rule != nil {
+		if c, ok := rule.Counter.(*counter); ok {
+			return c
+		}
+	}
+	return &e.counters.none
+}
+
+var (
+	labels       = []string{"namespace", "ingress", "service"}
+	requestsDesc = prometheus.NewDesc("nginx_ingress_controller_requests", "Requests by the class of their status.", append(labels[:3:3], "status"), nil)
+	secondsDesc  = prometheus.NewDesc("nginx_ingress_controller_request_duration_seconds", "Time from a request's head to the end of its answer.", labels, nil)
+	bytesDesc    = prometheus.NewDesc("nginx_ingress_controller_response_bytes_total", "Bytes of answers' bodies.", labels, nil)
+	acceptedDesc = prometheus.NewDesc("ingress_connections_accepted_total", "Connections of clients.", nil, nil)
+	openDesc     = prometheus.NewDesc("ingress_connections", "Connections of clients that are open, HTTP/2 not counted.", nil, nil)
+	failedDesc   = prometheus.NewDesc("ingress_tls_handshake_failures_total", "Handshakes of TLS that failed.", nil, nil)
+)
+
+// Describe is of prometheus.Collector.
+func (e *Engine) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, failedDesc} {
+		to <- d
+	}
+}
+
+// Collect is of prometheus.Collector.
+func (e *Engine) Collect(to chan<- prometheus.Metric) {
+	e.counters.mu.Lock()
+	all := map[route.Source]*counter{{}: &e.counters.none}
+	for s, c := range e.counters.rules {
+		all[s] = c
+	}
+	e.counters.mu.Unlock()
+	for s, c := range all {
+		names := []string{s.Namespace, s.Name, s.Service}
+		for class := range c.classes {
+			if n := c.classes[class].Load(); n > 0 {
+				to <- prometheus.MustNewConstMetric(requestsDesc, prometheus.CounterValue, float64(n), append(names[:3:3], strconv.Itoa(class)+"xx")...)
+			}
+		}
+		buckets, count := map[float64]uint64{}, uint64(0)
+		for i := range limits {
+			count += c.buckets[i].Load()
+			buckets[limits[i].Seconds()] = count
+		}
+		count += c.buckets[len(limits)].Load()
+		to <- prometheus.MustNewConstHistogram(secondsDesc, count, time.Duration(c.sum.Load()).Seconds(), buckets, names...)
+		to <- prometheus.MustNewConstMetric(bytesDesc, prometheus.CounterValue, float64(c.bytes.Load()), names...)
+	}
+	e.mu.Lock()
+	open := len(e.conns)
+	e.mu.Unlock()
+	to <- prometheus.MustNewConstMetric(acceptedDesc, prometheus.CounterValue, float64(e.counters.accepted.Load()))
+	to <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
+	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(e.counters.handshakes.Load()))
+}

@@ -1,0 +1,282 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// outgoing is a request for a backend in the words of net/http, where HTTP/2 is spoken on one side at least.
+type outgoing struct {
+	method, target, host string
+	header               http.Header
+	body                 io.ReadCloser // nil: none; closing it ends a read
+	length               int64         // -1: not known
+	trailer              http.Header   // filled when the body is at its end
+}
+
+// incoming is the answer to it.
+type incoming struct {
+	status   int
+	header   http.Header
+	body     io.Reader // nil: none
+	length   int64     // -1: not known
+	trailers func() http.Header
+	close    func()
+	empty    func() bool // nothing more of the body is here yet
+}
+
+// nextHop are the fields that are not passed on.
+var nextHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings", "Proxy"}
+
+// tellForwarded writes whose request it is into a head.
+func (c *conn) tellForwarded(h http.Header, host string) {
+	before := h["X-Forwarded-For"]
+	for name := range h {
+		switch k := kindOf([]byte(name)); {
+		case k != other && strings.Contains(name, "_"):
+			delete(h, name) // programs that read fields as variables cannot tell it apart
+		case k >= forwardedFor && k <= realIP && !c.trusted:
+			delete(h, name)
+		}
+	}
+	all := string(c.ip)
+	if c.trusted {
+		for i := len(before) - 1; i >= 0; i-- {
+			all = before[i] + ", " + all
+		}
+	}
+	h["X-Forwarded-For"] = []string{all}
+	usual := func(name, value string) {
+		if h[name] == nil {
+			h[name] = []string{value}
+		}
+	}
+	proto := "http"
+	if c.secure {
+		proto = "https"
+	}
+	usual("X-Real-Ip", string(c.ip))
+	usual("X-Forwarded-Proto", proto)
+	usual("X-Forwarded-Host", host)
+	usual("X-Forwarded-Port", strconv.Itoa(c.port))
+}
+
+// filter carries out a rule's filters.
+func (q *outgoing) filter(rule *route.Rule, query string) {
+	change(q.header, rule.Filters.Request)
+	r := rule.Filters.Rewrite
+	if r == nil {
+		return
+	}
+	if r.Path != "" {
+		if q.target = r.Path; query != "" {
+			q.target += "?" + query
+		}
+	}
+	if r.Host != "" {
+		q.host = r.Host
+	}
+}
+
+func change(h http.Header, by *route.Headers) {
+	if by == nil {
+		return
+	}
+	for _, name := range by.Remove {
+		h.Del(name)
+	}
+	for _, p := range by.Set {
+		h.Set(p.Name, p.Value)
+	}
+	for _, p := range by.Add {
+		h.Add(p.Name, p.Value)
+	}
+}
+
+// limited ends a body that is longer than it may be.
+type limited struct {
+	io.ReadCloser
+	left int64
+	over atomic.Bool
+}
+
+func (l *limited) Read(b []byte) (int, error) {
+	n, err := l.ReadCloser.Read(b)
+	if l.left -= int64(n); l.left < 0 {
+		l.over.Store(true)
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+var errTooLarge = &malformed{413, "the body is too large"}
+
+// exchange sends a request to an endpoint and returns its answer. An endpoint that cannot be connected to gives way to another one, and so
+// does one that ends the connection without an answer where the request may be sent again.
+func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *outgoing) (*incoming, *endpoint, *malformed) {
+	again := q.body == nil && repeatable([]byte(q.method))
+	var limit *limited
+	if q.body != nil && rule.Policy.MaxBody > 0 {
+		limit = &limited{ReadCloser: q.body, left: rule.Policy.MaxBody}
+		q.body = limit
+	}
+	var tried []*endpoint
+	why := &malformed{503, "no endpoint"}
+	fresh := false
+	for range attempts {
+		ep := p.pick(tried, p.e.clock())
+		if ep == nil && len(tried) > 0 && fresh {
+			ep = p.pick(nil, p.e.clock())
+		}
+		if ep == nil {
+			break
+		}
+		ep.active.Add(1)
+		call := ep.call
+		if p.h2 != nil {
+			call = ep.callHTTP2
+		}
+		res, err := call(ctx, rule, q, !again, fresh)
+		if err == nil {
+			end := res.close
+			res.close = func() {
+				end()
+				ep.active.Add(-1)
+			}
+			return res, ep, nil
+		}
+		ep.active.Add(-1)
+		var bad *malformed
+		switch {
+		case limit != nil && limit.over.Load():
+			return nil, ep, errTooLarge
+		case ctx.Err() != nil:
+			return nil, ep, &malformed{499, "the client closed the connection"}
+		case errors.As(err, &bad):
+			return nil, ep, bad
+		case isDial(err):
+			tried = append(tried, ep)
+			if why = (&malformed{502, "no connection to the backend"}); isTimeout(err) {
+				why = &malformed{504, "no connection to the backend in time"}
+			}
+			continue
+		case isTimeout(err) || errors.Is(err, context.DeadlineExceeded):
+			return nil, ep, &malformed{504, "the backend did not answer in time"}
+		}
+		why = &malformed{502, "the backend ended the connection"}
+		if !again {
+			break
+		}
+		if fresh {
+			tried = append(tried, ep)
+		}
+		fresh = true
+	}
+	return nil, nil, why
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errHandshake)
+}
+
+var errHandshake = errors.New("TLS handshake with the backend")
+
+// transport speaks HTTP/2 with the endpoints of a backend.
+func (p *pool) transport() *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP2(p.tls != nil)
+	protocols.SetUnencryptedHTTP2(p.tls == nil)
+	t := &http.Transport{
+		Protocols: &protocols, DisableCompression: true, IdleConnTimeout: p.e.cfg.UpIdle, MaxResponseHeaderBytes: int64(p.e.cfg.MaxHead),
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	if p.tls != nil {
+		t.TLSClientConfig = p.tls.Clone()
+		t.TLSClientConfig.NextProtos = []string{"h2"}
+	}
+	dialer := &net.Dialer{}
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if wait, ok := ctx.Value(connectKey{}).(time.Duration); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, wait)
+			defer cancel()
+		}
+		return dialer.DialContext(ctx, network, address)
+	}
+	return t
+}
+
+type connectKey struct{}
+
+// callHTTP2 sends a request over HTTP/2.
+func (e *endpoint) callHTTP2(ctx context.Context, rule *route.Rule, q *outgoing, _, _ bool) (*incoming, error) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, connectKey{}, rule.Policy.Connect))
+	scheme := "http"
+	if e.pool.tls != nil {
+		scheme = "https"
+	}
+	u := &url.URL{Scheme: scheme, Host: e.text}
+	if at, err := url.ParseRequestURI(q.target); err == nil {
+		u.Path, u.RawPath, u.RawQuery, u.ForceQuery = at.Path, at.RawPath, at.RawQuery, at.ForceQuery
+	} else {
+		u.Opaque = q.target
+	}
+	r := (&http.Request{Method: q.method, URL: u, Host: q.host, Header: q.header, ContentLength: q.length, Trailer: q.trailer, Proto: "HTTP/2.0", ProtoMajor: 2}).WithContext(ctx)
+	if q.body != nil {
+		r.Body = q.body
+	}
+	if _, ok := r.Header["User-Agent"]; !ok {
+		r.Header["User-Agent"] = nil // none of our own
+	}
+	silent := time.AfterFunc(rule.Policy.Read, func() { cancel(os.ErrDeadlineExceeded) })
+	res, err := e.pool.h2.RoundTrip(r)
+	if err != nil {
+		silent.Stop()
+		if cause := context.Cause(ctx); cause != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
+			err = cause
+		}
+		cancel(nil)
+		if isDial(err) {
+			e.refused()
+		}
+		return nil, err
+	}
+	e.failures.Store(0)
+	in := &incoming{
+		status: res.StatusCode, header: res.Header, body: &patient{res.Body, silent, rule.Policy.Read}, length: res.ContentLength,
+		trailers: func() http.Header { return res.Trailer }, empty: func() bool { return true },
+	}
+	in.close = func() {
+		silent.Stop()
+		_ = res.Body.Close()
+		cancel(nil)
+	}
+	for _, name := range append([]string{"Content-Length"}, nextHop...) {
+		delete(in.header, name)
+	}
+	return in, nil
+}
+
+// patient is a body whose timer begins anew with each piece.
+type patient struct {
+	io.Reader
+	timer *time.Timer
+	wait  time.Duration
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	p.timer.Reset(p.wait)
+	return p.Reader.Read(b)
+}

@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// pool is the endpoints of one backend. It is a route.Targets.
+type pool struct {
+	e        *Engine
+	protocol route.Protocol
+	list     atomic.Pointer[[]*endpoint]
+	turn     atomic.Uint32
+	tls      *tls.Config     // towards endpoints that speak TLS
+	h2       *http.Transport // for GRPC
+}
+
+// Targets makes the place where the connections to a backend are kept.
+func (e *Engine) Targets(key route.BackendKey) route.Targets {
+	p := &pool{e: e, protocol: key.Protocol}
+	p.list.Store(&[]*endpoint{})
+	if key.Protocol == route.HTTPS || key.Protocol == route.GRPCS {
+		// As is usual among ingress controllers: pods have certificates of their own making, for names of their own.
+		p.tls = &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(64)}
+	}
+	if key.Protocol == route.GRPC || key.Protocol == route.GRPCS {
+		p.h2 = p.transport()
+	}
+	return p
+}
+
+// Update takes the list of endpoints. Those that stay keep their connections; those that are gone finish what they are at.
+func (p *pool) Update(addresses []netip.AddrPort) {
+	before := *p.list.Load()
+	next := make([]*endpoint, 0, len(addresses))
+	for _, a := range addresses {
+		i := slices.IndexFunc(before, func(e *endpoint) bool { return e.addr == a })
+		if i >= 0 {
+			next = append(next, before[i])
+		} else {
+			next = append(next, &endpoint{pool: p, addr: a, text: a.String()})
+		}
+	}
+	p.list.Store(&next)
+	for _, e := range before {
+		if !slices.Contains(next, e) {
+			e.retire()
+		}
+	}
+}
+
+// Close lets all endpoints go.
+func (p *pool) Close() {
+	p.Update(nil)
+	if p.h2 != nil {
+		p.h2.CloseIdleConnections()
+	}
+}
+
+// pick is the endpoint for a request: none that was tried already, and if possible none that refused a connection lately.
+func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
+	list := *p.list.Load()
+	if len(list) == 0 {
+		return nil
+	}
+	start := 0
+	if len(list) > 1 {
+		start = int(p.turn.Add(1) % uint32(len(list)))
+	}
+	var best, last *endpoint
+	for i := range list {
+		at := start + i
+		if at >= len(list) {
+			at -= len(list)
+		}
+		e := list[at]
+		if slices.Contains(tried, e) {
+			continue
+		}
+		if e.ejected.Load() > now {
+			if last == nil {
+				last = e
+			}
+			continue
+		}
+		if !p.e.cfg.LeastConns {
+			return e
+		}
+		if best == nil || e.active.Load() < best.active.Load() {
+			best = e
+		}
+	}
+	if best == nil {
+		best = last
+	}
+	return best
+}
+
+// An endpoint that refuses a connection is left out for firstEject, and each time that it does so again for twice as long.
+const (
+	firstEject = 500 * time.Millisecond
+	lastEject  = 10 * time.Second
+)

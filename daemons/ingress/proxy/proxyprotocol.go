@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+var errProxy = errors.New("the connection does not begin with the PROXY protocol")
+
+// readProxy reads the head of the PROXY protocol, version 1 or 2, that a load balancer sends before the client's bytes.
+func (c *conn) readProxy() error {
+	for {
+		client, size, err := parseProxy(c.buf.bytes())
+		if err != nil {
+			return err
+		}
+		if size > 0 {
+			c.buf.r += size
+			if client.IsValid() {
+				c.client = client.Unmap()
+			}
+			return nil
+		}
+		if err := c.fill(c.e.cfg.HeadTime); err != nil {
+			return err
+		}
+	}
+}
+
+var proxySignature = []byte("\r\n\r\n\x00\r\nQUIT\n")
+
+// parseProxy returns the client's address, which is the zero value where the balancer speaks for itself, and the size of the head; 0 asks for more.
+func parseProxy(b []byte) (netip.Addr, int, error) {
+	switch n := min(len(b), len(proxySignature)); {
+	case bytes.Equal(b[:n], proxySignature[:n]):
+		if len(b) < 16 {
+			return netip.Addr{}, 0, nil
+		}
+		return parseProxy2(b)
+	case len(b) >= 6 && string(b[:6]) != "PROXY ", len(b) > 0 && b[0] != 'P':
+		return netip.Addr{}, 0, errProxy
+	}
+	end := bytes.IndexByte(b, '\n')
+	switch {
+	case end < 0 && len(b) > 107:
+		return netip.Addr{}, 0, errProxy
+	case end < 0:
+		return netip.Addr{}, 0, nil
+	case end == 0 || b[end-1] != '\r':
+		return netip.Addr{}, 0, errProxy
+	}
+	words := strings.Split(string(b[:end-1]), " ")
+	if len(words) >= 2 && words[1] == "UNKNOWN" {
+		return netip.Addr{}, end + 1, nil
+	}
+	if len(words) != 6 || words[1] != "TCP4" && words[1] != "TCP6" {
+		return netip.Addr{}, 0, errProxy
+	}
+	addr, err := netip.ParseAddr(words[2])
+	if err != nil || addr.Is4() != (words[1] == "TCP4") || addr.Zone() != "" {
+		return netip.Addr{}, 0, errProxy
+	}
+	for _, port := range words[4:] {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return netip.Addr{}, 0, errProxy
+		}
+	}
+	return addr, end + 1, nil
+}
+
+func parseProxy2(b []byte) (netip.Addr, int, error) {
+	size := 16 + int(binary.BigEndian.Uint16(b[14:16]))
+	if b[12]>>4 != 2 || b[12]&0xf > 1 || size > 2048 {
+		return netip.Addr{}, 0, errProxy
+	}
+	if len(b) < size {
+		return netip.Addr{}, 0, nil
+	}
+	if b[12]&0xf == 0 { // LOCAL: the balancer asks whether we are there
+		return netip.Addr{}, size, nil
+	}
+	switch b[13] {
+	case 0x11: // TCP over IPv4
+		if size >= 28 {
+			return netip.AddrFrom4([4]byte(b[16:20])), size, nil
+		}
+	case 0x21: // TCP over IPv6
+		if size >= 52 {
+			return netip.AddrFrom16([16]byte(b[16:32])), size, nil
+		}
+	default:
+		return netip.Addr{}, size, nil
+	}
+	return netip.Addr{}, 0, errProxy
+}

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// location is where a client is sent: what a redirect does not name stays as in the request.
+func location(r *route.Redirect, secure bool, host string, port int, target string) string {
+	scheme := r.Scheme
+	if scheme == "" {
+		scheme = "http"
+		if secure {
+			scheme = "https"
+		}
+	}
+	name := string(hostname([]byte(host)))
+	if r.Host != "" {
+		name = r.Host
+	}
+	if r.Port != 0 {
+		port = r.Port
+	} else if r.Scheme != "" {
+		port = map[string]int{"http": 80, "https": 443}[r.Scheme]
+	}
+	if r.Path != "" {
+		path, query, has := strings.Cut(target, "?")
+		if target = r.Path; has && path != "" {
+			target += "?" + query
+		}
+	}
+	var out strings.Builder
+	out.WriteString(scheme + "://" + name)
+	if !(scheme == "http" && port == 80 || scheme == "https" && port == 443) {
+		out.WriteString(":" + strconv.Itoa(port))
+	}
+	out.WriteString(target)
+	return out.String()
+}
+
+func appendRedirect(out []byte, r *route.Redirect, secure bool, host string, port int, target []byte, closes bool) []byte {
+	out = append(out, "HTTP/1.1 "+strconv.Itoa(r.Code)+" "+http.StatusText(r.Code)+"\r\nContent-Length: 0\r\nLocation: "...)
+	out = append(out, location(r, secure, host, port, string(target))...)
+	if closes {
+		out = append(out, "\r\nConnection: close"...)
+	}
+	return append(out, "\r\n\r\n"...)
+}
+
+func queryValue(query, name string) (string, bool) {
+	values, err := url.ParseQuery(query)
+	if err != nil || len(values[name]) == 0 {
+		return "", false
+	}
+	return values[name][0], true
+}

@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"time"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// tunnel joins both connections after the backend has agreed to another protocol, until one side ends. A side that is silent for
+// the read timeout in both directions ends as well.
+func (c *conn) tunnel(rule *route.Rule, up *upstream) {
+	c.ended = true
+	defer up.close()
+	a := &c.ans
+	out := appendAnswer(c.out[:0], a, rule.Filters.Response)
+	out = append(out, "Connection: upgrade\r\nUpgrade: "...)
+	out = append(out, a.upgradeTo...)
+	out = append(out, "\r\n\r\n"...)
+	c.out = append(out, up.buf.bytes()...)
+	if c.write(c.out, writeTime) != nil {
+		return
+	}
+	if b := c.buf.bytes(); len(b) > 0 {
+		if _, err := up.nc.Write(b); err != nil {
+			return
+		}
+		c.buf.r = c.buf.w
+	}
+	if !c.e.enterTunnel(c.nc) {
+		return
+	}
+	defer c.e.leaveTunnel(c.nc)
+	_ = c.nc.SetDeadline(time.Time{})
+	_ = up.nc.SetDeadline(time.Time{})
+	c.reading, c.writing = deadline{}, deadline{}
+	quiet := &quiet{limit: rule.Policy.Read, conns: []net.Conn{c.nc, up.nc}}
+	quiet.moved()
+	done := make(chan int64, 1)
+	go func() { done <- quiet.copy(up.nc, c.nc) }()
+	c.sent = quiet.copy(c.nc, up.nc)
+	<-done
+}
+
+// quiet ends a tunnel in which nothing moves.
+type quiet struct {
+	limit time.Duration
+	conns []net.Conn
+}
+
+// moved gives both sides their time again.
+func (q *quiet) moved() {
+	until := time.Now().Add(q.limit)
+	for _, c := range q.conns {
+		_ = c.SetReadDeadline(until)
+	}
+}
+
+// copy moves what comes from one side to the other, whose sending side is closed at the end.
+func (q *quiet) copy(to, from net.Conn) (n int64) {
+	b := getBuffer(upstreamBuffer)
+	defer b.free()
+	last := time.Now()
+	for {
+		m, err := from.Read(b.b)
+		if m > 0 {
+			if now := time.Now(); now.Sub(last) > q.limit/8 {
+				last = now
+				q.moved()
+			}
+			_ = to.SetWriteDeadline(time.Now().Add(writeTime))
+			if _, err := to.Write(b.b[:m]); err != nil {
+				break
+			}
+			n += int64(m)
+		}
+		if err == io.EOF {
+			if half, ok := to.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+				return n // the other direction goes on
+			}
+			break
+		}
+		if err != nil {
+			break
+		}
+	}
+	for _, c := range q.conns {
+		_ = c.SetDeadline(time.Unix(1, 0))
+	}
+	return n
+}

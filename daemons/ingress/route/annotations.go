@@ -1,0 +1,139 @@
+package route
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Annotations are read under two prefixes: the cluster's own, and the one that most people know, which counts less.
+const (
+	ownPrefix   = "clusterctl.local/"
+	knownPrefix = "nginx.ingress.kubernetes.io/"
+)
+
+// Problem is what an Ingress asks for and does not get.
+type Problem struct{ Reason, Message string }
+
+// setting reads the value of an annotation into a policy.
+type setting func(p *Policy, value string) error
+
+var settings = map[string]setting{
+	"proxy-connect-timeout": duration(func(p *Policy) *time.Duration { return &p.Connect }),
+	"proxy-read-timeout":    duration(func(p *Policy) *time.Duration { return &p.Read }),
+	"proxy-send-timeout":    duration(func(p *Policy) *time.Duration { return &p.Send }),
+	"proxy-body-size": func(p *Policy, value string) (err error) {
+		p.MaxBody, err = size(value)
+		return err
+	},
+	"ssl-redirect":       boolean(func(p *Policy) *bool { return &p.RedirectTLS }),
+	"force-ssl-redirect": boolean(func(p *Policy) *bool { return &p.ForceTLS }),
+	"backend-protocol": func(p *Policy, value string) error {
+		protocol := Protocol(strings.ToUpper(value))
+		if !slices.Contains([]Protocol{HTTP, HTTPS, GRPC, GRPCS}, protocol) {
+			return fmt.Errorf("%q is not one of HTTP, HTTPS, GRPC, GRPCS", value)
+		}
+		p.Protocol = protocol
+		return nil
+	},
+	"rewrite-target": func(p *Policy, value string) error {
+		switch {
+		case strings.Contains(value, "$"):
+			return fmt.Errorf("%q names groups of a regular expression; paths are no expressions", value)
+		case !strings.HasPrefix(value, "/") || !isTarget(value):
+			return fmt.Errorf("%q is not an absolute path", value)
+		}
+		p.Rewrite = value
+		return nil
+	},
+	// Nothing is ever held back, and backends are spoken to in this version.
+	"proxy-buffering":         only("off"),
+	"proxy-request-buffering": only("off"),
+	"proxy-http-version":      only("1.1"),
+	"use-regex":               only("false"),
+}
+
+// policyOf is the policy that an Ingress' annotations make of the usual one. What they ask for and cannot have is among the problems.
+func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
+	var problems []Problem
+	for _, prefix := range []string{knownPrefix, ownPrefix} {
+		for _, name := range slices.Sorted(maps.Keys(annotations)) {
+			short, ok := strings.CutPrefix(name, prefix)
+			if !ok {
+				continue
+			}
+			set := settings[short]
+			if set == nil {
+				problems = append(problems, Problem{"UnsupportedAnnotation", fmt.Sprintf("annotation %s is not carried out", name)})
+				continue
+			}
+			if err := set(&usual, annotations[name]); err != nil {
+				problems = append(problems, Problem{"InvalidAnnotation", fmt.Sprintf("annotation %s is not carried out: %v", name, err)})
+			}
+		}
+	}
+	return usual, problems
+}
+
+func duration(of func(*Policy) *time.Duration) setting {
+	return func(p *Policy, value string) error {
+		d, err := time.ParseDuration(value)
+		if seconds, e := strconv.Atoi(value); e == nil {
+			d, err = time.Duration(seconds)*time.Second, nil
+		}
+		if err != nil || d <= 0 || d > 24*time.Hour {
+			return fmt.Errorf("%q is neither a number of seconds nor a duration of at most 24h", value)
+		}
+		*of(p) = d
+		return nil
+	}
+}
+
+func boolean(of func(*Policy) *bool) setting {
+	return func(p *Policy, value string) error {
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		*of(p) = b
+		return nil
+	}
+}
+
+func only(what string) setting {
+	return func(_ *Policy, value string) error {
+		if value != what {
+			return fmt.Errorf("only %q can be had, not %q", what, value)
+		}
+		return nil
+	}
+}
+
+// size reads a number of bytes as nginx writes it: 10, 8k, 1m, 2g.
+func size(value string) (int64, error) {
+	text, unit := strings.ToLower(value), int64(1)
+	for suffix, bytes := range map[string]int64{"k": 1 << 10, "m": 1 << 20, "g": 1 << 30} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = rest, bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<60/unit {
+		return 0, fmt.Errorf("%q is not a size, as in 8m", value)
+	}
+	return n * unit, nil
+}
+
+// isTarget reports whether a path can be written into a request line.
+func isTarget(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c <= ' ' || c >= 0x7f || c == '#' || c == '?' {
+			return false
+		}
+	}
+	return true
+}

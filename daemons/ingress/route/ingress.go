@@ -1,0 +1,128 @@
+package route
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
+)
+
+// ingress is an Ingress as the table needs it.
+type ingress struct {
+	key      Key
+	created  time.Time
+	policy   *Policy
+	hosts    map[string][]path // by host, lower case; "" is every host
+	tls      []tlsEntry
+	backends []*Backend // that it uses, one for each time it names it
+	problems []Problem
+}
+
+type path struct {
+	kind    networkingv1.PathType
+	path    string
+	rest    bool // the default backend: only for what no path matches
+	backend *Backend
+}
+
+type tlsEntry struct {
+	hosts  []string
+	secret Key // no name: the proxy's own certificate
+}
+
+// older orders Ingresses: where two want the same, the older one gets it.
+func older(a, b *ingress) int {
+	if c := a.created.Compare(b.created); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.key.Namespace, b.key.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.key.Name, b.key.Name)
+}
+
+// read makes an ingress of the object, with uses of its backends.
+func (b *Builder) read(in *networkingv1.Ingress) *ingress {
+	out := &ingress{key: Key{in.Namespace, in.Name}, created: in.CreationTimestamp.Time, hosts: map[string][]path{}}
+	policy, problems := policyOf(in.Annotations, b.options.Policy)
+	out.policy, out.problems = &policy, problems
+	for i := range in.Spec.Rules {
+		rule := &in.Spec.Rules[i]
+		name := strings.ToLower(rule.Host)
+		if rule.HTTP == nil { // all of the host is for the default backend
+			if _, there := out.hosts[name]; !there {
+				out.hosts[name] = nil
+			}
+			continue
+		}
+		for j := range rule.HTTP.Paths {
+			p := &rule.HTTP.Paths[j]
+			out.hosts[name] = append(out.hosts[name], path{
+				kind: ptr.Deref(p.PathType, networkingv1.PathTypeImplementationSpecific), path: p.Path, backend: b.use(out, &p.Backend),
+			})
+		}
+	}
+	if d := in.Spec.DefaultBackend; d != nil {
+		rest := path{rest: true, backend: b.use(out, d)}
+		for name := range out.hosts {
+			out.hosts[name] = append(out.hosts[name], rest)
+		}
+		if len(out.hosts) == 0 {
+			out.hosts[""] = []path{rest}
+		}
+	}
+	for _, t := range in.Spec.TLS {
+		entry := tlsEntry{hosts: t.Hosts}
+		if t.SecretName != "" {
+			entry.secret = Key{in.Namespace, t.SecretName}
+		}
+		out.tls = append(out.tls, entry)
+	}
+	return out
+}
+
+// use returns the backend that an Ingress names; nil, with a problem, for what is no service.
+func (b *Builder) use(in *ingress, named *networkingv1.IngressBackend) *Backend {
+	if named.Service == nil {
+		kind := ""
+		if named.Resource != nil {
+			kind = named.Resource.Kind + " " + named.Resource.Name
+		}
+		in.problems = append(in.problems, Problem{"UnsupportedBackend", fmt.Sprintf("only services can be backends, not %s", kind)})
+		return nil
+	}
+	backend := b.backend(BackendKey{Key{in.key.Namespace, named.Service.Name}, portOf(named.Service.Port), in.policy.Protocol})
+	in.backends = append(in.backends, backend)
+	return backend
+}
+
+// hasTLS reports whether the Ingress has TLS for one of its hosts.
+func (in *ingress) hasTLS(name string) bool {
+	for _, t := range in.tls {
+		if len(t.hosts) == 0 {
+			return true
+		}
+		for _, h := range t.hosts {
+			h = strings.ToLower(h)
+			if h == name {
+				return true
+			}
+			parent, ok := strings.CutPrefix(h, "*.")
+			if _, of, has := strings.Cut(name, "."); ok && has && of == parent {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// has reports whether an Ingress has rules for a host.
+func (in *ingress) has(name string) bool {
+	if in == nil {
+		return false
+	}
+	_, ok := in.hosts[name]
+	return ok
+}

@@ -1,0 +1,199 @@
+package ingress
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/client"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/run"
+)
+
+// lease is that of the one proxy that tells Ingresses of themselves.
+const lease = "kube-ingress"
+
+// tell has one proxy of the cluster write where Ingresses are served into their status, and what of them is not carried out as events.
+// One that loses the lease waits for it again: its clients are served whoever writes.
+func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, w *watch) {
+	wait := time.Second
+	for ctx.Err() == nil {
+		err := client.Lead(ctx, clients, lease, env.Log, func(ctx context.Context) error {
+			wait = time.Second
+			broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+			defer broadcaster.Shutdown()
+			broadcaster.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
+			t := &teller{cfg: cfg, env: env, clients: clients, w: w, told: map[route.Key]string{},
+				events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
+			t.run(ctx)
+			return nil
+		})
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		env.Log.Warn("stand for election", "lease", lease, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+}
+
+// teller writes what Ingresses are told.
+type teller struct {
+	cfg     config.Ingress
+	env     run.Env
+	clients kubernetes.Interface
+	w       *watch
+	events  record.EventRecorder
+	told    map[route.Key]string // the events that an Ingress has got, so that they come once for each change
+}
+
+const (
+	callTime = 10 * time.Second
+	restTime = 500 * time.Millisecond // changes that come within it are told together
+	lookTime = 30 * time.Second       // a proxy that died is found when its peers have taken its endpoint away; a write that failed is tried again
+)
+
+func (t *teller) run(ctx context.Context) {
+	look := time.NewTicker(lookTime)
+	defer look.Stop()
+	for {
+		t.all(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(restTime):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.w.news:
+		case <-look.C:
+		}
+	}
+}
+
+// all tells every Ingress that is for this proxy.
+func (t *teller) all(ctx context.Context) {
+	type one struct {
+		object   *networkingv1.Ingress
+		problems []route.Problem
+	}
+	t.w.mu.Lock()
+	list := map[route.Key]one{}
+	for _, key := range t.w.build.Ours() {
+		list[key] = one{t.w.objects[key], t.w.build.Problems(key)}
+	}
+	classes := slices.Collect(maps.Values(t.w.classes))
+	status := t.addresses()
+	t.w.mu.Unlock()
+	for key := range t.told {
+		if _, ours := list[key]; !ours && key.Namespace != "" {
+			delete(t.told, key)
+		}
+	}
+	for _, c := range classes {
+		if p := route.ClassProblem(c); p != nil {
+			t.event(route.Key{Name: c.Name}, c, []route.Problem{*p}, false)
+		}
+	}
+	for key, in := range list {
+		if ctx.Err() != nil {
+			return
+		}
+		t.event(key, in.object, in.problems, true)
+		if status == nil || equality.Semantic.DeepEqual(in.object.Status.LoadBalancer.Ingress, status) {
+			continue
+		}
+		if err := t.write(ctx, in.object, status); err != nil {
+			t.env.Log.Warn("write the status of an Ingress", "ingress", key, "err", err)
+		}
+	}
+}
+
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// event tells that an object was taken in, and what of it is not carried out.
+func (t *teller) event(key route.Key, object object, problems []route.Problem, sync bool) {
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.Reason+" "+p.Message)
+	}
+	text := fmt.Sprint(object.GetUID(), object.GetGeneration(), texts)
+	if t.told[key] == text {
+		return
+	}
+	t.told[key] = text
+	if sync {
+		t.events.Event(object, corev1.EventTypeNormal, "Sync", "Scheduled for sync")
+	}
+	for _, p := range problems {
+		t.events.Event(object, corev1.EventTypeWarning, p.Reason, p.Message)
+	}
+}
+
+// addresses are those at which Ingresses are served; nil when they are not known, which is no reason to take those away that are written.
+func (t *teller) addresses() []networkingv1.IngressLoadBalancerIngress {
+	var list []networkingv1.IngressLoadBalancerIngress
+	if t.cfg.PublishService != "" {
+		namespace, name, _ := strings.Cut(t.cfg.PublishService, "/")
+		s := t.w.publish[route.Key{Namespace: namespace, Name: name}]
+		if s == nil {
+			return nil
+		}
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			list = append(list, networkingv1.IngressLoadBalancerIngress{IP: in.IP, Hostname: in.Hostname})
+		}
+		return list
+	}
+	namespace, name, _ := strings.Cut(t.cfg.ServiceName, "/")
+	var all []netip.Addr
+	for _, s := range t.w.slices[route.Key{Namespace: namespace, Name: name}] {
+		for _, e := range s.Endpoints {
+			if len(e.Addresses) == 0 || e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			if a, err := netip.ParseAddr(e.Addresses[0]); err == nil {
+				all = append(all, a)
+			}
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	for _, a := range slices.Compact(all) {
+		list = append(list, networkingv1.IngressLoadBalancerIngress{IP: a.String()})
+	}
+	return list
+}
+
+func (t *teller) write(ctx context.Context, in *networkingv1.Ingress, status []networkingv1.IngressLoadBalancerIngress) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	now := in.DeepCopy()
+	now.Status.LoadBalancer.Ingress = status
+	_, err := t.clients.NetworkingV1().Ingresses(in.Namespace).UpdateStatus(ctx, now, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone, or a newer one comes by the watch
+	}
+	return err
+}

@@ -1,0 +1,240 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/ingress/proxy"
+	"clusterctl/daemons/ingress/route"
+)
+
+// watch keeps the engine's table as the API's objects are.
+type watch struct {
+	engine  *proxy.Engine
+	mu      sync.Mutex
+	build   *route.Builder
+	table   *route.Table                                        // that the engine has
+	slices  map[route.Key]map[string]*discoveryv1.EndpointSlice // by service, by name
+	objects map[route.Key]*networkingv1.Ingress
+	classes map[string]*networkingv1.IngressClass
+	publish map[route.Key]*corev1.Service // services of type LoadBalancer
+	changed chan struct{}                 // the table is to be made again
+	news    chan struct{}                 // what Ingresses are told may be different
+}
+
+func newWatch(policy route.Policy, engine *proxy.Engine) *watch {
+	return &watch{
+		engine: engine, build: route.NewBuilder(route.Options{Policy: policy, Targets: engine.Targets, Counter: engine.Counter}),
+		slices: map[route.Key]map[string]*discoveryv1.EndpointSlice{}, objects: map[route.Key]*networkingv1.Ingress{},
+		classes: map[string]*networkingv1.IngressClass{}, publish: map[route.Key]*corev1.Service{},
+		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
+	}
+}
+
+// run follows the API until ctx ends. ready is called when the engine has the first whole table.
+func (w *watch) run(ctx context.Context, clients kubernetes.Interface, ready func()) error {
+	factory := func(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean), informers.WithTweakListOptions(tweak))
+	}
+	all := factory(func(*metav1.ListOptions) {})
+	ofServices := factory(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName })
+	certificates := factory(func(o *metav1.ListOptions) { o.FieldSelector = "type=" + string(corev1.SecretTypeTLS) })
+	var handled []cache.InformerSynced
+	add := func(i cache.SharedIndexInformer, f func(o any, gone bool)) error {
+		handle := func(o any, gone bool) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			w.mu.Lock()
+			f(o, gone)
+			w.mu.Unlock()
+			signal(w.changed)
+		}
+		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) }, DeleteFunc: func(o any) { handle(o, true) },
+		})
+		if err == nil {
+			handled = append(handled, r.HasSynced)
+		}
+		return err
+	}
+	err := errors.Join(
+		add(all.Networking().V1().IngressClasses().Informer(), w.class),
+		add(all.Networking().V1().Ingresses().Informer(), w.ingress),
+		add(all.Core().V1().Services().Informer(), w.service),
+		add(ofServices.Discovery().V1().EndpointSlices().Informer(), w.slice),
+		add(certificates.Core().V1().Secrets().Informer(), w.secret))
+	if err != nil {
+		return fmt.Errorf("watch Ingresses: %w", err)
+	}
+	for _, f := range []informers.SharedInformerFactory{all, ofServices, certificates} {
+		f.StartWithContext(ctx)
+		defer f.Shutdown()
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), handled...) {
+		return nil
+	}
+	w.make()
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.changed:
+			w.make()
+		}
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// make gives the engine the table of what is known now. However many changes came meanwhile, it is made once.
+func (w *watch) make() {
+	w.mu.Lock()
+	if next := w.build.Table(); next != w.table {
+		w.table = next
+		w.engine.SetTable(next)
+		w.engine.Forget(w.build.Has)
+	}
+	w.mu.Unlock()
+	signal(w.news)
+}
+
+func (w *watch) class(o any, gone bool) {
+	c, ok := o.(*networkingv1.IngressClass)
+	if !ok {
+		return
+	}
+	if gone {
+		delete(w.classes, c.Name)
+		w.build.SetClass(c.Name, nil)
+		return
+	}
+	w.classes[c.Name] = c
+	w.build.SetClass(c.Name, c)
+}
+
+func (w *watch) ingress(o any, gone bool) {
+	in, ok := o.(*networkingv1.Ingress)
+	if !ok {
+		return
+	}
+	key := route.Key{Namespace: in.Namespace, Name: in.Name}
+	before := w.objects[key]
+	if gone {
+		delete(w.objects, key)
+		w.build.SetIngress(key, nil)
+		return
+	}
+	w.objects[key] = in
+	// A status alone changes no route, and the leader writes many.
+	if before == nil || before.UID != in.UID || before.Generation != in.Generation || !same(before.Annotations, in.Annotations) {
+		w.build.SetIngress(key, in)
+	}
+}
+
+func same(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if other, ok := b[k]; !ok || other != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *watch) service(o any, gone bool) {
+	s, ok := o.(*corev1.Service)
+	if !ok {
+		return
+	}
+	key := route.Key{Namespace: s.Namespace, Name: s.Name}
+	if gone {
+		delete(w.publish, key)
+		w.build.SetService(key, nil)
+		return
+	}
+	if delete(w.publish, key); s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		w.publish[key] = s
+	}
+	w.build.SetService(key, s)
+}
+
+func (w *watch) slice(o any, gone bool) {
+	s, ok := o.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return
+	}
+	key := route.Key{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+	of := w.slices[key]
+	if of == nil {
+		of = map[string]*discoveryv1.EndpointSlice{}
+		w.slices[key] = of
+	}
+	if of[s.Name] = s; gone {
+		delete(of, s.Name)
+	}
+	if len(of) == 0 {
+		delete(w.slices, key)
+	}
+	list := make([]*discoveryv1.EndpointSlice, 0, len(of))
+	for _, one := range of {
+		list = append(list, one)
+	}
+	w.build.SetSlices(key, list)
+}
+
+func (w *watch) secret(o any, gone bool) {
+	s, ok := o.(*corev1.Secret)
+	if !ok {
+		return
+	}
+	key := route.Key{Namespace: s.Namespace, Name: s.Name}
+	if gone {
+		s = nil
+	}
+	w.build.SetSecret(key, s)
+}
+
+// lean keeps of objects what the daemon reads. It leaves what it is given as it is.
+func lean(o any) (any, error) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, UID: o.UID},
+			Spec:       corev1.ServiceSpec{Type: o.Spec.Type, Ports: o.Spec.Ports, IPFamilies: o.Spec.IPFamilies}, Status: o.Status,
+		}, nil
+	case *discoveryv1.EndpointSlice:
+		c := *o
+		c.ManagedFields, c.Annotations = nil, nil
+		return &c, nil
+	case *corev1.Secret:
+		c := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, UID: o.UID}, Type: o.Type, Data: map[string][]byte{}}
+		for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			c.Data[name] = o.Data[name]
+		}
+		return c, nil
+	case *networkingv1.Ingress:
+		c := *o
+		c.ManagedFields = nil
+		return &c, nil
+	}
+	return o, nil
+}
