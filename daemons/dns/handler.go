@@ -3,126 +3,221 @@ package dns
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
-	"slices"
+	"net/netip"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/dns/upstream"
+	"clusterctl/daemons/dns/wire"
+	"clusterctl/daemons/dns/zone"
 )
 
-// handler answers questions.
+// handler answers queries, however they came.
 type handler struct {
-	zone     Zone
-	domain   string
-	forward  *forwarder
+	zone     *zone.Zone
+	resolver *upstream.Resolver
+	told     *told
 	log      *slog.Logger
-	requests *prometheus.CounterVec
-	started  time.Time
+	queries  bool // log each of them
 }
 
-// ServeDNS implements dns.Handler.
-func (h *handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
-	tcp := w.LocalAddr().Network() == "tcp"
-	reply := h.reply(context.Background(), q, tcp)
-	size := dns.MinMsgSize
-	if opt := q.IsEdns0(); opt != nil {
-		size = int(max(opt.UDPSize(), dns.MinMsgSize))
-		if reply.IsEdns0() == nil {
-			reply.SetEdns0(dns.DefaultMsgSize, opt.Do())
+// work is the memory that one query is answered in. It is used again for the next.
+type work struct {
+	query   wire.Query
+	answer  wire.Answer
+	name    wire.Name  // that an alias leads to
+	aliased wire.Query // for that name
+	key     []byte
+	outcome outcome
+}
+
+// sender is who asks.
+type sender struct {
+	addr netip.AddrPort
+	tcp  bool
+}
+
+// outcome is what is counted of an answer besides the query.
+type outcome struct {
+	code    int
+	cluster bool   // about the cluster's domain
+	by      source // who had the answer
+}
+
+// maxAliases is how many aliases follow each other at most. More lead in a circle.
+const maxAliases = 8
+
+// respond answers a message in the memory of out. There is no reply to what is no query. Where other servers must be asked it is later, and
+// the same message is to be given again to one that waits.
+func (h *handler) respond(ctx context.Context, w *work, out, message []byte, c sender, wait bool, began time.Time) (reply []byte, later bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.told.panics.Inc()
+			h.log.Error("answer a query", "client", c.addr, "panic", p, "stack", string(debug.Stack()))
+			reply, later = nil, false
 		}
+	}()
+	q, a := &w.query, &w.answer
+	w.outcome = outcome{}
+	code, ok := q.Parse(message)
+	if !ok {
+		return nil, false
 	}
-	if tcp {
-		size = dns.MaxMsgSize
+	a.Start(out, q, q.Limit(c.tcp))
+	if code == wire.Success {
+		code = refusal(q)
 	}
-	reply.Truncate(size)
-	if err := w.WriteMsg(reply); err != nil {
-		h.log.Debug("answer", "to", w.RemoteAddr(), "error", err)
+	if code != wire.Success {
+		w.outcome.code = code
+		reply = a.Done(code, false)
+	} else if reply, later = h.answer(ctx, w, out, c, wait); later {
+		return nil, true
 	}
-	h.requests.WithLabelValues(dns.RcodeToString[reply.Rcode]).Inc()
+	h.told.observe(w, c, len(reply), began)
+	if h.queries {
+		h.log.Info("query", "client", c.addr, "tcp", c.tcp, "type", dns.Type(q.Type).String(), "name", q.Name.String(),
+			"rcode", codeName(w.outcome.code), "bytes", len(reply), "took", time.Since(began))
+	}
+	return reply, false
 }
 
-// reply works out the whole answer to a message.
-func (h *handler) reply(ctx context.Context, q *dns.Msg, tcp bool) *dns.Msg {
-	reply := new(dns.Msg).SetReply(q)
-	if q.Opcode != dns.OpcodeQuery || len(q.Question) != 1 {
-		reply.Rcode = dns.RcodeNotImplemented
-		return reply
+// refusal is why a query that can be read is not answered.
+func refusal(q *wire.Query) int {
+	switch {
+	case q.Class != wire.ClassIN && q.Class != wire.ClassANY, q.Type == wire.TypeAXFR, q.Type == wire.TypeIXFR:
+		return wire.Refused
+	case q.Type == wire.TypeMAILA, q.Type == wire.TypeMAILB:
+		return wire.NotImplemented
 	}
-	reply.RecursionAvailable = true
-	a := Answer{Foreign: true}
-	if q.Question[0].Qclass == dns.ClassINET {
-		a = Resolve(h.zone, h.domain, q.Question[0])
-	}
-	if a.Foreign {
-		return h.others(ctx, q, reply, tcp)
-	}
-	reply.Authoritative = true
-	reply.Answer, reply.Extra = a.Records, a.Extra
-	if a.Alias != "" && (q.Question[0].Qtype == dns.TypeA || q.Question[0].Qtype == dns.TypeAAAA) {
-		h.follow(ctx, q, reply, a.Alias, tcp)
-	}
-	shuffle(reply.Answer)
-	if a.NoName {
-		reply.Rcode = dns.RcodeNameError
-	}
-	if len(reply.Answer) == 0 {
-		reply.Ns = []dns.RR{soa(h.domain, uint32(h.started.Unix()))}
-	}
-	return reply
+	return wire.Success
 }
 
-// shuffle puts a name's addresses in another order each time, so that clients that take the
-// first spread over all. Aliases stay before what they lead to.
-func shuffle(records []dns.RR) {
-	first := slices.IndexFunc(records, isAddress)
-	if first < 0 || slices.ContainsFunc(records[first:], func(r dns.RR) bool { return !isAddress(r) }) {
-		return
+// answer answers for the cluster's names, or passes the question on.
+func (h *handler) answer(ctx context.Context, w *work, out []byte, c sender, wait bool) (reply []byte, later bool) {
+	q, a := &w.query, &w.answer
+	r := h.zone.Answer(a, &q.Name, q.Type, wire.Asked)
+	if r.Foreign {
+		return h.others(ctx, w, out, c, wait)
 	}
-	addresses := records[first:]
-	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-}
-
-func isAddress(r dns.RR) bool {
-	return r.Header().Rrtype == dns.TypeA || r.Header().Rrtype == dns.TypeAAAA
-}
-
-// others passes a question on to other servers. The reverse of private addresses
-// that nobody knows is no such name, rather than a failure.
-func (h *handler) others(ctx context.Context, q, reply *dns.Msg, tcp bool) *dns.Msg {
-	msg, err := h.forward.ask(ctx, q, tcp)
-	if err != nil {
-		h.log.Debug("ask other servers", "name", q.Question[0].Name, "error", err)
-		reply.Rcode = dns.RcodeServerFailure
-		if len(h.forward.servers) == 0 && strings.HasSuffix(q.Question[0].Name, ".arpa.") {
-			reply.Rcode = dns.RcodeNameError
+	w.outcome.cluster, w.outcome.by = true, byCluster
+	apex, before := r.Apex, 0
+	for hops := 0; r.Alias != nil; hops++ {
+		if _, err := w.name.Read(r.Alias); err != nil || hops == maxAliases {
+			a.Restart()
+			return h.done(w, wire.ServerFailure), false
 		}
-		return reply
-	}
-	msg.Id, msg.Question = q.Id, q.Question
-	if q.IsEdns0() == nil {
-		// The asker speaks the old protocol.
-		for i, rr := range msg.Extra {
-			if rr.Header().Rrtype == dns.TypeOPT {
-				msg.Extra = append(msg.Extra[:i:i], msg.Extra[i+1:]...)
-				break
+		before = a.Count(wire.Answers)
+		at := r.AliasAt
+		if a.Truncated() {
+			break
+		}
+		if r = h.zone.Answer(a, &w.name, q.Type, at); r.Foreign {
+			code, later := h.aliased(ctx, w, wait)
+			if later {
+				return nil, true
 			}
+			return h.done(w, code), false
 		}
 	}
-	return msg
+	code := wire.Success
+	if r.NoName {
+		code = wire.NoName
+	}
+	if a.Count(wire.Answers) == before && !a.Truncated() {
+		h.zone.Deny(a, &q.Name, apex)
+	}
+	return h.done(w, code), false
 }
 
-// follow adds the addresses of the name that an alias leads to.
-func (h *handler) follow(ctx context.Context, q, reply *dns.Msg, to string, tcp bool) {
-	next := new(dns.Msg).SetQuestion(to, q.Question[0].Qtype)
-	next.RecursionDesired = true
-	local := Resolve(h.zone, h.domain, next.Question[0])
-	if !local.Foreign {
-		reply.Answer = append(reply.Answer, local.Records...)
-		return
+func (h *handler) done(w *work, code int) []byte {
+	w.outcome.code = code
+	return w.answer.Done(code, true)
+}
+
+// others answers with what other servers say.
+func (h *handler) others(ctx context.Context, w *work, out []byte, c sender, wait bool) (reply []byte, later bool) {
+	q := &w.query
+	w.outcome.by = byOthers
+	if h.resolver.Looped(&q.Name) {
+		w.outcome.code = wire.Refused
+		return w.answer.Done(wire.Refused, false), false
 	}
-	if msg, err := h.forward.ask(ctx, next, tcp); err == nil {
-		reply.Answer = append(reply.Answer, msg.Answer...)
+	found, err, later := h.find(ctx, w, q, wait)
+	if later {
+		return nil, true
 	}
+	if err == nil {
+		w.outcome.code = found.Answer().Code()
+		return found.Give(out, q, q.Limit(c.tcp), time.Now()), false
+	}
+	h.log.Debug("ask other servers", "name", q.Name.String(), "error", err)
+	w.outcome.code = wire.ServerFailure
+	if err == upstream.ErrNobody && strings.HasSuffix(q.Name.String(), ".arpa.") {
+		w.outcome.code = wire.NoName // the reverse of an address that nobody can know, rather than a failure
+	}
+	return w.answer.Done(w.outcome.code, false), false
+}
+
+// find looks for another server's answer, among those that are kept first.
+func (h *handler) find(ctx context.Context, w *work, q *wire.Query, wait bool) (found *upstream.Found, err error, later bool) {
+	w.key = upstream.AppendKey(w.key[:0], q)
+	if !wait {
+		if found = h.resolver.Cached(w.key, time.Now()); found == nil {
+			return nil, nil, true
+		}
+		w.outcome.by = byCache
+		return found, nil, false
+	}
+	found, err = h.resolver.Ask(ctx, w.key, q)
+	return found, err, false
+}
+
+// aliased adds what other servers say about the name that an alias leads to.
+func (h *handler) aliased(ctx context.Context, w *work, wait bool) (code int, later bool) {
+	w.aliased = w.query
+	w.aliased.Name = w.name
+	found, err, later := h.find(ctx, w, &w.aliased, wait)
+	if later {
+		return 0, true
+	}
+	m := new(dns.Msg)
+	if err == nil {
+		// Its times to live are what is left of them.
+		err = m.Unpack(found.Give(nil, &wire.Query{Asked: w.name.From(0)}, wire.MaxSize, time.Now()))
+	}
+	if err != nil {
+		h.log.Debug("ask other servers", "name", w.name.String(), "error", err)
+		return wire.ServerFailure, false
+	}
+	w.add(m)
+	return m.Rcode, false
+}
+
+// add adds the records of another server's answer, and why there are none.
+func (w *work) add(m *dns.Msg) {
+	buf := make([]byte, wire.MaxSize)
+	put := func(section wire.Section, rr dns.RR) bool {
+		n, err := dns.PackRR(rr, buf, 0, nil, false)
+		return err == nil && w.answer.AddPacked(section, buf[:n])
+	}
+	for _, rr := range m.Answer {
+		if !put(wire.Answers, rr) {
+			return
+		}
+	}
+	for _, rr := range m.Ns {
+		if _, negative := rr.(*dns.SOA); negative && !put(wire.Authority, rr) {
+			return
+		}
+	}
+}
+
+func codeName(code int) string {
+	if text, ok := dns.RcodeToString[code]; ok {
+		return text
+	}
+	return "OTHER"
 }

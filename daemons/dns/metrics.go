@@ -1,0 +1,141 @@
+package dns
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/dns/wire"
+	"clusterctl/daemons/version"
+)
+
+// source is who had an answer, under the name of CoreDNS' plugin for it.
+type source int
+
+const (
+	byNobody source = iota
+	byCluster
+	byOthers
+	byCache
+	sources
+)
+
+var plugins = [sources]string{"", "kubernetes", "forward", "cache"}
+
+// types are the types of questions that are counted by name; all else is other.
+var types = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypeSOA, dns.TypeNS, dns.TypePTR, dns.TypeMX, dns.TypeSRV, dns.TypeCNAME, dns.TypeDS,
+	dns.TypeDNSKEY, dns.TypeRRSIG, dns.TypeNSEC, dns.TypeNSEC3, dns.TypeSVCB, dns.TypeHTTPS, dns.TypeIXFR, dns.TypeAXFR, dns.TypeANY}
+
+// typeIndex is where a type below 256 is in that list, from 1 on.
+var typeIndex = func() (index [256]uint8) {
+	for i, t := range types {
+		index[t] = uint8(i + 1)
+	}
+	return index
+}()
+
+func typeName(index int) string {
+	if index == 0 {
+		return "other"
+	}
+	return dns.TypeToString[types[index-1]]
+}
+
+const codes = wire.BadVersion + 1
+
+// told is what is counted, with CoreDNS' names, as dashboards select them. Series are looked up once: a query costs no more than their increments.
+type told struct {
+	name, domain string
+	panics       prometheus.Counter
+	wishes       *prometheus.CounterVec
+	requests     *prometheus.CounterVec
+	responses    *prometheus.CounterVec
+	duration     *prometheus.HistogramVec
+	asked, given *prometheus.HistogramVec
+	all          []prometheus.Collector
+
+	requestsOf  [2][2][2][32]series[prometheus.Counter] // zone, protocol, family, type
+	responsesOf [2][codes][sources]series[prometheus.Counter]
+	durationOf  [2]series[prometheus.Observer]
+	sizesOf     [2][2][2]series[prometheus.Observer] // asked or given, zone, protocol
+	wishesOf    [2]series[prometheus.Counter]
+}
+
+// series is one that is made when it is first needed.
+type series[T any] struct{ p atomic.Pointer[T] }
+
+func (s *series[T]) get(find func() T) T {
+	if p := s.p.Load(); p != nil {
+		return *p
+	}
+	one := find()
+	s.p.Store(&one)
+	return one
+}
+
+func newTold(name, domain string) *told {
+	zone := []string{"server", "zone", "view"}
+	with := func(more ...string) []string { return append(zone[:len(zone):len(zone)], more...) }
+	sizes := []float64{0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3}
+	t := &told{
+		name: name, domain: domain,
+		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_panics_total", Help: "Queries at which the server failed."}),
+		requests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_requests_total", Help: "Queries by protocol, family of addresses and type."}, with("proto", "family", "type")),
+		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_responses_total", Help: "Answers by their code."}, with("rcode", "plugin")),
+		wishes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_do_requests_total", Help: "Queries for DNSSEC's records as well."}, zone),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_duration_seconds", Help: "How long answers took.",
+			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)}, zone),
+		asked: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_size_bytes", Help: "Size of queries.", Buckets: sizes}, with("proto")),
+		given: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_response_size_bytes", Help: "Size of answers.", Buckets: sizes}, with("proto")),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "coredns_build_info", Help: "Which release this is.",
+		ConstLabels: prometheus.Labels{"version": version.Kubernetes, "revision": version.Version, "goversion": runtime.Version()}})
+	build.Set(1)
+	enabled := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coredns_plugin_enabled", Help: "What the server does, by the name of CoreDNS' plugin for it."}, with("name"))
+	for _, plugin := range []string{"cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop", "prometheus", "ready"} {
+		enabled.WithLabelValues(name, ".", "", plugin).Set(1)
+	}
+	t.all = []prometheus.Collector{t.panics, t.requests, t.responses, t.wishes, t.duration, t.asked, t.given, build, enabled}
+	// What rules divide by is there from the start.
+	t.requests.WithLabelValues(name, domain, "", "udp", "1", "A")
+	t.responses.WithLabelValues(name, domain, "", "NOERROR", plugins[byCluster])
+	t.responses.WithLabelValues(name, ".", "", "SERVFAIL", plugins[byOthers])
+	t.duration.WithLabelValues(name, domain, "")
+	t.duration.WithLabelValues(name, ".", "")
+	return t
+}
+
+var protocols, families = [2]string{"udp", "tcp"}, [2]string{"1", "2"}
+
+// observe counts an answer.
+func (t *told) observe(w *work, c sender, size int, began time.Time) {
+	q, zone, proto, family, kind := &w.query, 0, 0, 0, 0
+	name := "."
+	if w.outcome.cluster {
+		zone, name = 1, t.domain
+	}
+	if c.tcp {
+		proto = 1
+	}
+	if a := c.addr.Addr(); a.Is6() && !a.Is4In6() {
+		family = 1
+	}
+	if q.Type < 256 {
+		kind = int(typeIndex[q.Type])
+	}
+	t.requestsOf[zone][proto][family][kind].get(func() prometheus.Counter {
+		return t.requests.WithLabelValues(t.name, name, "", protocols[proto], families[family], typeName(kind))
+	}).Inc()
+	t.responsesOf[zone][w.outcome.code][w.outcome.by].get(func() prometheus.Counter {
+		return t.responses.WithLabelValues(t.name, name, "", codeName(w.outcome.code), plugins[w.outcome.by])
+	}).Inc()
+	t.durationOf[zone].get(func() prometheus.Observer { return t.duration.WithLabelValues(t.name, name, "") }).Observe(time.Since(began).Seconds())
+	t.sizesOf[0][zone][proto].get(func() prometheus.Observer { return t.asked.WithLabelValues(t.name, name, "", protocols[proto]) }).Observe(float64(q.Length))
+	t.sizesOf[1][zone][proto].get(func() prometheus.Observer { return t.given.WithLabelValues(t.name, name, "", protocols[proto]) }).Observe(float64(size))
+	if q.DO {
+		t.wishesOf[zone].get(func() prometheus.Counter { return t.wishes.WithLabelValues(t.name, name, "") }).Inc()
+	}
+}

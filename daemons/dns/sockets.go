@@ -1,0 +1,197 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/run"
+)
+
+// Names of the sockets that systemd keeps from one process to the next.
+const (
+	keptUDP = "dns-udp"
+	keptTCP = "dns-tcp"
+)
+
+// waitingRoom is how much may wait in the socket while the server is restarted, as far as the system allows it.
+const waitingRoom = 8 << 20
+
+// sockets are where queries arrive.
+type sockets struct {
+	udp  *net.UDPConn
+	tcp  *net.TCPListener
+	kept atomic.Bool // the next process gets them
+}
+
+// openSockets takes the sockets of the process before, or opens them: the same port for both protocols.
+func openSockets(ctx context.Context, address string, log *slog.Logger) (*sockets, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(strings.Trim(address, "[]"), "53")
+	}
+	s := &sockets{}
+	if err := s.inherit(address); err != nil {
+		log.Warn("take the sockets of the process before over; new ones are opened", "error", err)
+		if err := errors.Join(run.Drop(keptUDP), run.Drop(keptTCP)); err != nil {
+			return nil, err
+		}
+	}
+	if s.udp == nil {
+		if err := s.open(ctx, address); err != nil {
+			return nil, fmt.Errorf("listen for questions: %w", err)
+		}
+	}
+	if err := s.prepare(); err != nil {
+		s.close()
+		return nil, fmt.Errorf("prepare the socket for questions: %w", err)
+	}
+	return s, nil
+}
+
+// inherit takes sockets over that are at the address.
+func (s *sockets) inherit(address string) error {
+	udp, tcp := run.Inherited(keptUDP), run.Inherited(keptTCP)
+	defer func() {
+		for _, f := range append(udp, tcp...) {
+			f.Close()
+		}
+	}()
+	if len(udp) == 0 && len(tcp) == 0 {
+		return nil
+	}
+	if len(udp) != 1 || len(tcp) != 1 {
+		return fmt.Errorf("there are %d for UDP and %d for TCP", len(udp), len(tcp))
+	}
+	conn, err := net.FilePacketConn(udp[0])
+	if err != nil {
+		return err
+	}
+	ln, err := net.FileListener(tcp[0])
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	u, isUDP := conn.(*net.UDPConn)
+	t, isTCP := ln.(*net.TCPListener)
+	if !isUDP || !isTCP || !sameAddress(conn.LocalAddr(), address) || !sameAddress(ln.Addr(), address) {
+		return errors.Join(fmt.Errorf("they are at %s, not at %s", conn.LocalAddr(), address), conn.Close(), ln.Close())
+	}
+	s.udp, s.tcp = u, t
+	return nil
+}
+
+// sameAddress reports whether a socket is where it should be. Port 0 is any.
+func sameAddress(at net.Addr, want string) bool {
+	have, err := netip.ParseAddrPort(at.String())
+	if err != nil {
+		return false
+	}
+	should, err := netip.ParseAddrPort(want)
+	if err != nil {
+		return false
+	}
+	same := have.Addr().Unmap() == should.Addr().Unmap() || have.Addr().IsUnspecified() && should.Addr().IsUnspecified()
+	return same && (should.Port() == 0 || should.Port() == have.Port())
+}
+
+// open listens at an address. Where any port will do, one is looked for that is free for both protocols.
+func (s *sockets) open(ctx context.Context, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	for tries := 0; ; tries++ {
+		conn, err := lc.ListenPacket(ctx, "udp", address)
+		if err != nil {
+			return err
+		}
+		udp := conn.(*net.UDPConn)
+		ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(udp.LocalAddr().(*net.UDPAddr).Port)))
+		if err == nil {
+			s.udp, s.tcp = udp, ln.(*net.TCPListener)
+			return nil
+		}
+		if err := errors.Join(err, conn.Close()); port != "0" || tries == 20 {
+			return err
+		}
+	}
+}
+
+// prepare has the kernel say which address a datagram was sent to, where that is not clear, and make room for those that wait.
+func (s *sockets) prepare() error {
+	raw, err := s.udp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		if s.address().Addr().IsUnspecified() {
+			family, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
+			if failed = err; err == nil && family == syscall.AF_INET6 {
+				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			} else if err == nil {
+				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+			}
+		}
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, waitingRoom)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, waitingRoom/4)
+	})
+	return errors.Join(err, failed)
+}
+
+// keep has systemd keep the sockets for the next process.
+func (s *sockets) keep() error {
+	udp, err := run.Keep(keptUDP, s.udp)
+	if err != nil {
+		return err
+	}
+	tcp, err := run.Keep(keptTCP, s.tcp)
+	s.kept.Store(udp && tcp)
+	return err
+}
+
+func (s *sockets) close() { _, _ = s.udp.Close(), s.tcp.Close() }
+
+func (s *sockets) address() netip.AddrPort { return s.udp.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// isSelf reports whether questions to an address would come back here.
+func (s *sockets) isSelf() func(netip.Addr) bool {
+	at := s.address()
+	own, _ := net.InterfaceAddrs()
+	return func(ip netip.Addr) bool {
+		if at.Port() != 53 {
+			return false
+		}
+		if !at.Addr().IsUnspecified() {
+			return ip.Unmap() == at.Addr().Unmap()
+		}
+		for _, a := range own {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip.AsSlice()) {
+				return true
+			}
+		}
+		return ip.IsLoopback()
+	}
+}
+
+// nodeName is the machine's name unless it is given.
+func nodeName(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the node's name: %w", err)
+	}
+	return strings.ToLower(host), nil
+}

@@ -1,0 +1,139 @@
+package dns
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// serveTCP answers connections within bounds until the test ends.
+func serveTCP(t *testing.T, h *handler, b bounds) string {
+	t.Helper()
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- newTCPServer(h, ln, b).serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		ln.Close()
+	})
+	return ln.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func write(t *testing.T, conn net.Conn, messages ...[]byte) {
+	t.Helper()
+	var all []byte
+	for _, m := range messages {
+		all = append(binary.BigEndian.AppendUint16(all, uint16(len(m))), m...)
+	}
+	if _, err := conn.Write(all); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, conn net.Conn) *dns.Msg {
+	t.Helper()
+	var size [2]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(conn, b); err != nil {
+		t.Fatal(err)
+	}
+	m := new(dns.Msg)
+	if err := m.Unpack(b); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// closed waits for the server to close the connection.
+func closed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	n, err := conn.Read(make([]byte, 1))
+	if timeout, ok := err.(net.Error); n > 0 || err == nil || ok && timeout.Timeout() {
+		t.Errorf("the connection is open: read %d bytes, %v", n, err)
+	}
+}
+
+// RFC 7766: a connection takes many queries at once, and one that must wait holds up no others.
+func TestQueriesOfAConnectionAreAnsweredBesideEachOther(t *testing.T) {
+	release := make(chan struct{})
+	world := records(t, "slow.example. 60 IN A 192.0.2.1")
+	address := serveTCP(t, newHandler(t, other(t, func(q *dns.Msg) *dns.Msg { <-release; return world(q) })), usual)
+	conn := dial(t, address)
+	write(t, conn, packed(t, "slow.example.", dns.TypeA), packed(t, "web-1.shop.svc.cluster.local.", dns.TypeA), packed(t, "web-2.shop.svc.cluster.local.", dns.TypeA))
+	for _, want := range []string{"A 10.96.0.1", "A 10.96.0.2"} {
+		if got := show(read(t, conn)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	close(release)
+	if got := show(read(t, conn)); got != "A 192.0.2.1" {
+		t.Errorf("got %s", got)
+	}
+	// In pieces of one byte.
+	m := packed(t, "web-3.shop.svc.cluster.local.", dns.TypeA)
+	for _, b := range append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...) {
+		if _, err := conn.Write([]byte{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := show(read(t, conn)); got != "A 10.96.0.3" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestConnectionsThatDoNothingAreClosed(t *testing.T) {
+	address := serveTCP(t, newHandler(t), bounds{connections: 10, idle: 50 * time.Millisecond, slow: 50 * time.Millisecond, pipelined: 2})
+	closed(t, dial(t, address))
+	half := dial(t, address)
+	if _, err := half.Write([]byte{0, 40, 1}); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, half)
+	wrong := dial(t, address)
+	write(t, wrong, []byte("no query"))
+	closed(t, wrong)
+}
+
+func TestConnectionThatIsSilentForLongestGoesWhenThereAreTooMany(t *testing.T) {
+	address := serveTCP(t, newHandler(t), bounds{connections: 2, idle: time.Minute, slow: time.Minute, pipelined: 2})
+	q := packed(t, "web-1.shop.svc.cluster.local.", dns.TypeA)
+	idle, busy := dial(t, address), dial(t, address)
+	for _, conn := range []net.Conn{idle, busy, busy} {
+		write(t, conn, q)
+		read(t, conn)
+	}
+	late := dial(t, address)
+	write(t, late, q)
+	read(t, late)
+	closed(t, idle)
+	write(t, busy, q)
+	read(t, busy)
+}

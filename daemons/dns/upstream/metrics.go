@@ -1,0 +1,97 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics has CoreDNS' names, as dashboards select them.
+type metrics struct {
+	lookups, misses, stale, broken, rejected prometheus.Counter
+	hits                                     [2]prometheus.Counter // success, denial
+	requests, responses, failures            *prometheus.CounterVec
+	duration, proxied                        *prometheus.HistogramVec
+	of                                       *cache
+	entries, evictions                       *prometheus.Desc
+}
+
+// buckets are those of CoreDNS' histograms of time, seconds.
+var buckets = prometheus.ExponentialBuckets(0.00025, 2, 16)
+
+func newMetrics(r *Resolver) *metrics {
+	fixed := prometheus.Labels{"server": r.cfg.Name, "zones": ".", "view": ""}
+	counter := func(name, help string, labels prometheus.Labels) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels})
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	hits := prometheus.Labels{"server": r.cfg.Name, "zones": ".", "view": "", "type": "success"}
+	denials := prometheus.Labels{"server": r.cfg.Name, "zones": ".", "view": "", "type": "denial"}
+	return &metrics{
+		lookups:   counter("coredns_cache_requests_total", "Questions that were looked for among kept answers.", fixed),
+		misses:    counter("coredns_cache_misses_total", "Questions to which no answer was kept.", fixed),
+		stale:     counter("coredns_cache_served_stale_total", "Answers that were given although they were out of date.", fixed),
+		hits:      [2]prometheus.Counter{counter("coredns_cache_hits_total", "Answers that were kept.", hits), counter("coredns_cache_hits_total", "Answers that were kept.", denials)},
+		broken:    counter("coredns_forward_healthcheck_broken_total", "How often all other servers had failed.", nil),
+		rejected:  counter("coredns_forward_max_concurrent_rejects_total", "Questions that were refused because too many were open.", nil),
+		requests:  vector("coredns_forward_requests_total", "Questions to each other server.", "to"),
+		responses: vector("coredns_forward_responses_total", "Answers of each other server by their code.", "to", "rcode"),
+		failures:  vector("coredns_forward_healthcheck_failures_total", "Probes that each other server did not answer.", "to"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_forward_request_duration_seconds",
+			Help: "How long each other server took.", Buckets: buckets}, []string{"to", "rcode"}),
+		proxied: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_proxy_request_duration_seconds",
+			Help: "How long each other server took.", Buckets: buckets}, []string{"proxy_name", "to", "rcode"}),
+		of:        r.cache,
+		entries:   prometheus.NewDesc("coredns_cache_entries", "Answers that are kept.", []string{"type"}, fixed),
+		evictions: prometheus.NewDesc("coredns_cache_evictions_total", "Answers that had to go for want of room.", nil, fixed),
+	}
+}
+
+func (m *metrics) hit(found *Found) {
+	if found.negative() {
+		m.hits[1].Inc()
+	} else {
+		m.hits[0].Inc()
+	}
+}
+
+// asked counts a question to a server. Without a code, it had no answer.
+func (m *metrics) asked(to, code string, took time.Duration) {
+	m.requests.WithLabelValues(to).Inc()
+	if code != "" {
+		m.responses.WithLabelValues(to, code).Inc()
+		m.duration.WithLabelValues(to, code).Observe(took.Seconds())
+		m.proxied.WithLabelValues("forward", to, code).Observe(took.Seconds())
+	}
+}
+
+// forget drops the series of servers that are asked no more.
+func (m *metrics) forget(before, after *pools) {
+	for addr := range before.byAddr {
+		if after.byAddr[addr] == nil {
+			gone := prometheus.Labels{"to": addr}
+			m.requests.DeletePartialMatch(gone)
+			m.responses.DeletePartialMatch(gone)
+			m.failures.DeletePartialMatch(gone)
+			m.duration.DeletePartialMatch(gone)
+			m.proxied.DeletePartialMatch(gone)
+		}
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (r *Resolver) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(r, to) }
+
+// Collect implements prometheus.Collector.
+func (r *Resolver) Collect(to chan<- prometheus.Metric) {
+	m := r.told
+	for _, c := range []prometheus.Collector{m.lookups, m.misses, m.stale, m.hits[0], m.hits[1], m.broken, m.rejected, m.requests, m.responses, m.failures, m.duration, m.proxied} {
+		c.Collect(to)
+	}
+	answers, denials, evicted := m.of.sizes()
+	to <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(answers), "success")
+	to <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(denials), "denial")
+	to <- prometheus.MustNewConstMetric(m.evictions, prometheus.CounterValue, float64(evicted))
+}

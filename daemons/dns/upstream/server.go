@@ -1,0 +1,199 @@
+package upstream
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"clusterctl/daemons/dns/wire"
+)
+
+// A server that failed so often one after the other is passed over until it answers a probe.
+const maxFails = 2
+
+// tryTime is how long one server has to answer before the next is asked.
+const tryTime = 2 * time.Second
+
+// server is another name server.
+type server struct {
+	addr  string
+	loops atomic.Bool // questions to it come back here
+
+	mu    sync.Mutex
+	fails int
+	probe time.Time     // when it is probed next
+	pause time.Duration // until the probe after that
+}
+
+// Probes of a server that failed follow each other at twice the distance, within these bounds.
+const (
+	minPause = 500 * time.Millisecond
+	maxPause = 30 * time.Second
+)
+
+func (s *server) well() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fails < maxFails
+}
+
+// answered notes that the server does.
+func (s *server) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails, s.pause = 0, 0
+}
+
+// failed notes that it did not, and reports whether that is news to who probes.
+func (s *server) failed(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails++
+	if s.pause > 0 {
+		return false
+	}
+	s.pause, s.probe = minPause, now.Add(minPause)
+	return true
+}
+
+// due returns when the server is to be probed; zero: not at all. Once it is, the next time is set.
+func (s *server) due(now time.Time) (at time.Time, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pause == 0 {
+		return time.Time{}, false
+	}
+	if now.Before(s.probe) {
+		return s.probe, false
+	}
+	s.pause = min(2*s.pause, maxPause)
+	s.probe = now.Add(s.pause)
+	return s.probe, true
+}
+
+// pool is the servers for some names.
+type pool struct {
+	servers []*server
+	policy  string
+	turn    atomic.Uint32
+}
+
+// order returns the servers as they are to be asked: those that are well first. Servers that ask this one back are left out.
+func (p *pool) order() []*server {
+	list := slices.DeleteFunc(slices.Clone(p.servers), func(s *server) bool { return s.loops.Load() })
+	switch p.policy {
+	case "round_robin":
+		if n := len(list); n > 0 {
+			at := int(p.turn.Add(1)-1) % n
+			list = slices.Concat(list[at:], list[:at])
+		}
+	case "sequential":
+	default:
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	}
+	slices.SortStableFunc(list, func(a, b *server) int {
+		switch aWell, bWell := a.well(), b.well(); {
+		case aWell && !bWell:
+			return -1
+		case bWell && !aWell:
+			return 1
+		}
+		return 0
+	})
+	return list
+}
+
+// exchange asks one server: over UDP, and over TCP when the answer is too long for that. A server that does not know EDNS is asked
+// without it.
+func (s *server) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
+	reply, err := s.ask(ctx, "udp", m)
+	if err == nil && reply.Truncated {
+		reply, err = s.ask(ctx, "tcp", m)
+	}
+	if err == nil && m.IsEdns0() != nil && reply.IsEdns0() == nil && (reply.Rcode == dns.RcodeFormatError || reply.Rcode == dns.RcodeNotImplemented) {
+		plain := m.Copy()
+		plain.Extra = nil
+		return s.exchange(ctx, plain)
+	}
+	return reply, err
+}
+
+// ask sends a question from a port and with a number of its own, and takes the answer that has both and is to that question.
+func (s *server) ask(ctx context.Context, network string, m *dns.Msg) (*dns.Msg, error) {
+	out := m.Copy()
+	out.Id = uint16(rand.Uint32())
+	packed, err := out.Pack()
+	if err != nil {
+		return nil, fmt.Errorf("pack the question: %w", err)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, s.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if network == "tcp" {
+		packed = append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	}
+	if _, err := conn.Write(packed); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, wire.UDPSize)
+	for {
+		n := 0
+		if network == "tcp" {
+			buf, err = readMessage(conn)
+			n = len(buf)
+		} else {
+			n, err = conn.Read(buf)
+		}
+		if err != nil {
+			return nil, err
+		}
+		reply := new(dns.Msg)
+		if err := reply.Unpack(buf[:n]); err == nil && matches(out, reply) {
+			return reply, nil
+		} else if network == "tcp" {
+			return nil, errors.New("the answer is malformed, or to another question")
+		}
+	}
+}
+
+func readMessage(r io.Reader) ([]byte, error) {
+	var size [2]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	b := make([]byte, binary.BigEndian.Uint16(size[:]))
+	_, err := io.ReadFull(r, b)
+	return b, err
+}
+
+// matches reports whether a message is the answer to a question. Servers that cannot read a question may leave it out.
+func matches(asked, reply *dns.Msg) bool {
+	if !reply.Response || reply.Id != asked.Id || reply.Opcode != asked.Opcode {
+		return false
+	}
+	if len(reply.Question) == 0 {
+		return reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError
+	}
+	a, b := asked.Question[0], reply.Question[0]
+	return len(reply.Question) == 1 && a.Qtype == b.Qtype && a.Qclass == b.Qclass && strings.EqualFold(a.Name, b.Name)
+}

@@ -1,0 +1,123 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/dns/zone"
+)
+
+const byService = "service"
+
+// watch keeps the zone as the API's services, endpoints and namespaces are, until
+// ctx ends. ready is called when all are known.
+func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, ready func()) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean))
+	services := factory.Core().V1().Services()
+	// Slices of no service are many where there are network policies, and nobody asks for their names.
+	ofServices := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName }))
+	slices := ofServices.Discovery().V1().EndpointSlices().Informer()
+	namespaces := factory.Core().V1().Namespaces().Informer()
+	if err := slices.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
+		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+			return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+		}
+		return nil, nil
+	}}); err != nil {
+		return fmt.Errorf("index endpoint slices: %w", err)
+	}
+	update := func(k zone.Key) {
+		s, err := services.Lister().Services(k.Namespace).Get(k.Name)
+		if err != nil {
+			names.Set(k, nil)
+			return
+		}
+		found, _ := slices.GetIndexer().ByIndex(byService, k.Namespace+"/"+k.Name)
+		eps := make([]*discoveryv1.EndpointSlice, 0, len(found))
+		for _, o := range found {
+			eps = append(eps, o.(*discoveryv1.EndpointSlice))
+		}
+		names.Set(k, zone.NewService(names.Domain(), s, eps))
+	}
+	// Both informers' handlers work out the same record: one at a time.
+	serial := make(chan struct{}, 1)
+	on := func(f func(any)) cache.ResourceEventHandlerFuncs {
+		handle := func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			serial <- struct{}{}
+			defer func() { <-serial }()
+			f(o)
+		}
+		return cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, o any) { handle(o) }, DeleteFunc: handle}
+	}
+	var handled []cache.InformerSynced
+	add := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) error {
+		r, err := i.AddEventHandler(h)
+		if err == nil {
+			handled = append(handled, r.HasSynced)
+		}
+		return err
+	}
+	err := errors.Join(
+		add(services.Informer(), on(func(o any) {
+			if s, ok := o.(*corev1.Service); ok {
+				update(zone.Key{Namespace: s.Namespace, Name: s.Name})
+			}
+		})),
+		add(slices, on(func(o any) {
+			if s, ok := o.(*discoveryv1.EndpointSlice); ok && s.Labels[discoveryv1.LabelServiceName] != "" {
+				update(zone.Key{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
+			}
+		})),
+		add(namespaces, on(func(o any) {
+			if n, ok := o.(*corev1.Namespace); ok {
+				_, there, _ := namespaces.GetStore().GetByKey(n.Name)
+				names.SetNamespace(n.Name, there)
+			}
+		})))
+	if err != nil {
+		return fmt.Errorf("watch services: %w", err)
+	}
+	for _, f := range []informers.SharedInformerFactory{factory, ofServices} {
+		f.StartWithContext(ctx)
+		defer f.Shutdown()
+	}
+	if cache.WaitForCacheSync(ctx.Done(), handled...) {
+		ready()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// lean keeps of objects what the daemon reads. It leaves what it is given as it is.
+func lean(o any) (any, error) {
+	switch o := o.(type) {
+	case *corev1.Service:
+		c := *o
+		c.ManagedFields, c.Annotations = nil, nil
+		if v, ok := o.Annotations[zone.OldNotReady]; ok {
+			c.Annotations = map[string]string{zone.OldNotReady: v}
+		}
+		return &c, nil
+	case *discoveryv1.EndpointSlice:
+		c := *o
+		c.ManagedFields, c.Annotations = nil, nil
+		return &c, nil
+	case *corev1.Namespace:
+		c := *o
+		c.ManagedFields, c.Annotations = nil, nil
+		return &c, nil
+	}
+	return o, nil
+}

@@ -1,0 +1,188 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+)
+
+// Section is one of an answer's.
+type Section int
+
+// The sections in their order, in which records are to be added.
+const (
+	Answers Section = iota
+	Authority
+	Additional
+)
+
+// Asked is where the name of the question begins in an answer: records that have it refer to it.
+const Asked = headerSize
+
+// Answer writes the answer to a query. It may be used again for another.
+type Answer struct {
+	b      []byte
+	q      *Query
+	limit  int // of all but EDNS's record
+	counts [3]int
+	cut    bool // a record had no room
+}
+
+// Start begins an answer in the memory of b, which grows when it has to.
+func (a *Answer) Start(b []byte, q *Query, limit int) {
+	a.b, a.q, a.limit, a.counts, a.cut = append(b[:0], make([]byte, headerSize)...), q, limit, [3]int{}, false
+	if q.EDNS {
+		a.limit -= optSize
+	}
+	if q.Asked != nil {
+		a.b = append(a.b, q.Asked...)
+		a.b = binary.BigEndian.AppendUint16(a.b, q.Type)
+		a.b = binary.BigEndian.AppendUint16(a.b, q.Class)
+	}
+}
+
+// Restart drops the records.
+func (a *Answer) Restart() { a.Start(a.b, a.q, a.Limit()) }
+
+// Limit is the size that the answer may have.
+func (a *Answer) Limit() int {
+	if a.q.EDNS {
+		return a.limit + optSize
+	}
+	return a.limit
+}
+
+// Count is how many records a section has.
+func (a *Answer) Count(s Section) int { return a.counts[s] }
+
+// Add adds a record whose name is in the answer already, at owner, and returns where its data is. A record that has no room marks the
+// answer as truncated, but for additional ones, which may be missing; then it is not ok.
+func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]byte) (at int, ok bool) {
+	size := 0
+	for _, d := range data {
+		size += len(d)
+	}
+	was := len(a.b)
+	b := a.name(owner)
+	if len(b)+10+size > a.limit {
+		a.b = b[:was]
+		a.cut = a.cut || s != Additional
+		return 0, false
+	}
+	b = binary.BigEndian.AppendUint16(b, kind)
+	b = binary.BigEndian.AppendUint16(b, ClassIN)
+	b = binary.BigEndian.AppendUint32(b, ttl)
+	b = binary.BigEndian.AppendUint16(b, uint16(size))
+	at = len(b)
+	for _, d := range data {
+		b = append(b, d...)
+	}
+	a.b = b
+	a.counts[s]++
+	return at, true
+}
+
+// name appends a reference to the name at owner, or a copy where it is too far back.
+func (a *Answer) name(owner int) []byte {
+	if owner < 0x4000 {
+		return binary.BigEndian.AppendUint16(a.b, 0xc000|uint16(owner))
+	}
+	return append(a.b, a.b[owner:owner+skipName(a.b[owner:])]...)
+}
+
+// Addresses adds a name's addresses, which lie one behind the other and are of one family, in random order. Where not all have room, those
+// that have are chosen at random.
+func (a *Answer) Addresses(s Section, owner int, ttl uint32, kind uint16, addresses []byte) {
+	size := 4
+	if kind == TypeAAAA {
+		size = 16
+	}
+	n := len(addresses) / size
+	if n == 0 {
+		return
+	}
+	start, added, first, stride := 0, 0, 0, 0
+	if n > 1 {
+		start = rand.IntN(n)
+	}
+	for i := range n {
+		one := (start + i) % n * size
+		at, ok := a.Add(s, owner, kind, ttl, addresses[one:one+size])
+		if !ok {
+			break
+		}
+		if added++; added == 1 {
+			first = at
+		} else {
+			stride = at - first
+			stride /= added - 1
+		}
+	}
+	for i := added - 1; i > 0; i-- {
+		swap(a.b[first+i*stride:][:size], a.b[first+rand.IntN(i+1)*stride:][:size])
+	}
+}
+
+// swap exchanges the contents of two pieces of memory, which may be the same.
+func swap(x, y []byte) {
+	for i := range x {
+		x[i], y[i] = y[i], x[i]
+	}
+}
+
+// Done completes the answer and returns it.
+func (a *Answer) Done(code int, authoritative bool) []byte {
+	flags := bitResponse | a.q.flags&(opcodeBits|bitWanted|bitUnchecked) | bitAvailable | uint16(code&15)
+	if authoritative {
+		flags |= bitAuthoritative
+	}
+	if a.cut {
+		flags |= bitTruncated
+	}
+	questions := 0
+	if a.q.Asked != nil {
+		questions = 1
+	}
+	a.head(flags, questions)
+	return AppendOPT(a.b, a.q, code)
+}
+
+func (a *Answer) head(flags uint16, questions int) {
+	binary.BigEndian.PutUint16(a.b, a.q.ID)
+	binary.BigEndian.PutUint16(a.b[2:], flags)
+	binary.BigEndian.PutUint16(a.b[4:], uint16(questions))
+	for i, n := range a.counts {
+		binary.BigEndian.PutUint16(a.b[6+2*i:], uint16(n))
+	}
+}
+
+// AppendOPT adds EDNS's record to a finished message when the client has sent one. Of what the client's says, only the wish for DNSSEC's
+// records comes back; there are no options.
+func AppendOPT(message []byte, q *Query, code int) []byte {
+	if !q.EDNS {
+		return message
+	}
+	message = append(message, 0, 0, TypeOPT)
+	message = binary.BigEndian.AppendUint16(message, UDPSize)
+	ttl := uint32(code>>4) << 24
+	if q.DO {
+		ttl |= 1 << 15
+	}
+	message = binary.BigEndian.AppendUint32(message, ttl)
+	message = append(message, 0, 0)
+	binary.BigEndian.PutUint16(message[10:], binary.BigEndian.Uint16(message[10:])+1)
+	return message
+}
+
+// AddPacked adds a whole record, whose names are not compressed.
+func (a *Answer) AddPacked(s Section, record []byte) bool {
+	if len(a.b)+len(record) > a.limit {
+		a.cut = a.cut || s != Additional
+		return false
+	}
+	a.b = append(a.b, record...)
+	a.counts[s]++
+	return true
+}
+
+// Truncated reports whether a record had no room.
+func (a *Answer) Truncated() bool { return a.cut }

@@ -1,0 +1,121 @@
+// Package wire reads DNS queries and writes answers as they are on the network (RFC 1035, RFC 6891), without allocations. What is answered
+// is decided elsewhere.
+package wire
+
+import (
+	"errors"
+	"strings"
+)
+
+const (
+	maxName  = 255 // octets of a name with its final one
+	maxLabel = 63
+)
+
+// Name is a domain name in lower case with its labels found. It may be used again for another name.
+type Name struct {
+	text   [maxName]byte
+	size   int
+	starts [maxName / 2]uint8 // where labels begin
+	labels int
+}
+
+var errName = errors.New("malformed domain name")
+
+// Read takes an uncompressed name from the beginning of b and returns its length there.
+func (n *Name) Read(b []byte) (int, error) {
+	n.size, n.labels = 0, 0
+	at := 0
+	for {
+		if at >= len(b) || at >= maxName {
+			return 0, errName
+		}
+		length := int(b[at])
+		if length == 0 {
+			n.text[at] = 0
+			n.size = at + 1
+			return n.size, nil
+		}
+		if length > maxLabel || at+1+length >= len(b) || at+1+length >= maxName {
+			return 0, errName
+		}
+		n.starts[n.labels] = uint8(at)
+		n.labels++
+		n.text[at] = byte(length)
+		for i := at + 1; i <= at+length; i++ {
+			n.text[i] = lower(b[i])
+		}
+		at += 1 + length
+	}
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// Labels is how many labels the name has without the root's.
+func (n *Name) Labels() int { return n.labels }
+
+// Label returns one of them, the leftmost first.
+func (n *Name) Label(i int) []byte {
+	at := int(n.starts[i])
+	return n.text[at+1 : at+1+int(n.text[at])]
+}
+
+// Between returns the labels from one to before another, as they are on the network, without the root's.
+func (n *Name) Between(from, to int) []byte { return n.text[n.Start(from):n.Start(to)] }
+
+// From returns the name that begins with a label.
+func (n *Name) From(label int) []byte { return n.text[n.Start(label):n.size] }
+
+// Start is where a label begins in the name; that of the root follows the last.
+func (n *Name) Start(label int) int {
+	if label == n.labels {
+		return n.size - 1
+	}
+	return int(n.starts[label])
+}
+
+// String returns the name as people write it, with a final dot. Dots and what cannot be printed are escaped.
+func (n *Name) String() string {
+	if n.labels == 0 {
+		return "."
+	}
+	var b strings.Builder
+	for i := range n.labels {
+		for _, c := range n.Label(i) {
+			switch {
+			case c == '.' || c == '\\':
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case c <= ' ' || c >= 0x7f:
+				b.WriteString("\\" + string([]byte{'0' + c/100, '0' + c/10%10, '0' + c%10}))
+			default:
+				b.WriteByte(c)
+			}
+		}
+		b.WriteByte('.')
+	}
+	return b.String()
+}
+
+// Pack returns a name without escapes as it is on the network, in lower case. The final dot may be missing.
+func Pack(text string) ([]byte, error) {
+	text = strings.TrimSuffix(strings.ToLower(text), ".")
+	var out []byte
+	if text != "" {
+		for label := range strings.SplitSeq(text, ".") {
+			if label == "" || len(label) > maxLabel {
+				return nil, errName
+			}
+			out = append(append(out, byte(len(label))), label...)
+		}
+	}
+	if out = append(out, 0); len(out) > maxName {
+		return nil, errName
+	}
+	return out, nil
+}

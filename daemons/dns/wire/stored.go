@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+)
+
+// Stored is another server's answer, ready to be given to many who ask the same. It does not change.
+type Stored struct {
+	message []byte // without EDNS's record
+	ends    []int  // where each record ends
+	times   []int  // where the times to live are
+	answers int
+	sets    []set
+}
+
+// set is where addresses of one name are that follow each other in the answer.
+type set struct{ size, first, stride, count int }
+
+func (s set) end() int { return s.first + (s.count-1)*s.stride + s.size }
+
+var errMessage = errors.New("malformed message")
+
+// NewStored finds its way through an answer without EDNS's record. It keeps the message.
+func NewStored(message []byte) (*Stored, error) {
+	if len(message) < headerSize || binary.BigEndian.Uint16(message[4:]) != 1 {
+		return nil, errMessage
+	}
+	name := skipName(message[headerSize:])
+	at := headerSize + name + 4
+	if name == 0 || at > len(message) {
+		return nil, errMessage
+	}
+	s := &Stored{message: message, answers: int(binary.BigEndian.Uint16(message[6:]))}
+	count := s.answers + int(binary.BigEndian.Uint16(message[8:])) + int(binary.BigEndian.Uint16(message[10:]))
+	var before []byte // name, type, class and time of the record before
+	for i := range count {
+		owner := skipName(message[at:])
+		data := at + owner + 10
+		if owner == 0 || data > len(message) {
+			return nil, errMessage
+		}
+		kind, size := binary.BigEndian.Uint16(message[at+owner:]), int(binary.BigEndian.Uint16(message[data-2:]))
+		if data+size > len(message) {
+			return nil, errMessage
+		}
+		s.times = append(s.times, at+owner+4)
+		s.ends = append(s.ends, data+size)
+		head := message[at : data-2]
+		if last := len(s.sets) - 1; i < s.answers && last >= 0 && string(head) == string(before) && size == s.sets[last].size && s.sets[last].end() == at {
+			s.sets[last].count++
+			s.sets[last].stride = data + size - at
+		} else if i < s.answers && (kind == TypeA && size == 4 || kind == TypeAAAA && size == 16) {
+			s.sets = append(s.sets, set{size: size, first: data, count: 1})
+		}
+		before = head
+		at = data + size
+	}
+	if at != len(message) {
+		return nil, errMessage
+	}
+	return s, nil
+}
+
+// Code is what the answer says.
+func (s *Stored) Code() int { return int(s.message[3] & 15) }
+
+// Size is the memory that the answer takes.
+func (s *Stored) Size() int { return len(s.message) + 8*(len(s.ends)+len(s.times)) + 100 }
+
+// Message is the answer itself, which is not to be changed.
+func (s *Stored) Message() []byte { return s.message }
+
+// Give writes the answer to a query for the same name, in the memory of b. change says what becomes of records' times to live. Addresses come in
+// random order; what has no room is left out and said to be missing.
+func (s *Stored) Give(b []byte, q *Query, limit int, change func(ttl uint32) uint32) []byte {
+	b = append(b[:0], s.message...)
+	binary.BigEndian.PutUint16(b, q.ID)
+	copy(b[headerSize:], q.Asked)
+	flags := binary.BigEndian.Uint16(b[2:])&(bitAuthentic|15) | bitResponse | bitAvailable | q.flags&(bitWanted|bitUnchecked)
+	if !q.Authentic() {
+		flags &^= bitAuthentic
+	}
+	for _, at := range s.times {
+		binary.BigEndian.PutUint32(b[at:], change(binary.BigEndian.Uint32(b[at:])))
+	}
+	for _, set := range s.sets {
+		for i := set.count - 1; i > 0; i-- {
+			swap(b[set.first+i*set.stride:][:set.size], b[set.first+rand.IntN(i+1)*set.stride:][:set.size])
+		}
+	}
+	if q.EDNS {
+		limit -= optSize
+	}
+	if len(b) > limit {
+		end, whole := headerSize+len(q.Asked)+4, 0
+		for whole < len(s.ends) && s.ends[whole] <= limit {
+			end = s.ends[whole]
+			whole++
+		}
+		b = b[:end]
+		authority := int(binary.BigEndian.Uint16(b[8:]))
+		left := [3]int{min(whole, s.answers), min(max(whole-s.answers, 0), authority), max(whole-s.answers-authority, 0)}
+		for i, n := range left {
+			binary.BigEndian.PutUint16(b[6+2*i:], uint16(n))
+		}
+		if whole < s.answers+authority {
+			flags |= bitTruncated
+		}
+	}
+	binary.BigEndian.PutUint16(b[2:], flags)
+	return AppendOPT(b, q, 0)
+}
+
+// Answers is how many records the answer section has.
+func (s *Stored) Answers() int { return s.answers }

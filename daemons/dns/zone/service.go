@@ -1,0 +1,259 @@
+// Package zone answers for the names of a cluster, as the Kubernetes DNS specification has them, from services, endpoints and namespaces.
+// Who asks how, and about what else, is the server's business.
+package zone
+
+import (
+	"encoding/binary"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"clusterctl/daemons/dns/wire"
+)
+
+// Key names a service.
+type Key struct{ Namespace, Name string }
+
+// Service is what is known of a service, ready to answer with. It does not change.
+type Service struct {
+	name     []byte // whole, as all names here in lower case and as on the network
+	v4, v6   []byte // addresses of its own name
+	hidden   bool   // a headless one without ready endpoints has no names
+	external []byte // name that it is an alias for
+	ports    []port
+	hosts    []host // sorted by label
+	reverse  map[netip.Addr][][]byte
+}
+
+// port is what a port's SRV records say.
+type port struct {
+	name, protocol string // labels without the underscore; unnamed ports have no name of their own
+	targets        []target
+}
+
+type target struct {
+	data []byte // of the SRV record, from the port's number on
+	host int    // index of the endpoint, -1: the service itself
+}
+
+// portSize is that of the number before the name in a target.
+const portSize = 2
+
+// targets are those of the ports that are meant.
+func (s *Service) targets(meant func(port) bool) iter.Seq[target] {
+	return func(yield func(target) bool) {
+		for _, p := range s.ports {
+			for i := 0; i < len(p.targets) && meant(p); i++ {
+				if !yield(p.targets[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// host is an endpoint, or several that call themselves the same.
+type host struct {
+	label  string
+	name   []byte
+	v4, v6 []byte
+}
+
+// OldNotReady is the annotation from before the field publishNotReadyAddresses.
+const OldNotReady = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
+
+// NewService works out what a service's names are in a domain. It is nil for a service that cannot have a name.
+func NewService(domain []byte, s *corev1.Service, slices []*discoveryv1.EndpointSlice) *Service {
+	full, err := wire.Pack(s.Name + "." + s.Namespace + ".svc")
+	if err != nil || len(full)-1+len(domain) > 255 {
+		return nil
+	}
+	out := &Service{name: append(full[:len(full)-1], domain...), reverse: map[netip.Addr][][]byte{}}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		if out.external, err = wire.Pack(s.Spec.ExternalName); err != nil {
+			return nil
+		}
+		return out
+	}
+	addresses := s.Spec.ClusterIPs
+	if len(addresses) == 0 {
+		addresses = []string{s.Spec.ClusterIP}
+	}
+	for _, text := range addresses {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			out.v4, out.v6 = with(out.v4, out.v6, ip)
+			out.reverse[ip] = append(out.reverse[ip], out.name)
+		}
+	}
+	headless := len(out.v4)+len(out.v6) == 0
+	ends := endpoints(slices, headless, s.Spec.PublishNotReadyAddresses || s.Annotations[OldNotReady] == "true")
+	out.hostsOf(ends, headless)
+	if headless {
+		out.hidden = len(ends) == 0
+		out.headlessPorts(ends)
+		return out
+	}
+	for _, p := range s.Spec.Ports {
+		at := port{name: strings.ToLower(p.Name), protocol: protocol(p.Protocol)}
+		at.targets = []target{newTarget(uint16(p.Port), out.name, -1)}
+		out.ports = append(out.ports, at)
+	}
+	return out
+}
+
+func with(v4, v6 []byte, ip netip.Addr) (_, _ []byte) {
+	if ip = ip.Unmap(); ip.Is4() {
+		return append(v4, ip.AsSlice()...), v6
+	}
+	return v4, append(v6, ip.AsSlice()...)
+}
+
+func newTarget(number uint16, name []byte, host int) target {
+	data := make([]byte, portSize, portSize+len(name))
+	binary.BigEndian.PutUint16(data, number)
+	return target{append(data, name...), host}
+}
+
+func protocol(p corev1.Protocol) string {
+	if p == "" {
+		return "tcp"
+	}
+	return strings.ToLower(string(p))
+}
+
+// endpoint is an address behind a service.
+type endpoint struct {
+	label string
+	addr  netip.Addr
+	ports []endpointPort
+}
+
+type endpointPort struct {
+	name, protocol string
+	number         uint16
+}
+
+// endpoints gathers the addresses of a service that may be told of, in order. One that is in several slices, for several ports, is one
+// endpoint. Of services that are not headless, only those have names that call themselves something.
+func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) []endpoint {
+	found := map[netip.Addr]*endpoint{}
+	for _, slice := range slicesOf {
+		var ports []endpointPort
+		for _, p := range slice.Ports {
+			if p.Port == nil {
+				continue
+			}
+			port := endpointPort{protocol: "tcp", number: uint16(*p.Port)}
+			if p.Name != nil {
+				port.name = strings.ToLower(*p.Name)
+			}
+			if p.Protocol != nil {
+				port.protocol = protocol(*p.Protocol)
+			}
+			ports = append(ports, port)
+		}
+		for _, e := range slice.Endpoints {
+			named := e.Hostname != nil && *e.Hostname != ""
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready && !notReady || !headless && !named {
+				continue
+			}
+			for _, text := range e.Addresses {
+				ip, err := netip.ParseAddr(text)
+				if err != nil {
+					continue
+				}
+				one := found[ip]
+				if one == nil {
+					one = &endpoint{addr: ip, label: dashed(ip)}
+					found[ip] = one
+				}
+				if named {
+					one.label = strings.ToLower(*e.Hostname)
+				}
+				for _, p := range ports {
+					if !slices.Contains(one.ports, p) {
+						one.ports = append(one.ports, p)
+					}
+				}
+			}
+		}
+	}
+	list := make([]endpoint, 0, len(found))
+	for _, e := range found {
+		if len(e.label) <= 63 {
+			list = append(list, *e)
+		}
+	}
+	slices.SortFunc(list, func(a, b endpoint) int { return a.addr.Compare(b.addr) })
+	return list
+}
+
+// hostsOf gives endpoints their names below the service's and, to a headless service, their addresses.
+func (s *Service) hostsOf(ends []endpoint, headless bool) {
+	for _, e := range ends {
+		if headless {
+			s.v4, s.v6 = with(s.v4, s.v6, e.addr)
+		}
+		at, there := s.host(e.label)
+		if !there {
+			name := append(append([]byte{byte(len(e.label))}, e.label...), s.name...)
+			if len(name) > 255 {
+				continue
+			}
+			s.hosts = slices.Insert(s.hosts, at, host{label: e.label, name: name})
+		}
+		h := &s.hosts[at]
+		h.v4, h.v6 = with(h.v4, h.v6, e.addr)
+		s.reverse[e.addr] = append(s.reverse[e.addr], h.name)
+	}
+}
+
+// host finds an endpoint by its label.
+func (s *Service) host(label string) (int, bool) {
+	return slices.BinarySearchFunc(s.hosts, label, func(h host, l string) int { return strings.Compare(h.label, l) })
+}
+
+// headlessPorts makes an SRV record of every port of every endpoint. They have the same weight.
+func (s *Service) headlessPorts(ends []endpoint) {
+	type seen struct {
+		port   int
+		host   int
+		number uint16
+	}
+	done := map[seen]bool{}
+	for _, e := range ends {
+		host, there := s.host(e.label)
+		if !there {
+			continue
+		}
+		for _, p := range e.ports {
+			at := slices.IndexFunc(s.ports, func(q port) bool { return q.name == p.name && q.protocol == p.protocol })
+			if at < 0 {
+				at = len(s.ports)
+				s.ports = append(s.ports, port{name: p.name, protocol: p.protocol})
+			}
+			if this := (seen{at, host, p.number}); !done[this] {
+				done[this] = true
+				s.ports[at].targets = append(s.ports[at].targets, newTarget(p.number, s.hosts[host].name, host))
+			}
+		}
+	}
+}
+
+// dashed is an address as a label of a name.
+func dashed(ip netip.Addr) string {
+	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
+}
+
+// undashed is the address that a label stands for.
+func undashed(label string) (netip.Addr, bool) {
+	if ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil {
+		return ip, ip.Is4()
+	}
+	ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ":"))
+	return ip, err == nil && ip.Is6()
+}

@@ -1,0 +1,140 @@
+package zone
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"clusterctl/daemons/dns/wire"
+)
+
+// Config is what a zone is made of besides the API's objects.
+type Config struct {
+	Domain   string                  // required; the cluster's
+	Networks []netip.Prefix          // of pods and services, whose addresses nobody else knows names of
+	Service  Key                     // whose addresses are those of the name server
+	Hosts    map[string][]netip.Addr // names outside of the domain
+	TTL      time.Duration           // of records
+	Serial   uint32                  // of the zone
+}
+
+// Zone has the names of a cluster. Its methods may be called from many goroutines at once.
+type Zone struct {
+	domain   []byte
+	labels   int // of the domain
+	networks []netip.Prefix
+	server   string // key of the name server's service
+	ttl      uint32
+	ns       []byte
+	soa      []byte
+	hosts    map[string][2][]byte // by name, as on the network: addresses of both families
+
+	mu         sync.RWMutex
+	services   map[string]*Service // by their two labels, as on the network
+	namespaces map[string]bool     // by their label
+	names      map[netip.Addr][][]byte
+}
+
+// denied is for how long clients may keep that a name does not exist, seconds. It is short: names are asked for before they exist.
+const denied = 5
+
+// New returns an empty zone.
+func New(cfg Config) (*Zone, error) {
+	domain, err := wire.Pack(cfg.Domain)
+	if err != nil {
+		return nil, err
+	}
+	var name wire.Name
+	if _, err := name.Read(domain); err != nil {
+		return nil, err
+	}
+	z := &Zone{domain: domain, labels: name.Labels(), networks: cfg.Networks, server: key(cfg.Service), ttl: uint32(cfg.TTL / time.Second),
+		hosts: map[string][2][]byte{}, services: map[string]*Service{}, namespaces: map[string]bool{}, names: map[netip.Addr][][]byte{}}
+	z.ns = append([]byte("\x02ns\x03dns"), domain...)
+	z.soa = append(slices.Clone(z.ns), "\x0ahostmaster"...)
+	z.soa = append(z.soa, domain...)
+	for _, n := range []uint32{cfg.Serial, 7200, 1800, 86400, denied} {
+		z.soa = binary.BigEndian.AppendUint32(z.soa, n)
+	}
+	for _, text := range slices.Sorted(maps.Keys(cfg.Hosts)) {
+		host, err := wire.Pack(text)
+		if err != nil {
+			return nil, fmt.Errorf("host %q: %w", text, err)
+		}
+		var v4, v6 []byte
+		for _, ip := range cfg.Hosts[text] {
+			v4, v6 = with(v4, v6, ip)
+			z.names[ip.Unmap()] = append(z.names[ip.Unmap()], host)
+		}
+		z.hosts[string(host)] = [2][]byte{v4, v6}
+	}
+	return z, nil
+}
+
+// key is a service's labels as on the network.
+func key(k Key) string {
+	return string(append(append([]byte{byte(len(k.Name))}, k.Name...), append([]byte{byte(len(k.Namespace))}, k.Namespace...)...))
+}
+
+// Domain is the cluster's, as on the network.
+func (z *Zone) Domain() []byte { return z.domain }
+
+// SetNamespace says whether there is a namespace.
+func (z *Zone) SetNamespace(name string, there bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if there {
+		z.namespaces[name] = true
+	} else {
+		delete(z.namespaces, name)
+	}
+}
+
+// Set replaces what is known of a service; nil means that there is none.
+func (z *Zone) Set(k Key, s *Service) {
+	at := key(k)
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if old := z.services[at]; old != nil {
+		for ip, gone := range old.reverse {
+			// Readers keep the slice that they were given.
+			left := slices.DeleteFunc(slices.Clone(z.names[ip]), func(n []byte) bool {
+				return slices.ContainsFunc(gone, func(g []byte) bool { return bytes.Equal(n, g) })
+			})
+			if z.names[ip] = left; len(left) == 0 {
+				delete(z.names, ip)
+			}
+		}
+	}
+	if s == nil {
+		delete(z.services, at)
+		return
+	}
+	z.services[at] = s
+	for ip, names := range s.reverse {
+		z.names[ip] = append(slices.Clone(z.names[ip]), names...)
+	}
+}
+
+func (z *Zone) service(labels []byte) *Service {
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return z.services[string(labels)]
+}
+
+func (z *Zone) namespace(label []byte) bool {
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return z.namespaces[string(label)]
+}
+
+func (z *Zone) namesOf(ip netip.Addr) [][]byte {
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return z.names[ip]
+}
