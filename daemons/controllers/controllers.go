@@ -41,9 +41,11 @@ import (
 	"clusterctl/daemons/controllers/identity"
 	"clusterctl/daemons/controllers/job"
 	"clusterctl/daemons/controllers/legacytoken"
+	"clusterctl/daemons/controllers/loadbalancer"
 	"clusterctl/daemons/controllers/loop"
 	"clusterctl/daemons/controllers/mirroring"
 	"clusterctl/daemons/controllers/namespace"
+	"clusterctl/daemons/controllers/networkpolicy"
 	"clusterctl/daemons/controllers/node"
 	"clusterctl/daemons/controllers/nodecidr"
 	"clusterctl/daemons/controllers/podgc"
@@ -86,6 +88,8 @@ var all = []struct {
 	{"endpoints", endpoints.New, "endpoint-controller", "endpoint-controller"},
 	{"endpointslice", endpoints.NewSlices, "endpointslice-controller", "endpoint-slice-controller"},
 	{"endpointslice-mirroring", mirroring.New, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
+	{"networkpolicy", networkpolicy.New, "networkpolicy-controller", ""},
+	{"service", loadbalancer.New, "service-controller", "service-controller"},
 	{"disruption", disruption.New, "disruption-controller", "controllermanager"},
 	{"podgc", podgc.New, "pod-garbage-collector", ""},
 	{"garbage", garbage.New, "generic-garbage-collector", "garbage-collector-controller"},
@@ -113,10 +117,12 @@ var all = []struct {
 // Lease is the name of the lease in kube-system whose holder is active.
 const Lease = "kube-controller-manager"
 
-// Options replace what the controllers touch, for clusters that time is moved and faults are put in.
+// Options replace what the controllers touch, for clusters that time is moved and faults are put in, and that are one process.
 type Options struct {
 	Clock clock.WithTicker                             // all that waits goes by it; nil means the real one
 	Wrap  func(to http.RoundTripper) http.RoundTripper // what requests to the API server go through; nil means nothing
+	// Vouched says which nodes are as much alive as this process, and renew no lease; nil means that none is.
+	Vouched func(node string) bool
 }
 
 // Run runs the controllers that cfg asks for until ctx ends or the lease is lost.
@@ -149,7 +155,7 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	if err != nil {
 		return err
 	}
-	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, queues: queues, log: env.Log}
+	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, vouched: o.Vouched, queues: queues, log: env.Log}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(leases))
@@ -171,12 +177,13 @@ type manager struct {
 	cfg       config.ControllerManager
 	chosen    []string
 	clock     clock.WithTicker
+	vouched   func(node string) bool
 	queues    workqueue.MetricsProvider
 	log       *slog.Logger
 }
 
 func (m manager) run(ctx context.Context) error {
-	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Followers: loop.NewFollowers()}
+	c := loop.Context{Config: m.cfg, Log: m.log, Clock: m.clock, Queues: m.queues, Vouched: m.vouched, Followers: loop.NewFollowers()}
 	var err error
 	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
 		return err

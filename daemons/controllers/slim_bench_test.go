@@ -71,26 +71,30 @@ func BenchmarkSlim(b *testing.B) {
 
 // BenchmarkHeldPods is what 50,000 pods take in memory once they are small: bytes that live, and those of the pages that they are on.
 func BenchmarkHeldPods(b *testing.B) {
-	held(b, 50000, func(i int) ([]byte, into) { return running(b, fmt.Sprintf("set-%d", i/100), i), &corev1.Pod{} })
+	held(b, 50000, func(i int) []byte { return running(b, fmt.Sprintf("set-%d", i/100), i) }, func() into { return &corev1.Pod{} })
 }
 
 // BenchmarkHeldNodes is the same of 5,000 nodes as kubelets describe them.
 func BenchmarkHeldNodes(b *testing.B) {
-	held(b, 5000, func(i int) ([]byte, into) { return machine(b, i), &corev1.Node{} })
+	held(b, 5000, func(i int) []byte { return machine(b, i) }, func() into { return &corev1.Node{} })
 }
 
 type into interface{ Unmarshal(data []byte) error }
 
-func held(b *testing.B, n int, sent func(i int) ([]byte, into)) {
+func held(b *testing.B, n int, send func(i int) []byte, object func() into) {
 	b.Helper()
+	sent := make([][]byte, n)
+	for i := range sent {
+		sent[i] = send(i)
+	}
 	for b.Loop() {
 		s, held := newSlimmer(), make([]any, n)
 		debug.FreeOSMemory()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for i := range held {
-			data, o := sent(i)
-			if err := o.Unmarshal(data); err != nil {
+			o := object()
+			if err := o.Unmarshal(sent[i]); err != nil {
 				b.Fatal(err)
 			}
 			held[i], _ = s.slim(o)
@@ -101,6 +105,7 @@ func held(b *testing.B, n int, sent func(i int) ([]byte, into)) {
 		b.ReportMetric(float64(after.HeapInuse-before.HeapInuse)/float64(n), "pages-B/object")
 		runtime.KeepAlive(held)
 		runtime.KeepAlive(s)
+		runtime.KeepAlive(sent)
 	}
 }
 

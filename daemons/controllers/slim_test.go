@@ -72,6 +72,12 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 	if p.ManagedFields != nil || p.Status.PodIPs[0].IP != "10.0.0.1" || p.Status.Phase != corev1.PodRunning {
 		t.Errorf("%v %v", p.ManagedFields, p.Status)
 	}
+	always := corev1.ContainerRestartPolicyAlways
+	host := podOf("ReplicaSet", 1)
+	host.Spec.HostNetwork, host.Spec.InitContainers = true, []corev1.Container{{Name: "i", RestartPolicy: &always, Ports: []corev1.ContainerPort{{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}}}
+	if h := slimmed(t, newSlimmer(), host).(*corev1.Pod); !h.Spec.HostNetwork || h.Labels["app"] != "a" || *h.Spec.InitContainers[0].RestartPolicy != always || h.Spec.InitContainers[0].Ports[0] != (corev1.ContainerPort{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}) {
+		t.Errorf("what policies' peers are made of: %v", h)
+	}
 	if all := slimmed(t, newSlimmer(), podOf("Job", 1)).(*corev1.Pod).Status.Conditions; len(all) != 2 {
 		t.Errorf("a Job's rules may be about any condition; there are %v", all)
 	}
@@ -114,7 +120,7 @@ func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
 	if a.Status.Capacity.Cpu().Value() != 32 || c.Status.Capacity.Cpu().Value() != 64 {
 		t.Error("what differs is shared")
 	}
-	for i := range 2 * maxAmounts { // more kinds than are remembered
+	for i := range 2 * maxFew { // more kinds than are remembered
 		slimmed(t, s, nodeOf(i, fmt.Sprint(i)))
 	}
 	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 || a.Status.Capacity.Cpu().Value() != 32 {

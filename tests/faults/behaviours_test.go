@@ -33,6 +33,8 @@ var behaviours = []struct {
 	{"cronjob-starts-each-time-once", func() bound { return within(1, 1, 0) }, cronJobStarts},
 	{"budget-holds", func() bound { return within(5, 5, 4) }, budgetHolds},
 	{"endpoints-follow", nil, endpointsFollow},
+	{"peers-follow", nil, peersFollow},
+	{"addresses-are-given", nil, addressesAreGiven},
 	{"garbage-goes", nil, garbageGoes},
 	{"namespace-goes", nil, namespaceGoes},
 	{"claims-are-bound", nil, claimsAreBound},

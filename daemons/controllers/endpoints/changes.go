@@ -34,7 +34,7 @@ func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect 
 			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				return nil
 			}
-			return fmt.Errorf("create an EndpointSlice of Service %s: %w", key, err)
+			return fmt.Errorf("create an EndpointSlice of %s: %w", key, err)
 		}
 	}
 	for _, slice := range c.Delete {

@@ -40,20 +40,20 @@ func NewSlices(c loop.Context) loop.Controller {
 		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
 	wakeOnChange(c, services.Informer(), pods.Informer(), s.services, s.Add)
 	c.OnChange(nodes.Informer(), s.nodeChanged)
-	WakeOnSlices(c, sliceInformer.Informer(), managedBy, &s.expect, s.Queue().Add)
+	WakeOnSlices(c, sliceInformer.Informer(), discoveryv1.LabelServiceName, managedBy, &s.expect, s.Queue().Add)
 	return s
 }
 
-// WakeOnSlices calls wake with the service's key of every slice of one manager that changed, and tells expect of those that appear.
-// A slice that is given to another manager or service concerns both.
-func WakeOnSlices(c loop.Context, informer cache.SharedIndexInformer, manager string, expect *loop.Expectations, wake func(key string)) {
+// WakeOnSlices calls wake for every slice of one manager that changed, with the slice's namespace and what the label named of says whose
+// it is, which is mostly a service; and it tells expect of those that appear. A slice that is given to another manager or owner concerns both.
+func WakeOnSlices(c loop.Context, informer cache.SharedIndexInformer, of, manager string, expect *loop.Expectations, wake func(key string)) {
 	c.OnChange(informer, func(old, obj any) {
 		for _, o := range []any{old, obj} {
 			slice, ok := o.(*discoveryv1.EndpointSlice)
-			if !ok || slice.Labels[discoveryv1.LabelManagedBy] != manager || slice.Labels[discoveryv1.LabelServiceName] == "" {
+			if !ok || slice.Labels[discoveryv1.LabelManagedBy] != manager || slice.Labels[of] == "" {
 				continue
 			}
-			key := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
+			key := slice.Namespace + "/" + slice.Labels[of]
 			if old == nil {
 				expect.Created(key)
 			}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ type controller struct {
 	byKind  map[schema.GroupKind]schema.GroupVersionResource
 	scoped  map[schema.GroupKind]bool               // namespaced
 	missed  map[schema.GroupKind]map[types.UID]bool // objects whose owners are of a kind that is not known
+
+	complete atomic.Bool // all that there was at first is in the graph
 
 	look chan struct{} // says that kinds may have come or gone
 }
@@ -98,6 +101,11 @@ func (g *controller) Run(ctx context.Context) error {
 	// An owner of a kind that is seen only later is asked for at the API in any case.
 	if !cache.WaitForCacheSync(ctx.Done(), g.synced) {
 		return fmt.Errorf("controller garbage: %w before its caches were filled", ctx.Err())
+	}
+	// Only now it shows who lacks an owner: it may have been listed after what it owns.
+	g.complete.Store(true)
+	for _, uid := range g.graph.unowned() {
+		g.Queue().Add(string(uid))
 	}
 	return g.Loop.Run(ctx)
 }
@@ -259,7 +267,9 @@ func (g *controller) known(o object) {
 		g.Queue().Add(string(o.GetUID()))
 		g.wakeOwners(o)
 	case !known && len(o.GetOwnerReferences()) > 0, known && !slices.EqualFunc(was.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
-		g.Queue().Add(string(o.GetUID()))
+		if g.complete.Load() && !g.graph.owned(o) {
+			g.Queue().Add(string(o.GetUID()))
+		}
 		if known {
 			g.wakeOwners(was)
 		}

@@ -91,6 +91,35 @@ func (g *graph) get(uid types.UID) (object, bool) {
 	return o, known
 }
 
+// owned says whether all owners of an object are known, where they may be, and not leaving: there is nothing to do for it until one
+// of them changes.
+func (g *graph) owned(o object) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.allLive(o)
+}
+
+func (g *graph) allLive(o object) bool {
+	for _, ref := range o.GetOwnerReferences() {
+		if owner, known := g.objects[ref.UID]; !known || !owner.mayOwn(o) || standingOf(owner) != living {
+			return false
+		}
+	}
+	return true
+}
+
+// unowned returns all objects that are not owned.
+func (g *graph) unowned() (out []types.UID) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for uid, o := range g.objects {
+		if !g.allLive(o) {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
 // dependentsOf returns the objects that name uid as an owner.
 func (g *graph) dependentsOf(uid types.UID) []object {
 	g.mu.RLock()

@@ -17,7 +17,7 @@ var held = func() map[schema.GroupVersionResource]bool {
 		{Group: "certificates.k8s.io", Version: "v1"}:          {"certificatesigningrequests"},
 		{Group: "coordination.k8s.io", Version: "v1"}:          {"leases"},
 		{Group: "discovery.k8s.io", Version: "v1"}:             {"endpointslices"},
-		{Group: "networking.k8s.io", Version: "v1"}:            {"ipaddresses", "servicecidrs"},
+		{Group: "networking.k8s.io", Version: "v1"}:            {"ipaddresses", "networkpolicies", "servicecidrs"},
 		{Group: "policy", Version: "v1"}:                       {"poddisruptionbudgets"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"clusterroles"},
 		{Group: "resource.k8s.io", Version: "v1"}:              {"devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices"},

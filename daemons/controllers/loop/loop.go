@@ -40,6 +40,8 @@ type Context struct {
 	Clock     clock.WithTicker          // nil means the real one; all that waits goes by it
 	Queues    workqueue.MetricsProvider // what counts what goes through queues; nil means that nothing does
 	Followers *Followers                // of the shared caches; nil means that each controller has handlers of its own
+	// Vouched says of which nodes it is known that they live, without a word of theirs; nil means of none.
+	Vouched func(node string) bool
 }
 
 // Now is the time by the controllers' clock.

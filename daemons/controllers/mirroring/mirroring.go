@@ -50,7 +50,7 @@ func New(c loop.Context) loop.Controller {
 			m.Add(either(is, was))
 		}
 	})
-	endpoints.WakeOnSlices(c, slices.Informer(), managedBy, &m.expect, m.Queue().Add)
+	endpoints.WakeOnSlices(c, slices.Informer(), discoveryv1.LabelServiceName, managedBy, &m.expect, m.Queue().Add)
 	return m
 }
 

@@ -159,6 +159,9 @@ func (n *controller) sync(ctx context.Context, name string) error {
 
 // silent says whether the node has not been heard of for too long.
 func (n *controller) silent(node *corev1.Node, now time.Time) bool {
+	if n.Vouched != nil && n.Vouched(node.Name) {
+		return false
+	}
 	return now.Sub(n.look(node, now)) > n.Config.NodeMonitorGracePeriod
 }
 

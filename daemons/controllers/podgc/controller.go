@@ -21,7 +21,7 @@ import (
 type controller struct {
 	loop.Context
 	nodes  corelisters.NodeLister
-	pods   corelisters.PodLister
+	pods   cache.Store
 	synced []cache.InformerSynced
 	gone   map[string]time.Time // nodes that pods name and nobody knows, since when
 }
@@ -32,7 +32,7 @@ const period = 20 * time.Second
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	nodes, pods := c.Informers.Core().V1().Nodes(), c.Informers.Core().V1().Pods()
-	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.Lister(), gone: map[string]time.Time{},
+	return &controller{Context: c, nodes: nodes.Lister(), pods: pods.Informer().GetStore(), gone: map[string]time.Time{},
 		synced: []cache.InformerSynced{nodes.Informer().HasSynced, pods.Informer().HasSynced}}
 }
 
@@ -55,10 +55,6 @@ func (g *controller) Run(ctx context.Context) error {
 }
 
 func (g *controller) collect(ctx context.Context) error {
-	pods, err := g.pods.List(labels.Everything())
-	if err != nil {
-		return err
-	}
 	nodes, err := g.nodes.List(labels.Everything())
 	if err != nil {
 		return err
@@ -66,6 +62,13 @@ func (g *controller) collect(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, n := range nodes {
 		known[n.Name] = true
+	}
+	var pods []*corev1.Pod // few of many, that may have to go
+	for _, o := range g.pods.List() {
+		p := o.(*corev1.Pod)
+		if p.DeletionTimestamp != nil || finished(p) || p.Spec.NodeName != "" && !known[p.Spec.NodeName] {
+			pods = append(pods, p)
+		}
 	}
 	lost := g.lost(pods, known)
 	var failures []error

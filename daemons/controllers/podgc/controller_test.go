@@ -63,7 +63,7 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 			now := clocktesting.NewFakeClock(time.Now())
 			g := &controller{
 				Context: loop.Context{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL}), Log: slog.New(slog.DiscardHandler), Clock: now},
-				nodes:   corelisters.NewNodeLister(nodes), pods: corelisters.NewPodLister(pods), gone: map[string]time.Time{},
+				nodes:   corelisters.NewNodeLister(nodes), pods: pods, gone: map[string]time.Time{},
 			}
 			g.Config.NodeMonitorGracePeriod = time.Minute
 			for range 2 { // first it is missed, then it has been missing for long enough
