@@ -166,8 +166,9 @@ fuzz: ## Feed everything that reads bytes from outside for TIME each; FUZZ choos
 WORLDS ?= 20000
 
 .PHONY: oracle
-oracle: ## Compare the scheduler with a plain one that follows the documentation, over WORLDS random clusters and as many with events between
+oracle: ## Compare the scheduler, and the rules of network policies, with plain ones that follow the documentation, over WORLDS random clusters each
 	WORLDS=$(WORLDS) go test $(MODFLAGS) -v -count=1 -timeout 60m -run 'Oracle|Drift' ./daemons/scheduler
+	go test $(MODFLAGS) -v -count=1 -timeout 60m -run Specification -rapid.checks=$(WORLDS) ./daemons/network/policy
 
 ROUNDS ?= 20
 

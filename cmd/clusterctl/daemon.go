@@ -19,6 +19,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
 	"clusterctl/daemons/dns"
+	"clusterctl/daemons/ingress"
 	"clusterctl/daemons/kubelet"
 	"clusterctl/daemons/metrics"
 	"clusterctl/daemons/network"
@@ -70,6 +71,10 @@ var daemons = []daemon{
 	{"kube-dns", "answer for the names of services and pods", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultDNS()
 		return &cfg, func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }
+	}},
+	{"kube-ingress", "serve clients of the cluster's HTTP services as Ingresses say", func() (any, func(context.Context, run.Env) error) {
+		cfg := config.DefaultIngress()
+		return &cfg, func(ctx context.Context, env run.Env) error { return ingress.Run(ctx, cfg, env) }
 	}},
 	{"kube-address", "hold the control plane's virtual address when it is this machine's turn", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultAddress()

@@ -32,6 +32,7 @@ type clusterBlock struct {
 	Proxy        *kubeProxyBlock   `hcl:"proxy,block" doc:"Settings of the service proxy. A change restarts it; what it has put into the kernel stays."`
 	Network      *networkBlock     `hcl:"network,block" doc:"Settings of the pod network. A change restarts its daemon; pods that run keep theirs."`
 	DNS          *dnsBlock         `hcl:"dns,block" doc:"The cluster's name servers. A change of a setting restarts them."`
+	Ingress      *ingressBlock     `hcl:"ingress,block" doc:"The proxy that Ingresses set up, on ports of the nodes. Without the block there is none. A change of a setting restarts it; no connection that comes meanwhile is lost."`
 	System       *systemBlock      `hcl:"system,block" doc:"What becomes of the machines' own packages, and when they may be rebooted."`
 }
 

@@ -21,7 +21,7 @@ type checkBlock struct {
 }
 
 // conditional are the types of blocks that take precondition and postcondition.
-var conditional = []string{"machine", "image", "workload", "object", "storage_class", "manifests", "output", "data"}
+var conditional = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests", "output", "data"}
 
 // rule is a condition with what is said when it does not hold.
 type rule struct{ condition, message hcl.Expression }

@@ -12,9 +12,10 @@ import (
 
 // ordered are the types of blocks whose depends_on has a meaning, and for the others why it has none.
 var unordered = map[string]string{
-	"machine": "Machines are set up together, and in the order that the control plane needs; nothing of them waits for another block. Leave depends_on out.",
-	"data":    "Data is read before anything is applied. Leave depends_on out; a reference in the block says what it needs.",
-	"image":   "Images are on the nodes before anything is applied that could use them. Leave depends_on out.",
+	"machine":       "Machines are set up together, and in the order that the control plane needs; nothing of them waits for another block. Leave depends_on out.",
+	"data":          "Data is read before anything is applied. Leave depends_on out; a reference in the block says what it needs.",
+	"load_balancer": "All pools are applied together, and services wait for their addresses by themselves. Leave depends_on out.",
+	"image":         "Images are on the nodes before anything is applied that could use them. Leave depends_on out.",
 }
 
 // dependsOn reads depends_on: the addresses of what is to be there before.

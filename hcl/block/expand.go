@@ -116,7 +116,7 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 }
 
 // repeated are the types of blocks that take for_each, count and depends_on.
-var repeated = []string{"machine", "image", "workload", "object", "storage_class", "manifests"}
+var repeated = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests"}
 
 // Together is one value of those of all instances.
 func Together(instances []Instance, values []cty.Value) cty.Value {

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/gocty"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	daemons "clusterctl/daemons/config"
 	"clusterctl/daemons/scheduler/profile"
@@ -46,6 +47,12 @@ type (
 		Replicas *int     `hcl:"replicas,optional" doc:"How many machines answer for the cluster's names at least: those of the control plane do, and nodes until there are so many." default:"2"`
 		Body     hcl.Body `hcl:",remain"`
 	}
+	ingressBlock struct {
+		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply makes." default:"\"clusterctl\""`
+		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it." default:"true"`
+		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
+		Body         hcl.Body          `hcl:",remain"`
+	}
 )
 
 func pointer[T any](v T) any { return &v }
@@ -56,6 +63,7 @@ func (kubeletBlock) settings() any     { return pointer(daemons.DefaultKubeletSe
 func (kubeProxyBlock) settings() any   { return pointer(daemons.DefaultProxy()) }
 func (networkBlock) settings() any     { return pointer(daemons.DefaultNetwork()) }
 func (dnsBlock) settings() any         { return pointer(daemons.DefaultDNS()) }
+func (ingressBlock) settings() any     { return pointer(daemons.DefaultIngress()) }
 
 // decodeSettings reads the cluster's settings of daemons.
 func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Cluster) (diags hcl.Diagnostics) {
@@ -85,6 +93,14 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 		add(choose(x, b, "dns", r.Body, daemons.DefaultDNS(), &c.DNS.Settings, "replicas"))
 		if c.DNS.Replicas = deref(r.Replicas, config.DNSReplicas); c.DNS.Replicas < 1 {
 			add(hcl.Diagnostics{fail(nested(b, "dns", "replicas"), "Invalid number of name servers", "replicas = %d: at least one machine has to answer for the cluster's names.", c.DNS.Replicas)})
+		}
+	}
+	if r := raw.Ingress; r != nil {
+		in := &config.Ingress{Class: or(r.Class, "clusterctl"), DefaultClass: deref(r.DefaultClass, true), NodeSelector: r.NodeSelector}
+		c.Ingress = in
+		add(choose(x, b, "ingress", r.Body, daemons.DefaultIngress(), &in.Settings, "class", "default_class", "node_selector"))
+		if errs := validation.IsDNS1123Subdomain(in.Class); len(errs) > 0 {
+			add(hcl.Diagnostics{fail(nested(b, "ingress", "class"), "Invalid name of a class", "%s.", errs[0])})
 		}
 	}
 	return diags
@@ -229,6 +245,8 @@ func declared(cfg any) (list []daemons.Problem) {
 	case *daemons.Network:
 		everywhere("health_address", cfg.HealthAddress)
 	case *daemons.DNS:
+		everywhere("health_address", cfg.HealthAddress)
+	case *daemons.Ingress:
 		everywhere("health_address", cfg.HealthAddress)
 	}
 	return list

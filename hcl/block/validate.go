@@ -81,6 +81,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	diags = append(diags, checkKubelets(c, at)...)
 	diags = append(diags, duplicateObjects(c, at)...)
 	diags = append(diags, oneDefault(c, at)...)
+	diags = append(diags, checkPools(c, at)...)
 	diags = append(diags, checkMoves(c, at)...)
 	return append(diags, missingInstances(c, at)...)
 }
@@ -157,6 +158,9 @@ func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 	}
 	for _, o := range c.Objects {
 		there[o.Block] = true
+	}
+	for _, p := range c.Pools {
+		there[p.Address] = true
 	}
 	check := func(address string, after []string, s config.Source) {
 		for _, a := range after {

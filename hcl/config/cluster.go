@@ -5,7 +5,9 @@
 package config
 
 import (
+	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	daemons "clusterctl/daemons/config"
@@ -43,11 +45,13 @@ type Cluster struct {
 	Proxy       daemons.Chosen[daemons.Proxy]
 	Network     daemons.Chosen[daemons.Network]
 	DNS         DNS
+	Ingress     *Ingress // nil: none
 
 	Machines  []Machine
 	Images    []Image
 	Workloads []Workload
 	Objects   []Object // from object blocks and from manifests
+	Pools     []Pool   // of addresses for services of type LoadBalancer
 	Moved     []Moved
 	Removed   []Removed
 	Imports   []Import
@@ -115,6 +119,13 @@ type S3 struct {
 	AccessKey, SecretKey, Session    string
 }
 
+// Pool is addresses that services of type LoadBalancer get.
+type Pool struct {
+	daemons.Pool
+	Address string
+	Source  Source
+}
+
 // Encryption says how values are encrypted in the store.
 type Encryption struct {
 	Provider  string   // secretbox, aesgcm, aescbc or EncryptionKMS; EncryptionIdentity or empty for none
@@ -158,6 +169,40 @@ type Proxy struct {
 type DNS struct {
 	Replicas int // machines, at least; zero means DNSReplicas
 	Settings daemons.Chosen[daemons.DNS]
+}
+
+// Ingress is the proxy that Ingresses set up.
+type Ingress struct {
+	Class        string            // the name of its IngressClass
+	DefaultClass bool              // Ingresses that name no class are for it
+	NodeSelector map[string]string // labels of the nodes that it runs on; none: all nodes
+	Settings     daemons.Chosen[daemons.Ingress]
+}
+
+// HasIngress reports whether the proxy runs on a machine.
+func (c *Cluster) HasIngress(m Machine) bool {
+	if c.Ingress == nil || !m.Has(RoleNode) {
+		return false
+	}
+	for name, value := range c.Ingress.NodeSelector {
+		if is, there := m.Labels[name]; !there || is != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Ports are those that the proxy listens on.
+func (i *Ingress) Ports() []int {
+	cfg := daemons.DefaultIngress()
+	i.Settings.Over(&cfg)
+	list := []int{cfg.HTTPPort, cfg.HTTPSPort}
+	if _, port, err := net.SplitHostPort(cfg.HealthAddress); err == nil {
+		if n, err := strconv.Atoi(port); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list
 }
 
 // DNSReplicas is how many machines answer for the cluster's names when the control plane alone has fewer.

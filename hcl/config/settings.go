@@ -16,6 +16,9 @@ func (c *Cluster) FixedSettings() map[string]string {
 	maps.Copy(list, fixed("proxy", daemons.DefaultProxy(), c.Proxy))
 	maps.Copy(list, fixed("network", daemons.DefaultNetwork(), c.Network))
 	maps.Copy(list, fixed("dns", daemons.DefaultDNS(), c.DNS.Settings))
+	if c.Ingress != nil {
+		maps.Copy(list, fixed("ingress", daemons.DefaultIngress(), c.Ingress.Settings))
+	}
 	return list
 }
 

@@ -14,7 +14,7 @@ import (
 
 // roots are the words at the start of references to what is declared, and bound those that have a meaning without it.
 var (
-	roots = []string{"var", "local", "cluster", "machine", "image", "workload", "storage_class", "module", "data"}
+	roots = []string{"var", "local", "cluster", "machine", "image", "workload", "storage_class", "load_balancer", "module", "data"}
 	bound = []string{"path", "each", "count", "self"}
 )
 

@@ -31,7 +31,8 @@ const settingsJSON = `{
   "cluster": {"home": {
     "controllers": {"node_monitor_period": "2s", "unhealthy_zone_threshold": 0.5, "controllers": ["*", "-job"]},
     "kubelet": {"max_pods": 40, "image_minimum_gc_age": "1h30m", "serialize_image_pulls": true, "system_reserved": {"cpu": "1"}},
-    "dns": {"replicas": 3, "upstream": ["${var.server}"]}
+    "dns": {"replicas": 3, "upstream": ["${var.server}"]},
+    "ingress": {"class": "web", "default_class": false, "node_selector": {"edge": "yes"}, "http_port": 8080, "read_timeout": "2m"}
   }},
   "variable": {"server": {"default": "10.0.0.53"}},
   "machine": {"one": {"address": "10.0.0.1", "roles": ["control-plane", "node"], "kubelet": {"max_pods": "50"}}},
@@ -51,6 +52,13 @@ cluster "home" {
     serialize_image_pulls = true
     system_reserved       = { cpu = 1 }
     eviction_hard         = null
+  }
+  ingress {
+    class         = "web"
+    default_class = false
+    node_selector = { edge = "yes" }
+    http_port     = 8080
+    read_timeout  = "2m"
   }
   dynamic "dns" {
     for_each = [var.server]
@@ -92,6 +100,12 @@ func TestSettingsAreReadInBothSyntaxes(t *testing.T) {
 		}
 		if kubelet.MaxPods != 40 || kubelet.ImageMinimumGCAge.Duration != 90*time.Minute || !*kubelet.SerializeImagePulls || kubelet.SystemReserved["cpu"] != "1" || len(kubelet.EvictionHard) != 4 {
 			t.Errorf("%s: kubelet %+v", name, kubelet)
+		}
+		proxy := daemons.DefaultIngress()
+		if in := c.Ingress; in == nil || in.Class != "web" || in.DefaultClass || in.NodeSelector["edge"] != "yes" {
+			t.Errorf("%s: ingress %+v", name, in)
+		} else if in.Settings.Over(&proxy); proxy.HTTPPort != 8080 || proxy.ReadTimeout != 2*time.Minute || proxy.HTTPSPort != 443 {
+			t.Errorf("%s: ingress %+v", name, proxy)
 		}
 		if c.DNS.Replicas != 3 || dns.Upstream[0] != "10.0.0.53" || len(c.Scheduler.Names()) > 0 {
 			t.Errorf("%s: dns %+v", name, c.DNS)

@@ -172,8 +172,8 @@ type Listener struct {
 
 // Ports are those that a cluster's daemons listen on, by what they are for.
 var Ports = map[int]string{
-	53: "kube-dns", 2379: "etcd", 2380: "etcd", 2381: "etcd", 6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
-	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler", 10261: "metrics-server",
+	53: "kube-dns", 80: "kube-ingress", 443: "kube-ingress", 2379: "etcd", 2380: "etcd", 2381: "etcd", 6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
+	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler", 10261: "metrics-server", 10262: "kube-ingress",
 }
 
 // Surveyed are the paths whose room is looked at.

@@ -21,7 +21,7 @@ func Preflight(c *config.Cluster, m config.Machine, f host.Facts, s *state.State
 	found.clock(f, operator)
 	found.store(m, f, s)
 	if !s.Machines[m.Address].Joined {
-		found.fresh(m, f)
+		found.fresh(c, m, f)
 	}
 	if m.Has(config.RoleNode) {
 		found.node(f)
@@ -153,9 +153,9 @@ const (
 )
 
 // fresh is about a machine that is to get what others of the cluster have already.
-func (l *findings) fresh(m config.Machine, f host.Facts) {
+func (l *findings) fresh(c *config.Cluster, m config.Machine, f host.Facts) {
 	for _, p := range f.Listening {
-		if !needs(m, p.Port) {
+		if !needs(c, m, p.Port) {
 			continue
 		}
 		by := p.Process
@@ -178,12 +178,14 @@ func (l *findings) fresh(m config.Machine, f host.Facts) {
 }
 
 // needs reports whether a machine's daemons listen on a port.
-func needs(m config.Machine, port int) bool {
+func needs(c *config.Cluster, m config.Machine, port int) bool {
 	switch host.Ports[port] {
 	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server":
 		return m.Has(config.RoleControlPlane)
 	case "kubelet", "kube-proxy":
 		return m.Has(config.RoleNode)
+	case "kube-ingress":
+		return c.HasIngress(m) && slices.Contains(c.Ingress.Ports(), port)
 	case "kube-dns":
 		return m.Has(config.RoleControlPlane) // others have it only while there are few of these
 	}

@@ -29,6 +29,9 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		"a port that only nodes need":         {controlPlane, listens(10250, "x"), false, "", ""},
 		"on a node":                           {node, listens(10250, "x"), false, "kubelet needs", ""},
 		"a port that only control planes use": {node, listens(6443, "x"), false, "", ""},
+		"a port of the ingress proxy":         {node, listens(80, "apache2"), false, "port 80/tcp, which kube-ingress needs", ""},
+		"on a machine without it":             {controlPlane, listens(80, "apache2"), false, "", ""},
+		"a port that it has another for":      {node, listens(443, "apache2"), false, "", ""},
 		"ports of one that has joined":        {controlPlane, listens(6443, "x"), true, "", ""},
 		"a kernel without a module":           {node, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false, "its kernel has no overlay", ""},
 		"on a machine without pods":           {controlPlane, func(f *host.Facts) { f.Lacking = []string{"overlay"} }, false, "", ""},
@@ -55,7 +58,9 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		c.change(&f)
 		m := config.Machine{Address: "machine.a", Name: "a", IP: netip.MustParseAddr("10.0.0.1"), Roles: c.roles}
 		s := &state.State{Machines: map[string]state.Machine{"machine.a": {Joined: c.joined}}}
-		errs, warnings := plan.Preflight(&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeBundle}}, m, f, s, now)
+		ingress := &config.Ingress{}
+		ingress.Settings.Choose("https_port", 8443)
+		errs, warnings := plan.Preflight(&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeBundle}, Ingress: ingress}, m, f, s, now)
 		for _, got := range []struct {
 			what, want string
 			list       []string

@@ -14,7 +14,11 @@ import (
 	"clusterctl/daemons/config"
 )
 
-const kubeletConfig = "/var/lib/kubelet/config.yaml"
+const (
+	kubeletConfig = "/var/lib/kubelet/config.yaml"
+	// nodeCredential is the kubelet's, which names the machine's node.
+	nodeCredential = Kubernetes + "/kubelet.conf"
+)
 
 // ready is where a daemon that answers its machine alone says that it is ready.
 func ready(address string) string { return "http://" + address + "/readyz" }
@@ -41,9 +45,15 @@ func network(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("network", certs.Daemon("kube-network")), b.apiServers()
 	cfg.HostnameOverride, cfg.ClusterCIDR = b.Machine.Name, texts(b.Cluster.PodCIDRs)
 	cfg.RoutesOnly = !b.node()
+	reads := []string{cfg.Kubeconfig}
+	if b.node() {
+		// Its own credential is the same on every machine, and pods are their own machine's business alone.
+		cfg.NodeKubeconfig = nodeCredential
+		reads = append(reads, nodeCredential)
+	}
 	b.unit(service{
 		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
-		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
+		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
 }
 
@@ -56,6 +66,7 @@ func kubelet(b *builder) {
 	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, []string{m.IP.String()}
 	cfg.NodeLabels = ownLabels(m.Labels)
 	cfg.ClientCRLFile = crl
+	cfg.NetworkPolicySocket = config.DefaultNetwork().PolicySocket
 
 	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, []string{m.IP.String()}))
 	file.Authentication.X509.ClientCAFile = PKI + "/ca.crt"
@@ -125,9 +136,11 @@ func dns(b *builder) {
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("dns", certs.Daemon("kube-dns")), b.apiServers()
 	cfg.BindAddress, cfg.ClusterDomain = net.JoinHostPort(b.Machine.IP.String(), "53"), b.Cluster.Domain
 	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-dns", b.Machine.Name, b.Machine.IP.String()
+	cfg.ClusterCIDR, cfg.ServiceClusterIPRange = texts(b.Cluster.PodCIDRs), texts(b.Cluster.ServiceCIDRs)
 	b.unit(service{
 		name: "kube-dns", description: "Kubernetes cluster DNS", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-dns")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},
-		options: append([]string{"CapabilityBoundingSet=CAP_NET_BIND_SERVICE"}, confined...),
+		// What is asked while it restarts waits in its sockets, which systemd keeps.
+		options: append([]string{"CapabilityBoundingSet=CAP_NET_BIND_SERVICE", "FileDescriptorStoreMax=4"}, confined...),
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	daemons "clusterctl/daemons/config"
 	keep "clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
@@ -68,6 +69,7 @@ var parts = []part{
 	{"proxy", Input.node, proxy, []string{"kube-proxy"}},
 	{"network", always, network, []string{"kube-network"}},
 	{"dns", Input.dns, dns, []string{"kube-dns"}},
+	{"ingress", Input.ingress, ingress, []string{"kube-ingress"}},
 	{"address", Input.address, address, []string{"kube-address"}},
 }
 
@@ -143,7 +145,7 @@ func given() map[string]string {
 // Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its own for the ports
 // of pods that their machine has.
 func Network() host.Network {
-	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "cni_hostport"}, Links: []string{"cni0"}, Protocol: host.RouteProtocol}
+	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "clusterctl-policy", "cni_hostport"}, Links: []string{"cni0"}, Protocol: host.RouteProtocol}
 }
 
 // Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes away the programs
@@ -167,6 +169,7 @@ func (in Input) formerEtcd() bool  { return !in.etcd() }
 func (in Input) snapshots() bool   { return in.etcd() && in.Cluster.Etcd.Snapshot != nil }
 func (in Input) noSnapshots() bool { return !in.snapshots() && (in.controlPlane() || in.wasControl()) }
 func (in Input) dns() bool         { return slices.ContainsFunc(DNSMachines(in.Cluster), in.is) }
+func (in Input) ingress() bool     { return in.Cluster.HasIngress(in.Machine) }
 func (in Input) address() bool     { return in.controlPlane() && in.Cluster.VirtualAddress.IsValid() }
 func (in Input) wasControl() bool {
 	return in.State.Machines[in.Machine.Address].Machine.Has(config.RoleControlPlane)
@@ -200,8 +203,12 @@ func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 }
 
 // DNSMachines are the machines that answer for the cluster's names: the control
-// plane's, and nodes until there are enough.
+// plane's, and nodes until there are enough; or all of them, each for its own pods.
 func DNSMachines(c *config.Cluster) []config.Machine {
+	var settings daemons.DNS
+	if c.DNS.Settings.Over(&settings); settings.NodeLocal {
+		return c.Machines
+	}
 	list, enough := c.ControlPlane(), cmp.Or(c.DNS.Replicas, config.DNSReplicas)
 	for _, m := range c.Machines {
 		if len(list) >= enough {

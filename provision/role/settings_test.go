@@ -47,7 +47,7 @@ func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster)
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		make := func() *config.Cluster {
 			c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode), machine("node", "10.0.0.2", config.RoleNode))
-			c.ControlPlaneForm = form
+			c.ControlPlaneForm, c.Ingress = form, &config.Ingress{}
 			return c
 		}
 		plain := make()
@@ -86,6 +86,7 @@ func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
 	reaches(t, "kubelet.service", daemons.DefaultKubeletSettings(), func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet })
 	reaches(t, "kube-proxy.service", daemons.DefaultProxy(), func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy })
 	reaches(t, "kube-network.service", daemons.DefaultNetwork(), func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network })
+	reaches(t, "kube-ingress.service", daemons.DefaultIngress(), func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings })
 	reaches(t, "kube-dns.service", daemons.DefaultDNS(), func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings })
 }
 
@@ -117,6 +118,35 @@ func TestAsManyMachinesAnswerForNamesAsIsSaid(t *testing.T) {
 		c.DNS.Replicas = replicas
 		if got := role.DNSMachines(c); len(got) != want {
 			t.Errorf("replicas = %d: %d machines, want %d", replicas, len(got), want)
+		}
+	}
+	c.DNS.Replicas = 1
+	c.DNS.Settings.Choose("node_local", true)
+	if got := role.DNSMachines(c); len(got) != 3 {
+		t.Errorf("node_local: %d machines of 3", len(got))
+	}
+	if text := units(t, c, c.Machines[2])["kube-dns.service"]; !strings.Contains(text, "--node-local=true") {
+		t.Errorf("it is told %s", text)
+	}
+}
+
+func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
+	edge := machine("edge", "10.0.0.3", config.RoleNode)
+	edge.Labels = map[string]string{"edge": "yes"}
+	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode), edge)
+	for name, want := range map[string][]string{"none": nil, "all": {"node", "edge"}, "labelled": {"edge"}} {
+		c.Ingress = map[string]*config.Ingress{"all": {}, "labelled": {NodeSelector: map[string]string{"edge": "yes"}}}[name]
+		var got []string
+		for _, m := range c.Machines {
+			if text, ok := units(t, c, m)["kube-ingress.service"]; ok {
+				got = append(got, m.Name)
+				if !strings.Contains(text, "FileDescriptorStoreMax=") || !strings.Contains(text, "--node-ip="+m.IP.String()) {
+					t.Errorf("%s: %s", m.Name, text)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: on %v, want %v", name, got, want)
 		}
 	}
 }

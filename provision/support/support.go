@@ -31,7 +31,7 @@ const (
 // units are those whose journals are read.
 var units = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
-	"kube-proxy", "kube-network", "kube-dns", "kube-address", "metrics-server",
+	"kube-proxy", "kube-network", "kube-dns", "kube-ingress", "kube-address", "metrics-server",
 }
 
 // commands are what is asked of every machine. None changes anything, and none shows an

@@ -2,11 +2,14 @@ package workload
 
 import (
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	daemons "clusterctl/daemons/config"
 	"clusterctl/hcl/config"
 )
 
@@ -14,10 +17,20 @@ import (
 // makes by itself.
 func base(c *config.Cluster) ([]Desired, error) {
 	typed := []any{dnsService(c)}
+	if c.Ingress != nil {
+		typed = append(typed, ingressService(c), ingressClass(c))
+	}
 	for _, m := range c.Machines {
 		if m.Has(config.RoleNode) {
 			typed = append(typed, nodeLabels(m))
 		}
+	}
+	if len(c.Pools) > 0 {
+		pools, err := pools(c)
+		if err != nil {
+			return nil, err
+		}
+		typed = append(typed, pools)
 	}
 	var list []Desired
 	for _, t := range typed {
@@ -29,6 +42,17 @@ func base(c *config.Cluster) ([]Desired, error) {
 		list = append(list, d)
 	}
 	return list, nil
+}
+
+// pools says which addresses there are for services of type LoadBalancer.
+func pools(c *config.Cluster) (any, error) {
+	var list []daemons.Pool
+	for _, p := range c.Pools {
+		list = append(list, p.Pool)
+	}
+	data, err := daemons.EncodePools(list)
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: daemons.PoolsName, Namespace: metav1.NamespaceSystem}, Data: data}, err
 }
 
 const dnsName = "kube-dns"
@@ -44,6 +68,38 @@ func dnsService(c *config.Cluster) any {
 				{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(53)},
 			},
 		},
+	}
+}
+
+const (
+	ingressName       = "kube-ingress"
+	ingressController = "clusterctl.local/ingress"
+)
+
+// ingressService has no selector: each proxy is an endpoint of it by itself.
+func ingressService(c *config.Cluster) any {
+	cfg := daemons.DefaultIngress()
+	c.Ingress.Settings.Over(&cfg)
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: ingressName, Namespace: "kube-system", Labels: map[string]string{"k8s-app": ingressName}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP,
+			Ports: []corev1.ServicePort{
+				{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt(cfg.HTTPPort)},
+				{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt(cfg.HTTPSPort)},
+			},
+		},
+	}
+}
+
+func ingressClass(c *config.Cluster) any {
+	return &networkingv1.IngressClass{
+		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"},
+		ObjectMeta: metav1.ObjectMeta{Name: c.Ingress.Class, Annotations: map[string]string{
+			networkingv1.AnnotationIsDefaultIngressClass: strconv.FormatBool(c.Ingress.DefaultClass),
+		}},
+		Spec: networkingv1.IngressClassSpec{Controller: ingressController},
 	}
 }
 

@@ -13,14 +13,15 @@ var readers = map[string][]string{
 	"DNS": {"../../daemons/dns"}, "Kubelet": {"../../daemons/kubelet", "../../cmd/clusterctl"}, "KubeletFile": {"../../daemons/kubelet"},
 	"KubeletAuthentication": {"../../daemons/kubelet"}, "KubeletAuthorization": {"../../daemons/kubelet"}, "Proxy": {"../../daemons/proxy"},
 	"Network": {"../../daemons/network"}, "Address": {"../../daemons/address"}, "MetricsServer": {"../../daemons/metrics"},
+	"Ingress": {"../../daemons/ingress"},
 }
 
 // chosen are the configurations whose settings a block of the language has.
-var chosen = []string{"Serving", "Scheduler", "ControllerManager", "Kubelet", "KubeletFile", "Proxy", "Network", "DNS"}
+var chosen = []string{"Serving", "Scheduler", "ControllerManager", "Kubelet", "KubeletFile", "Proxy", "Network", "DNS", "Ingress"}
 
 // configurations are what variables and fields that hold a configuration are called, so that fields of the same name in other types
 // do not count.
-var configurations = []string{"cfg", "file", "f", "Config", "Authentication", "Authorization", "X509", "t", "taint"}
+var configurations = []string{"cfg", "file", "f", "Config", "Authentication", "Authorization", "X509", "t", "taint", "pool"}
 
 // What a daemon may be told is carried out, or refused at its start: a field that nothing reads would be accepted and ignored.
 func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {

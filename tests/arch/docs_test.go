@@ -11,7 +11,7 @@ import (
 var paths = regexp.MustCompile("`((?:cmd|hcl|provision|certs|daemons|examples|tests|docs)/[A-Za-z0-9_./-]*)`")
 
 func TestDocumentsNameFilesThatExist(t *testing.T) {
-	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "HACKING.md"} {
+	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "HACKING.md", "docs/networking.md"} {
 		text, err := os.ReadFile("../../" + doc)
 		if err != nil {
 			t.Error(err)

@@ -18,19 +18,19 @@ var layers = []struct {
 	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
 	{"decisions", []string{
 		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/state", "provision/support",
-		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/nft", "daemons/proxy/rules",
+		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/ingress/route", "daemons/nft", "daemons/proxy/rules", "daemons/network/policy", "daemons/dns/wire", "daemons/dns/zone",
 	}},
 	{"edges", []string{
 		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",
-		"daemons/store", "daemons/client", "daemons/run",
-		"daemons/kubelet/cri", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/nft/kernel", "daemons/proxy/nft",
+		"daemons/store", "daemons/client", "daemons/run", "daemons/floating",
+		"daemons/kubelet/cri", "daemons/kubelet/device", "daemons/kubelet/cgroup", "daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/proxy/flows", "daemons/nft/kernel", "daemons/dns/upstream",
 	}},
 	{"loops", []string{"provision", "daemons"}},
 	{"wiring", []string{"cmd", "tests", "examples"}},
 }
 
 // programs are the daemons, which meet at the API server alone.
-var programs = []string{"apiserver", "scheduler", "controllers", "kubelet", "network", "proxy", "dns", "address", "metrics"}
+var programs = []string{"apiserver", "scheduler", "controllers", "kubelet", "network", "proxy", "dns", "address", "metrics", "ingress"}
 
 type pkg struct {
 	ImportPath string

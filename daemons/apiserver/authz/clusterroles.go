@@ -41,8 +41,11 @@ func clusterRoles() []rbacv1.ClusterRole {
 			rule("", "services endpoints", "list watch"), rule("", "nodes", read),
 			rule("discovery.k8s.io", "endpointslices", "list watch"), rule("networking.k8s.io", "servicecidrs", "list watch"))...),
 		// The pod network's and DNS's identities are the same on every machine: what they may do, each of them may.
-		clusterRole("system:kube-network", rule("", "nodes", read)),
+		clusterRole("system:kube-network", rule("", "nodes services", read), rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
 		clusterRole("system:kube-dns", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read)),
+		// Certificates are in secrets of any name and namespace, and no rule tells their type.
+		clusterRole("system:kube-ingress", with(rule("", "services secrets", read), rule("discovery.k8s.io", "endpointslices", read),
+			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("networking.k8s.io", "ingresses/status", "update"))...),
 		clusterRole("system:metrics-server", rule("", "nodes pods", read), rule("", "nodes/metrics", "get"),
 			named(rule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),
 			rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),

@@ -51,6 +51,9 @@ func controllerRoles() []controllerRole {
 		c("legacy-service-account-token-cleaner", rule("", "secrets", "delete patch get list watch"),
 			named(rule("", "configmaps", "get"), "kube-apiserver-legacy-service-account-token-tracking")),
 		c("namespace-controller", rule("", "namespaces", "delete get list watch"), rule("", "namespaces/finalize namespaces/status", "update patch"), rule("*", "*", "delete deletecollection get list")),
+		// Ours: it publishes the addresses of the pods that policies name.
+		c("networkpolicy-controller", rule("networking.k8s.io", "networkpolicies", read), rule("", "namespaces pods", read),
+			rule("discovery.k8s.io", "endpointslices", "create delete get list patch update watch"), rule("discovery.k8s.io", "endpointslices/restricted", "create")),
 		c("node-controller", rule("", "nodes", "delete get list patch update watch"), rule("", "nodes/status", "patch update"), rule("", "pods/status", "patch update"),
 			rule("", "pods", "delete get list watch"), rule("coordination.k8s.io", "leases", read)),
 		c("persistent-volume-binder", rule("", "persistentvolumes", "create delete get list patch update watch"), rule("", "persistentvolumes/status persistentvolumeclaims/status", "update patch"),
@@ -73,7 +76,8 @@ func controllerRoles() []controllerRole {
 		c("serviceaccount-token-controller", rule("", "secrets", "delete get list update watch"), rule("", "serviceaccounts", "get list watch")),
 		c("service-cidrs-controller", rule("networking.k8s.io", "servicecidrs", "get list patch update watch"), rule("networking.k8s.io", "servicecidrs/finalizers servicecidrs/status", "patch update"),
 			rule("networking.k8s.io", "ipaddresses", read)),
-		c("service-controller", rule("", "services", read), rule("", "services/status", "patch update"), rule("", "nodes", "list watch")),
+		// Ours needs no nodes: which of them has an address they agree on among themselves. What the pools are is in kube-system (defaults.go).
+		c("service-controller", rule("", "services", read), rule("", "services/status", "patch")),
 		c("statefulset-controller", rule("apps", "statefulsets", read), rule("apps", "statefulsets/status statefulsets/finalizers", "update patch"), pods, rule("", "pods/finalizers", "update"),
 			rule("apps", "controllerrevisions", "create delete get list patch update watch"), rule("", "persistentvolumeclaims", "create delete get list patch update watch")),
 		c("storage-version-migrator-controller", rule("*", "*", "list patch"), rule("storagemigration.k8s.io", "storageversionmigrations/status", "update"),

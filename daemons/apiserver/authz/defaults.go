@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/loadbalancer"
+	"clusterctl/daemons/config"
 )
 
 // Words for verbs that come together.
@@ -48,6 +50,7 @@ func Defaults() []runtime.Object {
 	bound("system:node-proxier", user("system:kube-proxy"))
 	bound("system:kube-network", user("system:kube-network"))
 	bound("system:kube-dns", user("system:kube-dns"), account("kube-system", "kube-dns"))
+	bound("system:kube-ingress", user("system:kube-ingress"))
 	bound("system:metrics-server", user("system:metrics-server"))
 	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))
 	// The node authorizer decides for kubelets: the role is there for those who bind it.
@@ -70,8 +73,8 @@ func namespacedDefaults() []runtime.Object {
 			&rbacv1.Role{ObjectMeta: meta, Rules: rules},
 			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}})
 	}
-	config := named(rule("", "configmaps", read), "extension-apiserver-authentication")
-	add("kube-system", "extension-apiserver-authentication-reader", []rbacv1.PolicyRule{config}, user("system:kube-controller-manager"), user("system:kube-scheduler"))
+	authentication := named(rule("", "configmaps", read), "extension-apiserver-authentication")
+	add("kube-system", "extension-apiserver-authentication-reader", []rbacv1.PolicyRule{authentication}, user("system:kube-controller-manager"), user("system:kube-scheduler"))
 	for _, leader := range []string{"kube-controller-manager", "kube-scheduler"} {
 		add("kube-system", "system::leader-locking-"+leader, []rbacv1.PolicyRule{
 			rule("coordination.k8s.io", "leases", "create"),
@@ -80,11 +83,25 @@ func namespacedDefaults() []runtime.Object {
 			named(rule("", "configmaps", "get update"), leader),
 		}, user("system:"+leader), account("kube-system", leader))
 	}
+	// The machines agree on who has which addresses of services.
+	add("kube-system", "system:kube-network", []rbacv1.PolicyRule{
+		rule("coordination.k8s.io", "leases", "create"),
+		named(rule("coordination.k8s.io", "leases", "get update delete"), loadbalancer.Leases()...),
+		named(rule("", "configmaps", read), config.PoolsName),
+	}, user("system:kube-network"))
+	// What addresses there are for services.
+	add("kube-system", "system:controller:service-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
+		account("kube-system", "service-controller"), user("system:kube-controller-manager"))
 	// Name servers say where they are, and take the word of those back that died.
 	add("kube-system", "system:kube-dns", []rbacv1.PolicyRule{
 		rule("discovery.k8s.io", "endpointslices", "create update delete"),
 		rule("coordination.k8s.io", "leases", "create get list update delete"),
 	}, user("system:kube-dns"), account("kube-system", "kube-dns"))
+	// The proxies of Ingresses say where they are, and one of them is elected to tell Ingresses.
+	add("kube-system", "system:kube-ingress", []rbacv1.PolicyRule{
+		rule("discovery.k8s.io", "endpointslices", "create update delete"),
+		rule("coordination.k8s.io", "leases", "create get list update delete"),
+	}, user("system:kube-ingress"))
 	// The servers of metrics say where they are, likewise, in the one service that they look after.
 	add("kube-system", "system:metrics-server", []rbacv1.PolicyRule{
 		named(rule("", "services", "get create patch"), "metrics-server"),

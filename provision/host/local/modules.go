@@ -22,6 +22,10 @@ func lacking() (list []string) {
 			list = append(list, name)
 		}
 	}
+	// By it packets between pods of one machine pass the packet filter.
+	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil && absent("br_netfilter") {
+		list = append(list, "br_netfilter")
+	}
 	return list
 }
 
