@@ -26,7 +26,7 @@ import (
 
 func newDebug() *cobra.Command {
 	c := &cobra.Command{Use: "debug", Short: "Find out what is wrong"}
-	c.AddCommand(newCollect())
+	c.AddCommand(newCollect(), newDebugNetwork())
 	return c
 }
 

@@ -59,6 +59,18 @@ func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
 	return a.Files, nil
 }
 
+// Trace has the machine watch for a packet, and send it when it is to; begun is called when it watches.
+func (c *Client) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
+	a, err := c.askOnce(ctx, request{Op: opTrace, Trace: &q}, begun)
+	if err != nil {
+		return host.Traced{}, fmt.Errorf("watch for a packet: %w", err)
+	}
+	if a.Traced == nil || len(a.Traced.Sightings) > host.MostSightings {
+		return host.Traced{}, errors.New("watch for a packet: no answer about it: the agent is of another release")
+	}
+	return *a.Traced, nil
+}
+
 // Look asks what the machine's files say of the cluster that it serves.
 func (c *Client) Look(ctx context.Context) (role.Remains, error) {
 	a, err := c.ask(ctx, request{Op: opLook}, nil)
@@ -141,11 +153,24 @@ func (c *Client) ask(ctx context.Context, q request, progress func(Progress)) (a
 	return c.askOf(ctx, q, nil, progress)
 }
 
+// askOnce asks something of one step, of which the agent tells when it has begun with it.
+func (c *Client) askOnce(ctx context.Context, q request, begun func()) (answer, error) {
+	frame, err := framed(q, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	return c.exchange(ctx, q, frame, 1, func(Progress) { begun() })
+}
+
 func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progress func(Progress)) (answer, error) {
 	frame, err := framed(q, steps)
 	if err != nil {
 		return answer{}, err
 	}
+	return c.exchange(ctx, q, frame, len(steps), progress)
+}
+
+func (c *Client) exchange(ctx context.Context, q request, frame []byte, steps int, progress func(Progress)) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
 	heard, unwatch := c.watch()
@@ -153,7 +178,7 @@ func (c *Client) askOf(ctx context.Context, q request, steps []step.Step, progre
 	if err := writeWhole(c.conn, frameRequest, frame); err != nil {
 		return answer{}, c.lost(ctx, err)
 	}
-	a, err := c.wait(q, len(steps), heard, progress)
+	a, err := c.wait(q, steps, heard, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}

@@ -47,6 +47,7 @@ const (
 	opLook   = "look"
 	opStore  = "store"
 	opRead   = "read"
+	opTrace  = "trace"
 )
 
 type request struct {
@@ -57,6 +58,7 @@ type request struct {
 	Private bool           `json:"private,omitempty"`
 	Store   *store.Request `json:"store,omitempty"`
 	Path    string         `json:"path,omitempty"`
+	Trace   *host.Trace    `json:"trace,omitempty"`
 	Turn    *Turn          `json:"turn,omitempty"` // whose turn what is applied belongs to
 }
 
@@ -67,7 +69,8 @@ type answer struct {
 	Files   []support.File `json:"files,omitempty"`
 	Remains *role.Remains  `json:"remains,omitempty"`
 
-	Store *store.Answer `json:"store,omitempty"`
+	Store  *store.Answer `json:"store,omitempty"`
+	Traced *host.Traced  `json:"traced,omitempty"`
 }
 
 // Progress says that a step was applied.

@@ -77,6 +77,12 @@ func handle(ctx context.Context, h host.Host, q request, asked *json.Decoder, in
 		return answer{Store: a}, err
 	case opRead:
 		return answer{}, read(h, q.Path, out)
+	case opTrace:
+		if q.Trace == nil {
+			return answer{}, errors.New("nothing to trace in the request")
+		}
+		t, err := h.Trace(ctx, *q.Trace, func() { _ = writeJSON(out, frameProgress, Progress{}) })
+		return answer{Traced: &t}, err
 	case opCheck, opApply:
 		steps, err := step.Unpack(asked)
 		if err != nil {

@@ -46,6 +46,8 @@ type Host interface {
 	// Network returns what of it is there, ClearNetwork removes that.
 	Network(ctx context.Context, parts Network) ([]string, error)
 	ClearNetwork(ctx context.Context, parts Network) error
+	// Trace watches for a packet on all interfaces, and sends it when this machine is to. begun is called when it watches.
+	Trace(ctx context.Context, q Trace, begun func()) (Traced, error)
 	// Etcd returns the store, as its clients on this machine reach it.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
 }

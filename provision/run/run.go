@@ -28,6 +28,8 @@ type Agent interface {
 	Check(ctx context.Context, steps []step.Step) ([]step.Change, error)
 	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
 	Collect(ctx context.Context) ([]support.File, error)
+	// Trace has the machine watch for a packet, and send it when it is to; begun is called when it watches.
+	Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error)
 	Look(ctx context.Context) (role.Remains, error)
 	// Take says whose turn it is to apply; without it nobody's is asked for.
 	Take(t agent.Turn)

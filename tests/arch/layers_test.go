@@ -17,7 +17,7 @@ var layers = []struct {
 }{
 	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs"}},
 	{"decisions", []string{
-		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/state", "provision/support",
+		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image", "provision/bundle", "provision/packet", "provision/state", "provision/support",
 		"daemons/kinds", "daemons/scheduler/cluster", "daemons/scheduler/device", "daemons/scheduler/plugin", "daemons/scheduler/profile", "daemons/kubelet/pod", "daemons/ingress/route", "daemons/nft", "daemons/proxy/rules", "daemons/network/policy", "daemons/dns/wire", "daemons/dns/zone",
 	}},
 	{"edges", []string{

@@ -416,6 +416,15 @@ func (h *Host) Network(context.Context, host.Network) ([]string, error) { return
 // ClearNetwork has nothing to remove.
 func (h *Host) ClearNetwork(context.Context, host.Network) error { return nil }
 
+// Trace sees nothing: there is no network.
+func (h *Host) Trace(_ context.Context, q host.Trace, begun func()) (host.Traced, error) {
+	begun()
+	if q.Send {
+		return host.Traced{Outcome: host.OutcomeFailed, Reason: "network is unreachable"}, nil
+	}
+	return host.Traced{}, nil
+}
+
 // Etcd is the store that the machines share, when a test has made one.
 func (h *Host) Etcd(_ context.Context, endpoints []string, _, _, _ string) (host.Etcd, error) {
 	if err := h.ill(endpoints[0]); err != nil {

@@ -1,0 +1,102 @@
+package local
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"clusterctl/provision/host"
+)
+
+// What is sent over the loopback is seen there, with what comes back, under one number.
+func TestATraceSeesWhatItSends(t *testing.T) {
+	open4, closed4 := listener(t, "127.0.0.1:0"), refusing(t, "127.0.0.1:0")
+	open6, closed6 := listener(t, "[::1]:0"), refusing(t, "[::1]:0")
+	for _, c := range []struct {
+		name, protocol string
+		to             netip.AddrPort
+		outcome        string
+		kinds          []string
+	}{
+		{"a connection", host.TCP, open4, host.OutcomeConnected, []string{host.KindRequest, host.KindAccepted}},
+		{"a connection, IPv6", host.TCP, open6, host.OutcomeConnected, []string{host.KindRequest, host.KindAccepted}},
+		{"a refused one", host.TCP, closed4, host.OutcomeRefused, []string{host.KindRequest, host.KindReset}},
+		{"a refused one, IPv6", host.TCP, closed6, host.OutcomeRefused, []string{host.KindRequest, host.KindReset}},
+		{"a datagram to nobody", host.UDP, closed4, host.OutcomeRefused, []string{host.KindRequest, host.KindUnreachable}},
+		{"a datagram to nobody, IPv6", host.UDP, closed6, host.OutcomeRefused, []string{host.KindRequest, host.KindUnreachable}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begun := 0
+			got, err := (&Host{}).Trace(t.Context(), host.Trace{
+				Protocol: c.protocol, To: c.to, Ports: []uint16{c.to.Port()}, Mark: 0x5eed0001, For: 10 * time.Second, Send: true, Routes: []netip.Addr{c.to.Addr()},
+			}, func() { begun++ })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Outcome != c.outcome || begun != 1 {
+				t.Errorf("outcome %s, %s", got.Outcome, got.Reason)
+			}
+			if got.Routes[c.to.Addr().String()] != "lo" {
+				t.Errorf("routes: %v", got.Routes)
+			}
+			var kinds []string
+			for _, s := range got.Sightings {
+				if s.Number != got.Sightings[0].Number || s.Link != "lo" {
+					t.Errorf("%+v", s)
+				}
+				if s.Out {
+					kinds = append(kinds, s.Kind)
+				}
+			}
+			if len(kinds) != 2 || kinds[0] != c.kinds[0] || kinds[1] != c.kinds[1] || got.Sightings[0].From != got.Local {
+				t.Errorf("seen: %+v", got.Sightings)
+			}
+		})
+	}
+}
+
+func TestATraceThatCannotBeMadeIsRefused(t *testing.T) {
+	for name, q := range map[string]host.Trace{
+		"protocol": {Protocol: "SCTP", To: netip.MustParseAddrPort("127.0.0.1:1"), For: time.Second},
+		"nowhere":  {Protocol: host.TCP, For: time.Second},
+		"for ever": {Protocol: host.TCP, To: netip.MustParseAddrPort("127.0.0.1:1"), For: time.Hour},
+	} {
+		if _, err := (&Host{}).Trace(t.Context(), q, func() {}); err == nil {
+			t.Error(name)
+		}
+	}
+}
+
+// Whatever comes in is read or left, never more of it than there is.
+func FuzzReadPacket(f *testing.F) {
+	f.Add([]byte("\x45\x00\x00\x28\x00\x00\x00\x00\x40\x06\x00\x00\x7f\x00\x00\x01\x7f\x00\x00\x01\x00\x50\x00\x50\x00\x00\x00\x01\x00\x00\x00\x02\x50\x02\x00\x00\x00\x00\x00\x00"))
+	f.Add([]byte("\x45\x00\x00\x38\x00\x00\x00\x00\x40\x01\x00\x00\x7f\x00\x00\x01\x7f\x00\x00\x01\x03\x03\x00\x00\x00\x00\x00\x00\x4f"))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		for _, protocol := range []string{host.TCP, host.UDP} {
+			readPacket(b, host.Trace{Protocol: protocol, Ports: []uint16{80}})
+		}
+	})
+}
+
+func listener(t *testing.T, at string) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+// refusing is a port at which nobody listens: it is somebody's who only sends from it, so that nobody else gets it.
+func refusing(t *testing.T, at string) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := netip.MustParseAddrPort(l.Addr().String())
+	_ = l.Close()
+	return free
+}

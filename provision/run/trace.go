@@ -1,0 +1,99 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"clusterctl/provision/host"
+	"clusterctl/provision/plan"
+)
+
+// Traced is what a machine has seen of a packet.
+type Traced struct {
+	Node string
+	host.Traced
+	Error string // why it could not be asked
+}
+
+// traceSlack is how much longer than it watches a machine may take to answer.
+const traceSlack = 30 * time.Second
+
+// Trace has the machines of these nodes watch for a packet. When all that can be reached watch, send is called, or the node that is named
+// sends it as q says. A machine that does not answer is no reason to stop, unless it is the one that sends.
+func (e *Engine) Trace(ctx context.Context, q host.Trace, nodes []string, sender string, send func(ctx context.Context)) ([]Traced, error) {
+	s, err := e.Store.Read()
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, errors.New("there is no cluster yet")
+	}
+	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}}
+	defer p.Close()
+	p.choose()
+	p.machines = slices.DeleteFunc(p.machines, func(m *machine) bool { return !slices.Contains(nodes, m.Name) })
+	if sender != "" && !slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == sender }) {
+		return nil, fmt.Errorf("node %s is none of the configuration's machines", sender)
+	}
+	list := make([]Traced, len(p.machines))
+	var all sync.WaitGroup
+	for i, m := range p.machines {
+		list[i].Node = m.Name
+		all.Go(func() {
+			if err := p.reach(ctx, m); err != nil {
+				list[i].Error = err.Error()
+			}
+		})
+	}
+	all.Wait()
+	if i := slices.IndexFunc(list, func(t Traced) bool { return t.Node == sender }); i >= 0 && list[i].Error != "" {
+		return nil, fmt.Errorf("reach %s, which is to send the packet: %s", sender, list[i].Error)
+	}
+	// Who sends waits until every other machine watches, or has been found not to.
+	var watching, sending sync.WaitGroup
+	for i, m := range p.machines {
+		if list[i].Error != "" {
+			continue
+		}
+		if m.Name == sender {
+			sending.Go(func() {
+				watching.Wait()
+				mine := q
+				mine.Send = true
+				list[i].watch(ctx, m, mine, func() {})
+			})
+			continue
+		}
+		watching.Add(1)
+		all.Go(func() {
+			begun := sync.OnceFunc(watching.Done)
+			defer begun()
+			list[i].watch(ctx, m, q, begun)
+		})
+	}
+	if sender == "" {
+		watching.Wait()
+		send(ctx)
+	}
+	sending.Wait()
+	all.Wait()
+	for _, t := range list {
+		if t.Node == sender && t.Error != "" {
+			return nil, fmt.Errorf("have %s send the packet: %s", sender, t.Error)
+		}
+	}
+	return list, nil
+}
+
+func (t *Traced) watch(ctx context.Context, m *machine, q host.Trace, begun func()) {
+	ctx, cancel := context.WithTimeout(ctx, q.For+traceSlack)
+	defer cancel()
+	var err error
+	if t.Traced, err = m.agent.Trace(ctx, q, begun); err != nil {
+		t.Error = err.Error()
+	}
+}

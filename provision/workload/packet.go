@@ -1,0 +1,58 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/provision/packet"
+)
+
+// packetPage is how many objects one answer has.
+const packetPage = 500
+
+// Packets reads what the API says of those that packets are between. What cannot be listed is an error: a policy that is not known would be
+// taken for one that is not there.
+func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
+	c := &packet.Cluster{}
+	for _, err := range []error{
+		list(ctx, l, corev1.SchemeGroupVersion.WithResource("pods"), &c.Pods),
+		list(ctx, l, corev1.SchemeGroupVersion.WithResource("nodes"), &c.Nodes),
+		list(ctx, l, corev1.SchemeGroupVersion.WithResource("namespaces"), &c.Namespaces),
+		list(ctx, l, corev1.SchemeGroupVersion.WithResource("services"), &c.Services),
+		list(ctx, l, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), &c.Slices),
+		list(ctx, l, networkingv1.SchemeGroupVersion.WithResource("networkpolicies"), &c.Policies),
+	} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// list reads all objects of a kind, page by page.
+func list[T any](ctx context.Context, l *Live, kind schema.GroupVersionResource, into *[]T) error {
+	options := metav1.ListOptions{Limit: packetPage}
+	for {
+		page, err := l.dynamic.Resource(kind).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", kind.Resource, err)
+		}
+		for _, item := range page.Items {
+			var o T
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &o); err != nil {
+				return fmt.Errorf("read %s of %s: %w", item.GetName(), kind.Resource, err)
+			}
+			*into = append(*into, o)
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
