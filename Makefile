@@ -14,7 +14,7 @@ RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' 
 PLUGINS    := $(shell awk '$$1 == "github.com/containernetworking/plugins" {print $$2}' go.mod)
 
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks.
-PACKAGES := gcc patch libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables openssh-client openssh-server busybox-static conntrack e2fsprogs xfsprogs user-mode-linux
+PACKAGES := gcc patch libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables openssh-client openssh-server busybox-static conntrack e2fsprogs xfsprogs user-mode-linux bird2
 
 .PHONY: help
 help: ## List the targets
@@ -138,7 +138,7 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e|flows|form|interrupt|roll|disaster
+HEAVY := dev|node|e2e|flows|packets|form|interrupt|roll|disaster
 
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
@@ -181,6 +181,12 @@ ONLY ?=
 .PHONY: disasters
 disasters: build test-tools ## Make real machines go wrong in every way that docs/operations/ has a page for, and do what it says; ONLY chooses by name
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 180m ./tests/disaster -args $(if $(ONLY),-only $(ONLY),-all)
+
+KILLS ?= 50
+
+.PHONY: packets
+packets: build test-tools ## Kill proxy, pod network, name server and ingress KILLS times each and flush their rules, with a client on every way in: nothing may fail
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 120m ./tests/packets -args -kills $(KILLS)
 
 POINTS ?= 40
 

@@ -53,6 +53,8 @@ func network(b *builder) {
 	}
 	b.unit(service{
 		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
+		// It is back before another machine takes its leases: an address that moves ends the connections to it.
+		again: "100ms",
 		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
 }

@@ -1,6 +1,7 @@
 package role
 
 import (
+	"cmp"
 	"strings"
 
 	"clusterctl/provision/host"
@@ -18,6 +19,7 @@ type service struct {
 	options     []string // of [Service]
 	beside      bool     // may start together with its neighbours
 	eager       bool     // has started once it runs: what it says it is ready for needs others that come later
+	again       string   // how long after it has ended it is started again; defaultAgain when empty
 	health      string   // where it says whether it is ready
 	as          host.Client
 	hosts       bool // starts what is other people's, and inherits what is set here
@@ -25,6 +27,9 @@ type service struct {
 
 // slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).
 const slack = "TimerSlackNSec=4ms"
+
+// defaultAgain is how long after it has ended a daemon is started again.
+const defaultAgain = "1"
 
 // confined is what a daemon that only speaks over the network can do without.
 var confined = []string{
@@ -48,7 +53,7 @@ func (b *builder) unit(s service) {
 		"Wants=network-online.target", "After=network-online.target " + s.after,
 		"StartLimitIntervalSec=0", "",
 		"[Service]", "Type=" + kind, "ExecStart=" + strings.Join(escape(s.exec), " \\\n  "),
-		"Restart=always", "RestartSec=1", "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
+		"Restart=always", "RestartSec=" + cmp.Or(s.again, defaultAgain), "TimeoutStartSec=180", "TimeoutStopSec=30", "LimitNOFILE=1048576",
 	}
 	if s.watchdog {
 		// A kubelet that hangs is back before its node is taken for lost, after 40 seconds.

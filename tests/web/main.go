@@ -1,6 +1,6 @@
 // Command web is the workload of the demo and the tests: it says on every path which
 // host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
-// With -get, -api or -probe it is a client, whose resolver is Go's.
+// With -get, -api, -probe or -hold it is a client, whose resolver is Go's.
 package main
 
 import (
@@ -24,9 +24,11 @@ func main() {
 	api := flag.String("api", "", "get this path from the Kubernetes API with the pod's own credentials, print what comes, and end")
 	probed := flag.String("probe", "", "request this URL again and again, and print a line of JSON for each failure")
 	every := flag.Duration("every", 10*time.Millisecond, "how often -probe does")
-	log := flag.String("log", "", "append what -probe prints to this file: a pod's log goes with its containers")
+	held := flag.String("hold", "", "keep a connection to this host:port, which echoes, and print a line of JSON when it ends")
+	echoes := flag.String("echo", ":7000", "where to listen for connections and datagrams that are echoed")
+	log := flag.String("log", "", "append what -probe or -hold prints to this file: a pod's log goes with its containers")
 	flag.Parse()
-	if *probed != "" {
+	if *probed != "" || *held != "" {
 		out := os.Stdout
 		if *log != "" {
 			var err error
@@ -34,6 +36,9 @@ func main() {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
+		}
+		if *held != "" {
+			hold(*held, *every, out)
 		}
 		probe(*probed, *every, out)
 		return
@@ -71,6 +76,10 @@ func main() {
 		<-stop
 		_ = server.Close()
 	}()
+	if err := echo(*echoes); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	fmt.Println("listening on", *address)
 	if err := server.ListenAndServe(); err != http.ErrServerClosed {
 		fmt.Fprintln(os.Stderr, err)

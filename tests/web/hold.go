@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// echo answers every line that comes over a connection with the same line, and every datagram with the same datagram.
+func echo(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	p, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return err
+	}
+	go func() {
+		b := make([]byte, 1500)
+		for {
+			n, from, err := p.ReadFrom(b)
+			if err != nil {
+				log.Fatal(err)
+			}
+			_, _ = p.WriteTo(b[:n], from)
+		}
+	}()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				log.Fatal(err)
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return nil
+}
+
+// patience is how long an answer over a connection that is held may take: longer than it takes TCP to send again what was lost while rules were away.
+const patience = 20 * time.Second
+
+// hold keeps one connection open and has each line that it sends answered, until the process is ended. A connection that ends is reported, and
+// another is made.
+func hold(address string, every time.Duration, to io.Writer) {
+	out := json.NewEncoder(to)
+	var made atomic.Int64
+	for {
+		began := time.Now()
+		err := talk(address, every, func() {
+			if n := made.Add(1); n%10 == 0 {
+				_ = out.Encode(report{At: time.Now(), Made: n})
+			}
+		})
+		_ = out.Encode(report{At: time.Now(), Error: fmt.Sprintf("a connection that began %s ago ended: %v", time.Since(began).Round(time.Millisecond), err)})
+		time.Sleep(every)
+	}
+}
+
+func talk(address string, every time.Duration, answered func()) error {
+	c, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	in := bufio.NewReader(c)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		line := fmt.Sprintf("%d\n", n)
+		if _, err := io.WriteString(c, line); err != nil {
+			return err
+		}
+		got, err := in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if got != line {
+			return fmt.Errorf("%q came where %q was due", got, line)
+		}
+		answered()
+		<-tick.C
+	}
+}
