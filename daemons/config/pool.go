@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,80 @@ type Pool struct {
 	AutoAssign *bool    `json:"autoAssign,omitempty"` // whether Services that name no pool and no address get one; nil means yes
 	Namespaces []string `json:"namespaces,omitempty"` // whose Services get an address; none means all
 	Interfaces []string `json:"interfaces,omitempty"` // of the machines, on which the addresses are announced; none means that of their network
+	BGP        *BGP     `json:"bgp,omitempty"`        // routers that are told of the addresses; nil means that neighbours are, by ARP and NDP
 
 	Ranges []Range `json:"-"` // what Addresses say
+}
+
+// BGP is the routers that are told of a pool's addresses, by all machines that may take packets for them.
+type BGP struct {
+	ASN             uint32    `json:"asn"` // of the machines
+	Peers           []BGPPeer `json:"peers"`
+	HoldTimeSeconds int       `json:"holdTimeSeconds,omitempty"` // after so much silence a machine is taken for dead; 0 means BGPHoldTimeSeconds
+}
+
+// BGPPeer is a router.
+type BGPPeer struct {
+	Address string `json:"address"`
+	Port    uint16 `json:"port,omitempty"` // 0 means BGPPort
+	ASN     uint32 `json:"asn"`
+}
+
+// Defaults, and the shortest hold time that there is.
+const (
+	BGPPort            = 179
+	BGPHoldTimeSeconds = 3
+)
+
+// Problem says what is wrong with it, "" when nothing is.
+func (b *BGP) Problem() string {
+	switch {
+	case b.ASN == 0:
+		return "asn is missing: the number of the machines' autonomous system"
+	case len(b.Peers) == 0:
+		return "there is no peer to tell"
+	case b.HoldTimeSeconds != 0 && (b.HoldTimeSeconds < 3 || b.HoldTimeSeconds > 65535):
+		return fmt.Sprintf("the hold time is %d s: 3 to 65535", b.HoldTimeSeconds)
+	}
+	seen := map[string]bool{}
+	for _, p := range b.Peers {
+		a, err := readAddress(p.Address)
+		switch {
+		case err != nil:
+			return "of a peer, " + err.Error()
+		case p.ASN == 0:
+			return fmt.Sprintf("peer %s has no asn", a)
+		case seen[a.String()]:
+			return fmt.Sprintf("peer %s is there twice", a)
+		}
+		seen[a.String()] = true
+	}
+	return ""
+}
+
+// sameSessions says why two pools cannot be told to the same routers, "" when they can: a router has one session with a machine.
+func sameSessions(a, b Pool) string {
+	if a.BGP == nil || b.BGP == nil {
+		return ""
+	}
+	for _, p := range a.BGP.Peers {
+		for _, o := range b.BGP.Peers {
+			if p.Address == o.Address && (p != o || a.BGP.ASN != b.BGP.ASN || a.BGP.HoldTimeSeconds != b.BGP.HoldTimeSeconds) {
+				return fmt.Sprintf("peer %s has another asn, port or hold time in pool %s", p.Address, b.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// SessionProblem says why a pool cannot be beside others, "" when it can.
+func SessionProblem(pool Pool, others []Pool) string {
+	for _, o := range others {
+		if text := sameSessions(pool, o); text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 // Range is addresses of one family from First to Last.
@@ -160,6 +233,11 @@ func DecodePools(data map[string]string) ([]Pool, error) {
 				}
 			}
 			pool.Ranges = append(pool.Ranges, r)
+		}
+		if pool.BGP != nil {
+			if text := cmp.Or(pool.BGP.Problem(), SessionProblem(pool, pools)); text != "" {
+				return nil, fmt.Errorf("pool %s: bgp: %s", name, text)
+			}
 		}
 		pools = append(pools, pool)
 	}

@@ -219,7 +219,7 @@ func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 		return err
 	}
 	d.announce = announce.New(announce.Options{Self: d.name, Client: d.client, Leases: leases, Failed: leases.Failed, Nodes: d.nodes, Log: d.env.Log})
-	d.env.Metrics.MustRegister(d.announce.Metrics())
+	d.env.Metrics.MustRegister(d.announce.Metrics()...)
 	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { d.announce.Poke() },
 		DeleteFunc: func(any) { d.announce.Poke() },

@@ -2,8 +2,10 @@ package block
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -19,6 +21,20 @@ type loadBalancerBlock struct {
 	AutoAssign *bool    `hcl:"auto_assign,optional" doc:"Whether services get an address of this pool that name neither a pool nor an address." default:"true"`
 	Namespaces []string `hcl:"namespaces,optional" doc:"Namespaces whose services get addresses of this pool." default:"all namespaces"`
 	Interfaces []string `hcl:"interfaces,optional" doc:"Network interfaces of the machines on which the addresses are announced; a machine that has none of them announces none." default:"the one whose network an address is in, else that of the default route"`
+
+	BGP *bgpBlock `hcl:"bgp,block" doc:"Routers that are told of the pool's addresses, by every machine that takes packets for them, in place of the neighbours, whom one machine at a time tells by ARP and NDP. A router that spreads packets over several routes spreads them over machines."`
+}
+
+type bgpBlock struct {
+	ASN      int64          `hcl:"asn" doc:"Number of the machines' autonomous system, 1 to 4294967295."`
+	HoldTime *string        `hcl:"hold_time,optional" doc:"After how long without a word a router takes a machine for dead, or it the router. The shorter of both is used; at least 3s." default:"3s"`
+	Peers    []bgpPeerBlock `hcl:"peer,block" doc:"A router. Machines open the session; what routers tell is not taken."`
+}
+
+type bgpPeerBlock struct {
+	Address string `hcl:"address" doc:"IP address of the router."`
+	ASN     int64  `hcl:"asn" doc:"Number of its autonomous system; that of the machines within one."`
+	Port    *int   `hcl:"port,optional" doc:"Its port." default:"179"`
 }
 
 func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -60,8 +76,59 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 			wrong("interfaces", "Invalid interface", "%q is no name of a network interface: it has 1 to 15 characters.", name)
 		}
 	}
+	if raw.BGP != nil {
+		if len(raw.Interfaces) > 0 {
+			wrong("interfaces", "Interfaces of a pool with BGP", "Of addresses with bgp routers are told, on no interface. Leave interfaces or bgp out.")
+		}
+		var problem string
+		if pool.BGP, problem = decodeBGP(raw.BGP); problem == "" {
+			problem = pool.BGP.Problem()
+		}
+		if problem != "" {
+			diags = append(diags, fail(attr(b, b.Body, "bgp"), "Invalid bgp", "%s cannot have its routers told: %s.", pool.Address, problem))
+		}
+	}
 	c.Pools = append(c.Pools, pool)
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(pool.Name)}), diags
+}
+
+// decodeBGP returns what a bgp block says, or why it cannot be.
+func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
+	number := func(n int64) (uint32, string) {
+		if n < 1 || n > math.MaxUint32 {
+			return 0, fmt.Sprintf("%d is not the number of an autonomous system: 1 to 4294967295", n)
+		}
+		return uint32(n), ""
+	}
+	var problem string
+	is := &daemons.BGP{}
+	if is.ASN, problem = number(raw.ASN); problem != "" {
+		return nil, problem
+	}
+	if raw.HoldTime != nil {
+		d, err := time.ParseDuration(*raw.HoldTime)
+		if err != nil || d < 3*time.Second || d > 65535*time.Second || d%time.Second != 0 {
+			return nil, fmt.Sprintf("hold_time %q is not a time of whole seconds from 3s on", *raw.HoldTime)
+		}
+		is.HoldTimeSeconds = int(d / time.Second)
+	}
+	for _, p := range raw.Peers {
+		peer := daemons.BGPPeer{Address: p.Address}
+		if a, err := netip.ParseAddr(p.Address); err == nil {
+			peer.Address = a.String()
+		}
+		if peer.ASN, problem = number(p.ASN); problem != "" {
+			return nil, problem
+		}
+		if p.Port != nil {
+			if *p.Port < 1 || *p.Port > math.MaxUint16 {
+				return nil, fmt.Sprintf("port %d is not a port: 1 to 65535", *p.Port)
+			}
+			peer.Port = uint16(*p.Port)
+		}
+		is.Peers = append(is.Peers, peer)
+	}
+	return is, ""
 }
 
 // checkPools finds addresses that others have: other pools, the cluster's own networks, machines and the API.
@@ -94,6 +161,13 @@ func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 			diags = append(diags, fail(at(p.Source), "Duplicate pool name", "%s and %s (%s) are both the pool %q. Give one of them another name = \"…\".", p.Address, other.Address, place(other.Source), p.Name))
 		}
 		names[p.Name] = p
+		var others []daemons.Pool
+		for _, o := range c.Pools[:i] {
+			others = append(others, o.Pool)
+		}
+		if text := daemons.SessionProblem(p.Pool, others); text != "" {
+			diags = append(diags, fail(at(p.Source), "Conflicting bgp", "%s: %s. A router has one session with a machine, so say the same of it in both.", p.Address, text))
+		}
 		for _, r := range p.Ranges {
 			for _, o := range owners {
 				if r.Overlaps(o.Range) {

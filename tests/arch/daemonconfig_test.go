@@ -21,7 +21,7 @@ var chosen = []string{"Serving", "Scheduler", "ControllerManager", "Kubelet", "K
 
 // configurations are what variables and fields that hold a configuration are called, so that fields of the same name in other types
 // do not count.
-var configurations = []string{"cfg", "file", "f", "Config", "Authentication", "Authorization", "X509", "t", "taint", "pool"}
+var configurations = []string{"cfg", "file", "f", "Config", "Authentication", "Authorization", "X509", "t", "taint", "pool", "BGP", "peer"}
 
 // What a daemon may be told is carried out, or refused at its start: a field that nothing reads would be accepted and ignored.
 func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {

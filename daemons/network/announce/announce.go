@@ -1,5 +1,5 @@
 // Package announce has this machine answer for addresses of LoadBalancer Services: it puts those on an interface whose lease it holds, and tells
-// the neighbours. Which Services get which addresses the service controller says; what becomes of packets is the proxy's business.
+// the neighbours; of those of pools with BGP it has routers told. Which Services get which addresses the service controller says; what becomes of packets is the proxy's business.
 package announce
 
 import (
@@ -24,6 +24,7 @@ import (
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/floating"
+	"clusterctl/daemons/network/bgp"
 )
 
 // place is an address on an interface of this machine; floating.Link is one.
@@ -53,6 +54,7 @@ type Announcer struct {
 	services corelisters.ServiceLister
 	maps     corelisters.ConfigMapLister
 	local    localSlices
+	routing  routing
 	held     prometheus.Gauge
 
 	mu     sync.Mutex
@@ -75,11 +77,14 @@ func New(o Options) *Announcer {
 		find: func(address netip.Addr, names []string) (place, error) { return floating.Find(address, names) },
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_load_balancer_addresses", Help: "Addresses of LoadBalancer Services that this machine announces."})}
 	a.local = localSlices{client: o.Client, changed: a.Poke}
+	a.routing.speaker = bgp.New(o.Log)
 	return a
 }
 
-// Metrics is how many addresses are here.
-func (a *Announcer) Metrics() prometheus.Collector { return a.held }
+// Metrics are how many addresses are here, and the sessions with routers.
+func (a *Announcer) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{a.held, a.routing.speaker.Metrics()}
+}
 
 // Poke says that something has changed that decides who may have addresses.
 func (a *Announcer) Poke() {
@@ -115,6 +120,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 		return nil
 	}
 	defer a.local.stop()
+	defer a.routing.speaker.Wait()
 	k := keepers{ended: make(chan string), running: map[string]chan struct{}{}}
 	defer k.group.Wait()
 	tick := time.NewTicker(recheck)
@@ -195,7 +201,16 @@ func (a *Announcer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pools, err := a.readPools()
+	if err != nil {
+		return err
+	}
 	ready, known := a.local.follow(ctx, services)
+	peers := a.routing.divide(pools, services)
+	if known {
+		a.route(ctx, pools, peers, services, nodes, ready)
+	}
+	routed := func(at netip.Addr) bool { return len(peers[at]) > 0 }
 	duties := map[string]Duty{}
 	if !known { // it says when
 		services = slices.DeleteFunc(slices.Clone(services), staysLocal)
@@ -207,17 +222,13 @@ func (a *Announcer) look(ctx context.Context) error {
 		}
 		a.mu.Unlock()
 	}
-	for _, d := range Duties(services, nodes, ready) {
+	for _, d := range Duties(services, nodes, ready, routed) {
 		duties[d.Lease] = d
 	}
-	pools, err := a.readPools()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.duties = duties
-	if err == nil {
-		a.pools = pools
-	}
-	return err
+	a.duties, a.pools = duties, pools
+	return nil
 }
 
 // readPools returns the pools for the interfaces that they name. An address without a pool, whose time is over, stays where it is until the

@@ -22,12 +22,14 @@ type Duty struct {
 }
 
 // Duties works out who may announce which addresses, the same on all machines that see the same. ready says on which nodes a Service has
-// endpoints that are ready.
-func Duties(services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1.Service) map[string]bool) []Duty {
+// endpoints that are ready; addresses that are routed are nobody's duty.
+func Duties(services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1.Service) map[string]bool, routed func(netip.Addr) bool) []Duty {
 	of := map[netip.Addr][]*corev1.Service{}
 	for _, s := range services {
 		for _, a := range loadbalancer.Announced(s) {
-			of[a] = append(of[a], s)
+			if !routed(a) {
+				of[a] = append(of[a], s)
+			}
 		}
 	}
 	machines := eligible(nodes)

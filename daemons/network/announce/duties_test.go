@@ -77,7 +77,7 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 		"of one that is none any more":    {service("a", "10.0.0.1", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), []*corev1.Node{node("x")}, "", "-"},
 		"of one that has not got one yet": {service("a", ""), []*corev1.Node{node("x")}, "", "-"},
 	} {
-		duties := Duties([]*corev1.Service{c.of}, c.nodes, on(c.ready))
+		duties := Duties([]*corev1.Service{c.of}, c.nodes, on(c.ready), nobody)
 		got := "-"
 		if len(duties) == 1 {
 			got = strings.Join(slices.Sorted(slices.Values(duties[0].Machines)), " ")
@@ -93,7 +93,7 @@ func TestASharedAddressIsWhereAllHaveEndpoints(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z")}
 	duties := Duties([]*corev1.Service{service("a", "10.0.0.1", local), service("b", "10.0.0.1", local), service("c", "10.0.0.1")}, nodes, func(s *corev1.Service) map[string]bool {
 		return on(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s)
-	})
+	}, nobody)
 	if len(duties) != 1 || !slices.Equal(duties[0].Machines, []string{"y"}) || !duties[0].Local {
 		t.Errorf("%v", duties)
 	}
@@ -118,7 +118,7 @@ func TestAddressesAreSpread(t *testing.T) {
 			services = append(services, s)
 			want[netip.MustParseAddr(ip)] = true
 		}
-		duties := Duties(services, nodes, on("n0"))
+		duties := Duties(services, nodes, on("n0"), nobody)
 		leases, best := map[string]bool{}, map[string]int{}
 		for _, d := range duties {
 			if leases[d.Lease] || !slices.Contains(known, d.Lease) {
@@ -168,3 +168,6 @@ func TestAMachineThatComesMovesFew(t *testing.T) {
 		t.Errorf("%d slots move while 28 machines come, more than %d", moved, most)
 	}
 }
+
+// nobody is told of any address by BGP.
+func nobody(netip.Addr) bool { return false }

@@ -281,7 +281,7 @@ func TestAPlannedMoveLosesNothing(t *testing.T) {
 func TestTheBestTakesOverFromOneThatLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
-	duties := Duties([]*corev1.Service{service("web", vip.String())}, []*corev1.Node{node("x"), node("y"), node("z")}, on(""))
+	duties := Duties([]*corev1.Service{service("web", vip.String())}, []*corev1.Node{node("x"), node("y"), node("z")}, on(""), nobody)
 	best := duties[0].Machines[0]
 	for _, name := range duties[0].Machines[1:] {
 		w.start(name)

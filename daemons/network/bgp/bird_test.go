@@ -1,0 +1,201 @@
+package bgp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// router is a BIRD on the loopback, which knows this machine as 127.0.0.1.
+type router struct {
+	control string
+	peer    Peer
+}
+
+const birdConfig = `
+router id 192.0.2.254;
+protocol device {}
+ipv4 table master4;
+ipv6 table master6;
+protocol bgp machine {
+  local 127.0.0.2 port %d as %d;
+  neighbor 127.0.0.1 as %d;
+  multihop 2; passive on; hold time %d; error wait time 1, 2;
+  enable as4 %s;
+  graceful restart on;
+  ipv4 { import all; export none; };
+  ipv6 { import all; export none; };
+}
+`
+
+// start has a router run that takes this machine for one of an autonomous system.
+func start(t *testing.T, asn, local uint32, wide bool) *router {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.MustParseAddrPort(l.Addr().String())
+	_ = l.Close()
+	as4 := "on"
+	if !wide {
+		as4 = "off"
+	}
+	conf := filepath.Join(dir, "bird.conf")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, birdConfig, at.Port(), asn, local, 3, as4), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &router{control: filepath.Join(dir, "ctl"), peer: Peer{Address: at, ASN: asn, LocalASN: local, HoldTime: 3 * time.Second}}
+	cmd := exec.Command("bird", "-f", "-c", conf, "-s", r.control, "-P", filepath.Join(dir, "pid"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start BIRD, of Debian's package bird2: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r.eventually(t, "show status", "BIRD")
+	return r
+}
+
+func (r *router) ask(words string) string {
+	out, _ := exec.Command("birdc", append([]string{"-r", "-s", r.control}, strings.Fields(words)...)...).CombinedOutput()
+	return string(out)
+}
+
+// eventually waits until what the router says matches all patterns, those that begin with ! not.
+func (r *router) eventually(t *testing.T, words string, patterns ...string) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		said := r.ask(words)
+		all := true
+		for _, p := range patterns {
+			if pattern, not := strings.CutPrefix(p, "!"); regexp.MustCompile(pattern).MatchString(said) == not {
+				all = false
+			}
+		}
+		if all {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %q in vain; it says\n%s", words, patterns, said)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+var self = Machine{Identifier: netip.MustParseAddr("192.0.2.1"), NextHops: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}
+
+func speaker() *Speaker { return New(slog.New(slog.DiscardHandler)) }
+
+func addresses(list ...string) (all []netip.Addr) {
+	for _, text := range list {
+		all = append(all, netip.MustParseAddr(text))
+	}
+	return all
+}
+
+func TestARouterIsToldAddressesS22(t *testing.T) {
+	for name, c := range map[string]struct {
+		asn, local uint32
+		wide       bool
+		path       string
+	}{
+		"another autonomous system":       {64513, 64512, true, "BGP.as_path: 64512\n"},
+		"the same":                        {64512, 64512, true, "BGP.as_path: \n"},
+		"a number of four bytes":          {64513, 4200000001, true, "BGP.as_path: 4200000001\n"},
+		"a router that knows two of them": {64513, 64512, false, "BGP.as_path: 64512\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, c.asn, c.local, c.wide)
+			s := speaker()
+			ctx, stop := context.WithCancel(t.Context())
+			defer s.Wait()
+			defer stop()
+			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7", "203.0.113.9", "2001:db8:7::1")})
+			r.eventually(t, "show route all", `203\.0\.113\.7/32`, `203\.0\.113\.9/32`, `2001:db8:7::1/128`, c.path, `next_hop: 192\.0\.2\.1\n`, `next_hop: 2001:db8::1\b`)
+			// The change alone is told; what nobody wants any more is taken back.
+			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.9", "203.0.113.10")})
+			r.eventually(t, "show route", `!203\.0\.113\.7/32`, `203\.0\.113\.9/32`, `203\.0\.113\.10/32`, `!2001:db8`)
+			// A router that asks is told everything again.
+			if out, err := exec.Command("birdc", "-s", r.control, "reload", "in", "machine").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			r.eventually(t, "show protocols all machine", `Import updates: +[5-9] `)
+			r.eventually(t, "show route", `203\.0\.113\.9/32`, `203\.0\.113\.10/32`)
+			// It is left, and keeps nothing.
+			s.Set(ctx, self, nil)
+			r.eventually(t, "show route", `!203\.0\.113`)
+			r.eventually(t, "show protocols all machine", `deconfigured|Passive|Active`)
+		})
+	}
+}
+
+// More addresses than one message has, then none.
+func TestManyAddressesAreToldInPieces(t *testing.T) {
+	r, s := start(t, 64513, 64512, true), speaker()
+	ctx, stop := context.WithCancel(t.Context())
+	defer s.Wait()
+	defer stop()
+	var many []netip.Addr
+	for i, a := 0, netip.MustParseAddr("203.0.0.0"); i < 1000; i++ {
+		a = a.Next()
+		many = append(many, a)
+	}
+	s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: many})
+	r.eventually(t, "show route count", `1000 of 1000 routes`)
+	s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: nil})
+	r.eventually(t, "show route count", `0 of 0 routes`)
+}
+
+// A daemon that starts again within a few seconds is not missed; one that does not come back is forgotten.
+func TestAStartAgainIsNotMissed(t *testing.T) {
+	r := start(t, 64513, 64512, true)
+	wants := map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7")}
+	first := speaker()
+	ctx, stop := context.WithCancel(t.Context())
+	first.Set(ctx, self, wants)
+	r.eventually(t, "show route", `203\.0\.113\.7/32`)
+	stop()
+	first.Wait()
+	r.eventually(t, "show protocols all machine", `BGP state: +(Passive|Active|Idle)`)
+	if said := r.ask("show route"); !strings.Contains(said, "203.0.113.7/32") {
+		t.Fatalf("it was forgotten at once: %s", said)
+	}
+	second := speaker()
+	ctx, stop = context.WithCancel(t.Context())
+	second.Set(ctx, self, wants)
+	r.eventually(t, "show protocols all machine", `BGP state: +Established`)
+	if said := r.ask("show route"); !strings.Contains(said, "203.0.113.7/32") {
+		t.Fatalf("it was forgotten: %s", said)
+	}
+	stop()
+	second.Wait()
+	r.eventually(t, "show route", `!203\.0\.113\.7`)
+}
+
+// A router that is somebody else than was said is told so, and asked again later; one that is not there yet is found when it is.
+func TestARouterThatIsSomebodyElse(t *testing.T) {
+	r, s := start(t, 64513, 64512, true), speaker()
+	ctx, stop := context.WithCancel(t.Context())
+	defer s.Wait()
+	defer stop()
+	wrong := r.peer
+	wrong.ASN = 64999
+	s.Set(ctx, self, map[Peer][]netip.Addr{wrong: addresses("203.0.113.7")})
+	r.eventually(t, "show protocols all machine", `Bad peer AS`)
+	s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7")})
+	r.eventually(t, "show route", `203\.0\.113\.7/32`)
+}
