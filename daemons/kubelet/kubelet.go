@@ -199,7 +199,8 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	k.objects = newObjects(k.client, env.Log, k.changed)
-	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
+	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root,
+		Machine: k.machine.Info().MachineID, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
 	if o.Pretended {
 		// One machine has many nodes that pretend, and nothing is written into their volumes.
 		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil

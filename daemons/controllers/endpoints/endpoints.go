@@ -35,43 +35,29 @@ func New(c loop.Context) loop.Controller {
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
 	e.Loop = loop.Loop{Name: "endpoints", Counted: "endpoint", Context: c, Sync: e.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, endpoints.Informer().HasSynced}}
-	wakeOnChange(c, services.Informer(), pods.Informer(), e.services, e.Add)
+	wakeOnChange(c, services.Informer(), pods.Informer(), e.Add)
 	c.On(endpoints.Informer(), e.Add)
 	return e
 }
 
 // wakeOnChange calls wake with every service that changed, or whose pods did.
-func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, lister corelisters.ServiceLister, wake func(obj any)) {
+func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake func(obj any)) {
 	c.On(services, wake)
+	all := indexSelectors(services)
 	c.OnChange(pods, func(old, obj any) {
-		var was, is *corev1.Pod
-		if old != nil {
-			was = old.(*corev1.Pod)
-		}
-		if obj != nil {
-			is = obj.(*corev1.Pod)
-		}
+		was, _ := old.(*corev1.Pod)
+		is, _ := obj.(*corev1.Pod)
 		if was != nil && is != nil && sameForServices(was, is) {
 			return
 		}
-		namespace := ""
+		wakeSelecting := func(pod *corev1.Pod) {
+			selecting(all, pod.Namespace, pod.Labels, func(s *corev1.Service) { wake(s) })
+		}
 		if is != nil {
-			namespace = is.Namespace
-		} else {
-			namespace = was.Namespace
+			wakeSelecting(is)
 		}
-		all, err := lister.Services(namespace).List(labels.Everything())
-		if err != nil {
-			return
-		}
-		for _, service := range all {
-			if len(service.Spec.Selector) == 0 {
-				continue
-			}
-			selector := labels.SelectorFromSet(service.Spec.Selector)
-			if was != nil && selector.Matches(labels.Set(was.Labels)) || is != nil && selector.Matches(labels.Set(is.Labels)) {
-				wake(service)
-			}
+		if was != nil && (is == nil || !maps.Equal(was.Labels, is.Labels)) {
+			wakeSelecting(was)
 		}
 	})
 }
@@ -82,7 +68,7 @@ func sameForServices(a, b *corev1.Pod) bool {
 	readyB, _ := loop.Ready(b)
 	return readyA == readyB && a.Status.PodIP == b.Status.PodIP && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) &&
 		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && a.Spec.NodeName == b.Spec.NodeName &&
-		finished(a) == finished(b) && apiequality.Semantic.DeepEqual(a.Labels, b.Labels)
+		finished(a) == finished(b) && maps.Equal(a.Labels, b.Labels)
 }
 
 func finished(pod *corev1.Pod) bool {

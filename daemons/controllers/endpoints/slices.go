@@ -38,7 +38,7 @@ func NewSlices(c loop.Context) loop.Controller {
 	s := &sliceController{Context: c, services: services.Lister(), pods: pods.Lister(), nodes: nodes.Lister(), slices: sliceInformer.Lister(), expect: loop.Expectations{Now: c.Now}}
 	s.Loop = loop.Loop{Name: "endpointslice", Counted: "endpoint_slice", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, pods.Informer().HasSynced, nodes.Informer().HasSynced, sliceInformer.Informer().HasSynced}}
-	wakeOnChange(c, services.Informer(), pods.Informer(), s.services, s.Add)
+	wakeOnChange(c, services.Informer(), pods.Informer(), s.Add)
 	c.OnChange(nodes.Informer(), s.nodeChanged)
 	WakeOnSlices(c, sliceInformer.Informer(), discoveryv1.LabelServiceName, managedBy, &s.expect, s.Queue().Add)
 	return s

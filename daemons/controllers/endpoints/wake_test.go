@@ -1,6 +1,8 @@
 package endpoints
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +56,40 @@ func TestNodesWakeTheServicesThatTheyConcern(t *testing.T) {
 		s.nodeChanged(was, is)
 		if got := s.Queue().Len(); got != c.woken {
 			t.Errorf("%s: %d services are woken, want %d", name, got, c.woken)
+		}
+	}
+}
+
+func TestAPodWakesTheServicesThatSelectIt(t *testing.T) {
+	services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{selectorIndex: byFirstPair})
+	for name, selector := range map[string]map[string]string{
+		"by-app": {"app": "web"}, "by-both": {"app": "web", "tier": "front"}, "another-tier": {"app": "web", "tier": "back"}, "empty-value": {"app": ""},
+		"by-hand": nil, "elsewhere/by-app": {"app": "web"},
+	} {
+		s := service()
+		s.Name, s.Spec.Selector = name, selector
+		if namespace, rest, other := strings.Cut(name, "/"); other {
+			s.Namespace, s.Name = namespace, rest
+		}
+		if err := services.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		labels map[string]string
+		want   []string
+	}{
+		"one label":            {map[string]string{"app": "web"}, []string{"by-app"}},
+		"two":                  {map[string]string{"app": "web", "tier": "front", "x": "y"}, []string{"by-app", "by-both"}},
+		"a value that differs": {map[string]string{"app": "shop", "tier": "front"}, nil},
+		"an empty value":       {map[string]string{"app": ""}, []string{"empty-value"}},
+		"none":                 {nil, nil},
+	} {
+		var got []string
+		selecting(services, service().Namespace, c.labels, func(s *corev1.Service) { got = append(got, s.Name) })
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q are woken, want %q", name, got, c.want)
 		}
 	}
 }

@@ -32,12 +32,13 @@ type controller struct {
 	grow func(ctx context.Context, node, volume string, bytes int64) error
 	// remove has a node's kubelet remove a volume's directory; nil means that it is gone.
 	remove func(ctx context.Context, node, volume string) error
+	used   used
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	core := c.Informers.Core().V1()
-	claims, volumes, nodes := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Nodes()
+	claims, volumes, nodes, pods := core.PersistentVolumeClaims(), core.PersistentVolumes(), core.Nodes(), core.Pods()
 	classes := c.Informers.Storage().V1().StorageClasses()
 	attributes := c.Informers.Storage().V1().VolumeAttributesClasses()
 	p := &controller{Context: c, claims: claims.Lister(), volumes: volumes.Lister(), classes: classes.Lister(), attributes: attributes.Lister()}
@@ -45,9 +46,18 @@ func New(c loop.Context) loop.Controller {
 	p.Loop = loop.Loop{Name: "directory-provisioner", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{
 		claims.Informer().HasSynced, volumes.Informer().HasSynced, classes.Informer().HasSynced,
 		attributes.Informer().HasSynced}}
-	c.OnChange(claims.Informer(), func(_, obj any) {
+	c.OnChange(claims.Informer(), func(old, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 			p.Add(claim)
+		} else if gone, ok := old.(*corev1.PersistentVolumeClaim); ok {
+			p.used.forget(gone.Namespace + "/" + gone.Name)
+		}
+	})
+	c.OnChange(pods.Informer(), func(_, obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			for _, key := range p.used.by(pod) {
+				p.Queue().Add(key)
+			}
 		}
 	})
 	c.OnChange(volumes.Informer(), func(_, obj any) {
@@ -156,8 +166,15 @@ func (p *controller) change(ctx context.Context, claim *corev1.PersistentVolumeC
 	} else if err != nil {
 		return err
 	}
-	if !directory.Provisioned(v) || !belongs(claim, v) {
+	if !directory.Provisioned(v) {
+		p.used.forget(claim.Namespace + "/" + claim.Name)
 		return nil
+	}
+	if !belongs(claim, v) {
+		return nil
+	}
+	if err := p.noteMade(ctx, claim, v); err != nil {
+		return err
 	}
 	if claim, err = p.modify(ctx, claim); err != nil || claim == nil {
 		return err

@@ -50,9 +50,12 @@ func Make(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, no
 		policy = *class.ReclaimPolicy
 	}
 	name := "pvc-" + string(claim.UID)
+	annotations := map[string]string{storage.AnnDynamicallyProvisioned: directory.Provisioner, directory.NodeAnnotation: node.Name}
+	if id := node.Status.NodeInfo.MachineID; id != "" {
+		annotations[directory.MachineAnnotation] = id
+	}
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{directory.Finalizer},
-			Annotations: map[string]string{storage.AnnDynamicallyProvisioned: directory.Provisioner, directory.NodeAnnotation: node.Name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{directory.Finalizer}, Annotations: annotations},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			AccessModes: slices.Clone(claim.Spec.AccessModes), VolumeMode: &mode, StorageClassName: class.Name, PersistentVolumeReclaimPolicy: policy,

@@ -40,10 +40,31 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	if pv.Name != name || pv.Spec.Local == nil || !directory.Provisioned(pv) || pv.Spec.Local.Path != directory.Path(name) {
 		return fmt.Errorf("persistent volume %s: what %s provisioned lies at %s", pv.Name, directory.Provisioner, directory.Path(pv.Name))
 	}
+	if err := m.mayMake(pv); err != nil {
+		return err
+	}
 	if err := m.makeProvisioned(name, pv.Spec.Capacity.Storage().Value()); err != nil {
 		return fmt.Errorf("make the directory of persistent volume %s: %w", name, err)
 	}
 	return m.bind(filepath.Join(m.Provisioned, name), dir)
+}
+
+// mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before it was
+// installed anew: its claim had data, which an empty directory would hide.
+func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
+	if there, err := m.there(pv.Name); err != nil || there {
+		return err
+	}
+	is := pv.Annotations[directory.MachineAnnotation]
+	switch {
+	case pv.Annotations[directory.MadeAnnotation] != "":
+		return fmt.Errorf("persistent volume %s: %w: the machine was installed anew, or its disk is not mounted at %s; bring the directory back, or, if the data is gone for good, "+
+			"delete the claim or take the annotations %s and %s off the volume to have an empty one", pv.Name, ErrMissing, m.Provisioned, directory.MadeAnnotation, directory.MachineAnnotation)
+	case is != "" && m.Machine != "" && is != m.Machine:
+		return fmt.Errorf("persistent volume %s: %w: it was provisioned on machine %s, and this is %s; bring the directory back, or, if the data is gone for good, "+
+			"delete the claim or take the annotation %s off the volume to have an empty one", pv.Name, ErrMissing, is, m.Machine, directory.MachineAnnotation)
+	}
+	return nil
 }
 
 // makeProvisioned makes a volume's directory, open to all as one of a pod's own is: who gets at it is decided by who mounts it, since

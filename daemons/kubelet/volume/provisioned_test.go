@@ -168,3 +168,45 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Errorf("the volume was made anew: %v", err)
 	}
 }
+
+func TestAMachineThatIsInstalledAnewMakesNoEmptyVolume(t *testing.T) {
+	const made, machine = directory.MadeAnnotation, directory.MachineAnnotation
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		there       bool
+		want        string
+	}{
+		"never had":                          {map[string]string{machine: "this"}, false, ""},
+		"never had, from before":             {nil, false, ""},
+		"had, and it is there":               {map[string]string{machine: "this", made: "true"}, true, ""},
+		"had, brought to another machine":    {map[string]string{machine: "that", made: "true"}, true, ""},
+		"had, and this machine knows it not": {map[string]string{machine: "this", made: "true"}, false, "take the annotations"},
+		"another machine of this name":       {map[string]string{machine: "that"}, false, "it was provisioned on machine that, and this is this"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, s, p := provisioned(t)
+			m.Machine = "this"
+			at := filepath.Join(m.Provisioned, "pvc-1")
+			if c.there {
+				if err := os.MkdirAll(at, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for key, value := range c.annotations {
+				metav1.SetMetaDataAnnotation(&s.volumes["pvc-1"].ObjectMeta, key, value)
+			}
+			_, err := m.Setup(context.Background(), p)
+			if c.want == "" && err != nil {
+				t.Fatal(err)
+			}
+			if c.want != "" {
+				if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want one that says %q", err, c.want)
+				}
+				if _, err := os.Lstat(at); !os.IsNotExist(err) {
+					t.Errorf("the directory was made: %v", err)
+				}
+			}
+		})
+	}
+}

@@ -49,6 +49,8 @@ type Manager struct {
 	Node    func() pod.Node
 	// Provisioned is the directory of the volumes that were made for claims; only their own directories are in it.
 	Provisioned string
+	// Machine is the identity of this machine; empty means that it has none.
+	Machine string
 	// Projects bounds those directories; nil bounds none.
 	Projects *Projects
 	// Unbounded is told of a volume that is used without a bound, and why; nil wants to know of none.

@@ -26,6 +26,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	root, err := cluster.Root()
+	if err == nil && *profiles != "" {
+		err = os.MkdirAll(*profiles, 0o755)
+	}
 	if err == nil {
 		b := &bench{root: root, bin: filepath.Join(root, "bin"), runs: *runs, profiles: *profiles, size: full.dividedBy(*scale)}
 		err = b.measure(ctx, *only, *scale == 1)

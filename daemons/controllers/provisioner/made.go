@@ -1,0 +1,75 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+
+	"clusterctl/daemons/api/directory"
+)
+
+// used are the claims, by namespace/name, of which it is still to be noted that a pod has had them.
+type used struct {
+	mu     sync.Mutex
+	claims map[string]bool
+}
+
+// by returns the claims that a pod has mounted by its status: its containers start only after that.
+func (u *used) by(pod *corev1.Pod) (keys []string) {
+	if pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
+		return nil
+	}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			keys = append(keys, pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			keys = append(keys, pod.Namespace+"/"+ephemeral.VolumeClaimName(pod, v))
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		if u.claims == nil {
+			u.claims = map[string]bool{}
+		}
+		u.claims[key] = true
+	}
+	return keys
+}
+
+func (u *used) has(key string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.claims[key]
+}
+
+func (u *used) forget(key string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.claims, key)
+}
+
+// noteMade says of a volume that a pod has had it, so that the node's kubelet does not take a directory that is missing for one that
+// was never made: the machine may have been installed anew, and knows nothing of it by itself.
+func (p *controller) noteMade(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
+	key := claim.Namespace + "/" + claim.Name
+	if !p.used.has(key) {
+		return nil
+	}
+	if v.Annotations[directory.MadeAnnotation] == "" {
+		updated := v.DeepCopy()
+		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, directory.MadeAnnotation, "true")
+		if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("note that volume %s is made: %w", v.Name, err)
+		}
+	}
+	p.used.forget(key)
+	return nil
+}
