@@ -12,6 +12,8 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
 )
 
 const (
@@ -55,6 +57,8 @@ func network(b *builder) {
 		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
+	// A former release's: now that the daemon has written what is in its place, nothing calls it any more.
+	b.run(&step.Absent{Path: bundleCNI + "/bridge", LinkInto: host.Library})
 }
 
 func kubelet(b *builder) {
