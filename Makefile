@@ -24,8 +24,16 @@ help: ## List the targets
 build: $(BIN)/.tools binaries ## Build the whole bundle into bin/
 	$(BIN)/clusterctl pack
 
+# The kinds of Gateway API that kube-ingress carries out, from the module that go.mod pins; clusterctl has them inside.
+DEFINITIONS := provision/workload/definitions/gateway-api.yaml.gz
+
+$(DEFINITIONS): go.mod
+	@go mod download sigs.k8s.io/gateway-api
+	@cd $$(go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/standard && for kind in gatewayclasses gateways httproutes referencegrants; do \
+		echo --- && cat gateway.networking.k8s.io_$$kind.yaml || exit 1; done | gzip -9n >$(CURDIR)/$@
+
 .PHONY: binaries
-binaries: ## Build clusterctl, etcd, pause and podlink
+binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause and podlink
 	@mkdir -p $(BIN)/cni
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/clusterctl ./cmd/clusterctl
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/etcd ./cmd/etcd
@@ -74,7 +82,7 @@ test-tools: demo-tools releases $(BIN)/kubectl-debian $(BIN)/etcdctl $(BIN)/helm
 
 # Builds that tests update to: another version; one whose API server cannot start; one whose controllers end a while after they have started.
 .PHONY: releases
-releases:
+releases: $(DEFINITIONS)
 	@mkdir -p $(BIN)/releases
 	@echo '{"Replace": {"$(CURDIR)/cmd/clusterctl/broken.go": "$(CURDIR)/tests/roll/testdata/broken.go"}}' >$(BIN)/releases/overlay.json
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)-next' -o $(BIN)/releases/next/clusterctl ./cmd/clusterctl
@@ -153,6 +161,13 @@ STORE ?= etcd
 .PHONY: conformance
 conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/conformance -args -store=$(STORE)
+
+# Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
+.PHONY: conformance-gateway
+conformance-gateway: binaries ## Hold the ingress proxy to Gateway API's own conformance suite; needs root
+	cd tests/gateway && $(GO) test -c -o $(CURDIR)/$(BIN)/conformance-gateway .
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) GATEWAY_DEFINITIONS=$(CURDIR)/$(DEFINITIONS) CLUSTERCTL_VERSION=$(VERSION) CONFORMANCE_REPORT=$(CURDIR)/$(BIN)/conformance-gateway.yaml \
+		unshare --net $(BIN)/conformance-gateway -test.timeout 15m $(ARGS)
 
 TIME ?= 10m
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -10,30 +11,32 @@ import (
 // Ingress configures kube-ingress, the proxy that Ingresses set up.
 type Ingress struct {
 	Connection
-	BindAddress    string        `flag:"bind-address" help:"address to serve clients on; all of the machine when empty"`
-	HTTPPort       int           `flag:"http-port" setting:"http_port" range:"1..65535" help:"port for plain requests"`
-	HTTPSPort      int           `flag:"https-port" setting:"https_port" range:"1..65535" help:"port for requests over TLS"`
-	HealthAddress  string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
-	NodeName       string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP         string        `flag:"node-ip" help:"address of this machine, which Ingresses are told; required with --service-name"`
-	ServiceName    string        `flag:"service-name" help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
-	PublishService string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"`
-	TrustedCIDRs   []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"`
-	ProxyFrom      []string      `flag:"proxy-protocol-from" setting:"proxy_protocol_from" help:"networks of load balancers whose connections begin with the PROXY protocol, version 1 or 2"`
-	AccessLog      bool          `flag:"access-log" setting:"access_log" help:"write a line of JSON for each request to the daemon's output"`
-	LoadBalance    string        `flag:"load-balance" setting:"load_balance" help:"which endpoint is next: round_robin, whose turn it is; or least_connections, the one with the fewest requests"`
-	SSLRedirect    bool          `flag:"ssl-redirect" setting:"ssl_redirect" help:"redirect plain requests for hosts that have TLS, unless an Ingress says otherwise"`
-	MaxBodyMiB     int           `flag:"max-body-mib" setting:"max_body_mib" range:"0..1048576" help:"largest body of a request unless an Ingress says otherwise, MiB; 0: any"`
-	MaxHeadKiB     int           `flag:"max-head-kib" setting:"max_head_kib" range:"4..1024" help:"largest head of a request or an answer, KiB"`
-	ConnectTimeout time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"`
-	ReadTimeout    time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"`
-	SendTimeout    time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
-	HeadTimeout    time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
-	IdleTimeout    time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
-	KeepIdle       int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
-	KeepTimeout    time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
-	MinTLSVersion  string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
-	DrainTimeout   time.Duration `flag:"drain-timeout" setting:"drain_timeout" range:"1s..20s" help:"how long requests may take to end when the daemon stops; upgraded connections end then"`
+	BindAddress      string        `flag:"bind-address" help:"address to serve clients on; all of the machine when empty"`
+	HTTPPort         int           `flag:"http-port" setting:"http_port" range:"1..65535" help:"port for plain requests"`
+	HTTPSPort        int           `flag:"https-port" setting:"https_port" range:"1..65535" help:"port for requests over TLS"`
+	HealthAddress    string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
+	NodeName         string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP           string        `flag:"node-ip" help:"address of this machine, which Ingresses are told; required with --service-name"`
+	ServiceName      string        `flag:"service-name" help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
+	PublishService   string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"`
+	TrustedCIDRs     []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"`
+	ProxyFrom        []string      `flag:"proxy-protocol-from" setting:"proxy_protocol_from" help:"networks of load balancers whose connections begin with the PROXY protocol, version 1 or 2"`
+	AccessLog        bool          `flag:"access-log" setting:"access_log" help:"write a line of JSON for each request to the daemon's output"`
+	LoadBalance      string        `flag:"load-balance" setting:"load_balance" help:"which endpoint is next: round_robin, whose turn it is; or least_connections, the one with the fewest requests"`
+	SSLRedirect      bool          `flag:"ssl-redirect" setting:"ssl_redirect" help:"redirect plain requests for hosts that have TLS, unless an Ingress says otherwise"`
+	MaxBodyMiB       int           `flag:"max-body-mib" setting:"max_body_mib" range:"0..1048576" help:"largest body of a request unless an Ingress says otherwise, MiB; 0: any"`
+	MaxHeadKiB       int           `flag:"max-head-kib" setting:"max_head_kib" range:"4..1024" help:"largest head of a request or an answer, KiB"`
+	ConnectTimeout   time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"`
+	ReadTimeout      time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"`
+	SendTimeout      time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
+	HeadTimeout      time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
+	IdleTimeout      time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
+	KeepIdle         int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
+	KeepTimeout      time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
+	MinTLSVersion    string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
+	GatewayAddresses string        `flag:"gateway-addresses" setting:"gateway_addresses" help:"where Gateways are reached: machines, all at the addresses of the machines, on the ports of Ingresses; or load_balancer, each by a service of type LoadBalancer of its own, on any port"`
+	GatewayPorts     string        `flag:"gateway-ports" setting:"gateway_ports" help:"ports of the machines to which those services lead, as first-last"`
+	DrainTimeout     time.Duration `flag:"drain-timeout" setting:"drain_timeout" range:"1s..20s" help:"how long requests may take to end when the daemon stops; upgraded connections end then"`
 }
 
 // DefaultIngress returns the documented defaults.
@@ -41,7 +44,7 @@ func DefaultIngress() Ingress {
 	return Ingress{
 		HTTPPort: 80, HTTPSPort: 443, HealthAddress: "127.0.0.1:10262", LoadBalance: RoundRobin, SSLRedirect: true, MaxHeadKiB: 32,
 		ConnectTimeout: 5 * time.Second, ReadTimeout: time.Minute, SendTimeout: time.Minute, HeadTimeout: 15 * time.Second, IdleTimeout: 75 * time.Second,
-		KeepIdle: 320, KeepTimeout: time.Minute, MinTLSVersion: "1.2", DrainTimeout: 10 * time.Second,
+		GatewayAddresses: OfMachines, GatewayPorts: "20000-20511", KeepIdle: 320, KeepTimeout: time.Minute, MinTLSVersion: "1.2", DrainTimeout: 10 * time.Second,
 	}
 }
 
@@ -50,6 +53,25 @@ const (
 	RoundRobin       = "round_robin"
 	LeastConnections = "least_connections"
 )
+
+// Where Gateways are reached.
+const (
+	OfMachines     = "machines"
+	OfLoadBalancer = "load_balancer"
+)
+
+// PortRange reads two ports with a dash between them.
+func PortRange(text string) (first, last int, err error) {
+	from, to, _ := strings.Cut(text, "-")
+	first, err = strconv.Atoi(from)
+	if err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	if err != nil || first < 1 || last > 65535 || last < first {
+		return 0, 0, fmt.Errorf("%q is not two ports, as \"20000-20511\"", text)
+	}
+	return first, last, nil
+}
 
 func (i *Ingress) problems() (list []Problem) {
 	add := func(name, format string, args ...any) {
@@ -60,6 +82,14 @@ func (i *Ingress) problems() (list []Problem) {
 	}
 	if i.MinTLSVersion != "1.2" && i.MinTLSVersion != "1.3" {
 		add("tls_min_version", "%q is neither \"1.2\" nor \"1.3\"", i.MinTLSVersion)
+	}
+	if i.GatewayAddresses != OfMachines && i.GatewayAddresses != OfLoadBalancer {
+		add("gateway_addresses", "%q is neither %q nor %q", i.GatewayAddresses, OfMachines, OfLoadBalancer)
+	}
+	if first, last, err := PortRange(i.GatewayPorts); err != nil {
+		add("gateway_ports", "%v", err)
+	} else if within := func(port int) bool { return first <= port && port <= last }; within(i.HTTPPort) || within(i.HTTPSPort) {
+		add("gateway_ports", "%s has a port of Ingresses", i.GatewayPorts)
 	}
 	if i.HTTPPort == i.HTTPSPort {
 		add("https_port", "%d is the port for plain requests as well", i.HTTPSPort)

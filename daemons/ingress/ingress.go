@@ -40,15 +40,19 @@ func Run(ctx context.Context, cfg config.Ingress, env run.Env) error {
 	if err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
+	gateways, err := newGatewayAPI(rest)
+	if err != nil {
+		return err
+	}
 	kept, err := activation.ListenersWithNames()
 	if err != nil {
 		return fmt.Errorf("take the sockets that the service manager has kept: %w", err)
 	}
-	return serve(ctx, cfg, env, clients, kept)
+	return serve(ctx, cfg, env, clients, gateways, kept)
 }
 
-// serve is Run over a given client, with the sockets that were kept.
-func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, kept map[string][]net.Listener) error {
+// serve is Run over given clients, with the sockets that were kept. gateways may be nil: there is no Gateway API.
+func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, gateways *gatewayAPI, kept map[string][]net.Listener) error {
 	sockets, err := listen(cfg, kept, env.Log)
 	if err != nil {
 		return err
@@ -80,9 +84,11 @@ func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kuberne
 		}
 		g.Go(func() error { return run.Serve(inner, ln, env.Local(), nil, time.Second, env.Log) })
 	}
-	w := newWatch(policyOf(cfg), engine)
+	at := newFronts(cfg, engine, kept, env.Log)
+	defer at.close()
+	w := newWatch(cfg, engine, at)
 	known := make(chan struct{})
-	g.Go(func() error { return w.run(inner, clients, func() { close(known) }) })
+	g.Go(func() error { return w.run(inner, clients, gateways, env.Log, func() { close(known) }) })
 	g.Go(func() error {
 		defer stop()
 		select {
@@ -92,10 +98,10 @@ func serve(ctx context.Context, cfg config.Ingress, env run.Env, clients kuberne
 			return nil
 		case <-known: // nobody is told "no route" because the routes are not known yet
 		}
-		return front(ctx, inner, cfg, env, engine, sockets, func() { ready.Store(true) }, func() { stopping.Store(true) })
+		return front(ctx, inner, cfg, env, engine, at, sockets, func() { ready.Store(true) }, func() { stopping.Store(true) })
 	})
 	g.Go(func() error {
-		tell(ctx, cfg, env, clients, w)
+		tell(ctx, cfg, env, clients, gateways, w)
 		return nil
 	})
 	if cfg.ServiceName != "" {
@@ -123,16 +129,15 @@ const lastBound = 3 * time.Second
 // front serves clients until ctx ends. Then it is not ready any more and goes on accepting, with every answer the last of its
 // connection, until the requests of before are answered: nobody waits for the long ones of others. In the end connections that come
 // wait in the sockets, which the service manager keeps, for the next process.
-func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *proxy.Engine, sockets *sockets, ready, stopping func()) error {
+func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *proxy.Engine, at *fronts, sockets *sockets, ready, stopping func()) error {
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
 	for _, s := range []struct {
-		ln     *net.TCPListener
-		secure bool
-		port   int
-	}{{sockets.plain, false, cfg.HTTPPort}, {sockets.secure, true, cfg.HTTPSPort}} {
+		ln    *net.TCPListener
+		entry *proxy.Entry
+	}{{sockets.plain, at.plain}, {sockets.secure, at.secure}} {
 		serving.Go(func() {
-			if err := engine.Serve(s.ln, s.secure, s.port); !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if err := engine.Serve(s.ln, s.entry); !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				failed <- fmt.Errorf("accept connections on %s: %w", s.ln.Addr(), err)
 			}
 		})
@@ -150,6 +155,7 @@ func front(ctx, inner context.Context, cfg config.Ingress, env run.Env, engine *
 	defer cancel()
 	engine.Drain(bound)
 	sockets.stopAccepting()
+	at.stopAccepting()
 	serving.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBound)
 	defer cancel()

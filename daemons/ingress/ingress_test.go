@@ -86,7 +86,7 @@ func started(t *testing.T, cfg config.Ingress, clients *fake.Clientset, kept map
 	ctx, cancel := context.WithCancel(t.Context())
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, cfg, env, clients, kept) }()
+	go func() { done <- serve(ctx, cfg, env, clients, nil, kept) }()
 	eventually(t, "the daemon is ready", func() bool {
 		select {
 		case err := <-done:

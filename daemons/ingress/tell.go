@@ -29,9 +29,10 @@ import (
 // lease is that of the one proxy that tells Ingresses of themselves.
 const lease = "kube-ingress"
 
-// tell has one proxy of the cluster write where Ingresses are served into their status, and what of them is not carried out as events.
+// tell has one proxy of the cluster write where Ingresses and Gateways are served into their status, and what of Ingresses is not carried
+// out as events.
 // One that loses the lease waits for it again: its clients are served whoever writes.
-func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, w *watch) {
+func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernetes.Interface, gateways *gatewayAPI, w *watch) {
 	wait := time.Second
 	for ctx.Err() == nil {
 		err := client.Lead(ctx, clients, lease, env.Log, func(ctx context.Context) error {
@@ -39,7 +40,7 @@ func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernet
 			broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 			defer broadcaster.Shutdown()
 			broadcaster.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
-			t := &teller{cfg: cfg, env: env, clients: clients, w: w, told: map[route.Key]string{},
+			t := &teller{cfg: cfg, env: env, clients: clients, gateways: gateways, w: w, told: map[route.Key]string{},
 				events: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
 			t.run(ctx)
 			return nil
@@ -58,12 +59,13 @@ func tell(ctx context.Context, cfg config.Ingress, env run.Env, clients kubernet
 
 // teller writes what Ingresses are told.
 type teller struct {
-	cfg     config.Ingress
-	env     run.Env
-	clients kubernetes.Interface
-	w       *watch
-	events  record.EventRecorder
-	told    map[route.Key]string // the events that an Ingress has got, so that they come once for each change
+	cfg      config.Ingress
+	env      run.Env
+	clients  kubernetes.Interface
+	gateways *gatewayAPI // nil: there is none
+	w        *watch
+	events   record.EventRecorder
+	told     map[route.Key]string // the events that an Ingress has got, so that they come once for each change
 }
 
 const (
@@ -77,6 +79,8 @@ func (t *teller) run(ctx context.Context) {
 	defer look.Stop()
 	for {
 		t.all(ctx)
+		t.services(ctx)
+		t.gatewaysAndRoutes(ctx)
 		select {
 		case <-ctx.Done():
 			return

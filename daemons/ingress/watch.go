@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,27 +15,38 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/proxy"
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/ingress/route/gateway"
 )
 
 // watch keeps the engine's table as the API's objects are.
 type watch struct {
 	engine  *proxy.Engine
+	fronts  *fronts
 	mu      sync.Mutex
 	build   *route.Builder
-	table   *route.Table                                        // that the engine has
+	gateway *gateway.Builder
+	table   *route.Table                                        // of Ingresses, that the engine has
 	slices  map[route.Key]map[string]*discoveryv1.EndpointSlice // by service, by name
 	objects map[route.Key]*networkingv1.Ingress
 	classes map[string]*networkingv1.IngressClass
 	publish map[route.Key]*corev1.Service // services of type LoadBalancer
-	changed chan struct{}                 // the table is to be made again
-	news    chan struct{}                 // what Ingresses are told may be different
+	served  map[gateway.Entry]*gateway.Served
+	follows bool          // Gateways and routes are known
+	changed chan struct{} // the table is to be made again
+	news    chan struct{} // what Ingresses are told may be different
 }
 
-func newWatch(policy route.Policy, engine *proxy.Engine) *watch {
+func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
+	build := route.NewBuilder(route.Options{Policy: policyOf(cfg), Targets: engine.Targets, Counter: engine.Counter})
+	options := gateway.Options{Backends: build.Backends, Certificate: build.Certificate, Policy: policyOf(cfg), Counter: engine.Counter}
+	if cfg.GatewayAddresses == config.OfMachines {
+		options.Shared = map[int]bool{cfg.HTTPPort: false, cfg.HTTPSPort: true}
+	}
 	return &watch{
-		engine: engine, build: route.NewBuilder(route.Options{Policy: policy, Targets: engine.Targets, Counter: engine.Counter}),
+		engine: engine, fronts: at, build: build, gateway: gateway.NewBuilder(options), served: map[gateway.Entry]*gateway.Served{},
 		slices: map[route.Key]map[string]*discoveryv1.EndpointSlice{}, objects: map[route.Key]*networkingv1.Ingress{},
 		classes: map[string]*networkingv1.IngressClass{}, publish: map[route.Key]*corev1.Service{},
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
@@ -42,7 +54,7 @@ func newWatch(policy route.Policy, engine *proxy.Engine) *watch {
 }
 
 // run follows the API until ctx ends. ready is called when the engine has the first whole table.
-func (w *watch) run(ctx context.Context, clients kubernetes.Interface, ready func()) error {
+func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways *gatewayAPI, log *slog.Logger, ready func()) error {
 	factory := func(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
 		return informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(lean), informers.WithTweakListOptions(tweak))
 	}
@@ -84,7 +96,22 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, ready fun
 	if !cache.WaitForCacheSync(ctx.Done(), handled...) {
 		return nil
 	}
+	if gateways != nil {
+		follow, stop := context.WithCancel(ctx)
+		first, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			gateways.follow(follow, w, log, func() { close(first) })
+		}()
+		defer func() { stop(); <-done }()
+		select {
+		case <-first:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	w.make()
+	w.fronts.forgetKept()
 	ready()
 	for {
 		select {
@@ -106,11 +133,18 @@ func signal(c chan struct{}) {
 // make gives the engine the table of what is known now. However many changes came meanwhile, it is made once.
 func (w *watch) make() {
 	w.mu.Lock()
-	if next := w.build.Table(); next != w.table {
-		w.table = next
-		w.engine.SetTable(next)
-		w.engine.Forget(w.build.Has)
+	next, news := w.build.Table(), w.gateway.Update()
+	for entry, served := range news {
+		if w.served[entry] = served; served == nil {
+			delete(w.served, entry)
+		}
 	}
+	if next != w.table || len(news) > 0 {
+		w.table = next
+		w.engine.Forget(func(s route.Source) bool { return w.build.Has(s) || w.gateway.Has(s) })
+		w.fronts.serve(next, w.served)
+	}
+	w.fronts.place(w.served, w.machinePort)
 	w.mu.Unlock()
 	signal(w.news)
 }
@@ -166,6 +200,7 @@ func (w *watch) service(o any, gone bool) {
 		return
 	}
 	key := route.Key{Namespace: s.Namespace, Name: s.Name}
+	w.gateway.ServiceChanged(key)
 	if gone {
 		delete(w.publish, key)
 		w.build.SetService(key, nil)
@@ -211,16 +246,21 @@ func (w *watch) secret(o any, gone bool) {
 		s = nil
 	}
 	w.build.SetSecret(key, s)
+	w.gateway.SecretChanged(key)
 }
 
 // lean keeps of objects what the daemon reads. It leaves what it is given as it is.
 func lean(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
-		return &corev1.Service{
+		c := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, UID: o.UID},
 			Spec:       corev1.ServiceSpec{Type: o.Spec.Type, Ports: o.Spec.Ports, IPFamilies: o.Spec.IPFamilies}, Status: o.Status,
-		}, nil
+		}
+		if of := o.Labels[gatewayLabel]; of != "" {
+			c.Labels = map[string]string{gatewayLabel: of}
+		}
+		return c, nil
 	case *discoveryv1.EndpointSlice:
 		c := *o
 		c.ManagedFields, c.Annotations = nil, nil

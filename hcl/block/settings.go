@@ -50,6 +50,7 @@ type (
 	ingressBlock struct {
 		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply makes." default:"\"clusterctl\""`
 		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it." default:"true"`
+		GatewayAPI   *bool             `hcl:"gateway_api,optional" doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
 		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
 		Body         hcl.Body          `hcl:",remain"`
 	}
@@ -96,9 +97,9 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 		}
 	}
 	if r := raw.Ingress; r != nil {
-		in := &config.Ingress{Class: or(r.Class, "clusterctl"), DefaultClass: deref(r.DefaultClass, true), NodeSelector: r.NodeSelector}
+		in := &config.Ingress{Class: or(r.Class, "clusterctl"), DefaultClass: deref(r.DefaultClass, true), GatewayAPI: deref(r.GatewayAPI, false), NodeSelector: r.NodeSelector}
 		c.Ingress = in
-		add(choose(x, b, "ingress", r.Body, daemons.DefaultIngress(), &in.Settings, "class", "default_class", "node_selector"))
+		add(choose(x, b, "ingress", r.Body, daemons.DefaultIngress(), &in.Settings, "class", "default_class", "gateway_api", "node_selector"))
 		if errs := validation.IsDNS1123Subdomain(in.Class); len(errs) > 0 {
 			add(hcl.Diagnostics{fail(nested(b, "ingress", "class"), "Invalid name of a class", "%s.", errs[0])})
 		}

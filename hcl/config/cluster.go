@@ -175,6 +175,7 @@ type DNS struct {
 type Ingress struct {
 	Class        string            // the name of its IngressClass
 	DefaultClass bool              // Ingresses that name no class are for it
+	GatewayAPI   bool              // the kinds of Gateway API are installed, with a GatewayClass
 	NodeSelector map[string]string // labels of the nodes that it runs on; none: all nodes
 	Settings     daemons.Chosen[daemons.Ingress]
 }

@@ -19,6 +19,11 @@ func base(c *config.Cluster) ([]Desired, error) {
 	typed := []any{dnsService(c)}
 	if c.Ingress != nil {
 		typed = append(typed, ingressService(c), ingressClass(c))
+		more, err := gatewayAPI(c)
+		if err != nil {
+			return nil, err
+		}
+		typed = append(typed, more...)
 	}
 	for _, m := range c.Machines {
 		if m.Has(config.RoleNode) {
@@ -38,7 +43,10 @@ func base(c *config.Cluster) ([]Desired, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Keep = d.Object.GetKind() == "Node" // a node leaves with its machine
+		switch d.Object.GetKind() {
+		case "Node", "CustomResourceDefinition": // a node leaves with its machine; with a definition, all its objects would go
+			d.Keep = true
+		}
 		list = append(list, d)
 	}
 	return list, nil

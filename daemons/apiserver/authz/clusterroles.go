@@ -44,8 +44,12 @@ func clusterRoles() []rbacv1.ClusterRole {
 		clusterRole("system:kube-network", rule("", "nodes services", read), rule("networking.k8s.io", "networkpolicies", read), rule("discovery.k8s.io", "endpointslices", read)),
 		clusterRole("system:kube-dns", rule("", "services namespaces", read), rule("discovery.k8s.io", "endpointslices", read)),
 		// Certificates are in secrets of any name and namespace, and no rule tells their type.
-		clusterRole("system:kube-ingress", with(rule("", "services secrets", read), rule("discovery.k8s.io", "endpointslices", read),
-			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("networking.k8s.io", "ingresses/status", "update"))...),
+		clusterRole("system:kube-ingress", with(rule("", "services secrets namespaces", read), rule("discovery.k8s.io", "endpointslices", read),
+			rule("networking.k8s.io", "ingresses ingressclasses", read), rule("networking.k8s.io", "ingresses/status", "update"),
+			rule("apiextensions.k8s.io", "customresourcedefinitions", read), rule("gateway.networking.k8s.io", "gatewayclasses gateways httproutes referencegrants", read),
+			rule("gateway.networking.k8s.io", "gatewayclasses/status gateways/status httproutes/status", "update"))...),
+		// Bound by whoever lets Gateways have services of type LoadBalancer, which are in their namespaces.
+		clusterRole("system:kube-ingress:gateway-addresses", rule("", "services", "create update delete"), rule("discovery.k8s.io", "endpointslices", "create update")),
 		clusterRole("system:metrics-server", rule("", "nodes pods", read), rule("", "nodes/metrics", "get"),
 			named(rule("apiregistration.k8s.io", "apiservices", "get create patch"), "v1beta1.metrics.k8s.io"),
 			rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),

@@ -18,7 +18,7 @@ func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, err
 	if left == 0 {
 		return true, nil
 	}
-	if left >= long && c.tcp != nil && up.tcp != nil && up.buf.r == up.buf.w {
+	if left >= long && c.tcp != nil && up.tcp != nil && up.buf.r == up.buf.w && c.until == 0 {
 		n, err := splice(c.tcp, up.tcp, left, rule.Policy.Read, writeTime, nil)
 		up.reading, c.writing = deadline{}, deadline{}
 		c.sent += n
@@ -30,9 +30,7 @@ func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, err
 		defer big.free()
 	}
 	for left > 0 {
-		if up.reading.extend(c.e.clock(), rule.Policy.Read) {
-			_ = up.nc.SetReadDeadline(c.e.at(up.reading.at))
-		}
+		up.wait(c.e, rule.Policy.Read, c.until)
 		n, err := up.nc.Read(big.b[:min(int64(len(big.b)), left)])
 		if n > 0 {
 			if err := c.write(big.b[:n], writeTime); err != nil {

@@ -168,7 +168,7 @@ func (b *answerBody) incoming(head bool) *incoming {
 func (b *answerBody) Read(p []byte) (int, error) {
 	for !b.ended {
 		if b.up.buf.r == b.up.buf.w {
-			if err := b.up.fill(b.e, b.wait); err != nil {
+			if err := b.up.fill(b.e, b.wait, 0); err != nil {
 				if errors.Is(err, io.EOF) {
 					if b.framing != untilClose {
 						return 0, io.ErrUnexpectedEOF

@@ -18,6 +18,7 @@ import (
 // conn is a client's connection, and the request that is being answered on it.
 type conn struct {
 	e               *Engine
+	entry           *Entry
 	nc              net.Conn
 	tcp             *net.TCPConn // nil over TLS
 	raw             *net.TCPConn // also below TLS
@@ -50,6 +51,9 @@ type conn struct {
 	sent    int64 // bytes of the answer's body
 	began   int64
 	rule    *route.Rule
+	headers *route.Headers // changes of the request's and of the answer's head
+	answers *route.Headers
+	until   int64 // by the engine's clock, when a rule says so; 0: any time
 	backend *endpoint
 	tried   []*endpoint
 }
@@ -113,7 +117,7 @@ func (c *conn) handshake() bool {
 	if c.buf.r < c.buf.w {
 		under = &prefixed{Conn: c.nc, buf: c.buf}
 	}
-	secure := tls.Server(under, c.e.tls)
+	secure := tls.Server(under, c.entry.tls)
 	_ = c.nc.SetDeadline(time.Now().Add(c.e.cfg.HandshakeIn))
 	if err := secure.Handshake(); err != nil {
 		c.e.counters.handshakes.Add(1)
@@ -188,8 +192,8 @@ func (c *conn) next() bool {
 	gen := c.e.begin()
 	defer gen.Add(-1)
 	c.requests++
-	c.began, c.status, c.sent, c.rule, c.backend = c.e.clock(), 0, 0, nil, nil
-	c.ended = !c.req.persists() || c.e.draining.Load()
+	c.began, c.status, c.sent, c.rule, c.backend, c.until = c.e.clock(), 0, 0, nil, nil, 0
+	c.ended = !c.req.persists() || c.draining()
 	c.buf.r += size
 	c.answer()
 	c.record()

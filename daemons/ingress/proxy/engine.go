@@ -15,8 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"clusterctl/daemons/ingress/route"
 )
 
 // Config says how requests are passed on. Every field but the optional ones must be set.
@@ -42,8 +40,6 @@ type Config struct {
 type Engine struct {
 	cfg      Config
 	started  time.Time
-	table    atomic.Pointer[route.Table]
-	tls      *tls.Config
 	h2       *http.Server
 	h2conns  *handed
 	log      *accessLog
@@ -62,8 +58,6 @@ type Engine struct {
 // New returns an Engine with an empty table.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, started: time.Now(), conns: map[*conn]struct{}{}, tunnels: map[net.Conn]struct{}{}}
-	e.table.Store(&route.Table{})
-	e.tls = e.serverTLS()
 	e.janitor.engine = e
 	if cfg.AccessLog != nil {
 		e.log = newAccessLog(cfg.AccessLog)
@@ -72,17 +66,14 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// SetTable has requests from now on go by a table.
-func (e *Engine) SetTable(t *route.Table) { e.table.Store(t) }
-
 // clock is the time since the engine was made, in nanoseconds: it never goes back.
 func (e *Engine) clock() int64 { return int64(time.Since(e.started)) }
 
 // at is a moment of the clock as deadlines are set.
 func (e *Engine) at(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
 
-// Serve accepts connections until the listener is closed. secure is for TLS, port what clients connected to as they see it.
-func (e *Engine) Serve(ln net.Listener, secure bool, port int) error {
+// Serve accepts connections of an entry until the listener is closed.
+func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 	wait := time.Millisecond
 	for {
 		nc, err := ln.Accept()
@@ -101,14 +92,14 @@ func (e *Engine) Serve(ln net.Listener, secure bool, port int) error {
 		e.wg.Add(1)
 		go func() {
 			defer e.wg.Done()
-			e.serve(nc, secure, port)
+			e.serve(nc, at)
 		}()
 	}
 }
 
 // serve speaks with one client until the connection ends.
-func (e *Engine) serve(nc net.Conn, secure bool, port int) {
-	c := &conn{e: e, nc: nc, port: port, secure: secure}
+func (e *Engine) serve(nc net.Conn, at *Entry) {
+	c := &conn{e: e, entry: at, nc: nc, port: at.port, secure: at.secure}
 	c.tcp, _ = nc.(*net.TCPConn)
 	e.enter(c)
 	defer e.leave(c)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -25,7 +26,7 @@ func (c *conn) answer() {
 		c.reject(bad.status, bad.why)
 		return
 	}
-	rule := c.e.table.Load().Find(hostname(q.host), path, c)
+	rule := c.entry.table.Load().Find(hostname(q.host), path, c)
 	c.rule = rule
 	switch {
 	case rule == nil:
@@ -37,11 +38,16 @@ func (c *conn) answer() {
 		c.reject(413, "the body is too large")
 		return
 	}
-	p := choose(rule.Backends)
+	if rule.Policy.Total > 0 {
+		c.until = c.began + int64(rule.Policy.Total)
+	}
+	chosen := choose(rule.Backends)
+	p := chosen.pool()
 	if p == nil {
-		c.reject(503, "no backend")
+		c.reject(missing(rule), "no backend")
 		return
 	}
+	c.headers, c.answers = chosen.changes(rule)
 	if p.h2 != nil {
 		c.overHTTP2(rule, p)
 		return
@@ -72,30 +78,45 @@ func (c *conn) Header(name string) (string, bool) {
 // Query returns a parameter's value.
 func (c *conn) Query(name string) (string, bool) { return queryValue(string(c.req.query), name) }
 
+// chosen is the backend of one request; the zero value is none.
+type chosen struct{ *route.Weighted }
+
 // choose picks one of a rule's backends by their weights.
-func choose(all []route.Weighted) *pool {
-	var backend *route.Backend
+func choose(all []route.Weighted) chosen {
 	if len(all) == 1 && all[0].Weight > 0 {
-		backend = all[0].Backend
-	} else {
-		sum := 0
-		for _, w := range all {
-			sum += w.Weight
-		}
-		if sum == 0 {
-			return nil
-		}
-		at := rand.IntN(sum)
-		for _, w := range all {
-			if at -= w.Weight; at < 0 {
-				backend = w.Backend
-				break
-			}
+		return chosen{&all[0]}
+	}
+	sum := 0
+	for i := range all {
+		sum += all[i].Weight
+	}
+	if sum == 0 {
+		return chosen{}
+	}
+	at := rand.IntN(sum)
+	for i := range all {
+		if at -= all[i].Weight; at < 0 {
+			return chosen{&all[i]}
 		}
 	}
-	p, _ := backend.Targets.(*pool)
+	return chosen{}
+}
+
+func (c chosen) pool() *pool {
+	if c.Weighted == nil || c.Backend == nil {
+		return nil
+	}
+	p, _ := c.Backend.Targets.(*pool)
 	return p
 }
+
+// changes are those of the heads on their way to the backend and back.
+func (c chosen) changes(rule *route.Rule) (request, response *route.Headers) {
+	return cmp.Or(c.Request, rule.Filters.Request), cmp.Or(c.Response, rule.Filters.Response)
+}
+
+// missing is the status where a rule has no backend.
+func missing(rule *route.Rule) int { return cmp.Or(rule.Missing, 503) }
 
 // reject answers in place of a backend. A body that the client would still send is not waited for.
 func (c *conn) reject(status int, why string) {
@@ -283,7 +304,7 @@ func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 		c.pump = c.startPump(rule, up, left)
 	}
 	for {
-		if err := up.readHead(c.e, &c.ans, c.e.clock()+int64(rule.Policy.Read), c); err != nil {
+		if err := up.readHead(c.e, &c.ans, c.atMost(c.e.clock()+int64(rule.Policy.Read)), c); err != nil {
 			if bad := c.stopPump(up); bad != nil {
 				return bad
 			}
@@ -359,7 +380,7 @@ func (c *conn) pass(rule *route.Rule, up *upstream, left rest) {
 		c.tunnel(rule, up)
 		return
 	}
-	out := appendAnswer(c.out[:0], a, rule.Filters.Response)
+	out := appendAnswer(c.out[:0], a, c.answers)
 	framing := c.framing()
 	switch framing {
 	case asChunks, toChunks:
@@ -367,7 +388,7 @@ func (c *conn) pass(rule *route.Rule, up *upstream, left rest) {
 	case untilClose, fromChunks:
 		c.ended = true
 	}
-	if c.ended || c.e.draining.Load() {
+	if c.ended || c.draining() {
 		c.ended = true
 		out = append(out, "Connection: close\r\n"...)
 	} else if c.req.minor == 0 {
@@ -458,7 +479,7 @@ func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, 
 			}
 			c.out = c.out[:0]
 		}
-		switch err := up.fill(c.e, rule.Policy.Read); {
+		switch err := up.fill(c.e, rule.Policy.Read, c.until); {
 		case err == nil:
 		case errors.Is(err, io.EOF) && (f == toChunks || f == untilClose):
 			if f == toChunks {
@@ -505,12 +526,10 @@ func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bo
 	return len(b), false, nil
 }
 
-// fill reads more of an answer, within the time between two reads.
-func (u *upstream) fill(e *Engine, wait time.Duration) error {
+// fill reads more of an answer, within the time between two reads, and until a time of the clock unless that is 0.
+func (u *upstream) fill(e *Engine, wait time.Duration, until int64) error {
 	u.buf.room(len(u.buf.b))
-	if u.reading.extend(e.clock(), wait) {
-		_ = u.nc.SetReadDeadline(e.at(u.reading.at))
-	}
+	u.wait(e, wait, until)
 	n, err := u.nc.Read(u.buf.b[u.buf.w:])
 	if u.buf.w += n; n > 0 {
 		return nil

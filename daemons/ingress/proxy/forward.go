@@ -13,8 +13,8 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 	out = append(out, q.method...)
 	out = append(out, ' ')
 	rewrite := rule.Filters.Rewrite
-	if rewrite != nil && rewrite.Path != "" {
-		out = append(out, rewrite.Path...)
+	if path, ok := rewritten(rewrite, q.path); ok {
+		out = append(out, path...)
 		if len(q.query) > 0 {
 			out = append(out, '?')
 			out = append(out, q.query...)
@@ -36,7 +36,7 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 		out = append(out, '\r', '\n')
 		name = nil
 	}
-	changes := rule.Filters.Request
+	changes := c.headers
 	for i := range q.fields {
 		f := &q.fields[i]
 		if f.dropped {

@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/textproto"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +48,7 @@ func (e *Engine) startHTTP2() {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	e.h2 = &http.Server{
-		Handler: http.HandlerFunc(e.serveHTTP2), Protocols: &protocols, TLSConfig: e.tls,
+		Handler: http.HandlerFunc(e.serveHTTP2), Protocols: &protocols, TLSConfig: &tls.Config{NextProtos: []string{"h2"}}, // of nobody: whoever hands a connection over has shaken hands
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams},
 		ErrorLog: slog.NewLogLogger(e.cfg.Log.Handler(), slog.LevelDebug), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
 		ReadHeaderTimeout: e.cfg.HeadTime,
@@ -93,6 +95,7 @@ type stream struct {
 	began int64
 
 	rule     *route.Rule
+	answers  *route.Headers // changes of the answer's head
 	endpoint *endpoint
 	status   int
 	sent     int64
@@ -136,7 +139,7 @@ func (x *stream) serve() {
 		x.fail(errHost.status, errHost.why)
 		return
 	}
-	x.rule = x.e.table.Load().Find(hostname(name), path, x)
+	x.rule = x.c.entry.table.Load().Find(hostname(name), path, x)
 	switch {
 	case x.rule == nil:
 		x.fail(404, "no route")
@@ -151,12 +154,17 @@ func (x *stream) serve() {
 		x.fail(413, "the body is too large")
 		return
 	}
-	p := choose(x.rule.Backends)
+	chosen := choose(x.rule.Backends)
+	p := chosen.pool()
 	if p == nil {
-		x.fail(503, "no backend")
+		x.fail(missing(x.rule), "no backend")
 		return
 	}
-	res, ep, bad := p.exchange(x.r.Context(), x.rule, x.outgoing())
+	changes, answers := chosen.changes(x.rule)
+	x.answers = answers
+	ctx, cancel := within(x.r.Context(), x.rule)
+	defer cancel()
+	res, ep, bad := p.exchange(ctx, x.rule, x.outgoing(changes))
 	if bad != nil {
 		x.fail(bad.status, bad.why)
 		return
@@ -197,7 +205,7 @@ func (x *stream) record() {
 }
 
 // outgoing is the request as the backend gets it.
-func (x *stream) outgoing() *outgoing {
+func (x *stream) outgoing(changes *route.Headers) *outgoing {
 	q := &outgoing{method: x.r.Method, target: x.r.RequestURI, host: x.r.Host, header: x.r.Header.Clone(), length: x.r.ContentLength, trailer: x.r.Trailer}
 	if x.r.ContentLength != 0 {
 		q.body = x.r.Body
@@ -210,7 +218,8 @@ func (x *stream) outgoing() *outgoing {
 		q.header.Set("Te", "trailers")
 	}
 	x.c.tellForwarded(q.header, x.r.Host)
-	q.filter(x.rule, x.r.URL.RawQuery)
+	path, _, _ := strings.Cut(x.r.RequestURI, "?")
+	q.filter(x.rule, changes, path, x.r.URL.RawQuery)
 	return q
 }
 
@@ -222,7 +231,7 @@ func (x *stream) copy(res *incoming) {
 	for name, values := range res.header {
 		to[name] = values
 	}
-	change(to, x.rule.Filters.Response)
+	change(to, x.answers)
 	if res.length >= 0 {
 		to.Set("Content-Length", strconv.FormatInt(res.length, 10))
 	}

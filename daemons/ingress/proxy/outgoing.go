@@ -73,14 +73,14 @@ func (c *conn) tellForwarded(h http.Header, host string) {
 }
 
 // filter carries out a rule's filters.
-func (q *outgoing) filter(rule *route.Rule, query string) {
-	change(q.header, rule.Filters.Request)
+func (q *outgoing) filter(rule *route.Rule, changes *route.Headers, path, query string) {
+	change(q.header, changes)
 	r := rule.Filters.Rewrite
 	if r == nil {
 		return
 	}
-	if r.Path != "" {
-		if q.target = r.Path; query != "" {
+	if to, ok := rewritten(r, []byte(path)); ok {
+		if q.target = to; query != "" {
 			q.target += "?" + query
 		}
 	}
@@ -161,6 +161,8 @@ func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *outgoing) (*in
 		switch {
 		case limit != nil && limit.over.Load():
 			return nil, ep, errTooLarge
+		case errors.Is(context.Cause(ctx), errTotal):
+			return nil, ep, errTotal
 		case ctx.Err() != nil:
 			return nil, ep, &malformed{499, "the client closed the connection"}
 		case errors.As(err, &bad):

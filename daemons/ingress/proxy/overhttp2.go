@@ -25,13 +25,15 @@ func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
 		q.header.Set("Te", "trailers")
 	}
 	c.tellForwarded(q.header, q.host)
-	q.filter(rule, string(c.req.query))
+	q.filter(rule, c.headers, string(c.req.path), string(c.req.query))
 	var body *connBody
 	if c.req.chunked || c.req.length > 0 {
 		body = &connBody{c: c, wait: rule.Policy.Send, left: c.req.length, busy: make(chan struct{}, 1)}
 		q.body, q.length = body, c.req.length
 	}
-	res, ep, bad := p.exchange(context.Background(), rule, q)
+	ctx, cancel := within(context.Background(), rule)
+	defer cancel()
+	res, ep, bad := p.exchange(ctx, rule, q)
 	if body != nil {
 		defer func() { c.ended = c.ended || !body.end() }()
 	}
@@ -41,7 +43,7 @@ func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
 	}
 	defer res.close()
 	c.backend, c.status = ep, res.status
-	change(res.header, rule.Filters.Response)
+	change(res.header, c.answers)
 	c.passIncoming(res)
 }
 
@@ -63,7 +65,7 @@ func (c *conn) passIncoming(res *incoming) {
 	case !none:
 		c.ended = true
 	}
-	if c.ended = c.ended || c.e.draining.Load(); c.ended {
+	if c.ended = c.ended || c.draining(); c.ended {
 		out = append(out, "Connection: close\r\n"...)
 	} else if c.req.minor == 0 {
 		out = append(out, "Connection: keep-alive\r\n"...)

@@ -34,6 +34,7 @@ type proxied struct {
 	e             *Engine
 	b             *route.Builder
 	plain, secure net.Listener
+	entries       []*Entry
 	roots         *x509.CertPool
 }
 
@@ -72,20 +73,17 @@ func start(t testing.TB, change func(*Config)) *proxied {
 	p.b.SetClass("c", &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: route.Controller}})
 	var served sync.WaitGroup
 	for _, at := range []struct {
-		ln     *net.Listener
-		secure bool
-	}{{&p.plain, false}, {&p.secure, true}} {
+		ln    *net.Listener
+		entry *Entry
+	}{{&p.plain, p.e.Open(false, 80)}, {&p.secure, p.e.Open(true, 443)}} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		*at.ln = ln
-		port := 80
-		if at.secure {
-			port = 443
-		}
+		p.entries = append(p.entries, at.entry)
 		served.Go(func() {
-			if err := p.e.Serve(ln, at.secure, port); !errors.Is(err, net.ErrClosed) {
+			if err := p.e.Serve(ln, at.entry); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("serve: %v", err)
 			}
 		})
@@ -122,7 +120,9 @@ func (p *proxied) route(host, path string, addresses []string, annotations ...st
 	if problems := p.b.Problems(key); len(problems) > 0 {
 		p.t.Fatal(problems)
 	}
-	p.e.SetTable(p.b.Table())
+	for _, at := range p.entries {
+		at.SetTable(p.b.Table())
+	}
 }
 
 // endpoints are those of a service from now on.

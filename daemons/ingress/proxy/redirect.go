@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,9 +28,9 @@ func location(r *route.Redirect, secure bool, host string, port int, target stri
 	} else if r.Scheme != "" {
 		port = map[string]int{"http": 80, "https": 443}[r.Scheme]
 	}
-	if r.Path != "" {
-		path, query, has := strings.Cut(target, "?")
-		if target = r.Path; has && path != "" {
+	path, query, has := strings.Cut(target, "?")
+	if to, ok := rewritten(&route.Rewrite{Path: r.Path, Prefix: r.Prefix}, []byte(path)); ok {
+		if target = to; has && path != "" {
 			target += "?" + query
 		}
 	}
@@ -49,6 +50,27 @@ func appendRedirect(out []byte, r *route.Redirect, secure bool, host string, por
 		out = append(out, "\r\nConnection: close"...)
 	}
 	return append(out, "\r\n\r\n"...)
+}
+
+// rewritten is the path that a rule puts in the place of the request's. It returns false when that stays.
+func rewritten(r *route.Rewrite, path []byte) (string, bool) {
+	switch {
+	case r == nil:
+		return "", false
+	case r.Path != "":
+		return r.Path, true
+	case r.Prefix == nil:
+		return "", false
+	}
+	plain, _, bad := plainPath(path, nil)
+	if bad != nil { // rules are looked for by the same
+		return "", false
+	}
+	to := r.Prefix.Of(string(plain))
+	if !bytes.Equal(plain, path) {
+		to = (&url.URL{Path: to}).EscapedPath()
+	}
+	return to, true
 }
 
 func queryValue(query, name string) (string, bool) {

@@ -23,15 +23,12 @@ type Options struct {
 //
 // Endpoints that change go to their backend's Targets at once, and no table is made. An Ingress that changes costs its hosts.
 type Builder struct {
+	Backends  *Backends // that rules name; others may use them as well
 	options   Options
 	classes   map[string]*networkingv1.IngressClass
 	objects   map[Key]*networkingv1.Ingress // all, also those of other classes
 	ingresses map[Key]*ingress              // ours
 	byHost    map[string]map[Key]*ingress
-	backends  map[BackendKey]*Backend
-	ofService map[Key]map[BackendKey]*Backend
-	services  map[Key]*corev1.Service
-	slices    map[Key][]*discoveryv1.EndpointSlice
 	secrets   map[Key]secret
 	ofSecret  map[Key]map[Key]*ingress // by secret, by Ingress
 
@@ -43,9 +40,8 @@ type Builder struct {
 // NewBuilder returns a Builder that knows nothing.
 func NewBuilder(o Options) *Builder {
 	return &Builder{
-		options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{}, ingresses: map[Key]*ingress{},
-		byHost: map[string]map[Key]*ingress{}, backends: map[BackendKey]*Backend{}, ofService: map[Key]map[BackendKey]*Backend{},
-		services: map[Key]*corev1.Service{}, slices: map[Key][]*discoveryv1.EndpointSlice{}, secrets: map[Key]secret{},
+		Backends: NewBackends(o.Targets), options: o, classes: map[string]*networkingv1.IngressClass{}, objects: map[Key]*networkingv1.Ingress{},
+		ingresses: map[Key]*ingress{}, byHost: map[string]map[Key]*ingress{}, secrets: map[Key]secret{},
 		ofSecret: map[Key]map[Key]*ingress{}, changed: map[string]bool{}, table: &Table{},
 	}
 }
@@ -103,28 +99,16 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 		}
 	}
 	for _, backend := range old.backends {
-		b.release(backend)
+		b.Backends.Release(backend)
 	}
 }
 
 // SetService tells of a service; nil when it is gone.
-func (b *Builder) SetService(key Key, s *corev1.Service) {
-	if s == nil {
-		delete(b.services, key)
-	} else {
-		b.services[key] = s
-	}
-	b.update(key)
-}
+func (b *Builder) SetService(key Key, s *corev1.Service) { b.Backends.SetService(key, s) }
 
 // SetSlices tells of all slices of a service.
 func (b *Builder) SetSlices(service Key, all []*discoveryv1.EndpointSlice) {
-	if len(all) == 0 {
-		delete(b.slices, service)
-	} else {
-		b.slices[service] = all
-	}
-	b.update(service)
+	b.Backends.SetSlices(service, all)
 }
 
 // SetSecret tells of a secret; nil when it is gone.
@@ -161,7 +145,7 @@ func (b *Builder) Problems(key Key) []Problem {
 		}
 	}
 	for _, backend := range in.backends {
-		if s := b.services[backend.Key.Service]; s != nil && s.Spec.Type == corev1.ServiceTypeExternalName {
+		if s := b.Backends.Service(backend.Key.Service); s != nil && s.Spec.Type == corev1.ServiceTypeExternalName {
 			problems = append(problems, Problem{"UnsupportedBackend", fmt.Sprintf("service %s is of type ExternalName and has no endpoints", s.Name)})
 		}
 	}
@@ -174,33 +158,16 @@ func (b *Builder) Has(s Source) bool {
 	return in != nil && slices.ContainsFunc(in.backends, func(u *Backend) bool { return u.Key.Service.Name == s.Service }) || in != nil && s.Service == ""
 }
 
-// backend returns the backend of a key with one use more.
-func (b *Builder) backend(key BackendKey) *Backend {
-	backend := b.backends[key]
-	if backend == nil {
-		backend = &Backend{Key: key, Targets: b.options.Targets(key)}
-		b.backends[key] = backend
-		put(b.ofService, key.Service, key, backend)
-		backend.Targets.Update(Endpoints(b.services[key.Service], b.slices[key.Service], key.Port))
+// Certificate returns what a secret has, or why it has none that can be used.
+func (b *Builder) Certificate(key Key) (*tls.Certificate, error) {
+	s, ok := b.secrets[key]
+	if !ok {
+		return nil, fmt.Errorf("there is no secret %s of type %s", key, corev1.SecretTypeTLS)
 	}
-	backend.uses++
-	return backend
-}
-
-func (b *Builder) release(backend *Backend) {
-	if backend.uses--; backend.uses > 0 {
-		return
+	if s.err != nil {
+		return nil, fmt.Errorf("secret %s %w", key, s.err)
 	}
-	delete(b.backends, backend.Key)
-	drop(b.ofService, backend.Key.Service, backend.Key)
-	backend.Targets.Close()
-}
-
-// update tells the backends of a service their endpoints.
-func (b *Builder) update(service Key) {
-	for key, backend := range b.ofService[service] {
-		backend.Targets.Update(Endpoints(b.services[service], b.slices[service], key.Port))
-	}
+	return s.cert, nil
 }
 
 // Table returns the table of what the Builder was told, the same one where nothing changed.
@@ -276,7 +243,7 @@ func (b *Builder) rule(in *ingress, p path, host string) *Rule {
 	}
 	if p.backend != nil {
 		rule.Source.Service = p.backend.Key.Service.Name
-		rule.Backends = []Weighted{{p.backend, 1}}
+		rule.Backends = []Weighted{{Backend: p.backend, Weight: 1}}
 	}
 	if in.policy.Rewrite != "" {
 		rule.Filters.Rewrite = &Rewrite{Path: in.policy.Rewrite}

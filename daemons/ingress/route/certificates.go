@@ -15,8 +15,8 @@ type certificates struct {
 	rest     *tls.Certificate            // of Ingresses that name neither a host for TLS nor one in their rules
 }
 
-func (c *certificates) find(server string) *tls.Certificate {
-	server = strings.ToLower(strings.TrimSuffix(server, "."))
+// named is the certificate of a name, in lower case.
+func (c *certificates) named(server string) *tls.Certificate {
 	if cert := c.exact[server]; cert != nil {
 		return cert
 	}
@@ -25,7 +25,7 @@ func (c *certificates) find(server string) *tls.Certificate {
 			return cert
 		}
 	}
-	return c.rest
+	return nil
 }
 
 // add gives a certificate to a name, unless an older Ingress has given it one.

@@ -93,7 +93,7 @@ func (b *Builder) use(in *ingress, named *networkingv1.IngressBackend) *Backend 
 		in.problems = append(in.problems, Problem{"UnsupportedBackend", fmt.Sprintf("only services can be backends, not %s", kind)})
 		return nil
 	}
-	backend := b.backend(BackendKey{Key{in.key.Namespace, named.Service.Name}, portOf(named.Service.Port), in.policy.Protocol})
+	backend := b.Backends.Use(BackendKey{Key{in.key.Namespace, named.Service.Name}, portOf(named.Service.Port), in.policy.Protocol})
 	in.backends = append(in.backends, backend)
 	return backend
 }

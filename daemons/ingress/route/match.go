@@ -52,11 +52,27 @@ type Redirect struct {
 	Scheme, Host string
 	Port         int
 	Path         string
+	Prefix       *Swap // where Path is empty
 	Code         int
 }
 
 // Rewrite changes what the backend is asked for. Empty fields stay.
-type Rewrite struct{ Host, Path string }
+type Rewrite struct {
+	Host, Path string
+	Prefix     *Swap // where Path is empty
+}
+
+// Swap puts one prefix of a path, by segments, in the place of another. Neither ends in a slash.
+type Swap struct{ From, To string }
+
+// Of returns a path, whose beginning is From, with To in its place.
+func (s *Swap) Of(path string) string {
+	rest := path[min(len(s.From), len(path)):]
+	if to := s.To + rest; to != "" && to[0] == '/' {
+		return to
+	}
+	return "/" + s.To + rest
+}
 
 // Headers are the changes of a head.
 type Headers struct {

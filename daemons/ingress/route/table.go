@@ -2,12 +2,14 @@
 // is shown. It is plain values: a Builder is told of objects as they change and makes immutable tables. Watching the API and passing
 // requests on is for others.
 //
-// A rule has more than an Ingress can say (matches on headers, weights, filters): the table is meant for other kinds of routes as well.
+// A rule has more than an Ingress can say (matches on headers, weights, filters): package gateway makes rules of HTTPRoutes.
 package route
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
+	"strings"
 	"time"
 )
 
@@ -17,6 +19,8 @@ type Table struct {
 	wildcard map[string]*host // by what follows the first label: "*.a.example" is at "a.example"
 	every    *host            // rules without a host
 	certs    certificates
+
+	listeners *listeners // of Gateways, which come before all that; nil: none
 }
 
 // host are the rules of one host name.
@@ -40,6 +44,7 @@ type Rule struct {
 	Match    Match
 	Filters  Filters
 	Backends []Weighted // none: nothing can answer
+	Missing  int        // status where the backend that is chosen is not there; zero: 503
 	Policy   *Policy
 	// ToHTTPS sends plain requests to the same place over TLS.
 	ToHTTPS bool
@@ -52,13 +57,15 @@ type Source struct{ Namespace, Name, Service string }
 
 // Weighted is a backend and its share of the requests.
 type Weighted struct {
-	Backend *Backend
-	Weight  int
+	Backend           *Backend // nil: what was asked for cannot be had, and its share of the requests fails
+	Weight            int
+	Request, Response *Headers // in the place of the rule's; nil: those
 }
 
 // Policy is how requests of a rule are passed on.
 type Policy struct {
 	Connect, Read, Send time.Duration // to connect; between two reads and two writes
+	Total               time.Duration // from a request's head to the end of its answer; 0: any
 	MaxBody             int64         // bytes of a request's body; 0: any
 	Protocol            Protocol      // of the backend
 	RedirectTLS         bool          // plain requests are redirected where the Ingress has TLS for the host
@@ -72,6 +79,13 @@ type Policy struct {
 // The most specific host with a matching path counts, then the longest path, and an exact one before a prefix of the same length.
 // Default backends answer for what no path of any host matches.
 func (t *Table) Find(name, path []byte, r Request) *Rule {
+	if t.listeners != nil {
+		if l := t.listeners.find(name); l != nil {
+			if rule := l.find(name, path, r); rule != nil {
+				return rule
+			}
+		}
+	}
 	var hosts [3]*host
 	hosts[0] = t.exact[string(name)]
 	if dot := bytes.IndexByte(name, '.'); dot > 0 {
@@ -125,4 +139,19 @@ func first(rules []*Rule, r Request) *Rule {
 }
 
 // Certificate returns what a client is shown that asks for a server by name; nil when there is none for it.
-func (t *Table) Certificate(server string) *tls.Certificate { return t.certs.find(server) }
+func (t *Table) Certificate(server string) *tls.Certificate {
+	server = strings.ToLower(strings.TrimSuffix(server, "."))
+	if t.listeners == nil {
+		return cmp.Or(t.certs.named(server), t.certs.rest)
+	}
+	l := t.listeners.find([]byte(server))
+	if l == nil || l.Hostname == "" {
+		if cert := t.certs.named(server); cert != nil {
+			return cert
+		}
+	}
+	if l != nil {
+		return l.certificate(server)
+	}
+	return t.certs.rest
+}

@@ -1,0 +1,229 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// gatewayAPI reads and writes the kinds of Gateway API, where they are installed.
+type gatewayAPI struct {
+	rest        rest.Interface
+	core        kubernetes.Interface
+	discovery   discovery.DiscoveryInterface
+	definitions metadata.Interface
+}
+
+func newGatewayAPI(cfg *rest.Config) (*gatewayAPI, error) {
+	kinds := runtime.NewScheme()
+	if err := gatewayv1.Install(kinds); err != nil {
+		return nil, fmt.Errorf("take in the kinds of Gateway API: %w", err)
+	}
+	metav1.AddToGroupVersion(kinds, metav1.SchemeGroupVersion)
+	c := rest.CopyConfig(cfg)
+	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &gatewayv1.SchemeGroupVersion, "/apis", serializer.NewCodecFactory(kinds).WithoutConversion()
+	c.ContentConfig.ContentType, c.ContentConfig.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("set up the client of Gateway API: %w", err)
+	}
+	definitions, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("set up the client of definitions: %w", err)
+	}
+	core, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("set up the API client: %w", err)
+	}
+	return &gatewayAPI{rest: client, core: core, discovery: core.Discovery(), definitions: definitions}, nil
+}
+
+// needed are the resources without which there is nothing to follow.
+var needed = []string{"gatewayclasses", "gateways", "httproutes"}
+
+// installed returns which resources of Gateway API are served.
+func (g *gatewayAPI) installed() ([]string, error) {
+	list, err := g.discovery.ServerResourcesForGroupVersion(gatewayv1.SchemeGroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the kinds of Gateway API: %w", err)
+	}
+	var names []string
+	for _, r := range list.APIResources {
+		names = append(names, r.Name)
+	}
+	return names, nil
+}
+
+// follow waits until the kinds of Gateway API are there, and then follows them until ctx ends. first is called once it is known that
+// they are not there, or all objects are.
+func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, first func()) {
+	told := false
+	tell := func() {
+		if !told {
+			told = true
+			first()
+		}
+	}
+	changed := make(chan struct{}, 1)
+	definitions := metadatainformer.NewFilteredMetadataInformer(g.definitions, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+		"", 0, cache.Indexers{}, nil).Informer()
+	of := func(o any) {
+		if m, ok := o.(*metav1.PartialObjectMetadata); ok && strings.HasSuffix(m.Name, "."+gatewayv1.GroupName) {
+			signal(changed)
+		}
+	}
+	if _, err := definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: of, UpdateFunc: func(_, o any) { of(o) }}); err != nil {
+		log.Error("watch definitions", "err", err)
+		return
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		definitions.RunWithContext(ctx)
+	}()
+	defer func() { <-stopped }()
+	wait := time.Second
+	for ctx.Err() == nil {
+		names, err := g.installed()
+		missing := slices.ContainsFunc(needed, func(n string) bool { return !slices.Contains(names, n) })
+		if err == nil && !missing {
+			g.watch(ctx, w, log, slices.Contains(names, "referencegrants"), tell)
+			return
+		}
+		again := (<-chan time.Time)(nil)
+		if err != nil {
+			log.Warn("look for Gateway API", "err", err)
+			again = time.After(wait)
+			wait = min(2*wait, 30*time.Second)
+		} else {
+			wait = time.Second
+			tell()
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed: // a definition is served a moment after it is there, and then it changes once more
+		case <-again:
+		}
+	}
+}
+
+// watch follows Gateways with what they are about.
+func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, grants bool, first func()) {
+	var all []cache.SharedIndexInformer
+	var synced []cache.InformerSynced
+	add := func(i cache.SharedIndexInformer, set func(key route.Key, o any)) error {
+		handle := func(o any, gone bool) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			m, ok := o.(metav1.Object)
+			if !ok {
+				return
+			}
+			if gone {
+				o = nil
+			}
+			w.mu.Lock()
+			set(route.Key{Namespace: m.GetNamespace(), Name: m.GetName()}, o)
+			w.mu.Unlock()
+			signal(w.changed)
+		}
+		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(o any) { handle(o, false) }, UpdateFunc: func(_, o any) { handle(o, false) }, DeleteFunc: func(o any) { handle(o, true) },
+		})
+		if err != nil {
+			return err
+		}
+		all, synced = append(all, i), append(synced, r.HasSynced)
+		return i.SetTransform(withoutManagers)
+	}
+	of := func(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), kind, 0, cache.Indexers{})
+	}
+	b := w.gateway
+	err := errors.Join(
+		add(of(g.rest, "gatewayclasses", &gatewayv1.GatewayClass{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.GatewayClass); b.SetClass(key.Name, c) }),
+		add(of(g.rest, "gateways", &gatewayv1.Gateway{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.Gateway); b.SetGateway(key, c) }),
+		add(of(g.rest, "httproutes", &gatewayv1.HTTPRoute{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.HTTPRoute); b.SetRoute(key, c) }),
+		add(of(g.core.CoreV1().RESTClient(), "namespaces", &corev1.Namespace{}), func(key route.Key, o any) {
+			if n, ok := o.(*corev1.Namespace); ok && n.Labels != nil {
+				b.SetNamespace(key.Name, n.Labels)
+			} else if ok {
+				b.SetNamespace(key.Name, map[string]string{})
+			} else {
+				b.SetNamespace(key.Name, nil)
+			}
+		}))
+	if grants {
+		err = errors.Join(err, add(of(g.rest, "referencegrants", &gatewayv1.ReferenceGrant{}), func(key route.Key, o any) { c, _ := o.(*gatewayv1.ReferenceGrant); b.SetGrant(key, c) }))
+	} else {
+		log.Warn("ReferenceGrants are not served as v1: nothing may be named across namespaces")
+	}
+	if err != nil {
+		log.Error("watch Gateways", "err", err)
+		return
+	}
+	done := make(chan struct{}, len(all))
+	for _, i := range all {
+		go func() {
+			i.RunWithContext(ctx)
+			done <- struct{}{}
+		}()
+	}
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		log.Info("following Gateways")
+		w.mu.Lock()
+		w.follows = true
+		w.mu.Unlock()
+		signal(w.changed)
+		first()
+	}
+	for range all {
+		<-done
+	}
+}
+
+func withoutManagers(o any) (any, error) {
+	if m, ok := o.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// writeStatus writes an object's status. One that is gone or newer comes by the watch.
+func (g *gatewayAPI) writeStatus(ctx context.Context, resource string, object interface {
+	runtime.Object
+	metav1.Object
+}) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	err := g.rest.Put().NamespaceIfScoped(object.GetNamespace(), object.GetNamespace() != "").Resource(resource).Name(object.GetName()).SubResource("status").Body(object).Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

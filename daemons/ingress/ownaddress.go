@@ -1,0 +1,250 @@
+package ingress
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/ingress/route/gateway"
+)
+
+// A Gateway with addresses of its own has a service of type LoadBalancer in its namespace. The service's target ports are those on which
+// every machine's proxy serves the Gateway: the leader chooses them, and the service is where it is written. Its endpoints are the
+// machines whose proxy is ready.
+
+// gatewayLabel of a service is the name of the Gateway that it is for.
+const gatewayLabel = "clusterctl.local/gateway"
+
+// serviceOf is the name of a Gateway's service.
+func serviceOf(g route.Key) route.Key {
+	name := "gateway-" + g.Name
+	if len(name) > 52 || strings.Contains(name, ".") {
+		sum := sha256.Sum256([]byte(g.Name))
+		short := strings.ReplaceAll(name, ".", "-")
+		name = strings.TrimRight(short[:min(len(short), 40)], "-") + "-" + hex.EncodeToString(sum[:5])
+	}
+	return route.Key{Namespace: g.Namespace, Name: name}
+}
+
+// machinePort is the port of the machines on which an entry is served; 0: it is not known.
+func (w *watch) machinePort(entry gateway.Entry) int {
+	s := w.build.Backends.Service(serviceOf(entry.Gateway))
+	if s == nil || s.Labels[gatewayLabel] != entry.Gateway.Name {
+		return 0
+	}
+	for _, p := range s.Spec.Ports {
+		if int(p.Port) == entry.Port {
+			return p.TargetPort.IntValue()
+		}
+	}
+	return 0
+}
+
+// addressed is what a Gateway is to have so that it gets addresses.
+type addressed struct {
+	owner metav1.OwnerReference
+	name  route.Key
+	ports []corev1.ServicePort
+	there *corev1.Service // as the watch has it
+}
+
+// services gives each Gateway of ours its service, with the machines as endpoints.
+func (t *teller) services(ctx context.Context) {
+	if t.cfg.GatewayAddresses == config.OfMachines {
+		return
+	}
+	t.w.mu.Lock()
+	if !t.w.follows {
+		t.w.mu.Unlock()
+		return
+	}
+	wanted, over, problems := t.w.wanted(t.cfg)
+	endpoints := t.machines()
+	t.w.mu.Unlock()
+	for _, p := range problems {
+		t.env.Log.Warn("give a Gateway a port of the machines", "err", p)
+	}
+	for _, s := range over {
+		if err := t.dropService(ctx, s); err != nil && ctx.Err() == nil {
+			t.env.Log.Warn("remove the service of a Gateway", "service", s.Namespace+"/"+s.Name, "err", err)
+		}
+	}
+	for _, a := range wanted {
+		if err := t.keepService(ctx, a); err != nil && ctx.Err() == nil {
+			t.env.Log.Warn("write the service of a Gateway", "service", a.name, "err", err)
+			continue
+		}
+		if err := t.keepEndpoints(ctx, a, endpoints); err != nil && ctx.Err() == nil {
+			t.env.Log.Warn("write the endpoints of a Gateway", "service", a.name, "err", err)
+		}
+	}
+}
+
+// wanted works out the services of all Gateways, and those that are left of Gateways of before. It is called with the lock.
+func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Service, problems []error) {
+	used := map[int]bool{}
+	for _, s := range w.publish {
+		if s.Labels[gatewayLabel] != "" {
+			for _, p := range s.Spec.Ports {
+				used[p.TargetPort.IntValue()] = true
+			}
+		}
+	}
+	first, last, _ := config.PortRange(cfg.GatewayPorts)
+	free := first
+	ours := map[route.Key]bool{}
+	for _, key := range w.gateway.Gateways() {
+		ports := w.gateway.Ports(key)
+		name := serviceOf(key)
+		ours[name] = true
+		there := w.build.Backends.Service(name)
+		if len(ports) == 0 || there != nil && there.Labels[gatewayLabel] != key.Name {
+			continue
+		}
+		object := w.gateway.Gateway(key)
+		a := addressed{name: name, there: there, owner: metav1.OwnerReference{APIVersion: gatewayv1.SchemeGroupVersion.String(), Kind: "Gateway", Name: object.Name, UID: object.UID}}
+		for _, port := range ports {
+			target := w.machinePort(gateway.Entry{Gateway: key, Port: port})
+			if target < first || target > last {
+				for free <= last && used[free] {
+					free++
+				}
+				if free > last {
+					problems = append(problems, fmt.Errorf("all of %s are taken: port %d of Gateway %s has none", cfg.GatewayPorts, port, key))
+					continue
+				}
+				target, used[free] = free, true
+			}
+			a.ports = append(a.ports, corev1.ServicePort{Name: "port-" + strconv.Itoa(port), Protocol: corev1.ProtocolTCP, Port: int32(port), TargetPort: intstr.FromInt(target)})
+		}
+		if len(a.ports) > 0 {
+			list = append(list, a)
+		}
+	}
+	for key, s := range w.publish {
+		if of := s.Labels[gatewayLabel]; of != "" && !ours[key] && w.gateway.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
+			over = append(over, s) // the Gateway is there and another's now; with one that is gone the collector of garbage takes it
+		}
+	}
+	return list, over, problems
+}
+
+func (t *teller) keepService(ctx context.Context, a addressed) error {
+	if a.there != nil && slices.EqualFunc(a.there.Spec.Ports, a.ports, func(x, y corev1.ServicePort) bool {
+		return x.Name == y.Name && x.Port == y.Port && x.TargetPort == y.TargetPort
+	}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	services := t.clients.CoreV1().Services(a.name.Namespace)
+	if a.there == nil {
+		_, err := services.Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: a.name.Name, Labels: map[string]string{gatewayLabel: a.owner.Name, "gateway.networking.k8s.io/gateway-name": a.owner.Name}, OwnerReferences: []metav1.OwnerReference{a.owner}},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, Ports: a.ports, AllocateLoadBalancerNodePorts: ptr.To(false),
+				ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, // the client's address is kept
+			},
+		}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil // it comes by the watch
+		}
+		return err
+	}
+	s, err := services.Get(ctx, a.name.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if s.Labels[gatewayLabel] != a.owner.Name {
+		return nil
+	}
+	s.Spec.Ports = a.ports
+	_, err = services.Update(ctx, s, metav1.UpdateOptions{})
+	return err
+}
+
+func (t *teller) dropService(ctx context.Context, s *corev1.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	err := t.clients.CoreV1().Services(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// machines are the endpoints of the proxies themselves, by family. It is called with the lock.
+func (t *teller) machines() map[discoveryv1.AddressType][]discoveryv1.Endpoint {
+	namespace, name, _ := strings.Cut(t.cfg.ServiceName, "/")
+	out := map[discoveryv1.AddressType][]discoveryv1.Endpoint{}
+	for _, s := range t.w.slices[route.Key{Namespace: namespace, Name: name}] {
+		for _, e := range s.Endpoints {
+			e.Hints, e.TargetRef = nil, nil
+			out[s.AddressType] = append(out[s.AddressType], e)
+		}
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
+	}
+	return out
+}
+
+func (t *teller) keepEndpoints(ctx context.Context, a addressed, machines map[discoveryv1.AddressType][]discoveryv1.Endpoint) error {
+	var ports []discoveryv1.EndpointPort
+	for _, p := range a.ports {
+		ports = append(ports, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.TargetPort.IntVal), Protocol: ptr.To(corev1.ProtocolTCP)})
+	}
+	for _, family := range slices.Sorted(maps.Keys(machines)) {
+		name := a.name.Name + "-" + strings.ToLower(string(family))
+		t.w.mu.Lock()
+		there := t.w.slices[a.name][name]
+		t.w.mu.Unlock()
+		if there != nil && equality.Semantic.DeepEqual(there.Ports, ports) && equality.Semantic.DeepEqual(there.Endpoints, machines[family]) {
+			continue
+		}
+		if err := t.writeSlice(ctx, a, &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: a.name.Namespace, OwnerReferences: []metav1.OwnerReference{a.owner},
+				Labels: map[string]string{discoveryv1.LabelServiceName: a.name.Name, discoveryv1.LabelManagedBy: manager},
+			},
+			AddressType: family, Endpoints: machines[family], Ports: ports,
+		}, there); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *teller) writeSlice(ctx context.Context, a addressed, s, there *discoveryv1.EndpointSlice) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	slices := t.clients.DiscoveryV1().EndpointSlices(a.name.Namespace)
+	var err error
+	if there == nil {
+		_, err = slices.Create(ctx, s, metav1.CreateOptions{})
+	} else {
+		s.ResourceVersion = there.ResourceVersion
+		_, err = slices.Update(ctx, s, metav1.UpdateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // what is there comes by the watch
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package route
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Backends are the backends that rules name. Each is told its endpoints as they change.
+type Backends struct {
+	targets   func(BackendKey) Targets
+	all       map[BackendKey]*Backend
+	ofService map[Key]map[BackendKey]*Backend
+	services  map[Key]*corev1.Service
+	slices    map[Key][]*discoveryv1.EndpointSlice
+}
+
+// NewBackends returns Backends that know no service. targets is called once for each backend that comes into use.
+func NewBackends(targets func(BackendKey) Targets) *Backends {
+	return &Backends{
+		targets: targets, all: map[BackendKey]*Backend{}, ofService: map[Key]map[BackendKey]*Backend{},
+		services: map[Key]*corev1.Service{}, slices: map[Key][]*discoveryv1.EndpointSlice{},
+	}
+}
+
+// Service returns a service, or nil.
+func (b *Backends) Service(key Key) *corev1.Service { return b.services[key] }
+
+// SetService tells of a service; nil when it is gone.
+func (b *Backends) SetService(key Key, s *corev1.Service) {
+	if s == nil {
+		delete(b.services, key)
+	} else {
+		b.services[key] = s
+	}
+	b.update(key)
+}
+
+// SetSlices tells of all slices of a service.
+func (b *Backends) SetSlices(service Key, all []*discoveryv1.EndpointSlice) {
+	if len(all) == 0 {
+		delete(b.slices, service)
+	} else {
+		b.slices[service] = all
+	}
+	b.update(service)
+}
+
+// Use returns the backend of a key with one use more.
+func (b *Backends) Use(key BackendKey) *Backend {
+	backend := b.all[key]
+	if backend == nil {
+		backend = &Backend{Key: key, Targets: b.targets(key)}
+		b.all[key] = backend
+		put(b.ofService, key.Service, key, backend)
+		backend.Targets.Update(Endpoints(b.services[key.Service], b.slices[key.Service], key.Port))
+	}
+	backend.uses++
+	return backend
+}
+
+// Release ends a use.
+func (b *Backends) Release(backend *Backend) {
+	if backend.uses--; backend.uses > 0 {
+		return
+	}
+	delete(b.all, backend.Key)
+	drop(b.ofService, backend.Key.Service, backend.Key)
+	backend.Targets.Close()
+}
+
+// update tells the backends of a service their endpoints.
+func (b *Backends) update(service Key) {
+	for key, backend := range b.ofService[service] {
+		backend.Targets.Update(Endpoints(b.services[service], b.slices[service], key.Port))
+	}
+}

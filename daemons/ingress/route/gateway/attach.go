@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// httpRoute is an HTTPRoute, with what has become of it.
+type httpRoute struct {
+	key      route.Key
+	object   *gatewayv1.HTTPRoute
+	named    []route.Key // Gateways
+	services []route.Key
+	backends []*route.Backend // that it uses, one for each time it names it
+	places   []route.Place
+	refused  *verdict // why it is not accepted, wherever it wants to be
+	resolved verdict
+	parents  []parent
+	attached []*attachment
+}
+
+// parent is a Gateway of ours that a route names.
+type parent struct {
+	ref      gatewayv1.ParentReference
+	accepted verdict
+}
+
+// attachment is a route at a listener, for some hosts.
+type attachment struct {
+	route    *httpRoute
+	listener *listener
+	hosts    []string
+}
+
+// older orders routes: of rules that are alike, that of the older route counts.
+func older(a, b *httpRoute) int {
+	if c := a.object.CreationTimestamp.Time.Compare(b.object.CreationTimestamp.Time); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(a.key.Name, b.key.Name))
+}
+
+// updateRoute reads a route anew and attaches it where it may be.
+func (b *Builder) updateRoute(key route.Key) {
+	r := b.routes[key]
+	if r == nil {
+		return
+	}
+	for _, a := range r.attached {
+		a.listener.detach(a)
+	}
+	for _, g := range r.named {
+		drop(b.ofGateway, g, key)
+	}
+	for _, s := range r.services {
+		drop(b.ofService, s, key)
+	}
+	before := r.backends
+	if r.object == nil {
+		delete(b.routes, key)
+	} else {
+		*r = httpRoute{key: key, object: r.object}
+		b.compile(r) // before the old backends are let go: those that stay are kept
+		for i := range r.object.Spec.ParentRefs {
+			b.attach(r, r.object.Spec.ParentRefs[i])
+		}
+	}
+	for _, backend := range before {
+		b.options.Backends.Release(backend)
+	}
+}
+
+// attach attaches a route to the listeners that a reference means.
+func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
+	if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
+		return
+	}
+	key := route.Key{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))), Name: string(ref.Name)}
+	put(b.ofGateway, key, r.key)
+	r.named = append(r.named, key)
+	g := b.gateways[key]
+	if g == nil {
+		return // another's, or not there yet
+	}
+	p := parent{ref, bad(string(gatewayv1.RouteReasonNoMatchingParent), "the Gateway has no such listener")}
+	switch {
+	case r.refused != nil:
+		p.accepted = *r.refused
+	default:
+		p.accepted = b.attachTo(r, g, ref, p.accepted)
+	}
+	r.parents = append(r.parents, p)
+}
+
+func (b *Builder) attachTo(r *httpRoute, g *gateway, ref gatewayv1.ParentReference, v verdict) verdict {
+	rank := 0 // how near it has come
+	fail := func(near int, reason gatewayv1.RouteConditionReason, why string) {
+		if near > rank {
+			rank, v = near, bad(string(reason), "%s", why)
+		}
+	}
+	for _, l := range g.listeners {
+		if ref.SectionName != nil && *ref.SectionName != l.spec.Name || ref.Port != nil && *ref.Port != l.spec.Port {
+			continue
+		}
+		if !b.allows(l, r.key.Namespace) {
+			fail(1, gatewayv1.RouteReasonNotAllowedByListeners, "no listener allows routes of this kind and namespace")
+			continue
+		}
+		hosts := intersect(l.hostname, r.object.Spec.Hostnames)
+		if len(hosts) == 0 {
+			fail(2, gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostname of the route is one of a listener's")
+			continue
+		}
+		rank, v = 3, good(string(gatewayv1.RouteReasonAccepted))
+		a := &attachment{r, l, hosts}
+		if old := l.attached[r.key]; old != nil { // two references to one listener
+			a.hosts = old.hosts
+			l.detach(old)
+			r.attached = slices.DeleteFunc(r.attached, func(x *attachment) bool { return x == old })
+		}
+		l.add(a)
+		r.attached = append(r.attached, a)
+	}
+	return v
+}
+
+func (l *listener) add(a *attachment) {
+	l.attached[a.route.key] = a
+	for _, host := range a.hosts {
+		if l.byHost[host] == nil {
+			l.byHost[host] = map[route.Key]*attachment{}
+		}
+		l.byHost[host][a.route.key] = a
+		l.changed[host] = true
+	}
+}
+
+func (l *listener) detach(a *attachment) {
+	delete(l.attached, a.route.key)
+	for _, host := range a.hosts {
+		delete(l.byHost[host], a.route.key)
+		if len(l.byHost[host]) == 0 {
+			delete(l.byHost, host)
+		}
+		l.changed[host] = true
+	}
+}
+
+// intersect are the hosts that a listener and a route have in common. Neither has to name any.
+func intersect(of string, hostnames []gatewayv1.Hostname) (hosts []string) {
+	if len(hostnames) == 0 {
+		return []string{of}
+	}
+	for _, h := range hostnames {
+		name := strings.ToLower(string(h))
+		switch {
+		case of == "" || of == name || below(name, of):
+			hosts = append(hosts, name)
+		case below(of, name):
+			hosts = append(hosts, of)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// below reports whether a name, which may be a wildcard, is covered by a wildcard.
+func below(name, wildcard string) bool {
+	suffix, ok := strings.CutPrefix(wildcard, "*")
+	return ok && len(name) > len(suffix) && strings.HasSuffix(name, suffix)
+}

@@ -1,0 +1,278 @@
+// Package gateway decides what Gateways and HTTPRoutes mean for the proxy: which listeners it serves with which rules, and what the
+// objects are told of themselves. It is plain values, as package route, whose tables it makes. Watching the API, opening sockets and
+// writing statuses is for others.
+package gateway
+
+import (
+	"cmp"
+	"crypto/tls"
+	"maps"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// Controller is what a GatewayClass says whose Gateways are for this proxy.
+const Controller = "clusterctl.local/gateway"
+
+// Options are what a Builder is made with.
+type Options struct {
+	Backends    *route.Backends
+	Certificate func(route.Key) (*tls.Certificate, error) // what a secret has, or why there is nothing
+	Policy      route.Policy                              // where routes say nothing else
+	Counter     func(route.Source) any                    // as route.Options has it
+	Shared      map[int]bool                              // ports of the machines that all Gateways share, and whether TLS is spoken there; nil: each Gateway has addresses of its own
+}
+
+// Entry is where clients come in: a port of a Gateway with addresses of its own, or of the machines.
+type Entry struct {
+	Gateway route.Key // no name: all share the machines' addresses
+	Port    int
+}
+
+// Served is what an entry serves.
+type Served struct {
+	Secure    bool
+	Listeners []*route.Listener
+}
+
+// Builder keeps what tables are made of. It is used by one goroutine at a time. A route that changes costs its hosts, a Gateway that
+// changes its routes.
+type Builder struct {
+	options    Options
+	classes    map[string]*gatewayv1.GatewayClass
+	objects    map[route.Key]*gatewayv1.Gateway // all, also those of other classes
+	gateways   map[route.Key]*gateway           // ours
+	routes     map[route.Key]*httpRoute
+	grants     map[string]map[string]*gatewayv1.ReferenceGrant // by namespace, by name
+	namespaces map[string]map[string]string                    // labels
+	ofGateway  map[route.Key]map[route.Key]bool                // the routes that name a Gateway
+	ofService  map[route.Key]map[route.Key]bool                // the routes that name a service
+	ofSecret   map[route.Key]map[route.Key]bool                // the Gateways that name a secret
+
+	staleGateways, staleRoutes map[route.Key]bool
+	changed                    map[Entry]bool
+	served                     map[Entry]*Served
+}
+
+// NewBuilder returns a Builder that knows nothing.
+func NewBuilder(o Options) *Builder {
+	return &Builder{
+		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{}, gateways: map[route.Key]*gateway{},
+		routes: map[route.Key]*httpRoute{}, grants: map[string]map[string]*gatewayv1.ReferenceGrant{}, namespaces: map[string]map[string]string{},
+		ofGateway: map[route.Key]map[route.Key]bool{}, ofService: map[route.Key]map[route.Key]bool{}, ofSecret: map[route.Key]map[route.Key]bool{},
+		staleGateways: map[route.Key]bool{}, staleRoutes: map[route.Key]bool{}, changed: map[Entry]bool{}, served: map[Entry]*Served{},
+	}
+}
+
+// SetClass tells of a GatewayClass; nil when it is gone.
+func (b *Builder) SetClass(name string, class *gatewayv1.GatewayClass) {
+	if class == nil {
+		delete(b.classes, name)
+	} else {
+		b.classes[name] = class
+	}
+	for key, g := range b.objects {
+		if string(g.Spec.GatewayClassName) == name {
+			b.staleGateways[key] = true
+		}
+	}
+}
+
+// SetGateway tells of a Gateway; nil when it is gone. One that differs in its status alone costs nothing.
+func (b *Builder) SetGateway(key route.Key, g *gatewayv1.Gateway) {
+	before := b.objects[key]
+	if g == nil {
+		delete(b.objects, key)
+	} else {
+		b.objects[key] = g
+	}
+	if before != nil && g != nil && before.UID == g.UID && before.Generation == g.Generation {
+		return
+	}
+	b.staleGateways[key] = true
+	if b.options.Shared != nil { // what an older one lets go, another may have
+		for other := range b.gateways {
+			b.staleGateways[other] = true
+		}
+	}
+}
+
+// SetRoute tells of an HTTPRoute; nil when it is gone. One that differs in its status alone costs nothing.
+func (b *Builder) SetRoute(key route.Key, object *gatewayv1.HTTPRoute) {
+	r := b.routes[key]
+	switch {
+	case r == nil && object == nil:
+		return
+	case r == nil:
+		r = &httpRoute{key: key}
+		b.routes[key] = r
+	case object != nil && r.object != nil && r.object.UID == object.UID && r.object.Generation == object.Generation:
+		r.object = object
+		return
+	}
+	r.object = object
+	b.staleRoutes[key] = true
+}
+
+// SetGrant tells of a ReferenceGrant; nil when it is gone.
+func (b *Builder) SetGrant(key route.Key, grant *gatewayv1.ReferenceGrant) {
+	if grant == nil {
+		delete(b.grants[key.Namespace], key.Name)
+	} else {
+		if b.grants[key.Namespace] == nil {
+			b.grants[key.Namespace] = map[string]*gatewayv1.ReferenceGrant{}
+		}
+		b.grants[key.Namespace][key.Name] = grant
+	}
+	for service, routes := range b.ofService {
+		if service.Namespace == key.Namespace {
+			maps.Copy(b.staleRoutes, routes)
+		}
+	}
+	for secret, gateways := range b.ofSecret {
+		if secret.Namespace == key.Namespace {
+			maps.Copy(b.staleGateways, gateways)
+		}
+	}
+}
+
+// SetNamespace tells of a namespace's labels; nil when it is gone.
+func (b *Builder) SetNamespace(name string, labels map[string]string) {
+	before, there := b.namespaces[name]
+	if labels == nil {
+		delete(b.namespaces, name)
+	} else {
+		b.namespaces[name] = labels
+	}
+	if there && labels != nil && maps.Equal(before, labels) {
+		return
+	}
+	for key := range b.routes {
+		if key.Namespace == name {
+			b.staleRoutes[key] = true
+		}
+	}
+}
+
+// ServiceChanged has the routes that name a service looked at again.
+func (b *Builder) ServiceChanged(key route.Key) { maps.Copy(b.staleRoutes, b.ofService[key]) }
+
+// SecretChanged has the Gateways that name a secret looked at again.
+func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.ofSecret[key]) }
+
+// Update works out what has changed and returns the entries that serve something else than before; nil is an entry that is gone.
+func (b *Builder) Update() map[Entry]*Served {
+	for key := range b.staleGateways {
+		if g := b.objects[key]; g == nil || !b.ours(string(g.Spec.GatewayClassName)) {
+			b.updateGateway(key) // first of all, so that others may have what it had
+			delete(b.staleGateways, key)
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(b.staleGateways), b.older) {
+		b.updateGateway(key)
+	}
+	clear(b.staleGateways)
+	for key := range b.staleRoutes {
+		b.updateRoute(key)
+	}
+	clear(b.staleRoutes)
+	news := map[Entry]*Served{}
+	byEntry := map[Entry][]*listener{}
+	for _, g := range b.gateways {
+		for _, l := range g.listeners {
+			if l.rebuild() {
+				b.changed[l.entry] = true
+			}
+			if l.serves() {
+				byEntry[l.entry] = append(byEntry[l.entry], l)
+			}
+		}
+	}
+	for entry := range b.changed {
+		if len(byEntry[entry]) == 0 {
+			if b.served[entry] != nil {
+				delete(b.served, entry)
+				news[entry] = nil
+			}
+			continue
+		}
+		s := &Served{Secure: byEntry[entry][0].secure}
+		for _, l := range byEntry[entry] {
+			s.Listeners = append(s.Listeners, l.table)
+		}
+		b.served[entry], news[entry] = s, s
+	}
+	clear(b.changed)
+	return news
+}
+
+// older orders Gateways: where two want the same, the older one gets it.
+func (b *Builder) older(x, y route.Key) int {
+	g, h := b.objects[x], b.objects[y]
+	if g != nil && h != nil {
+		if c := g.CreationTimestamp.Time.Compare(h.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+}
+
+// ours reports whether a class is for this proxy.
+func (b *Builder) ours(class string) bool {
+	c := b.classes[class]
+	return c != nil && c.Spec.ControllerName == Controller
+}
+
+// Has reports whether there is a rule of a source.
+func (b *Builder) Has(s route.Source) bool {
+	name, ok := strings.CutPrefix(s.Name, sourcePrefix)
+	if !ok {
+		return false
+	}
+	r := b.routes[route.Key{Namespace: s.Namespace, Name: name}]
+	return r != nil && len(r.attached) > 0 && (s.Service == "" || slices.ContainsFunc(r.backends, func(u *route.Backend) bool { return u.Key.Service.Name == s.Service }))
+}
+
+// reference is what a ReferenceGrant may allow.
+type reference struct {
+	fromKind, fromNamespace string
+	toKind                  string
+	to                      route.Key
+}
+
+// permitted reports whether an object of Gateway API's may name one of the core group: in its own namespace, or where a grant says so.
+func (b *Builder) permitted(r reference) bool {
+	if r.fromNamespace == r.to.Namespace {
+		return true
+	}
+	for _, grant := range b.grants[r.to.Namespace] {
+		from := slices.ContainsFunc(grant.Spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
+			return f.Group == gatewayv1.GroupName && string(f.Kind) == r.fromKind && string(f.Namespace) == r.fromNamespace
+		})
+		to := slices.ContainsFunc(grant.Spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
+			return t.Group == "" && string(t.Kind) == r.toKind && (t.Name == nil || *t.Name == "" || string(*t.Name) == r.to.Name)
+		})
+		if from && to {
+			return true
+		}
+	}
+	return false
+}
+
+func put(in map[route.Key]map[route.Key]bool, key, who route.Key) {
+	if in[key] == nil {
+		in[key] = map[route.Key]bool{}
+	}
+	in[key][who] = true
+}
+
+func drop(in map[route.Key]map[route.Key]bool, key, who route.Key) {
+	delete(in[key], who)
+	if len(in[key]) == 0 {
+		delete(in, key)
+	}
+}

@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// gateway is a Gateway of ours.
+type gateway struct {
+	key       route.Key
+	listeners []*listener
+	secrets   []route.Key
+	refused   *verdict // why none of it is carried out
+}
+
+// verdict is one answer to what an object asks for.
+type verdict struct {
+	ok              bool
+	reason, message string
+}
+
+func good(reason string) verdict { return verdict{ok: true, reason: reason} }
+
+func bad(reason, format string, args ...any) verdict {
+	return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// listener is one of a Gateway's, with the routes that are attached to it.
+type listener struct {
+	gateway    *gateway
+	spec       *gatewayv1.Listener
+	entry      Entry
+	secure     bool
+	hostname   string
+	kinds      []gatewayv1.RouteGroupKind
+	accepted   verdict
+	distinct   verdict // no other listener wants the same
+	resolved   verdict
+	certs      []*tls.Certificate
+	namespaces labels.Selector // nil: of the Gateway's alone
+
+	attached map[route.Key]*attachment
+	byHost   map[string]map[route.Key]*attachment
+	changed  map[string]bool // hosts whose rules are to be made again
+	table    *route.Listener
+}
+
+// serves reports whether requests are answered by the listener.
+func (l *listener) serves() bool {
+	return l.gateway.refused == nil && l.accepted.ok && l.distinct.ok && (!l.secure || len(l.certs) > 0)
+}
+
+// updateGateway reads a Gateway anew. Its routes are looked at again.
+func (b *Builder) updateGateway(key route.Key) {
+	if old := b.gateways[key]; old != nil {
+		for _, l := range old.listeners {
+			b.changed[l.entry] = true
+		}
+		for _, secret := range old.secrets {
+			drop(b.ofSecret, secret, key)
+		}
+	}
+	delete(b.gateways, key)
+	maps.Copy(b.staleRoutes, b.ofGateway[key])
+	object := b.objects[key]
+	if object == nil || !b.ours(string(object.Spec.GatewayClassName)) {
+		return
+	}
+	g := &gateway{key: key, refused: b.refused(object)}
+	b.gateways[key] = g
+	for i := range object.Spec.Listeners {
+		l := b.listener(g, &object.Spec.Listeners[i])
+		g.listeners = append(g.listeners, l)
+		b.changed[l.entry] = true
+	}
+	b.conflicts(g)
+}
+
+// refused is what of a Gateway as a whole cannot be had.
+func (b *Builder) refused(object *gatewayv1.Gateway) *verdict {
+	var v verdict
+	s := &object.Spec
+	switch in := s.Infrastructure; {
+	case len(s.Addresses) > 0:
+		v = bad(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses cannot be chosen in a Gateway")
+	case s.TLS != nil:
+		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "spec.tls is not carried out: clients' certificates are not asked for, and backends are shown none")
+	case in != nil && in.ParametersRef != nil:
+		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "there are no parameters: %s %s", in.ParametersRef.Kind, in.ParametersRef.Name)
+	case in != nil && (len(in.Labels) > 0 || len(in.Annotations) > 0):
+		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "labels and annotations of the infrastructure are not carried out")
+	case s.AllowedListeners != nil && s.AllowedListeners.Namespaces != nil && ptr.Deref(s.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone:
+		v = bad(string(gatewayv1.GatewayReasonInvalidParameters), "listeners of ListenerSets are not carried out")
+	default:
+		return nil
+	}
+	return &v
+}
+
+func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
+	l := &listener{
+		gateway: g, spec: spec, entry: Entry{Gateway: g.key, Port: int(spec.Port)}, hostname: strings.ToLower(string(ptr.Deref(spec.Hostname, ""))),
+		accepted: good(string(gatewayv1.ListenerReasonAccepted)), distinct: good(string(gatewayv1.ListenerReasonNoConflicts)), resolved: good(string(gatewayv1.ListenerReasonResolvedRefs)),
+		kinds: []gatewayv1.RouteGroupKind{}, attached: map[route.Key]*attachment{}, byHost: map[string]map[route.Key]*attachment{}, changed: map[string]bool{},
+	}
+	if b.options.Shared != nil {
+		l.entry.Gateway = route.Key{}
+	}
+	switch spec.Protocol {
+	case gatewayv1.HTTPProtocolType:
+	case gatewayv1.HTTPSProtocolType:
+		l.secure = true
+	default:
+		l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedProtocol), "only HTTP and HTTPS are served, not %s", spec.Protocol)
+		l.table = &route.Listener{Hostname: l.hostname}
+		return l
+	}
+	if b.options.Shared != nil {
+		if secure, there := b.options.Shared[int(spec.Port)]; !there || secure != l.secure {
+			l.accepted = bad(string(gatewayv1.ListenerReasonPortUnavailable), "port %d is not the machines' for %s", spec.Port, spec.Protocol)
+		}
+	}
+	if t := spec.TLS; t != nil {
+		switch {
+		case ptr.Deref(t.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate:
+			l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedValue), "TLS can only be terminated")
+		case len(t.Options) > 0:
+			l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedValue), "options of TLS are not carried out")
+		}
+	}
+	b.readAllowed(l)
+	b.readCertificates(l)
+	l.table = &route.Listener{Hostname: l.hostname, Certs: l.certs}
+	return l
+}
+
+var httpRouteKind = gatewayv1.RouteGroupKind{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: "HTTPRoute"}
+
+// readAllowed reads which routes a listener allows.
+func (b *Builder) readAllowed(l *listener) {
+	allowed := ptr.Deref(l.spec.AllowedRoutes, gatewayv1.AllowedRoutes{})
+	for _, k := range allowed.Kinds {
+		if string(ptr.Deref(k.Group, gatewayv1.GroupName)) != gatewayv1.GroupName || k.Kind != httpRouteKind.Kind {
+			l.resolved = bad(string(gatewayv1.ListenerReasonInvalidRouteKinds), "only HTTPRoutes are served, not %s", k.Kind)
+		} else if len(l.kinds) == 0 {
+			l.kinds = append(l.kinds, httpRouteKind)
+		}
+	}
+	if len(allowed.Kinds) == 0 {
+		l.kinds = append(l.kinds, httpRouteKind)
+	}
+	namespaces := ptr.Deref(allowed.Namespaces, gatewayv1.RouteNamespaces{})
+	switch ptr.Deref(namespaces.From, gatewayv1.NamespacesFromSame) {
+	case gatewayv1.NamespacesFromAll:
+		l.namespaces = labels.Everything()
+	case gatewayv1.NamespacesFromSelector:
+		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
+		if err != nil {
+			l.accepted = bad(string(gatewayv1.ListenerReasonUnsupportedValue), "the selector of namespaces cannot be read: %v", err)
+			selector = labels.Nothing()
+		}
+		l.namespaces = selector
+	case gatewayv1.NamespacesFromSame:
+	default:
+		l.namespaces = labels.Nothing()
+	}
+}
+
+// readCertificates takes the certificates that can be used, and says why others cannot.
+func (b *Builder) readCertificates(l *listener) {
+	if l.spec.TLS == nil {
+		return
+	}
+	refs := l.spec.TLS.CertificateRefs
+	if len(refs) == 0 {
+		l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "no certificate is named")
+	}
+	for _, ref := range refs {
+		key := route.Key{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(l.gateway.key.Namespace))), Name: string(ref.Name)}
+		if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
+			l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "certificates are in Secrets, not in %s", ptr.Deref(ref.Kind, ""))
+			continue
+		}
+		put(b.ofSecret, key, l.gateway.key)
+		l.gateway.secrets = append(l.gateway.secrets, key)
+		if !b.permitted(reference{"Gateway", l.gateway.key.Namespace, "Secret", key}) {
+			l.resolved = bad(string(gatewayv1.ListenerReasonRefNotPermitted), "no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s", key.Namespace, l.gateway.key.Namespace, key.Name)
+			continue
+		}
+		cert, err := b.options.Certificate(key)
+		if err != nil {
+			l.resolved = bad(string(gatewayv1.ListenerReasonInvalidCertificateRef), "%v", err)
+			continue
+		}
+		l.certs = append(l.certs, cert)
+	}
+}
+
+// conflicts finds listeners that want the same. Of one Gateway none of them gets it; of several, those of the older one.
+func (b *Builder) conflicts(g *gateway) {
+	for i, l := range g.listeners {
+		for _, other := range g.listeners[i+1:] {
+			if l.spec.Port != other.spec.Port || !l.accepted.ok || !other.accepted.ok {
+				continue
+			}
+			switch {
+			case l.spec.Protocol != other.spec.Protocol:
+				l.distinct = bad(string(gatewayv1.ListenerReasonProtocolConflict), "listener %s speaks %s on port %d", other.spec.Name, other.spec.Protocol, l.spec.Port)
+				other.distinct = bad(string(gatewayv1.ListenerReasonProtocolConflict), "listener %s speaks %s on port %d", l.spec.Name, l.spec.Protocol, l.spec.Port)
+			case l.hostname == other.hostname:
+				l.distinct = bad(string(gatewayv1.ListenerReasonHostnameConflict), "listener %s has the same port and hostname", other.spec.Name)
+				other.distinct = bad(string(gatewayv1.ListenerReasonHostnameConflict), "listener %s has the same port and hostname", l.spec.Name)
+			}
+		}
+	}
+	if b.options.Shared == nil {
+		return
+	}
+	for key, older := range b.gateways {
+		if key == g.key || b.older(key, g.key) > 0 {
+			continue
+		}
+		for _, l := range g.listeners {
+			if slices.ContainsFunc(older.listeners, func(o *listener) bool { return o.serves() && o.entry == l.entry && o.hostname == l.hostname }) {
+				l.distinct = bad(string(gatewayv1.ListenerReasonHostnameConflict), "Gateway %s, which is older, has the same port and hostname", key)
+			}
+		}
+	}
+}
+
+// allows reports whether a listener takes HTTPRoutes of a namespace.
+func (b *Builder) allows(l *listener, namespace string) bool {
+	if len(l.kinds) == 0 {
+		return false
+	}
+	if l.namespaces == nil {
+		return namespace == l.gateway.key.Namespace
+	}
+	of, known := b.namespaces[namespace]
+	return known && l.namespaces.Matches(labels.Set(of))
+}
+
+// rebuild makes the rules of the hosts that have changed. It returns whether there were any.
+func (l *listener) rebuild() bool {
+	if len(l.changed) == 0 {
+		return false
+	}
+	hosts := map[string][]route.Place{}
+	for name := range l.changed {
+		hosts[name] = nil
+		for _, a := range slices.SortedFunc(maps.Values(l.byHost[name]), func(x, y *attachment) int { return older(x.route, y.route) }) {
+			hosts[name] = append(hosts[name], a.route.places...)
+		}
+	}
+	l.table = l.table.With(hosts)
+	clear(l.changed)
+	return true
+}

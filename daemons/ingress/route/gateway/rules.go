@@ -1,0 +1,303 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// sourcePrefix is what the names of routes begin with as sources, so that no Ingress has the same.
+const sourcePrefix = "HTTPRoute/"
+
+// noTimeout is as long as a timeout can be.
+const noTimeout = 24 * time.Hour
+
+// compile makes the rules of a route. What cannot be had refuses the route as a whole: half of what somebody wrote may be worse than none.
+func (b *Builder) compile(r *httpRoute) {
+	r.resolved = good(string(gatewayv1.RouteReasonResolvedRefs))
+	refuse := func(v verdict) {
+		if r.refused == nil {
+			r.refused = &v
+		}
+	}
+	for i := range r.object.Spec.Rules {
+		spec := &r.object.Spec.Rules[i]
+		if v := unsupported(spec); v != nil {
+			refuse(*v)
+			continue
+		}
+		policy, v := b.policy(spec.Timeouts)
+		if v != nil {
+			refuse(*v)
+			continue
+		}
+		template := route.Rule{Source: route.Source{Namespace: r.key.Namespace, Name: sourcePrefix + r.key.Name}, Policy: policy, Missing: 500}
+		for _, ref := range spec.BackendRefs {
+			w := b.weighted(r, ref, spec)
+			template.Backends = append(template.Backends, w)
+			if w.Backend != nil && template.Source.Service == "" {
+				template.Source.Service = w.Backend.Key.Service.Name
+			}
+		}
+		if b.options.Counter != nil {
+			template.Counter = b.options.Counter(template.Source)
+		}
+		matches := spec.Matches
+		if len(matches) == 0 {
+			matches = []gatewayv1.HTTPRouteMatch{{}}
+		}
+		for j := range matches {
+			r.places = append(r.places, place(template, &matches[j], spec.Filters))
+		}
+	}
+	if r.refused != nil {
+		r.places = nil
+	}
+}
+
+// place makes a rule of one match.
+func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) route.Place {
+	rule := template
+	path := ptr.Deref(m.Path, gatewayv1.HTTPPathMatch{})
+	p := route.Place{Path: ptr.Deref(path.Value, "/"), Exact: ptr.Deref(path.Type, gatewayv1.PathMatchPathPrefix) == gatewayv1.PathMatchExact, Rule: &rule}
+	rule.Path = p.Path
+	rule.Match.Method = string(ptr.Deref(m.Method, ""))
+	for _, h := range m.Headers {
+		// Of several that ask for one field, the first counts.
+		if !slices.ContainsFunc(rule.Match.Headers, func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) }) {
+			rule.Match.Headers = append(rule.Match.Headers, route.Pair{Name: string(h.Name), Value: h.Value})
+		}
+	}
+	for _, q := range m.QueryParams {
+		if !slices.ContainsFunc(rule.Match.Query, func(p route.Pair) bool { return p.Name == string(q.Name) }) {
+			rule.Match.Query = append(rule.Match.Query, route.Pair{Name: string(q.Name), Value: q.Value})
+		}
+	}
+	for i := range filters {
+		f := &filters[i]
+		switch f.Type {
+		case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
+			rule.Filters.Request = headers(f.RequestHeaderModifier)
+		case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
+			rule.Filters.Response = headers(f.ResponseHeaderModifier)
+		case gatewayv1.HTTPRouteFilterRequestRedirect:
+			rule.Filters.Redirect = redirect(f.RequestRedirect, p.Path)
+		case gatewayv1.HTTPRouteFilterURLRewrite:
+			rule.Filters.Rewrite = &route.Rewrite{Host: string(ptr.Deref(f.URLRewrite.Hostname, ""))}
+			rule.Filters.Rewrite.Path, rule.Filters.Rewrite.Prefix = modified(f.URLRewrite.Path, p.Path)
+		}
+	}
+	return p
+}
+
+func redirect(f *gatewayv1.HTTPRequestRedirectFilter, prefix string) *route.Redirect {
+	out := &route.Redirect{Scheme: ptr.Deref(f.Scheme, ""), Host: string(ptr.Deref(f.Hostname, "")), Port: int(ptr.Deref(f.Port, 0)), Code: ptr.Deref(f.StatusCode, 302)}
+	out.Path, out.Prefix = modified(f.Path, prefix)
+	return out
+}
+
+// modified is the path that takes the place of the request's, or of its prefix.
+func modified(m *gatewayv1.HTTPPathModifier, prefix string) (string, *route.Swap) {
+	switch {
+	case m == nil:
+		return "", nil
+	case m.Type == gatewayv1.FullPathHTTPPathModifier:
+		if full := ptr.Deref(m.ReplaceFullPath, ""); strings.HasPrefix(full, "/") {
+			return full, nil
+		}
+		return "/" + ptr.Deref(m.ReplaceFullPath, ""), nil
+	}
+	return "", &route.Swap{From: strings.TrimRight(prefix, "/"), To: strings.TrimRight(ptr.Deref(m.ReplacePrefixMatch, ""), "/")}
+}
+
+func headers(f *gatewayv1.HTTPHeaderFilter) *route.Headers {
+	out := &route.Headers{Remove: f.Remove}
+	for _, h := range f.Set {
+		out.Set = append(out.Set, route.Pair{Name: string(h.Name), Value: h.Value})
+	}
+	for _, h := range f.Add {
+		out.Add = append(out.Add, route.Pair{Name: string(h.Name), Value: h.Value})
+	}
+	return out
+}
+
+// policy is how a rule's requests are passed on. Both timeouts are of one try here, since there is no other where they count.
+func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdict) {
+	p := b.options.Policy
+	if t == nil {
+		return &p, nil
+	}
+	for _, text := range []*gatewayv1.Duration{t.Request, t.BackendRequest} {
+		if text == nil {
+			continue
+		}
+		d, err := time.ParseDuration(string(*text))
+		if err != nil || d < 0 {
+			v := bad(string(gatewayv1.RouteReasonUnsupportedValue), "%q is not a duration", *text)
+			return nil, &v
+		}
+		if d == 0 {
+			p.Read = noTimeout
+			continue
+		}
+		if p.Total == 0 || d < p.Total {
+			p.Total = d
+		}
+	}
+	p.Read = max(p.Read, p.Total)
+	return &p, nil
+}
+
+// unsupported is what of a rule cannot be had.
+func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
+	refuse := func(format string, args ...any) *verdict {
+		v := bad(string(gatewayv1.RouteReasonUnsupportedValue), format, args...)
+		return &v
+	}
+	switch {
+	case spec.Retry != nil:
+		return refuse("retry is not carried out")
+	case spec.SessionPersistence != nil:
+		return refuse("sessionPersistence is not carried out")
+	}
+	for _, m := range spec.Matches {
+		if m.Path != nil {
+			switch t := ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix); t {
+			case gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix:
+			default:
+				return refuse("paths are matched by Exact and PathPrefix, not by %s", t)
+			}
+		}
+		for _, h := range m.Headers {
+			if t := ptr.Deref(h.Type, gatewayv1.HeaderMatchExact); t != gatewayv1.HeaderMatchExact {
+				return refuse("headers are matched by Exact, not by %s", t)
+			}
+		}
+		for _, q := range m.QueryParams {
+			if t := ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact); t != gatewayv1.QueryParamMatchExact {
+				return refuse("query parameters are matched by Exact, not by %s", t)
+			}
+		}
+	}
+	of := map[gatewayv1.HTTPRouteFilterType]bool{}
+	for _, f := range spec.Filters {
+		switch f.Type {
+		case gatewayv1.HTTPRouteFilterRequestHeaderModifier, gatewayv1.HTTPRouteFilterResponseHeaderModifier,
+			gatewayv1.HTTPRouteFilterRequestRedirect, gatewayv1.HTTPRouteFilterURLRewrite:
+			of[f.Type] = true
+		default:
+			return refuse("filter %s is not carried out", f.Type)
+		}
+	}
+	if of[gatewayv1.HTTPRouteFilterRequestRedirect] && of[gatewayv1.HTTPRouteFilterURLRewrite] {
+		v := bad(string(gatewayv1.RouteReasonIncompatibleFilters), "a rule cannot both redirect and rewrite")
+		return &v
+	}
+	for _, ref := range spec.BackendRefs {
+		for _, f := range ref.Filters {
+			if f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
+				return refuse("filter %s of a backend is not carried out", f.Type)
+			}
+		}
+	}
+	return nil
+}
+
+// weighted is a backend with its share. One that cannot be had keeps its share, and its requests fail.
+func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gatewayv1.HTTPRouteRule) route.Weighted {
+	w := route.Weighted{Weight: int(ptr.Deref(ref.Weight, 1))}
+	unresolved := func(reason gatewayv1.RouteConditionReason, format string, args ...any) route.Weighted {
+		if r.resolved.ok {
+			r.resolved = bad(string(reason), format, args...)
+		}
+		return w
+	}
+	if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Service") != "Service" {
+		return unresolved(gatewayv1.RouteReasonInvalidKind, "backends are Services, not %s", ptr.Deref(ref.Kind, ""))
+	}
+	key := route.Key{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.key.Namespace))), Name: string(ref.Name)}
+	put(b.ofService, key, r.key)
+	r.services = append(r.services, key)
+	if !b.permitted(reference{"HTTPRoute", r.key.Namespace, "Service", key}) {
+		return unresolved(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant of namespace %s lets HTTPRoutes of namespace %s use service %s", key.Namespace, r.key.Namespace, key.Name)
+	}
+	s := b.options.Backends.Service(key)
+	if s == nil {
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "there is no service %s", key)
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "service %s is of type ExternalName and has no endpoints", key)
+	}
+	number := ptr.Deref(ref.Port, 0)
+	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == number && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+	})
+	if i < 0 {
+		return unresolved(gatewayv1.RouteReasonBackendNotFound, "service %s has no TCP port %d", key, number)
+	}
+	protocol, err := protocolOf(ptr.Deref(s.Spec.Ports[i].AppProtocol, ""))
+	if err != nil {
+		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol, "port %d of service %s: %v", number, key, err)
+	}
+	w.Backend = b.options.Backends.Use(route.BackendKey{Service: key, Port: strconv.Itoa(int(number)), Protocol: protocol})
+	r.backends = append(r.backends, w.Backend)
+	for _, f := range ref.Filters {
+		if f.RequestHeaderModifier != nil {
+			w.Request = after(filterOf(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier), headers(f.RequestHeaderModifier))
+		}
+		if f.ResponseHeaderModifier != nil {
+			w.Response = after(filterOf(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier), headers(f.ResponseHeaderModifier))
+		}
+	}
+	return w
+}
+
+func protocolOf(app string) (route.Protocol, error) {
+	switch strings.ToLower(app) {
+	case "", "http", "kubernetes.io/ws":
+		return route.HTTP, nil
+	case "kubernetes.io/h2c", "grpc":
+		return route.GRPC, nil
+	}
+	return "", fmt.Errorf("appProtocol %q is not spoken", app)
+}
+
+func filterOf(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *route.Headers {
+	for i := range spec.Filters {
+		if f := &spec.Filters[i]; f.Type == t {
+			if f.RequestHeaderModifier != nil {
+				return headers(f.RequestHeaderModifier)
+			}
+			return headers(f.ResponseHeaderModifier)
+		}
+	}
+	return nil
+}
+
+// after is one change of a head after another.
+func after(first, then *route.Headers) *route.Headers {
+	if first == nil {
+		return then
+	}
+	touched := func(p route.Pair) bool {
+		return slices.ContainsFunc(then.Set, func(s route.Pair) bool { return strings.EqualFold(s.Name, p.Name) }) ||
+			slices.ContainsFunc(then.Remove, func(n string) bool { return strings.EqualFold(n, p.Name) })
+	}
+	out := &route.Headers{Remove: append(slices.Clone(first.Remove), then.Remove...)}
+	out.Set = append(slices.DeleteFunc(slices.Clone(first.Set), touched), then.Set...)
+	for _, p := range first.Set { // what is dropped here must still not come from the client
+		if touched(p) {
+			out.Remove = append(out.Remove, p.Name)
+		}
+	}
+	out.Add = append(slices.DeleteFunc(slices.Clone(first.Add), touched), then.Add...)
+	return out
+}

@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/ingress/route"
+)
+
+// supported are the features of Gateway API that are carried out, besides ports that depend on where Gateways get their addresses.
+var supported = []gatewayv1.FeatureName{
+	"Gateway", "GatewayHTTPListenerIsolation", "HTTPRoute", "HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification", "HTTPRouteBackendTimeout",
+	"HTTPRouteHostRewrite", "HTTPRouteMethodMatching", "HTTPRouteNamedRouteRule", "HTTPRouteParentRefPort", "HTTPRoutePathRedirect", "HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect", "HTTPRouteQueryParamMatching", "HTTPRouteRequestTimeout", "HTTPRouteResponseHeaderModification", "HTTPRouteSchemeRedirect", "ReferenceGrant",
+}
+
+// Place is where clients reach a Gateway.
+type Place struct {
+	Addresses []gatewayv1.GatewayStatusAddress
+	Problem   string            // why there are none
+	Failed    func(Entry) error // why nobody can connect to an entry; nil: somebody can
+}
+
+// Class returns a class; nil when there is none.
+func (b *Builder) Class(name string) *gatewayv1.GatewayClass { return b.classes[name] }
+
+// Gateways are those of ours.
+func (b *Builder) Gateways() []route.Key { return slices.SortedFunc(maps.Keys(b.gateways), b.older) }
+
+// Routes are all routes.
+func (b *Builder) Routes() []route.Key { return slices.Collect(maps.Keys(b.routes)) }
+
+// Gateway returns the object of a Gateway; nil when there is none.
+func (b *Builder) Gateway(key route.Key) *gatewayv1.Gateway { return b.objects[key] }
+
+// Route returns the object of a route; nil when there is none.
+func (b *Builder) Route(key route.Key) *gatewayv1.HTTPRoute {
+	if r := b.routes[key]; r != nil {
+		return r.object
+	}
+	return nil
+}
+
+// Ports are those of a Gateway's listeners that can be served.
+func (b *Builder) Ports(key route.Key) (ports []int) {
+	if g := b.gateways[key]; g != nil {
+		for _, l := range g.listeners {
+			if l.serves() {
+				ports = append(ports, int(l.spec.Port))
+			}
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// set puts a verdict among conditions as Kubernetes writes them.
+func set[T ~string](list *[]metav1.Condition, kind T, v verdict, generation int64) {
+	c := metav1.Condition{Type: string(kind), Status: metav1.ConditionTrue, Reason: v.reason, Message: v.message, ObservedGeneration: generation}
+	if !v.ok {
+		c.Status = metav1.ConditionFalse
+	}
+	meta.SetStatusCondition(list, c)
+}
+
+// Classes are what GatewayClasses of ours are told.
+func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
+	out := map[string]*gatewayv1.GatewayClass{}
+	for name, c := range b.classes {
+		if c.Spec.ControllerName != Controller {
+			continue
+		}
+		c = c.DeepCopy()
+		v := good(string(gatewayv1.GatewayClassReasonAccepted))
+		if p := c.Spec.ParametersRef; p != nil {
+			v = bad(string(gatewayv1.GatewayClassReasonInvalidParameters), "parameters of a class are not carried out: %s %s", p.Kind, p.Name)
+		}
+		set(&c.Status.Conditions, gatewayv1.GatewayClassConditionStatusAccepted, v, c.Generation)
+		names := supported
+		if b.options.Shared == nil {
+			names = slices.Insert(slices.Clone(names), 2, "GatewayPort8080")
+		}
+		c.Status.SupportedFeatures = nil
+		for _, n := range names {
+			c.Status.SupportedFeatures = append(c.Status.SupportedFeatures, gatewayv1.SupportedFeature{Name: n})
+		}
+		out[name] = c
+	}
+	return out
+}
+
+// GatewayStatus is what a Gateway of ours is told, given what it was told before.
+func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus {
+	object, g := b.objects[key], b.gateways[key]
+	status := *object.Status.DeepCopy()
+	old := status.Listeners
+	status.Addresses, status.Listeners = at.Addresses, []gatewayv1.ListenerStatus{}
+	valid, works := 0, 0
+	for _, l := range g.listeners {
+		one := gatewayv1.ListenerStatus{Name: l.spec.Name}
+		if i := slices.IndexFunc(old, func(o gatewayv1.ListenerStatus) bool { return o.Name == l.spec.Name }); i >= 0 {
+			one.Conditions = old[i].Conditions
+		}
+		one.SupportedKinds, one.AttachedRoutes = l.kinds, int32(len(l.attached))
+		accepted := l.accepted
+		if accepted.ok && !l.distinct.ok {
+			accepted = l.distinct
+		}
+		conflicted := l.distinct
+		conflicted.ok = !conflicted.ok
+		programmed := good(string(gatewayv1.ListenerReasonProgrammed))
+		switch {
+		case !l.serves():
+			programmed = bad(string(gatewayv1.ListenerReasonInvalid), "the listener is not served")
+		case len(at.Addresses) == 0:
+			programmed = bad(string(gatewayv1.ListenerReasonPending), "the Gateway has no address yet")
+		default:
+			if err := at.Failed(l.entry); err != nil {
+				programmed = bad(string(gatewayv1.ListenerReasonPending), "%v", err)
+			}
+		}
+		set(&one.Conditions, gatewayv1.ListenerConditionAccepted, accepted, object.Generation)
+		set(&one.Conditions, gatewayv1.ListenerConditionConflicted, conflicted, object.Generation)
+		set(&one.Conditions, gatewayv1.ListenerConditionResolvedRefs, l.resolved, object.Generation)
+		set(&one.Conditions, gatewayv1.ListenerConditionProgrammed, programmed, object.Generation)
+		if accepted.ok {
+			valid++
+		}
+		if programmed.ok {
+			works++
+		}
+		status.Listeners = append(status.Listeners, one)
+	}
+	accepted, programmed := good(string(gatewayv1.GatewayReasonAccepted)), good(string(gatewayv1.GatewayReasonProgrammed))
+	switch {
+	case g.refused != nil:
+		accepted = *g.refused
+	case valid == 0:
+		accepted = bad(string(gatewayv1.GatewayReasonListenersNotValid), "no listener is accepted")
+	case valid < len(g.listeners):
+		accepted = verdict{true, string(gatewayv1.GatewayReasonListenersNotValid), "some listeners are not accepted"}
+	}
+	switch {
+	case !accepted.ok:
+		programmed = bad(string(gatewayv1.GatewayReasonInvalid), "the Gateway is not accepted")
+	case len(at.Addresses) == 0:
+		programmed = bad(string(gatewayv1.GatewayReasonAddressNotAssigned), "%s", at.Problem)
+	case works == 0:
+		programmed = bad(string(gatewayv1.GatewayReasonInvalid), "no listener is served")
+	}
+	set(&status.Conditions, gatewayv1.GatewayConditionAccepted, accepted, object.Generation)
+	set(&status.Conditions, gatewayv1.GatewayConditionProgrammed, programmed, object.Generation)
+	return status
+}
+
+// RouteStatus is what a route is told: of the Gateways that are ours. What other controllers say of theirs stays.
+func (b *Builder) RouteStatus(key route.Key) gatewayv1.RouteStatus {
+	r := b.routes[key]
+	status := *r.object.Status.RouteStatus.DeepCopy()
+	before := status.Parents
+	status.Parents = []gatewayv1.RouteParentStatus{}
+	for _, p := range before {
+		if p.ControllerName != Controller {
+			status.Parents = append(status.Parents, p)
+		}
+	}
+	for _, p := range r.parents {
+		one := gatewayv1.RouteParentStatus{ParentRef: p.ref, ControllerName: Controller}
+		for _, old := range before {
+			if old.ControllerName == Controller && sameParent(old.ParentRef, p.ref) {
+				one.Conditions = old.Conditions
+			}
+		}
+		set(&one.Conditions, gatewayv1.RouteConditionAccepted, p.accepted, r.object.Generation)
+		set(&one.Conditions, gatewayv1.RouteConditionResolvedRefs, r.resolved, r.object.Generation)
+		status.Parents = append(status.Parents, one)
+	}
+	return status
+}
+
+func sameParent(a, b gatewayv1.ParentReference) bool {
+	return a.Name == b.Name && ptr.Equal(a.Namespace, b.Namespace) && ptr.Equal(a.SectionName, b.SectionName) && ptr.Equal(a.Port, b.Port) &&
+		ptr.Equal(a.Group, b.Group) && ptr.Equal(a.Kind, b.Kind)
+}

@@ -1,0 +1,98 @@
+package ingress
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/ingress/route/gateway"
+)
+
+// gatewaysAndRoutes tells Gateways, their classes and routes what has become of them.
+func (t *teller) gatewaysAndRoutes(ctx context.Context) {
+	t.w.mu.Lock()
+	if !t.w.follows {
+		t.w.mu.Unlock()
+		return
+	}
+	b := t.w.gateway
+	var classes []*gatewayv1.GatewayClass
+	for name, c := range b.Classes() {
+		if !equality.Semantic.DeepEqual(c.Status, b.Class(name).Status) {
+			classes = append(classes, c)
+		}
+	}
+	var gateways []*gatewayv1.Gateway
+	for _, key := range b.Gateways() {
+		object := b.Gateway(key)
+		if status := b.GatewayStatus(key, t.place(key)); !equality.Semantic.DeepEqual(object.Status, status) {
+			now := object.DeepCopy()
+			now.Status = status
+			gateways = append(gateways, now)
+		}
+	}
+	var routes []*gatewayv1.HTTPRoute
+	for _, key := range b.Routes() {
+		object := b.Route(key)
+		if object == nil {
+			continue
+		}
+		if status := b.RouteStatus(key); !equality.Semantic.DeepEqual(object.Status.RouteStatus, status) {
+			now := object.DeepCopy()
+			now.Status.RouteStatus = status
+			routes = append(routes, now)
+		}
+	}
+	t.w.mu.Unlock()
+	failed := func(what, name string, err error) {
+		if err != nil && ctx.Err() == nil {
+			t.env.Log.Warn("write the status of a "+what, "name", name, "err", err)
+		}
+	}
+	for _, c := range classes {
+		failed("GatewayClass", c.Name, t.gateways.writeStatus(ctx, "gatewayclasses", c))
+	}
+	for _, g := range gateways {
+		failed("Gateway", g.Namespace+"/"+g.Name, t.gateways.writeStatus(ctx, "gateways", g))
+	}
+	for _, r := range routes {
+		failed("HTTPRoute", r.Namespace+"/"+r.Name, t.gateways.writeStatus(ctx, "httproutes", r))
+	}
+}
+
+// place is where clients reach a Gateway. It is called with the watch's lock.
+func (t *teller) place(key route.Key) gateway.Place {
+	at := gateway.Place{Failed: t.w.fronts.failed}
+	add := func(ip, hostname string) {
+		if ip != "" {
+			at.Addresses = append(at.Addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: ip})
+		} else if hostname != "" {
+			at.Addresses = append(at.Addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.HostnameAddressType), Value: hostname})
+		}
+	}
+	if t.cfg.GatewayAddresses == config.OfMachines {
+		for _, in := range t.addresses() {
+			add(in.IP, in.Hostname)
+		}
+		at.Problem = "no machine's proxy is ready"
+		return at
+	}
+	name := serviceOf(key)
+	at.Problem = fmt.Sprintf("service %s has no address yet", name.Name)
+	s := t.w.build.Backends.Service(name)
+	switch {
+	case s == nil:
+	case s.Labels[gatewayLabel] != key.Name:
+		at.Problem = fmt.Sprintf("service %s is somebody else's", name.Name)
+	default:
+		for _, in := range s.Status.LoadBalancer.Ingress {
+			add(in.IP, in.Hostname)
+		}
+	}
+	return at
+}

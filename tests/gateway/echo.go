@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/websocket"
+)
+
+// echo stands in for the suite's backends, whose image is nowhere to be had without its registry: one server for each pod, at the pod's
+// address, that answers with what it was asked, in the suite's words.
+type echo struct {
+	namespace, pod, ip string
+	servers            []*http.Server
+}
+
+// heard is an answer.
+type heard struct {
+	Path      string              `json:"path"`
+	Host      string              `json:"host"`
+	Method    string              `json:"method"`
+	Proto     string              `json:"proto"`
+	Headers   map[string][]string `json:"headers"`
+	HTTPPort  string              `json:"httpPort"`
+	Namespace string              `json:"namespace"`
+	Ingress   string              `json:"ingress"`
+	Service   string              `json:"service"`
+	Pod       string              `json:"pod"`
+}
+
+// start listens on 3000, where HTTP/1 and WebSockets are spoken, and on 3001, where HTTP/2 is without TLS.
+func (e *echo) start() error {
+	paths := http.NewServeMux()
+	paths.Handle("/ws", websocket.Handler(func(ws *websocket.Conn) { _, _ = io.Copy(ws, ws) }))
+	paths.HandleFunc("/", e.answer)
+	// The mux would redirect a path with two slashes; the suite's servers do not.
+	whole := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = strings.ReplaceAll(r.URL.Path, "//", "/")
+		paths.ServeHTTP(w, r)
+	})
+	var both http.Protocols
+	both.SetHTTP1(true)
+	both.SetUnencryptedHTTP2(true)
+	only2 := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			http.Error(w, "HTTP/2 is expected", http.StatusBadRequest)
+			return
+		}
+		e.answer(w, r)
+	})
+	for port, s := range map[string]*http.Server{"3000": {Handler: whole}, "3001": {Handler: only2, Protocols: &both}} {
+		ln, err := net.Listen("tcp", net.JoinHostPort(e.ip, port))
+		if err != nil {
+			return err
+		}
+		e.servers = append(e.servers, s)
+		go func() {
+			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				panic(err)
+			}
+		}()
+	}
+	return nil
+}
+
+func (e *echo) stop() {
+	for _, s := range e.servers {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_ = s.Shutdown(ctx)
+		cancel()
+	}
+}
+
+func (e *echo) answer(w http.ResponseWriter, r *http.Request) {
+	if text := r.URL.Query().Get("delay"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		select {
+		case <-time.After(d):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	for _, list := range r.Header["X-Echo-Set-Header"] {
+		for _, field := range strings.Split(list, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(field), ":")
+			if before := w.Header()[name]; len(before) > 0 {
+				value = before[0] + "," + strings.TrimSpace(value)
+			}
+			w.Header()[name] = []string{value}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(heard{
+		Path: r.RequestURI, Host: r.Host, Method: r.Method, Proto: r.Proto, Headers: r.Header, HTTPPort: "3000", Namespace: e.namespace, Pod: e.pod,
+	})
+}
+
+// echoes are the servers of all pods that run, by the pods' names.
+type echoes struct {
+	mu  sync.Mutex
+	all map[string]*echo
+}
+
+// set has a server at an address, or at none.
+func (all *echoes) set(namespace, pod, ip string) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	key := namespace + "/" + pod
+	old := all.all[key]
+	if old != nil && old.ip == ip {
+		return nil
+	}
+	if old != nil {
+		delete(all.all, key)
+		old.stop()
+	}
+	if ip == "" {
+		return nil
+	}
+	e := &echo{namespace: namespace, pod: pod, ip: ip}
+	all.all[key] = e
+	return e.start()
+}
