@@ -14,7 +14,12 @@ import (
 func (w *Walk) judge(c *Cluster, r *Route, sent Sent, seen []Seen) {
 	last := w.last(host.KindRequest)
 	end := r.end(last)
-	delivered := end != nil && end.Pod != nil && last != nil && last.Out && last.Node == end.Node && strings.HasPrefix(last.Note, "pod ")
+	delivered := end != nil && last != nil && last.Node == end.Node && last.To == end.At
+	if delivered && end.Pod != nil {
+		delivered = last.Out && strings.HasPrefix(last.Note, "pod ")
+	} else if delivered {
+		delivered = !last.Out // to the machine itself
+	}
 	switch {
 	case sent.Outcome == host.OutcomeConnected:
 		w.Arrived = true
@@ -36,7 +41,7 @@ func (w *Walk) judge(c *Cluster, r *Route, sent Sent, seen []Seen) {
 		w.Verdict = fmt.Sprintf("It reaches %s, where nothing listens on port %d.", end.name(), end.At.Port())
 	case delivered:
 		w.Verdict = fmt.Sprintf("It reaches %s, which does not answer.", end.name())
-		w.Reasons = append(w.Reasons, "the program in it hangs, or has packet rules of its own, or has no way back to the sender")
+		w.Reasons = append(w.Reasons, "the program there hangs, or has packet rules before it, or no way back to the sender")
 	default:
 		w.stoppedAt(c, r, sent, seen, last, end)
 	}

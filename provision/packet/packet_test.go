@@ -152,6 +152,8 @@ func TestWhereItEnds(t *testing.T) {
 		"the answer is lost":    {outcome: host.OutcomeSilent, n1: left, n2: append(came, back...), verdict: "answer is lost behind veth2 of n2"},
 		"no endpoints":          {outcome: host.OutcomeRefused, to: "service/shop/none:80", n1: request("veth1 in " + sender + " 10.96.0.8:80"), verdict: "no endpoint that is ready", reason: "app=none"},
 		"somebody outside":      {outcome: host.OutcomeSilent, to: "198.51.100.1:80", n1: request("veth1 in "+sender+" 198.51.100.1:80", "eth0 out 192.0.2.1:40000 198.51.100.1:80"), verdict: "outside of the cluster, and nothing comes back"},
+		"a machine refuses":     {outcome: host.OutcomeRefused, to: "node/n2:81", n1: request("veth1 in "+sender+" 192.0.2.2:81", "eth0 out 192.0.2.1:40000 192.0.2.2:81"), n2: request("eth0 in 192.0.2.1:40000 192.0.2.2:81"), verdict: "192.0.2.2:81 (node n2), where nothing listens on port 81"},
+		"a machine is silent":   {outcome: host.OutcomeSilent, to: "node/n2:81", n1: request("veth1 in "+sender+" 192.0.2.2:81", "eth0 out 192.0.2.1:40000 192.0.2.2:81"), n2: request("eth0 in 192.0.2.1:40000 192.0.2.2:81"), verdict: "192.0.2.2:81 (node n2), which does not answer"},
 		"it could not be sent":  {outcome: host.OutcomeFailed, verdict: "It was not sent"},
 	} {
 		k := cluster()
