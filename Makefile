@@ -184,7 +184,7 @@ WORLDS ?= 20000
 .PHONY: oracle
 oracle: ## Compare the scheduler, and the rules of network policies, with plain ones that follow the documentation, over WORLDS random clusters each
 	WORLDS=$(WORLDS) go test $(MODFLAGS) -v -count=1 -timeout 60m -run 'Oracle|Drift' ./daemons/scheduler
-	go test $(MODFLAGS) -v -count=1 -timeout 60m -run Specification -rapid.checks=$(WORLDS) ./daemons/network/policy
+	go test $(MODFLAGS) -v -count=1 -timeout 60m -run Specification ./daemons/network/policy -rapid.checks=$(WORLDS)
 
 ROUNDS ?= 20
 

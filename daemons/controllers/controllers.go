@@ -156,6 +156,7 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 		return err
 	}
 	m := manager{rest: restConfig, anonymous: func() (*rest.Config, error) { return connect(true) }, cfg: cfg, chosen: chosen, clock: o.Clock, vouched: o.Vouched, queues: queues, log: env.Log}
+	env.Rest.Dense()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewJudge(leases))

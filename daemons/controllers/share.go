@@ -3,13 +3,14 @@ package controllers
 import (
 	"maps"
 	"reflect"
-	"strings"
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // sharer has cached objects share what is equal in them, so that there is one copy of it.
@@ -20,13 +21,16 @@ type sharer struct {
 	last  map[types.UID]weak.Pointer[corev1.Pod] // by controller: the pod of it to share with
 	sweep int                                    // how long last may get before those are dropped whose pods are gone
 	words map[string]string
-	shelf strings.Builder // texts that live; what is full is forgotten here, and lives with the texts on it
+	shelf loop.Shelf
 
 	// Places for other things that live, likewise.
-	ips    row[corev1.PodIP]
-	owners row[metav1.OwnerReference]
-	states row[corev1.PodCondition]
-	times  row[metav1.Time]
+	ips    loop.Row[corev1.PodIP]
+	owners loop.Row[metav1.OwnerReference]
+	states loop.Row[corev1.PodCondition]
+	times  loop.Row[metav1.Time]
+	health loop.Row[corev1.NodeCondition]
+
+	networks loop.Row[string]
 
 	// What pods of different owners, and nodes, have in common.
 	containers  few[[]corev1.Container]
@@ -40,11 +44,10 @@ type sharer struct {
 }
 
 const (
-	minSweep  = 1024
-	maxWords  = 16384 // names of nodes, mostly
-	maxWord   = 256   // bytes; what is longer few have in common
-	shelfSize = 1024  // bytes; as much may be kept for one text that is left of them
-	maxFew    = 32
+	minSweep = 1024
+	maxWords = 16384 // names of nodes, mostly
+	maxWord  = 256   // bytes; what is longer few have in common
+	maxFew   = 32
 )
 
 func newSharer() sharer {
@@ -62,10 +65,10 @@ func (s *sharer) pod(p *corev1.Pod, owner *metav1.OwnerReference) {
 	if owner != nil {
 		s.sibling(owner.UID, p)
 	}
-	s.keep(&p.Name, (*string)(&p.UID), &p.ResourceVersion, &p.Status.PodIP)
+	s.shelf.Keep(&p.Name, (*string)(&p.UID), &p.ResourceVersion, &p.Status.PodIP)
 	if len(p.Status.PodIPs) == 1 && p.Status.PodIPs[0].IP == p.Status.PodIP {
 		p.Status.PodIPs[0].IP = p.Status.PodIP
-		p.Status.PodIPs = s.ips.keep(p.Status.PodIPs)
+		p.Status.PodIPs = s.ips.Keep(p.Status.PodIPs)
 	}
 }
 
@@ -90,16 +93,16 @@ func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 	differs(same(&p.Finalizers, &last.Finalizers))
 	differs(same(&p.Status.InitContainerStatuses, &last.Status.InitContainerStatuses))
 	if differs(same(&p.Status.Conditions, &last.Status.Conditions)) {
-		p.Status.Conditions = s.states.keep(p.Status.Conditions)
+		p.Status.Conditions = s.states.Keep(p.Status.Conditions)
 	}
 	if differs(same(&p.Status.StartTime, &last.Status.StartTime)) && p.Status.StartTime != nil {
-		p.Status.StartTime = &s.times.keep([]metav1.Time{*p.Status.StartTime})[0]
+		p.Status.StartTime = &s.times.Keep([]metav1.Time{*p.Status.StartTime})[0]
 	}
 	if differs(same(&p.Labels, &last.Labels)) {
-		p.Labels = s.texts(p.Labels)
+		s.intern(p.Labels)
 	}
 	if differs(same(&p.GenerateName, &last.GenerateName)) {
-		s.keep(&p.GenerateName)
+		s.shelf.Keep(&p.GenerateName)
 	}
 	if differs(same(&p.OwnerReferences, &last.OwnerReferences)) {
 		p.OwnerReferences = s.ownersOf(p.OwnerReferences)
@@ -128,12 +131,12 @@ func (s *sharer) remember(owner types.UID, p *corev1.Pod) {
 
 // ownersOf has the owners of a pod share with those of other pods what says of what kind they are.
 func (s *sharer) ownersOf(of []metav1.OwnerReference) []metav1.OwnerReference {
-	of = s.owners.keep(of)
+	of = s.owners.Keep(of)
 	for i := range of {
 		o := &of[i]
 		o.APIVersion, o.Kind = s.word(o.APIVersion), s.word(o.Kind)
 		o.Controller, o.BlockOwnerDeletion = s.flags.one(o.Controller), s.flags.one(o.BlockOwnerDeletion)
-		s.keep(&o.Name, (*string)(&o.UID))
+		s.shelf.Keep(&o.Name, (*string)(&o.UID))
 	}
 	return of
 }
@@ -149,17 +152,33 @@ func (s *sharer) spec(p *corev1.PodSpec) {
 	}
 }
 
-// node has a node share what machines of one kind have in common.
+// node has a node share what machines of one kind have in common. What lives of it lies together, for most nodes are read more than
+// once while a process starts.
 func (s *sharer) node(n *corev1.Node) {
 	status := &n.Status
 	status.Capacity, status.Allocatable = s.amount(status.Capacity), s.amount(status.Allocatable)
 	n.Name = s.word(n.Name)
-	n.Labels, n.Annotations = s.texts(n.Labels), s.texts(n.Annotations)
-	s.keep((*string)(&n.UID), &n.ResourceVersion)
+	s.intern(n.Labels)
+	s.intern(n.Annotations)
+	s.shelf.Keep((*string)(&n.UID), &n.ResourceVersion, &n.Spec.PodCIDR)
+	s.cidrs(n)
+	status.Conditions = s.health.Keep(status.Conditions)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		c.Type, c.Status = corev1.NodeConditionType(s.word(string(c.Type))), corev1.ConditionStatus(s.word(string(c.Status)))
 		c.Reason, c.Message = s.word(c.Reason), s.word(c.Message)
+	}
+}
+
+// cidrs keeps the networks of a node's pods, of which the first is written twice.
+func (s *sharer) cidrs(n *corev1.Node) {
+	n.Spec.PodCIDRs = s.networks.Keep(n.Spec.PodCIDRs)
+	for i := range n.Spec.PodCIDRs {
+		if cidr := &n.Spec.PodCIDRs[i]; *cidr == n.Spec.PodCIDR {
+			*cidr = n.Spec.PodCIDR
+		} else {
+			s.shelf.Keep(cidr)
+		}
 	}
 }
 
@@ -173,16 +192,11 @@ func (s *sharer) amount(list corev1.ResourceList) corev1.ResourceList {
 	})
 }
 
-// texts returns a map of texts that has the one copy of each which is kept.
-func (s *sharer) texts(of map[string]string) map[string]string {
-	if len(of) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(of))
+// intern has a map of texts hold the one copy of each which is kept.
+func (s *sharer) intern(of map[string]string) {
 	for k, v := range of {
-		out[s.word(k)] = s.word(v)
+		of[s.word(k)] = s.word(v) // the key is equal, so that nothing is added
 	}
-	return out
 }
 
 // word returns the one copy that is kept of a text which many objects have.
@@ -196,26 +210,9 @@ func (s *sharer) word(text string) string {
 	if len(s.words) >= maxWords {
 		clear(s.words)
 	}
-	s.keep(&text)
+	s.shelf.Keep(&text)
 	s.words[text] = text
 	return text
-}
-
-// keep puts texts side by side with others that live.
-func (s *sharer) keep(texts ...*string) {
-	size := 0
-	for _, text := range texts {
-		size += len(*text)
-	}
-	if size > s.shelf.Cap()-s.shelf.Len() {
-		s.shelf = strings.Builder{}
-		s.shelf.Grow(max(size, shelfSize))
-	}
-	for _, text := range texts {
-		from := s.shelf.Len()
-		s.shelf.WriteString(*text)
-		*text = s.shelf.String()[from:]
-	}
 }
 
 // same puts last in the place of what is equal to it, and says whether it was.
@@ -225,22 +222,6 @@ func same[T any](is, last *T) bool {
 	}
 	*is = *last
 	return true
-}
-
-// row is a place for lists that live. What is full is forgotten here, and lives with the lists in it.
-type row[T any] struct{ all []T }
-
-// keep puts a list beside others that live.
-func (r *row[T]) keep(list []T) []T {
-	if len(list) == 0 {
-		return list
-	}
-	if len(list) > cap(r.all)-len(r.all) {
-		r.all = make([]T, 0, max(len(list), shelfSize/int(reflect.TypeFor[T]().Size())))
-	}
-	from := len(r.all)
-	r.all = append(r.all, list...)
-	return r.all[from:len(r.all):len(r.all)]
 }
 
 // few are the values of a kind that were met last, the latest first.

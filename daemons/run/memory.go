@@ -27,7 +27,7 @@ const (
 // system when the work is over and what is to be done then has been. It returns when ctx ends.
 func Memory(ctx context.Context, rest *Rest) {
 	debug.SetGCPercent(maxPercent)
-	defer afterCollections(adjust())()
+	defer afterCollections(adjust(rest))()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	var last, returned uint64
@@ -52,12 +52,12 @@ func Memory(ctx context.Context, rest *Rest) {
 
 // adjust returns what sets the collector's percentage after each collection. While a process reads a large cluster its heap grows
 // from one collection to the next: with the percentage of seconds ago it would grow to five times what lives.
-func adjust() func() {
+func adjust(rest *Rest) func() {
 	var set atomic.Int64
 	set.Store(maxPercent)
 	return func() {
 		live, _ := heap()
-		if now := int64(percent(live)); set.Swap(now) != now {
+		if now := int64(percent(live, rest.dense.Load())); set.Swap(now) != now {
 			debug.SetGCPercent(int(now))
 		}
 	}
@@ -80,12 +80,20 @@ func afterCollections(f func()) (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-const maxPercent = 400
+const (
+	maxPercent   = 400
+	minPercent   = 100
+	densePercent = 40
+)
 
 // percent is the garbage collector's, so that a small heap may grow by the floor and a
-// large one doubles at most.
-func percent(live uint64) int {
-	return int(min(max(100*floor/max(live, 1), 100), maxPercent))
+// large one doubles at most, or grows by less where it is to be dense.
+func percent(live uint64, dense bool) int {
+	least := uint64(minPercent)
+	if dense {
+		least = densePercent
+	}
+	return int(min(max(100*floor/max(live, 1), least), maxPercent))
 }
 
 // idle says whether the process rests, and has garbage that is worth a collection: after its start it has.

@@ -6,8 +6,8 @@ import (
 )
 
 func TestASmallHeapGrowsByTheFloorAndALargeOneDoubles(t *testing.T) {
-	for live, want := range map[uint64]int{0: 400, 8 << 20: 400, 24 << 20: 200, 48 << 20: 100, 1 << 30: 100} {
-		if got := percent(live); got != want {
+	for live, want := range map[uint64][2]int{0: {400, 400}, 8 << 20: {400, 400}, 24 << 20: {200, 200}, 48 << 20: {100, 100}, 96 << 20: {100, 50}, 1 << 30: {100, 40}} {
+		if got := [2]int{percent(live, false), percent(live, true)}; got != want {
 			t.Errorf("percent(%d MiB) is %d, not %d", live>>20, got, want)
 		}
 	}

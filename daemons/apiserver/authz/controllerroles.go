@@ -80,7 +80,7 @@ func controllerRoles() []controllerRole {
 		c("service-controller", rule("", "services", read), rule("", "services/status", "patch")),
 		c("statefulset-controller", rule("apps", "statefulsets", read), rule("apps", "statefulsets/status statefulsets/finalizers", "update patch"), pods, rule("", "pods/finalizers", "update"),
 			rule("apps", "controllerrevisions", "create delete get list patch update watch"), rule("", "persistentvolumeclaims", "create delete get list patch update watch")),
-		c("storage-version-migrator-controller", rule("*", "*", "list patch"), rule("storagemigration.k8s.io", "storageversionmigrations/status", "update"),
+		c("storage-version-migrator-controller", rule("*", "*", "list patch"), paths("get", "/readyz/encryption-rewritten"), rule("storagemigration.k8s.io", "storageversionmigrations/status", "update"),
 			rule("apiextensions.k8s.io", "customresourcedefinitions", "get"), rule("apiextensions.k8s.io", "customresourcedefinitions/status", "update")),
 		c("taint-eviction-controller", rule("", "pods", "delete get list watch"), rule("", "pods/status", "patch"), rule("", "nodes", read)),
 		c("ttl-after-finished-controller", rule("batch", "jobs", "delete get list watch")),

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // bare is all that is kept of an object which no shared cache holds.
@@ -38,6 +40,9 @@ type words struct {
 	mu         sync.Mutex
 	namespaces *lru.Cache
 	owners     *lru.Cache // by the first owner's UID
+
+	shelf loop.Shelf
+	all   loop.Row[bare]
 }
 
 const maxWords = 4096
@@ -48,22 +53,24 @@ func newWords() *words { return &words{namespaces: lru.New(maxWords), owners: lr
 func (w *words) bare(m *metav1.PartialObjectMetadata) *bare {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := &bare{namespace: m.Namespace, name: m.Name, uid: m.UID, version: m.ResourceVersion,
+	b := bare{namespace: m.Namespace, name: m.Name, uid: m.UID, version: m.ResourceVersion,
 		owners: m.OwnerReferences, finalizers: m.Finalizers, deleted: m.DeletionTimestamp}
 	if known, ok := w.namespaces.Get(b.namespace); ok {
 		b.namespace = known.(string)
 	} else {
+		w.shelf.Keep(&b.namespace)
 		w.namespaces.Add(b.namespace, b.namespace)
 	}
+	w.shelf.Keep(&b.name, (*string)(&b.uid), &b.version)
 	if len(b.owners) == 0 {
-		return b
+		return w.all.One(b)
 	}
 	if known, ok := w.owners.Get(b.owners[0].UID); ok && slices.EqualFunc(known.([]metav1.OwnerReference), b.owners, identical) {
 		b.owners = known.([]metav1.OwnerReference)
 	} else {
 		w.owners.Add(b.owners[0].UID, b.owners)
 	}
-	return b
+	return w.all.One(b)
 }
 
 func identical(a, b metav1.OwnerReference) bool {

@@ -44,6 +44,8 @@ type controller struct {
 	loop.Loop  // keys are resources, of each of which one migration runs at a time
 	migrations migrationlisters.StorageVersionMigrationLister
 	mapper     meta.ResettableRESTMapper
+	// rewritten returns why the API server has still values that were written with another key; nil means that it has none.
+	rewritten func(context.Context) error
 
 	mu sync.Mutex
 	at map[types.UID]string // the page that a running migration goes on with
@@ -54,6 +56,7 @@ func New(c loop.Context) loop.Controller {
 	migrations := c.Informers.Storagemigration().V1().StorageVersionMigrations()
 	m := &controller{Context: c, migrations: migrations.Lister(), at: map[types.UID]string{},
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery()))}
+	m.rewritten = m.askServer
 	m.Loop = loop.Loop{Name: "storage-version-migrator", Counted: "storage-version-migrator-controller", Context: c, Sync: m.sync,
 		Synced: []cache.InformerSynced{migrations.Informer().HasSynced}}
 	c.OnChange(migrations.Informer(), func(old, obj any) {
@@ -154,7 +157,35 @@ func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigr
 	if err := m.migrate(ctx, s, resource); err != nil {
 		return m.judge(ctx, s, err)
 	}
+	if err := m.rewritten(ctx); err != nil {
+		return m.wait(ctx, s, err)
+	}
 	return m.end(ctx, s, nil)
+}
+
+// wait says what a migration still waits for. Its objects that are behind it are not written again.
+func (m *controller) wait(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
+	why = fmt.Errorf("wait for encryption keys: %w", why)
+	is := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationRunning))
+	if message := why.Error(); is == nil || is.Message != message {
+		m.set(s, migrationv1.MigrationRunning, metav1.ConditionTrue, running, message)
+		if _, err := m.write(ctx, s); err != nil {
+			return err
+		}
+	}
+	return why
+}
+
+// askServer asks whether everything that is stored is written with the first key of the API server's configuration.
+func (m *controller) askServer(ctx context.Context) error {
+	body, err := m.Client.Discovery().RESTClient().Get().AbsPath("/readyz/encryption-rewritten").Do(ctx).Raw()
+	if err == nil {
+		return nil
+	}
+	if said := strings.TrimSpace(string(body)); said != "" {
+		return errors.New(said)
+	}
+	return err
 }
 
 // served is the resource in the version that its group prefers.

@@ -1,0 +1,65 @@
+package storagemigration
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	migrationv1 "k8s.io/api/storagemigration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// resources is a mapper that knows one resource.
+type resources struct{ *meta.DefaultRESTMapper }
+
+func (resources) Reset() {}
+
+// TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey has an API server that is still writing what another key has written.
+func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
+	s := migration("m", time.Hour, migrationv1.MigrationRunning)
+	s.Spec.Resource = metav1.GroupResource{Resource: "secrets"}
+	s.Status.ResourceVersion = "1"
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
+	var why error
+	m := &controller{Context: loop.Context{Client: fake.NewClientset(s), Metadata: metadatafake.NewSimpleMetadataClient(scheme), Log: slog.New(slog.DiscardHandler)},
+		at: map[types.UID]string{}, mapper: resources{mapper}, rewritten: func(context.Context) error { return why }}
+	look := func() *migrationv1.StorageVersionMigration {
+		t.Helper()
+		is, err := m.Client.StoragemigrationV1().StorageVersionMigrations().Get(t.Context(), "m", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	why = errors.New("what is stored is still being written with another key")
+	for range 2 {
+		if err := m.step(t.Context(), look()); !errors.Is(err, why) {
+			t.Fatalf("while the server writes: %v", err)
+		}
+	}
+	now := look()
+	if c := meta.FindStatusCondition(now.Status.Conditions, string(migrationv1.MigrationRunning)); over(now) || c.Message != "wait for encryption keys: "+why.Error() {
+		t.Errorf("while the server writes it says %+v", now.Status.Conditions)
+	}
+	why = nil
+	if err := m.step(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if now = look(); !is(now, migrationv1.MigrationSucceeded) || is(now, migrationv1.MigrationRunning) {
+		t.Errorf("afterwards it says %+v", now.Status.Conditions)
+	}
+}
