@@ -7,7 +7,7 @@ MODFLAGS := -trimpath -tags grpcnotrace
 LDFLAGS  := -s -w -X clusterctl/daemons/version.Version=$(VERSION)
 GO       := CGO_ENABLED=0 go
 SUDO     := $(shell [ $$(id -u) = 0 ] || echo sudo)
-CNI      := bridge loopback host-local portmap
+CNI      := loopback host-local portmap
 
 CONTAINERD := $(shell awk '$$1 == "github.com/containerd/containerd/v2" {print $$2}' go.mod)
 RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' go.mod)
@@ -25,11 +25,12 @@ build: $(BIN)/.tools binaries ## Build the whole bundle into bin/
 	$(BIN)/clusterctl pack
 
 .PHONY: binaries
-binaries: ## Build clusterctl, etcd and pause
-	@mkdir -p $(BIN)
+binaries: ## Build clusterctl, etcd, pause and podlink
+	@mkdir -p $(BIN)/cni
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/clusterctl ./cmd/clusterctl
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/etcd ./cmd/etcd
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/pause ./cmd/pause
+	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/cni/podlink ./cmd/podlink
 
 # The container runtime and the network plugins, at the versions that go.mod pins.
 # containerd is built from a copy of its sources to which cmd/containerd's patches are applied.
@@ -116,7 +117,7 @@ SHELLS  := bash-completion/completions/clusterctl zsh/site-functions/_clusterctl
 install: build ## Install the bundle, its manual and completions for shells below PREFIX; DESTDIR goes before it
 	install -d $(LIB)/cni $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
 	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause containerd containerd-shim-runc-v2 runc) $(LIB)/
-	install -m 755 $(addprefix $(BIN)/cni/,$(CNI)) $(LIB)/cni/
+	install -m 755 $(addprefix $(BIN)/cni/,podlink $(CNI)) $(LIB)/cni/
 	rm -rf $(LIB)/packed
 	if [ -d $(BIN)/packed ]; then install -d $(LIB)/packed && install -m 644 $(BIN)/packed/* $(LIB)/packed/; fi
 	ln -sfn ../lib/clusterctl/clusterctl $(DESTDIR)$(PREFIX)/bin/clusterctl

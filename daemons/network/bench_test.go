@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/api/peers"
+	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft/kernel"
 )
@@ -57,7 +58,7 @@ func newCrowd(b *testing.B) *crowd {
 	c := &crowd{policies: newPolicies(fake.NewClientset(), fake.NewClientset(), "n1", slog.New(slog.DiscardHandler), func() tables { return &kernel.Kernel{} })}
 	c.policies.policies = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	c.policies.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	c.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Bridge: Bridge})
+	c.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{link.Prefix}})
 	c.watch = &groupWatch{names: map[string]bool{}, end: func() {}, listed: true, slices: map[string]*heardSlice{}}
 	for i := range manyPolicies {
 		p := inNamespace(i, 0)

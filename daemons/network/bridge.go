@@ -1,53 +1,81 @@
 package network
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
-// bridgeModule is what has packets between pods of one machine pass the packet filter: they need not leave the bridge otherwise, and neither
-// network policies nor services would see them.
-const bridgeModule = "br_netfilter"
+// formerBridge is the interface that pods were on before each had a pair of its own. Those that run when the release changes stay on it
+// until they are replaced.
+const formerBridge = "cni0"
 
-// bridgeSettings is where the kernel has what the module does.
-const bridgeSettings = "/proc/sys/net/bridge"
-
-// filterBridged has packets that the pods' bridge passes on pass the packet filter. Where the settings are right, nothing is to be done.
-func filterBridged() error {
-	if _, err := os.Stat(bridgeSettings); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("have packets between pods of this machine filtered: the kernel's module %s is not loaded", bridgeModule)
+// retireBridge takes the former bridge away when nothing is on it any more. Until then pods on it reach those that are not: the machine
+// answers on the bridge for their addresses, and what goes from one pod on it to another passes the packet filter where the kernel has
+// a module for that. It reports whether the bridge is there. A bridge that has no address of this machine's pods is somebody else's.
+func retireBridge(pods []netip.Prefix) (there bool, err error) {
+	l, err := netlink.LinkByName(formerBridge)
+	var missing netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &missing):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
+	case l.Type() != "bridge":
+		return false, nil
 	}
+	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
+	}
+	if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return within(pods, a.IP) }) {
+		return false, nil
+	}
+	all, err := netlink.LinkList()
+	if err != nil {
+		return true, fmt.Errorf("look at the former bridge of pods: %w", err)
+	}
+	if slices.ContainsFunc(all, func(port netlink.Link) bool { return port.Attrs().MasterIndex == l.Attrs().Index }) {
+		return true, errors.Join(set("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp"), filterBridged())
+	}
+	if err := netlink.LinkDel(l); err != nil && !errors.As(err, &missing) {
+		return true, fmt.Errorf("remove the former bridge of pods: %w", err)
+	}
+	return false, nil
+}
+
+func within(networks []netip.Prefix, ip []byte) bool {
+	a, ok := netip.AddrFromSlice(ip)
+	return ok && slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
+}
+
+// filterBridged has packets that the bridge passes on pass the packet filter, where the kernel can.
+func filterBridged() error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-		path := filepath.Join(bridgeSettings, name)
-		have, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("have packets between pods of this machine filtered: %w", err)
-		}
-		if strings.TrimSpace(string(have)) == "1" {
-			continue
-		}
-		if err := os.WriteFile(path, []byte("1"), 0o644); err != nil {
-			return fmt.Errorf("have packets between pods of this machine filtered: %w", err)
+		if err := set(filepath.Join("/proc/sys/net/bridge", name)); err != nil {
+			return fmt.Errorf("have packets between pods on the former bridge filtered: %w", err)
 		}
 	}
 	return nil
 }
 
-// loadBridgeFilter loads the module, unless the kernel has what it does.
-func loadBridgeFilter(ctx context.Context) error {
-	if _, err := os.Stat(bridgeSettings); !errors.Is(err, os.ErrNotExist) {
+// set turns a setting of the kernel on. Where it is read-only but right, nothing is to be done; where the kernel has none, neither.
+func set(path string) error {
+	have, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == "1" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "modprobe", bridgeModule).CombinedOutput(); err != nil {
-		return fmt.Errorf("load the kernel's module %s: %w: %s", bridgeModule, err, strings.TrimSpace(string(out)))
+	if err == nil {
+		err = os.WriteFile(path, []byte("1"), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("turn a setting of the kernel on: %w", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -11,11 +12,11 @@ import (
 )
 
 // changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, until
-// ctx ends. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all routes
+// ctx ends. What comes and goes with each pod, as own says of addresses, is no such way. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all routes
 // behind it; they do not come back with the link.
-func changes(ctx context.Context, log *slog.Logger, poke func()) {
+func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, poke func()) {
 	for ctx.Err() == nil {
-		if err := listen(ctx, poke); err != nil && ctx.Err() == nil {
+		if err := listen(ctx, own, poke); err != nil && ctx.Err() == nil {
 			log.Warn("follow the machine's addresses and routes", "error", err)
 		}
 		select {
@@ -26,7 +27,7 @@ func changes(ctx context.Context, log *slog.Logger, poke func()) {
 	}
 }
 
-func listen(ctx context.Context, poke func()) error {
+func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 2)
@@ -53,22 +54,31 @@ func listen(ctx context.Context, poke func()) error {
 			return nil
 		case err := <-failed:
 			return err
-		case _, open := <-addresses:
+		case a, open := <-addresses:
 			if !open {
 				return nil
 			}
-			poke()
+			if !ofPods(a.LinkAddress.IP, own) {
+				poke()
+			}
 		case r, open := <-routes:
 			if !open {
 				return nil
 			}
 			ours := r.Type == unix.RTM_DELROUTE && r.Protocol == protocol
-			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL // by which the others may be reached again
+			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL && (r.Dst == nil || !ofPods(r.Dst.IP, own)) // by which the others may be reached again
 			if ours || way {
 				poke()
 			}
 		}
 	}
+}
+
+// ofPods reports whether an address is one that comes and goes with pods: the gateway's, or one of their links'.
+func ofPods(ip []byte, own func(netip.Addr) bool) bool {
+	a, ok := netip.AddrFromSlice(ip)
+	a = a.Unmap()
+	return ok && (a.Is6() && a.IsLinkLocalUnicast() || a.IsMulticast() || own(a))
 }
 
 // drain lets a subscription end, whose sender may be waiting.

@@ -8,11 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 )
 
@@ -68,115 +66,32 @@ func setRoutes(want []Route) error {
 	return errors.Join(failures...)
 }
 
-// mtuOf returns the largest packet of the interface that has an address.
-func mtuOf(ip netip.Addr) int {
-	links, err := netlink.LinkList()
+// mtuOf returns the largest packet of the interfaces that have addresses, the smallest of several; 0 when none of them is here.
+func mtuOf(ips []netip.Addr) (mtu int) {
+	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return 0
 	}
-	for _, l := range links {
-		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
-		if err != nil {
+	for _, a := range all {
+		if ip, ok := netip.AddrFromSlice(a.IP); !ok || !slices.Contains(ips, ip.Unmap()) {
 			continue
 		}
-		for _, a := range addrs {
-			if have, ok := netip.AddrFromSlice(a.IP); ok && have.Unmap() == ip {
-				return l.Attrs().MTU
-			}
+		if l, err := netlink.LinkByIndex(a.LinkIndex); err == nil && (mtu == 0 || l.Attrs().MTU < mtu) {
+			mtu = l.Attrs().MTU
 		}
 	}
-	return 0
+	return mtu
 }
 
-// forward lets this machine pass packets on. Where the setting is read-only but
-// right, nothing is to be done.
-func forward() error {
-	for _, path := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
-		have, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // no such protocol
-		}
-		if err != nil {
-			return err
-		}
-		if bytes.HasPrefix(have, []byte("1")) {
-			continue
-		}
-		if err := os.WriteFile(path, []byte("1"), 0o644); err != nil {
-			return fmt.Errorf("turn forwarding on: %w", err)
+// forward lets this machine pass packets on, of the families that pods have addresses of.
+func forward(clusters []netip.Prefix) error {
+	var failures []error
+	for family, path := range map[bool]string{true: "/proc/sys/net/ipv4/ip_forward", false: "/proc/sys/net/ipv6/conf/all/forwarding"} {
+		if slices.ContainsFunc(clusters, func(p netip.Prefix) bool { return p.Addr().Is4() == family }) {
+			failures = append(failures, set(path))
 		}
 	}
-	return nil
-}
-
-const tableName = "clusterctl-network"
-
-// masquerade has what leaves the pods' networks carry the node's address, in a
-// table of its own that is replaced as a whole.
-func masquerade(clusters []netip.Prefix) error {
-	c, err := nftables.New()
-	if err != nil {
-		return fmt.Errorf("set up masquerading: %w", err)
-	}
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
-	c.AddTable(table) // deleting what is not there would fail
-	c.DelTable(table)
-	c.AddTable(table)
-	chain := c.AddChain(&nftables.Chain{
-		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-	})
-	const saddr, daddr = 12, 16 // offsets in the IPv4 header
-	// Groups of machines are not masqueraded: they would get the answer to themselves.
-	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(
-		match(daddr, netip.MustParsePrefix("224.0.0.0/4"), false), &expr.Verdict{Kind: expr.VerdictReturn})})
-	for _, p := range clusters {
-		if p.Addr().Is4() {
-			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(match(daddr, p, false), &expr.Verdict{Kind: expr.VerdictReturn})})
-		}
-	}
-	for _, p := range clusters {
-		if p.Addr().Is4() {
-			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(match(saddr, p, false), &expr.Masq{FullyRandom: true})})
-		}
-	}
-	if err := c.Flush(); err != nil {
-		return fmt.Errorf("set up masquerading: %w", err)
-	}
-	return nil
-}
-
-// masquerading reports whether the kernel has the rules of masquerade.
-func masquerading(clusters []netip.Prefix) (bool, error) {
-	c, err := nftables.New()
-	if err != nil {
-		return false, fmt.Errorf("look at masquerading: %w", err)
-	}
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
-	have, err := c.GetRules(table, &nftables.Chain{Name: "postrouting", Table: table})
-	if err != nil && !errors.Is(err, syscall.ENOENT) {
-		return false, fmt.Errorf("look at masquerading: %w", err)
-	}
-	want := 1
-	for _, p := range clusters {
-		if p.Addr().Is4() {
-			want += 2
-		}
-	}
-	return len(have) == want, nil
-}
-
-func match(offset uint32, p netip.Prefix, not bool) []expr.Any {
-	op := expr.CmpOpEq
-	if not {
-		op = expr.CmpOpNeq
-	}
-	mask := net.CIDRMask(p.Bits(), 32)
-	return []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: binaryutil.NativeEndian.PutUint32(0)},
-		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()},
-	}
+	return errors.Join(failures...)
 }
 
 // writeFile puts a file in place at once, so that the runtime never reads half of

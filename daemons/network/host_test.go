@@ -40,18 +40,30 @@ func TestMain(m *testing.M) {
 
 // Somebody who flushes the packet filter takes the pods' way out for a moment only.
 func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
-	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
-	if err := masquerade(d.clusters); err != nil {
+	clusters := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")}
+	outward, err := newMasquerade(clusters, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: clusters, outward: outward}
+	if err := d.outward.apply(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	done := make(chan struct{})
 	defer func() { cancel(); <-done }()
 	go func() { defer close(done); d.guard(ctx, 5*time.Millisecond) }()
+	look, err := newMasquerade(clusters, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := look.apply(); err != nil {
+		t.Fatal(err)
+	}
 	for _, flush := range []func(*nftables.Conn){
 		func(c *nftables.Conn) { c.FlushRuleset() },
 		func(c *nftables.Conn) {
-			c.FlushTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName})
+			c.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: tableName})
 		},
 	} {
 		c, err := nftables.New()
@@ -63,7 +75,7 @@ func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
 			t.Fatal(err)
 		}
 		for {
-			there, err := masquerading(d.clusters)
+			there, err := look.intact(true)
 			if err != nil || ctx.Err() != nil {
 				t.Fatal("masquerading did not come back", err)
 			}

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
@@ -158,7 +158,7 @@ func (s *stack) passes(p isolation.Packet, within time.Duration) bool {
 	return echo(c, within)
 }
 
-// bench is a node with a bridge of pods and a way out, on which pods are that are elsewhere, and who is in no cluster.
+// bench is a node with pods and a way out, on which pods are that are elsewhere, and who is in no cluster.
 type bench struct {
 	here   []*stack // pods of the machine, by number
 	beyond *stack
@@ -172,26 +172,13 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
-	none.ip(t, "link", "add", Bridge, "type", "bridge")
-	t.Cleanup(func() { none.ip(t, "link", "del", Bridge) })
-	none.ip(t, "addr", "add", gateway4+"/24", "dev", Bridge)
-	none.ip(t, "addr", "add", gateway6+"/64", "dev", Bridge, "nodad")
-	none.ip(t, "link", "set", Bridge, "up")
-	if err := errors.Join(forward(), filterBridged()); err != nil {
+	if err := forward(isolation.Networks); err != nil {
 		t.Fatal(err)
 	}
 	m := &bench{beyond: newStack(t)}
 	for i := range isolation.Here {
 		s := newStack(t)
-		name, peer := fmt.Sprint("pod", i), fmt.Sprint("peer", i)
-		none.pair(t, name, peer)
-		none.ip(t, "link", "set", name, "master", Bridge, "up")
-		none.move(t, peer, s)
-		s.ip(t, "addr", "add", fmt.Sprintf("10.1.0.%d/24", i+1), "dev", peer)
-		s.ip(t, "addr", "add", fmt.Sprintf("fd00:1::%d/64", i+1), "dev", peer, "nodad")
-		s.ip(t, "link", "set", peer, "up")
-		s.ip(t, "route", "add", "default", "via", gateway4)
-		s.ip(t, "-6", "route", "add", "default", "via", gateway6)
+		s.join(t, 0, fmt.Sprintf("10.1.0.%d", i+1), fmt.Sprintf("fd00:1::%d", i+1))
 		for _, a := range []string{"10.1.0.%d", "fd00:1::%d"} {
 			s.serve(t, netip.MustParseAddr(fmt.Sprintf(a, i+1)), probed...)
 		}
@@ -258,7 +245,7 @@ type rules struct {
 func newRules(t *testing.T) *rules {
 	t.Helper()
 	r := &rules{policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { t.Error(err) }), map[nft.Family]*kernel.Kernel{}}
-	if err := r.SetMachine(policy.Machine{Networks: isolation.Networks, Bridge: Bridge}); err != nil {
+	if err := r.SetMachine(policy.Machine{Networks: isolation.Networks, Links: []string{link.Prefix}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -424,7 +411,7 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	}
 	r.SetPod("other", pod(other))
 	r.apply(t)
-	// Neither from outside nor from the same bridge, and not the other way either.
+	// Neither from outside nor from the same machine, and not the other way either.
 	for _, p := range []isolation.Packet{to(outside, web), to(other, web), to(web, outside), to(web, other)} {
 		if m.of(p.From).passes(p, 200*time.Millisecond) {
 			t.Errorf("%+v passes, of a pod that is not known", p)
@@ -468,7 +455,7 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	}
 	holds("with the policy")
 	// A pod that takes another's address for itself.
-	m.here[2].ip(t, "addr", "add", "203.0.113.9/32", "dev", "peer2")
+	m.here[2].ip(t, "addr", "add", "203.0.113.9/32", "dev", "eth0")
 	r.SetPod("third", pod(netip.MustParseAddr("10.1.0.3")))
 	r.apply(t)
 	heard := make(chan struct{}, 1)

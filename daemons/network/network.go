@@ -27,6 +27,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/floating"
 	"clusterctl/daemons/network/announce"
+	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/run"
@@ -50,9 +51,12 @@ type daemon struct {
 	env      run.Env
 	name     string
 	clusters []netip.Prefix
+	outward  *masquerade // nil on a machine that has no pods
 	client   kubernetes.Interface
 	nodes    corelisters.NodeLister
-	done     atomic.Bool // the network is there
+	bridged  bool                           // pods of a former release may be on its bridge
+	pods     atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
+	done     atomic.Bool                    // the network is there
 	wake     chan struct{}
 	routes   prometheus.Gauge
 	policies *policies           // nil on a machine that has no pods
@@ -62,7 +66,7 @@ type daemon struct {
 // Run keeps this machine's part of the pod network until ctx ends. What it made
 // stays: pods go on.
 func Run(ctx context.Context, cfg config.Network, env run.Env) error {
-	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, wake: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, bridged: true, wake: make(chan struct{}, 1)}
 	if d.name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -151,7 +155,11 @@ func (d *daemon) enforce(ctx context.Context) error {
 
 func (d *daemon) run(ctx context.Context) error {
 	if !d.cfg.RoutesOnly {
-		if err := errors.Join(forward(), masquerade(d.clusters)); err != nil {
+		var err error
+		if d.outward, err = newMasquerade(d.clusters, nil); err != nil {
+			return err
+		}
+		if err := errors.Join(forward(d.clusters), d.outward.apply()); err != nil {
 			return err
 		}
 	}
@@ -183,7 +191,7 @@ func (d *daemon) run(ctx context.Context) error {
 	var follower sync.WaitGroup
 	defer follower.Wait()
 	defer stop()
-	follower.Go(func() { changes(following, d.env.Log, d.poke) })
+	follower.Go(func() { changes(following, d.env.Log, d.own, d.poke) })
 	if !d.cfg.RoutesOnly {
 		follower.Go(func() { d.guard(following, glance) })
 		follower.Go(func() {
@@ -195,7 +203,7 @@ func (d *daemon) run(ctx context.Context) error {
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
 		wait := recheck
-		if err := d.sync(ctx); err != nil {
+		if err := d.sync(); err != nil {
 			d.env.Log.Warn("set up the pod network", "error", err)
 			wait, retry = retry, min(2*retry, 10*time.Second)
 		} else {
@@ -235,24 +243,27 @@ func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 	return nil
 }
 
-// guard puts masquerading, forwarding and the filter of the bridge back when somebody has removed them, as one who flushes the machine's
-// packet filter does.
+// guard puts masquerading and forwarding back when somebody has removed them, as one who flushes the machine's packet filter does.
 func (d *daemon) guard(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for last := ""; ; {
+	for last, looked := "", time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		there, err := masquerading(d.clusters)
-		if err == nil && !there {
-			d.env.Log.Warn("the rules for masquerading were removed by somebody; putting them back")
-			err = masquerade(d.clusters)
+		deep := time.Since(looked) > wholeLook
+		if deep {
+			looked = time.Now()
+		}
+		intact, err := d.outward.intact(deep)
+		if err == nil && !intact {
+			d.env.Log.Warn("the rules for masquerading were changed by somebody; putting them back")
+			err = d.outward.restore()
 		}
 		problem := ""
-		if err = errors.Join(err, forward(), filterBridged()); err != nil {
+		if err = errors.Join(err, forward(d.clusters)); err != nil {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {
@@ -277,6 +288,12 @@ func matters(was, is *corev1.Node) bool {
 		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
 }
 
+// own reports whether an address is of this machine's pods.
+func (d *daemon) own(a netip.Addr) bool {
+	pods := d.pods.Load()
+	return pods != nil && slices.ContainsFunc(*pods, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
 func (d *daemon) poke() {
 	select {
 	case d.wake <- struct{}{}:
@@ -285,7 +302,7 @@ func (d *daemon) poke() {
 }
 
 // sync makes this machine's network what the nodes say.
-func (d *daemon) sync(ctx context.Context) error {
+func (d *daemon) sync() error {
 	nodes, err := d.nodes.List(labels.Everything())
 	if err != nil {
 		return err
@@ -303,17 +320,15 @@ func (d *daemon) sync(ctx context.Context) error {
 		d.env.Log.Debug("waiting for the node's pod network", "node", d.name)
 		return nil
 	}
-	if err := loadBridgeFilter(ctx); err != nil {
-		d.env.Log.Warn("pods of this machine reach each other past services and network policies", "error", err)
-	}
-	d.policies.told.setMachine(policy.Machine{Networks: plan.PodCIDRs, Bridge: Bridge})
+	d.pods.Store(&plan.PodCIDRs)
+	d.tellPolicies(plan.PodCIDRs)
 	self, err := d.nodes.Get(d.name)
 	if err != nil {
 		return err
 	}
 	mtu := d.cfg.MTU
-	if ip, ok := internalIP(self, true); ok && mtu == 0 {
-		mtu = mtuOf(ip)
+	if mtu == 0 {
+		mtu = mtuOf(internalIPs(self))
 	}
 	conf, err := Conflist(plan.PodCIDRs, mtu)
 	if err != nil {
@@ -328,10 +343,24 @@ func (d *daemon) sync(ctx context.Context) error {
 	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
 		return err
 	}
+	// No pod comes on the bridge any more, now that the configuration does not name it.
+	if d.bridged, err = retireBridge(plan.PodCIDRs); err != nil {
+		d.env.Log.Warn("pods on the bridge of a former release are filtered and reached when they are replaced", "error", err)
+	}
+	d.tellPolicies(plan.PodCIDRs)
 	if !d.done.Load() {
 		// That the node is ready says its kubelet, whose runtime has the configuration now.
 		d.env.Log.Info("pod network is there", "node", d.name, "pods", plan.PodCIDRs, "routes", len(plan.Routes))
 	}
 	d.done.Store(true)
 	return nil
+}
+
+// tellPolicies says behind which interfaces this machine's pods are.
+func (d *daemon) tellPolicies(pods []netip.Prefix) {
+	m := policy.Machine{Networks: pods, Links: []string{link.Prefix}}
+	if d.bridged {
+		m.Links = append(m.Links, formerBridge)
+	}
+	d.policies.told.setMachine(m)
 }

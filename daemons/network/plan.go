@@ -80,16 +80,23 @@ func podCIDRs(n *corev1.Node) []netip.Prefix {
 	return prefixes
 }
 
-func internalIP(n *corev1.Node, v4 bool) (netip.Addr, bool) {
+// internalIPs are the addresses by which machines reach each other.
+func internalIPs(n *corev1.Node) (list []netip.Addr) {
 	for _, a := range n.Status.Addresses {
-		if a.Type != corev1.NodeInternalIP {
-			continue
-		}
-		if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() == v4 {
-			return ip, true
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			list = append(list, ip.Unmap())
 		}
 	}
-	return netip.Addr{}, false
+	return list
+}
+
+func internalIP(n *corev1.Node, v4 bool) (netip.Addr, bool) {
+	list := internalIPs(n)
+	at := slices.IndexFunc(list, func(ip netip.Addr) bool { return ip.Is4() == v4 })
+	if at < 0 {
+		return netip.Addr{}, false
+	}
+	return list[at], true
 }
 
 // Diff returns what has to be added to and removed from the routes that there are.
@@ -110,36 +117,24 @@ func Diff(have, want []Route) (add, remove []Route) {
 	return add, remove
 }
 
-// Bridge is the interface that this node's pods are on.
-const Bridge = "cni0"
-
-// Conflist renders the CNI configuration of a node: a bridge that is the pods'
-// gateway, addresses from the node's networks, and host ports.
+// Conflist renders the CNI configuration of a node: a pair of interfaces for each pod, with an address of each of the node's networks,
+// and host ports.
 func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {
 	if len(pods) == 0 {
 		return nil, fmt.Errorf("render the CNI configuration: the node has no pod network")
 	}
 	type object = map[string]any
 	var ranges [][]object
-	var routes []object
 	for _, p := range pods {
 		ranges = append(ranges, []object{{"subnet": p.String()}})
-		dst := "0.0.0.0/0"
-		if p.Addr().Is6() {
-			dst = "::/0"
-		}
-		routes = append(routes, object{"dst": dst})
 	}
-	bridge := object{
-		"type": "bridge", "bridge": Bridge, "isGateway": true, "isDefaultGateway": false, "hairpinMode": true,
-		"ipam": object{"type": "host-local", "ranges": ranges, "routes": routes},
-	}
+	pair := object{"type": "podlink", "ipam": object{"type": "host-local", "ranges": ranges}}
 	if mtu > 0 {
-		bridge["mtu"] = mtu
+		pair["mtu"] = mtu
 	}
 	out, err := json.MarshalIndent(object{
 		"cniVersion": "1.0.0", "name": "clusterctl",
-		"plugins": []object{bridge, {"type": "portmap", "capabilities": object{"portMappings": true}}},
+		"plugins": []object{pair, {"type": "portmap", "capabilities": object{"portMappings": true}}},
 	}, "", "  ")
 	return append(out, '\n'), err
 }

@@ -96,7 +96,7 @@ func TestConflistIsWhatPluginsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"subnet": "10.244.3.0/24"`, `"mtu": 1450`, `"type": "portmap"`, `"hairpinMode": true`} {
+	for _, want := range []string{`"subnet": "10.244.3.0/24"`, `"mtu": 1450`, `"type": "portmap"`, `"type": "podlink"`} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("it lacks %s:\n%s", want, got)
 		}

@@ -113,7 +113,7 @@ func (w *world) start() {
 }
 
 func (w *world) machine() {
-	w.p.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Bridge: "cni0"})
+	w.p.told.setMachine(policy.Machine{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, Links: []string{"kpod"}})
 }
 
 // until waits until the kernel's table is as it should be.

@@ -36,6 +36,8 @@ type (
 	// FromLocal and ToLocal match addresses of this machine.
 	FromLocal struct{}
 	ToLocal   struct{}
+	// Astray matches packets whose sender is not reached by the interface that they came in by.
+	Astray struct{}
 	// In matches packets whose key is in a set, or is not.
 	In struct {
 		Set string
@@ -136,6 +138,7 @@ func (s From) text(f Family) string   { return f.word() + " saddr " + not(s.Not)
 func (s To) text(f Family) string     { return f.word() + " daddr " + not(s.Not) + prefix(s.Net) }
 func (FromLocal) text(Family) string  { return "fib saddr type local" }
 func (ToLocal) text(Family) string    { return "fib daddr type local" }
+func (Astray) text(Family) string     { return "fib saddr . iif oif missing" }
 func (s In) text(f Family) string     { return fields(f, s.Key) + " " + not(s.Not) + "@" + s.Set }
 func (s Lookup) text(f Family) string { return fields(f, s.Key) + " vmap @" + s.Map }
 func (s Is) text(Family) string       { return "meta l4proto " + protocol(s.Protocol) }

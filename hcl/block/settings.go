@@ -258,7 +258,7 @@ func anyMachine(host string) bool { return host == "127.0.0.1" || host == "0.0.0
 func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	manager := daemons.DefaultControllerManager()
 	c.Controllers.Over(&manager)
-	addresses := 1<<(32-manager.NodeCIDRMaskSize) - 3 // without the network's own, its broadcast's and the bridge's
+	addresses := 1<<(32-manager.NodeCIDRMaskSize) - 3 // without the network's own, its broadcast's and the gateway's
 	for i := range c.Machines {
 		m := &c.Machines[i]
 		cfg := daemons.DefaultKubeletSettings()

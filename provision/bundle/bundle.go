@@ -31,8 +31,11 @@ const (
 	Pause      = "pause"
 )
 
-// CNI are the pod network's plugins.
-var CNI = []string{"bridge", "host-local", "loopback", "portmap"}
+// Podlink is the pod network's plugin that joins pods to their machine; CNI are the others, which distributions have as well.
+const Podlink = "podlink"
+
+// CNI is described above.
+var CNI = []string{"host-local", "loopback", "portmap"}
 
 // PauseReference is the image of the containers that hold pods' namespaces.
 const PauseReference = "clusterctl.local/pause:1"
@@ -98,7 +101,7 @@ func Open(executable, cache string) (*Bundle, error) {
 	if err := b.add(Clusterctl, executable); err != nil {
 		return nil, err
 	}
-	for _, name := range append([]string{Etcd, Containerd, Shim, Runc, Pause}, CNI...) {
+	for _, name := range append([]string{Etcd, Containerd, Shim, Runc, Pause, Podlink}, CNI...) {
 		for _, path := range []string{filepath.Join(dir, name), filepath.Join(dir, "cni", name)} {
 			if _, err := os.Stat(path); err == nil {
 				if err := b.add(name, path); err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
+	"clusterctl/provision/host"
+	"clusterctl/provision/step"
 )
 
 const (
@@ -57,6 +59,8 @@ func network(b *builder) {
 		again: "100ms",
 		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
+	// A former release's: now that the daemon has written what is in its place, nothing calls it any more.
+	b.run(&step.Absent{Path: bundleCNI + "/bridge", LinkInto: host.Library})
 }
 
 func kubelet(b *builder) {

@@ -40,7 +40,7 @@ func (b *builder) release(steps []step.Step) []step.Step {
 				keep.Paths = append(keep.Paths, s.Path)
 			}
 		case *step.Absent:
-			if strings.HasPrefix(s.Path, Kubernetes+"/") && !strings.HasPrefix(s.Path, PKI+"/") {
+			if s.LinkInto != "" || strings.HasPrefix(s.Path, Kubernetes+"/") && !strings.HasPrefix(s.Path, PKI+"/") {
 				keep.Paths = append(keep.Paths, s.Path)
 			}
 		case *step.StaticPod:

@@ -119,7 +119,7 @@ func Clean() []step.Step {
 	}
 	for _, path := range []string{
 		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods", "/var/log/containers", "/var/log/kubernetes",
-		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
+		"/etc/sysctl.d/90-kubernetes.conf", "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink, "/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}
@@ -132,7 +132,7 @@ func Clean() []step.Step {
 	return append(list, &step.Absent{Path: host.Turns}, &step.Absent{Path: host.Library})
 }
 
-// forwarding6 is turned on by CNI's bridge plugin, whether a network has addresses of IPv6 or not.
+// forwarding6 is turned on by the network's daemon where pods have addresses of IPv6.
 const forwarding6 = "net.ipv6.conf.all.forwarding"
 
 // given are the kernel settings that a node has got, by steps and by what runs there.
@@ -142,10 +142,13 @@ func given() map[string]string {
 	return all
 }
 
+// formerBridge is what pods were on by former releases.
+const formerBridge = "cni0"
+
 // Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its own for the ports
 // of pods that their machine has.
 func Network() host.Network {
-	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "clusterctl-policy", "cni_hostport"}, Links: []string{"cni0"}, Protocol: host.RouteProtocol}
+	return host.Network{Tables: []string{"kube-proxy", "clusterctl-network", "clusterctl-policy", "cni_hostport"}, Links: []string{formerBridge}, Protocol: host.RouteProtocol}
 }
 
 // Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes away the programs

@@ -19,12 +19,12 @@ const (
 // cniBin is where the pod network's plugins are.
 func (in Input) cniBin() string {
 	if in.Cluster.Runtime.Source == config.RuntimeDistribution {
-		return "/usr/lib/cni"
+		return distributionCNI
 	}
 	return bundleCNI
 }
 
-const bundleCNI = "/opt/cni/bin"
+const bundleCNI, distributionCNI = "/opt/cni/bin", "/usr/lib/cni"
 
 // runtime is containerd with what belongs to it: the bundle's, or the distribution's.
 func runtime(b *builder) {
@@ -39,18 +39,20 @@ func runtime(b *builder) {
 		for _, name := range []string{bundle.Containerd, bundle.Shim, bundle.Runc} {
 			b.run(&step.Absent{Path: bin(name), LinkInto: host.Library})
 		}
-		for _, name := range bundle.CNI {
+		for _, name := range append([]string{bundle.Podlink}, bundle.CNI...) {
 			b.run(&step.Absent{Path: bundleCNI + "/" + name, LinkInto: host.Library})
 		}
+		b.program(bundle.Podlink, b.cniBin()+"/"+bundle.Podlink)
 		b.run(&step.Unit{Name: "containerd.service", Files: []string{path}})
 		return
 	}
 	program := b.program(bundle.Containerd, bin(bundle.Containerd))
 	shim := b.program(bundle.Shim, bin(bundle.Shim))
 	runc := b.program(bundle.Runc, bin(bundle.Runc))
-	for _, name := range bundle.CNI {
+	for _, name := range append([]string{bundle.Podlink}, bundle.CNI...) {
 		b.program(name, b.cniBin()+"/"+name)
 	}
+	b.run(&step.Absent{Path: distributionCNI + "/" + bundle.Podlink, LinkInto: host.Library})
 	path := b.file(containerdConfig, containerdV3(b))
 	reads := []string{path, shim, runc}
 	options := []string{

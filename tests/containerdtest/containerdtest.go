@@ -306,7 +306,6 @@ state = "%[1]s/state"
 `
 
 const networkText = `{"cniVersion":"1.0.0","name":"test","plugins":[
- {"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":false,"hairpinMode":true,
-  "ipam":{"type":"host-local","dataDir":"DATADIR","ranges":[[{"subnet":"10.77.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}},
+ {"type":"podlink","ipam":{"type":"host-local","dataDir":"DATADIR","ranges":[[{"subnet":"10.77.0.0/24"}]]}},
  {"type":"portmap","capabilities":{"portMappings":true}}]}
 `

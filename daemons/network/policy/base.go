@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/netip"
+	"slices"
 
 	"clusterctl/daemons/nft"
 )
@@ -37,21 +38,24 @@ var (
 // Machine is what rules depend on besides pods and policies.
 type Machine struct {
 	Networks []netip.Prefix // of this machine's pods; a family that has none has no rules
-	Bridge   string         // the interface that the pods are on
+	Links    []string       // how the names of interfaces begin that pods are behind
 }
 
 // base is what is in a family's table whatever pods and policies there are.
 func base(f nft.Family, m Machine) *nft.Fragment {
 	always := []nft.Rule{{nft.Known{}, accept}}
+	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in.
+	var own []nft.Rule
+	for _, l := range m.Links {
+		own = append(own, nft.Rule{nft.Through{Prefix: l}, nft.Astray{}, drop}, nft.Rule{nft.Through{Prefix: l}, nft.In{Set: knownPods, Key: source, Not: true}, drop})
+	}
 	if f == nft.IPv6 {
 		// Where a neighbour is has to be found out before anything can be sent to it. Not even a pod that is not known gets anywhere by it.
 		always = append(always, nft.Rule{nft.Is{Protocol: nft.ICMPv6}, nft.ICMPv6Types{First: firstDiscovery, Last: lastDiscovery}, accept})
 	}
 	// A pod that a service leads back to itself.
-	always = append(always, nft.Rule{nft.In{Set: toItself, Key: ends}, accept})
-	out := append([]nft.Rule{}, always...)
-	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in.
-	out = append(out, nft.Rule{nft.Through{Prefix: m.Bridge}, nft.In{Set: knownPods, Key: source, Not: true}, drop})
+	itself := nft.Rule{nft.In{Set: toItself, Key: ends}, accept}
+	out := append(append(slices.Clone(always), own...), itself)
 	for _, n := range m.Networks {
 		if of(n.Addr(), f) {
 			out = append(out,
@@ -60,7 +64,7 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 		}
 	}
 	out = append(out, nft.Rule{nft.In{Set: toMany, Key: destination}, drop}, nft.Rule{nft.Lookup{Map: egressPods, Key: source}})
-	in := append(append([]nft.Rule{}, always...), nft.Rule{nft.Lookup{Map: ingressPods, Key: destination}})
+	in := append(slices.Clone(always), itself, nft.Rule{nft.Lookup{Map: ingressPods, Key: destination}})
 	return &nft.Fragment{
 		Sets: map[string]nft.Set{
 			knownPods: {Key: source}, toItself: {Key: ends}, toMany: {Key: destination, Ranges: true},

@@ -128,6 +128,7 @@ type packet struct {
 	icmp     uint8
 	known    bool
 	in       string // interface
+	astray   bool   // its sender is not behind that
 }
 
 // forwards walks the base chains in their order, as a packet that is passed on does.
@@ -180,6 +181,8 @@ func (k *kernel) rule(t fataler, r nft.Rule, p packet) (v nft.Verdict, matches b
 			ok = p.known
 		case nft.Is:
 			ok = p.protocol == s.Protocol
+		case nft.Astray:
+			ok = p.astray
 		case nft.ICMPv6Types:
 			ok = s.First <= p.icmp && p.icmp <= s.Last
 		case nft.ToPorts:

@@ -66,7 +66,7 @@ func NewNode(report func(p *networkingv1.NetworkPolicy, err error)) *Node {
 
 // SetMachine says what the machine is. A family that it has a network of gets a table with what is there already.
 func (n *Node) SetMachine(m Machine) error {
-	if n.machine.Bridge == m.Bridge && slices.Equal(n.machine.Networks, m.Networks) {
+	if slices.Equal(n.machine.Links, m.Links) && slices.Equal(n.machine.Networks, m.Networks) {
 		return nil
 	}
 	n.machine = m

@@ -141,17 +141,20 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 		passes bool
 	}{
 		"to a known pod":                        {packet{from: client, to: webAddress, in: "eth0"}, true},
-		"from a known pod":                      {packet{from: webAddress, to: client, in: "cni0"}, true},
+		"from a known pod":                      {packet{from: webAddress, to: client, in: "kpod1"}, true},
 		"to an unknown pod":                     {packet{from: client, to: otherAddress, in: "eth0"}, false},
-		"from an unknown pod":                   {packet{from: otherAddress, to: client, in: "cni0"}, false},
-		"an open connection of an unknown pod":  {packet{from: otherAddress, to: client, in: "cni0", known: true}, true},
-		"a pod with somebody's address":         {packet{from: client, to: webAddress, in: "cni0"}, false},
+		"from an unknown pod":                   {packet{from: otherAddress, to: client, in: "kpod1"}, false},
+		"an open connection of an unknown pod":  {packet{from: otherAddress, to: client, in: "kpod1", known: true}, true},
+		"a pod with somebody's address":         {packet{from: client, to: webAddress, in: "kpod1"}, false},
+		"a pod with another pod's address":      {packet{from: webAddress, to: client, in: "kpod2", astray: true}, false},
+		"a pod with another's, to that one":     {packet{from: webAddress, to: webAddress, in: "kpod2", astray: true}, false},
+		"a pod that is led to itself":           {packet{from: webAddress, to: webAddress, in: "kpod1"}, true},
 		"what does not concern pods":            {packet{from: client, to: a("192.0.2.1"), in: "eth0"}, true},
-		"by a link's own addresses":             {packet{from: a("fe80::1"), to: a("fe80::2"), in: "cni0", protocol: nft.TCP}, false},
-		"who asks where a neighbour is":         {packet{from: a("fe80::1"), to: a("ff02::1:ff00:2"), in: "cni0", protocol: nft.ICMPv6, icmp: 135}, true},
-		"who answers where a neighbour is":      {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "cni0", protocol: nft.ICMPv6, icmp: 136}, true},
-		"who asks whether somebody is there":    {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "cni0", protocol: nft.ICMPv6, icmp: 128}, false},
-		"to everybody, when all pods are open":  {packet{from: webAddress, to: a("224.0.0.251"), in: "cni0"}, true},
+		"by a link's own addresses":             {packet{from: a("fe80::1"), to: a("fe80::2"), in: "kpod1", protocol: nft.TCP}, false},
+		"who asks where a neighbour is":         {packet{from: a("fe80::1"), to: a("ff02::1:ff00:2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 135}, true},
+		"who answers where a neighbour is":      {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 136}, true},
+		"who asks whether somebody is there":    {packet{from: a("fd00:1::3"), to: a("fd00:1::2"), in: "kpod1", protocol: nft.ICMPv6, icmp: 128}, false},
+		"to everybody, when all pods are open":  {packet{from: webAddress, to: a("224.0.0.251"), in: "kpod1"}, true},
 		"to a known pod of the second family":   {packet{from: a("2001:db8::1"), to: a("fd00:1::2"), in: "eth0"}, true},
 		"to an unknown pod of the other family": {packet{from: a("2001:db8::1"), to: a("fd00:1::3"), in: "eth0"}, false},
 	} {
@@ -187,7 +190,7 @@ func TestNobodyReachesAnIsolatedPodByAGroupOfReceivers(t *testing.T) {
 
 func TestAFamilyWithoutPodsHasNoRules(t *testing.T) {
 	n := NewNode(nil)
-	if err := n.SetMachine(Machine{Bridge: "cni0", Networks: machine.Networks[:1]}); err != nil {
+	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: machine.Networks[:1]}); err != nil {
 		t.Fatal(err)
 	}
 	closed := fromPods("closed", "web", "client")
@@ -246,7 +249,7 @@ func TestWhichPodsPoliciesAreAbout(t *testing.T) {
 // What people see when they list the rules.
 func TestTextOfATable(t *testing.T) {
 	n := NewNode(nil)
-	if err := n.SetMachine(Machine{Bridge: "cni0", Networks: machine.Networks[:1]}); err != nil {
+	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: machine.Networks[:1]}); err != nil {
 		t.Fatal(err)
 	}
 	tcp, named, first, last := corev1.ProtocolTCP, intstr.FromString("http"), intstr.FromInt32(8000), int32(8999)

@@ -12,7 +12,7 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-var machine = Machine{Bridge: "cni0", Networks: isolation.Networks}
+var machine = Machine{Links: []string{"kpod"}, Networks: isolation.Networks}
 
 // tested is a node and what it was told of groups.
 type tested struct {
@@ -113,7 +113,7 @@ func packets(c *isolation.Cluster) (list []packet) {
 			}
 			in := "eth0"
 			if m := c.At(from); m != nil && m.Here {
-				in = "cni0"
+				in = "kpod1"
 			}
 			for _, protocol := range []uint8{nft.TCP, nft.UDP, nft.SCTP} {
 				for _, port := range []uint16{52, 53, 80, 8080, 9000} {

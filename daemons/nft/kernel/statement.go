@@ -35,6 +35,8 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 		b.local(unix.NFTA_FIB_F_SADDR)
 	case nft.ToLocal:
 		b.local(unix.NFTA_FIB_F_DADDR)
+	case nft.Astray:
+		b.astray()
 	case nft.In:
 		b.loadKey(s.Key)
 		b.expression("lookup", func() {
@@ -277,6 +279,16 @@ func (b *batch) local(flag uint32) {
 		b.number(unix.NFTA_FIB_FLAGS, flag)
 	})
 	b.compare(unix.NFT_CMP_EQ, word(unix.RTN_LOCAL))
+}
+
+// astray finds no interface among those that lead to the sender and are the one by which the packet came.
+func (b *batch) astray() {
+	b.expression("fib", func() {
+		b.number(unix.NFTA_FIB_DREG, first)
+		b.number(unix.NFTA_FIB_RESULT, unix.NFT_FIB_RESULT_OIF)
+		b.number(unix.NFTA_FIB_FLAGS, unix.NFTA_FIB_F_SADDR|unix.NFTA_FIB_F_IIF)
+	})
+	b.compare(unix.NFT_CMP_EQ, word(0))
 }
 
 func (b *batch) state(bits uint32) {

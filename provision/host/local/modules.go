@@ -17,14 +17,8 @@ func lacking() (list []string) {
 	if !tables() && absent("nf_tables") {
 		list = append(list, "nf_tables")
 	}
-	for _, name := range []string{"veth", "bridge"} {
-		if _, err := os.Stat("/sys/module/" + name); err != nil && absent(name) {
-			list = append(list, name)
-		}
-	}
-	// By it packets between pods of one machine pass the packet filter.
-	if _, err := os.Stat("/proc/sys/net/bridge"); err != nil && absent("br_netfilter") {
-		list = append(list, "br_netfilter")
+	if _, err := os.Stat("/sys/module/veth"); err != nil && absent("veth") {
+		list = append(list, "veth")
 	}
 	return list
 }

@@ -1,0 +1,131 @@
+// Command podlink is the CNI plugin that joins a pod to its machine by a routed pair of interfaces. Its addresses come from the plugin
+// that the configuration names under ipam.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+	"github.com/containernetworking/plugins/pkg/ipam"
+
+	"clusterctl/daemons/network/link"
+	release "clusterctl/daemons/version"
+)
+
+// configuration is what the runtime hands over.
+type configuration struct {
+	types.NetConf
+	MTU int `json:"mtu"`
+}
+
+func main() {
+	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Del: del, Check: check, Status: status},
+		version.VersionsStartingFrom("0.4.0"), "podlink "+release.Version)
+}
+
+func read(args *skel.CmdArgs) (c configuration, err error) {
+	if err := json.Unmarshal(args.StdinData, &c); err != nil {
+		return c, fmt.Errorf("read the network's configuration: %w", err)
+	}
+	if c.IPAM.Type == "" {
+		return c, fmt.Errorf("the network's configuration names no plugin for addresses (ipam)")
+	}
+	return c, version.ParsePrevResult(&c.NetConf)
+}
+
+func add(args *skel.CmdArgs) (err error) {
+	c, err := read(args)
+	if err != nil {
+		return err
+	}
+	got, err := ipam.ExecAdd(c.IPAM.Type, args.StdinData)
+	if err != nil {
+		return fmt.Errorf("get addresses for the pod: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = ipam.ExecDel(c.IPAM.Type, args.StdinData) // the runtime deletes what has failed once more
+		}
+	}()
+	result, err := current.NewResultFromResult(got)
+	if err != nil {
+		return err
+	}
+	p, err := pair(args, c.MTU, result.IPs)
+	if err != nil {
+		return err
+	}
+	if err := p.Make(args.Netns); err != nil {
+		return err
+	}
+	host, inside := p.Hardware()
+	result.Interfaces = []*current.Interface{{Name: p.Host, Mac: host.String()}, {Name: p.Inside, Mac: inside.String(), Sandbox: args.Netns}}
+	for _, ip := range result.IPs {
+		ip.Interface = current.Int(1)
+	}
+	return types.PrintResult(result, c.CNIVersion)
+}
+
+// pair is the pair of a pod that has addresses.
+func pair(args *skel.CmdArgs, mtu int, ips []*current.IPConfig) (p link.Pair, err error) {
+	p = link.Pair{Host: link.Name(args.ContainerID, args.IfName), Inside: args.IfName, MTU: mtu}
+	if len(ips) == 0 {
+		return p, fmt.Errorf("the plugin for addresses has given none")
+	}
+	for _, ip := range ips {
+		own, ok := netip.AddrFromSlice(ip.Address.IP)
+		gateway, has := netip.AddrFromSlice(ip.Gateway)
+		if !ok || !has {
+			return p, fmt.Errorf("the plugin for addresses has given %s with the gateway %q", ip.Address.IP, ip.Gateway)
+		}
+		p.Addresses = append(p.Addresses, link.Address{IP: own.Unmap(), Gateway: gateway.Unmap()})
+	}
+	return p, nil
+}
+
+func del(args *skel.CmdArgs) error {
+	c, err := read(args)
+	if err != nil {
+		return err
+	}
+	// The address is free again only when nothing leads to it any more.
+	if err := link.Remove(link.Name(args.ContainerID, args.IfName), args.IfName, args.Netns); err != nil {
+		return err
+	}
+	return ipam.ExecDel(c.IPAM.Type, args.StdinData)
+}
+
+func check(args *skel.CmdArgs) error {
+	c, err := read(args)
+	if err != nil {
+		return err
+	}
+	if err := ipam.ExecCheck(c.IPAM.Type, args.StdinData); err != nil {
+		return err
+	}
+	if c.PrevResult == nil {
+		return fmt.Errorf("the runtime does not say what the pod was given (prevResult)")
+	}
+	result, err := current.NewResultFromResult(c.PrevResult)
+	if err != nil {
+		return err
+	}
+	p, err := pair(args, c.MTU, result.IPs)
+	if err != nil {
+		return err
+	}
+	return p.Check(args.Netns)
+}
+
+func status(args *skel.CmdArgs) error {
+	c, err := read(args)
+	if err != nil {
+		return err
+	}
+	return ipam.ExecStatus(c.IPAM.Type, args.StdinData)
+}

@@ -1,0 +1,199 @@
+package network
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"clusterctl/daemons/network/link"
+	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/nft"
+	"clusterctl/tests/isolation"
+)
+
+// join joins a network to this one as podlink does.
+func (s *stack) join(t *testing.T, mtu int, addresses ...string) link.Pair {
+	t.Helper()
+	p := link.Pair{Host: link.Name(addresses[0], "eth0"), Inside: "eth0", MTU: mtu}
+	for _, a := range addresses {
+		ip, gateway := netip.MustParseAddr(a), netip.MustParseAddr(gateway4)
+		if ip.Is6() {
+			gateway = netip.MustParseAddr(gateway6)
+		}
+		p.Addresses = append(p.Addresses, link.Address{IP: ip, Gateway: gateway})
+	}
+	if err := p.Make(s.path()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Remove(p.Host, p.Inside, ""); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func (s *stack) path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
+
+// A pair is there at once, in both families, with the packets that it was made for; made again it is as the first time, and taken away
+// it leaves nothing.
+func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
+	var none *stack
+	none.ip(t, "link", "set", "lo", "up")
+	s := newStack(t)
+	p := s.join(t, 1400, "10.1.0.9", "fd00:1::9")
+	for range 2 {
+		for _, a := range p.Addresses {
+			c, err := net.DialTimeout("tcp", netip.AddrPortFrom(a.IP, 9).String(), 2*time.Second)
+			if err == nil {
+				c.Close()
+			}
+			if n, ok := err.(net.Error); err == nil || ok && n.Timeout() {
+				t.Errorf("%s does not refuse at once what nobody listens for: %v", a.IP, err)
+			}
+		}
+		if err := p.Check(s.path()); err != nil {
+			t.Error(err)
+		}
+		l, err := netlink.LinkByName(p.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Attrs().MTU != 1400 {
+			t.Errorf("its largest packet is %d", l.Attrs().MTU)
+		}
+		if err := p.Make(s.path()); err != nil {
+			t.Fatalf("once more: %v", err)
+		}
+	}
+	s.ip(t, "addr", "del", "fd00:1::9/128", "dev", "eth0")
+	if err := p.Check(s.path()); err == nil {
+		t.Error("a lost address was not found")
+	}
+	for range 2 {
+		if err := link.Remove(p.Host, p.Inside, s.path()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := link.Remove(p.Host, p.Inside, "/run/netns/gone"); err != nil {
+		t.Errorf("of a network that is gone: %v", err)
+	}
+	if err := p.Check(s.path()); err == nil {
+		t.Error("what was taken away is there")
+	}
+}
+
+// A pod that takes the address of another one of its machine is heard by nobody.
+func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
+	m, r := newBench(t), newRules(t)
+	for i := range 3 {
+		a := netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1))
+		r.SetPod(a.String(), &policy.Pod{Namespace: "shop", Name: a.String(), Addresses: []netip.Addr{a}})
+	}
+	r.apply(t)
+	victim, liar := netip.MustParseAddr("10.1.0.2"), m.here[2]
+	liar.ip(t, "addr", "add", "10.1.0.2/32", "dev", "eth0")
+	heard := make(chan string, 16)
+	at := map[string]*stack{"10.1.0.1:9998": m.here[0], "192.0.2.1:9998": m.beyond}
+	for address, s := range at {
+		var pc net.PacketConn
+		if err := s.inside(func() (err error) {
+			pc, err = net.ListenPacket("udp", address)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer pc.Close()
+		go func() {
+			b := make([]byte, 100)
+			for {
+				n, _, err := pc.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				heard <- address + " " + string(b[:n])
+			}
+		}()
+	}
+	for address := range at {
+		to := netip.MustParseAddrPort(address)
+		for _, from := range []netip.Addr{victim, netip.MustParseAddr("10.1.0.3")} { // in this order: the second says that the first is lost
+			c, err := liar.dial(from, to.Addr(), nft.UDP, to.Port(), time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Write([]byte(from.String())); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		}
+		select {
+		case got := <-heard:
+			if got != address+" 10.1.0.3" {
+				t.Errorf("heard %s", got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("nothing comes to %s of what the pod sends as itself", address)
+		}
+	}
+}
+
+// Pods that are on the bridge of a former release go on and reach new ones; the bridge goes with the last of them.
+func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
+	var none *stack
+	none.ip(t, "link", "set", "lo", "up")
+	if err := forward(isolation.Networks); err != nil {
+		t.Fatal(err)
+	}
+	none.ip(t, "link", "add", formerBridge, "type", "bridge")
+	none.ip(t, "addr", "add", gateway4+"/24", "dev", formerBridge)
+	none.ip(t, "link", "set", formerBridge, "up")
+	t.Cleanup(func() { // of a test that fails
+		if l, err := netlink.LinkByName(formerBridge); err == nil {
+			_ = netlink.LinkDel(l)
+		}
+	})
+	former, later := newStack(t), newStack(t)
+	none.ip(t, "link", "add", "veth0", "type", "veth", "peer", "name", "eth0")
+	none.ip(t, "link", "set", "veth0", "master", formerBridge, "up")
+	none.move(t, "eth0", former)
+	former.ip(t, "addr", "add", "10.1.0.1/24", "dev", "eth0")
+	former.ip(t, "link", "set", "eth0", "up")
+	former.ip(t, "route", "add", "default", "via", gateway4)
+	later.join(t, 0, "10.1.0.2")
+	one, two := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
+	former.serve(t, one, 80)
+	later.serve(t, two, 80)
+	for range 2 {
+		if there, err := retireBridge(isolation.Networks); err != nil || !there {
+			t.Fatalf("with a pod on it: there is %t, %v", there, err)
+		}
+	}
+	for _, p := range []isolation.Packet{{From: one, To: two, Protocol: nft.TCP, Port: 80}, {From: two, To: one, Protocol: nft.TCP, Port: 80}} {
+		from := former
+		if p.From == two {
+			from = later
+		}
+		if !from.passes(p, 5*time.Second) {
+			t.Errorf("%+v does not pass", p)
+		}
+	}
+	if there, err := retireBridge([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}); err != nil || there {
+		t.Errorf("somebody else's bridge: %t, %v", there, err)
+	}
+	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.path()); err != nil { // as podlink ends a pod that it has not made
+		t.Fatal(err)
+	}
+	for range 2 {
+		if there, err := retireBridge(isolation.Networks); err != nil || there {
+			t.Fatalf("without a pod: there is %t, %v", there, err)
+		}
+	}
+	if _, err := netlink.LinkByName(formerBridge); err == nil {
+		t.Error("the bridge is still there")
+	}
+}
