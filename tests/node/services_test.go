@@ -65,7 +65,13 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.77.0.200"}}
+	for _, words := range []string{"link add nodes type dummy", "addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
+		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %s", words, out)
+		}
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "nodes").Run() })
+	other.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.66.0.200"}}
 	if _, err := n.admin.CoreV1().Nodes().UpdateStatus(ctx, other, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +82,7 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(netcfg.CNIConfDir, "10-clusterctl.conflist")); err != nil || !strings.Contains(string(data), "10.77.0.0/24") {
 		t.Errorf("CNI configuration: %s, %v", data, err)
 	}
-	if out, _ := exec.Command("ip", "route").Output(); !strings.Contains(string(out), "10.77.1.0/24 via 10.77.0.200") {
+	if out, _ := exec.Command("ip", "route").Output(); !strings.Contains(string(out), "10.77.1.0/24 via 10.66.0.200") {
 		t.Errorf("routes are\n%s", out)
 	}
 	dnscfg := config.DefaultDNS()
