@@ -65,7 +65,7 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"link add nodes type dummy", "addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
+	for _, words := range []string{"link add nodes type veth peer name others", "link set others up", "addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
 		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %s", words, out)
 		}
