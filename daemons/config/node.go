@@ -159,7 +159,7 @@ func DefaultKubeletFile() KubeletFile {
 type Proxy struct {
 	Connection
 	HostnameOverride   string        `flag:"hostname-override" help:"name of the node; the host name when empty"`
-	ProxyMode          string        `flag:"proxy-mode" setting:"mode" help:"what the rules are written with: nftables"`
+	ProxyMode          string        `flag:"proxy-mode" setting:"mode" help:"what carries packets to services: nftables (an endpoint at random, at the same cost however many services there are), iptables (at random, by rules that are tried one after the other) or userspace (in turn, by the proxy itself, which is then the client that endpoints see). Connections of nftables and iptables go on when it is changed"`
 	ClusterCIDR        []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
 	NodePortAddresses  []string      `flag:"nodeport-addresses" setting:"node_port_addresses" help:"networks in which node ports answer; all local addresses when empty"`
 	HealthzBindAddress string        `flag:"healthz-bind-address" setting:"healthz_bind_address" help:"host:port of /healthz"`

@@ -31,11 +31,11 @@ func (c *ControllerManager) problems() (list []Problem) {
 
 func (p *Proxy) problems() (list []Problem) {
 	switch p.ProxyMode {
-	case "nftables", "":
-	case "iptables", "ipvs", "kernelspace":
-		list = append(list, Problem{Name: "mode", Text: fmt.Sprintf("%q is not carried out: this proxy writes its rules with nftables alone, which do what those of %s do", p.ProxyMode, p.ProxyMode)})
+	case "nftables", "iptables", "userspace", "":
+	case "ipvs", "kernelspace":
+		list = append(list, Problem{Name: "mode", Text: fmt.Sprintf("%q is not carried out: write nftables, which costs the same however many services there are, iptables or userspace", p.ProxyMode)})
 	default:
-		list = append(list, Problem{Name: "mode", Text: fmt.Sprintf("%q is not known: nftables is", p.ProxyMode)})
+		list = append(list, Problem{Name: "mode", Text: fmt.Sprintf("%q is not known: nftables, iptables and userspace are", p.ProxyMode)})
 	}
 	for _, text := range p.NodePortAddresses {
 		switch prefix, err := netip.ParsePrefix(text); {

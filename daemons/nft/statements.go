@@ -81,6 +81,10 @@ type (
 	}
 	// DNAT sends a packet to an endpoint.
 	DNAT struct{ To netip.AddrPort }
+	// Redirect sends a packet to a port of this machine.
+	Redirect struct{ Port uint16 }
+	// Untranslated matches packets of connections that lead where their sender meant them to.
+	Untranslated struct{}
 	// Do is a verdict by itself.
 	Do struct{ Verdict }
 	// Remember puts the source address into a set that forgets.
@@ -148,8 +152,12 @@ func (Masquerade) text(Family) string { return "masquerade fully-random" }
 func (First) text(Family) string      { return "ct state new" }
 func (Known) text(Family) string      { return "ct state established,related" }
 func (Reject) text(Family) string     { return "reject" }
-func (s DNAT) text(f Family) string   { return "dnat to " + s.To.String() }
-func (s Through) text(Family) string  { return "iifname " + not(s.Not) + `"` + s.Prefix + `*"` }
+func (s Redirect) text(Family) string { return fmt.Sprintf("redirect to :%d", s.Port) }
+
+func (Untranslated) text(Family) string { return "ct status & dnat == 0" }
+
+func (s DNAT) text(f Family) string  { return "dnat to " + s.To.String() }
+func (s Through) text(Family) string { return "iifname " + not(s.Not) + `"` + s.Prefix + `*"` }
 
 func (s ToPorts) text(Family) string {
 	if s.First == s.Last {

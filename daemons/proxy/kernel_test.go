@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func ip(t *testing.T, args ...string) {
+func ipOf(t testing.TB, args ...string) {
 	t.Helper()
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 		t.Fatalf("ip %s: %s", strings.Join(args, " "), out)
@@ -82,17 +82,17 @@ func ask(address string) (string, error) {
 	return string(b), err
 }
 
-func newFamily(t testing.TB, m rules.Machine) *family {
+func newFamily(t testing.TB, m rules.Machine) *nftables {
 	t.Helper()
 	table, err := rules.NewTable(nft.IPv4, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &family{table: table}
+	return &nftables{table: table}
 }
 
 // put gives services other ports and has the kernel follow.
-func (f *family) put(t testing.TB, ports ...rules.Port) {
+func (f *nftables) put(t testing.TB, ports ...rules.Port) {
 	t.Helper()
 	for _, p := range ports {
 		if err := f.table.SetService(p.Namespace+"/"+p.Service, []rules.Port{p}); err != nil {
@@ -105,12 +105,14 @@ func (f *family) put(t testing.TB, ports ...rules.Port) {
 }
 
 func TestKernelSendsToEndpointsS28S29(t *testing.T) {
-	ip(t, "link", "add", "d0", "type", "bridge")
-	ip(t, "addr", "add", "10.0.0.1/24", "dev", "d0")
-	ip(t, "link", "set", "d0", "up")
-	ip(t, "route", "add", "default", "via", "10.0.0.254")
+	ipOf(t, "link", "add", "d0", "type", "bridge")
+	ipOf(t, "addr", "add", "10.0.0.1/24", "dev", "d0")
+	ipOf(t, "link", "set", "d0", "up")
+	ipOf(t, "route", "add", "default", "via", "10.0.0.254")
+	t.Cleanup(func() { ipOf(t, "link", "del", "d0") })
 	for _, a := range []string{"10.244.0.1", "10.244.0.2"} {
-		ip(t, "addr", "add", a+"/32", "dev", "lo")
+		ipOf(t, "addr", "add", a+"/32", "dev", "lo")
+		t.Cleanup(func() { ipOf(t, "addr", "del", a+"/32", "dev", "lo") })
 	}
 	a, b := answers(t, "10.244.0.1:8080"), answers(t, "10.244.0.2:8080")
 	web := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080,

@@ -1,7 +1,7 @@
 // Package proxy makes services' addresses work on one machine: it follows services
 // and endpoints and keeps packet rules that send what is for a service to one of its
-// endpoints. rules works the rules out; nft puts them into the kernel, where they go on
-// while this daemon does not run.
+// endpoints. rules works the rules out; nft or iptables put them into the kernel, where they go on
+// while this daemon does not run. In the mode userspace they lead here, and relay carries what comes.
 package proxy
 
 import (
@@ -43,7 +43,10 @@ type daemon struct {
 	services cache.Indexer
 	slices   cache.Indexer
 	nodes    corelisters.NodeLister // this machine's alone
+	mode     string
 	families []*family
+	relays   relays // of the mode userspace
+	alone    bool   // whether rules of other modes are gone
 	changed  changed
 	place    rules.Place
 	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
@@ -55,9 +58,12 @@ const byService = "service"
 
 // Run keeps this machine's rules until ctx ends. The rules stay: traffic goes on.
 func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
-	d := &daemon{cfg: cfg, env: env, changed: newChanged(), name: cfg.HostnameOverride}
-	if cfg.ProxyMode != "" && cfg.ProxyMode != "nftables" {
-		return fmt.Errorf("proxy mode %q is not known: nftables is", cfg.ProxyMode)
+	d := &daemon{cfg: cfg, env: env, changed: newChanged(), name: cfg.HostnameOverride, mode: cfg.ProxyMode, relays: relays{log: env.Log}}
+	if d.mode == "" {
+		d.mode = modeNFTables
+	}
+	if d.mode != modeNFTables && d.mode != modeIPTables && d.mode != modeUserspace {
+		return fmt.Errorf("proxy mode %q is not known: nftables, iptables and userspace are", d.mode)
 	}
 	if d.name == "" {
 		host, err := os.Hostname()
@@ -80,10 +86,7 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	d.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "How long it took to bring the rules up to date.",
-		Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
-	})
+	d.duration = newDuration()
 	env.Metrics.MustRegister(d.duration)
 	env.Health.Ready("rules", func() error {
 		if d.synced.Load() == 0 {
@@ -105,8 +108,23 @@ func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 		}
 		g.Go(func() error { return run.Serve(ctx, ln, at.handler, nil, time.Second, env.Log) })
 	}
+	if err := d.openFamilies(); err != nil {
+		return err
+	}
+	if d.mode == modeUserspace {
+		g.Go(func() error { return d.relays.serve(ctx) })
+	}
 	g.Go(func() error { return d.run(ctx) })
-	return g.Wait()
+	err = g.Wait()
+	d.relays.close()
+	return err
+}
+
+func newDuration() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "How long it took to bring the rules up to date.",
+		Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
+	})
 }
 
 func prefixes(list []string) (out []netip.Prefix, err error) {
@@ -146,13 +164,7 @@ func (d *daemon) run(ctx context.Context) error {
 	ofServices, ofSlices := labelled(proxied), labelled(proxied+","+discoveryv1.LabelServiceName)
 	services, slices := ofServices.Core().V1().Services(), ofSlices.Discovery().V1().EndpointSlices()
 	d.services, d.slices = services.Informer().GetIndexer(), slices.Informer().GetIndexer()
-	if err := slices.Informer().AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
-		s, ok := o.(*discoveryv1.EndpointSlice)
-		if !ok {
-			return nil, nil
-		}
-		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
-	}}); err != nil {
+	if err := slices.Informer().AddIndexers(cache.Indexers{byService: sliceService}); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
 	// This machine's node tells its zone, which endpoints may be hinted for. Nothing waits for it: without it all endpoints are used.
@@ -170,9 +182,6 @@ func (d *daemon) run(ctx context.Context) error {
 			return fmt.Errorf("watch services: %w", err)
 		}
 	}
-	if err := d.openFamilies(); err != nil {
-		return err
-	}
 	d.health.log = d.env.Log
 	defer d.health.close()
 	for _, f := range []informers.SharedInformerFactory{ofServices, ofSlices, own} {
@@ -184,6 +193,15 @@ func (d *daemon) run(ctx context.Context) error {
 		return nil
 	}
 	return d.loop(ctx)
+}
+
+// sliceService is what slices are found by.
+func sliceService(o any) ([]string, error) {
+	s, ok := o.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil, nil
+	}
+	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
 // lean keeps of objects what the daemon reads. It leaves what it is given as it is.

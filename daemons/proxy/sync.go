@@ -11,15 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"clusterctl/daemons/nft"
-	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/proxy/flows"
 	"clusterctl/daemons/proxy/rules"
 )
 
 // family is the rules of one family of addresses.
 type family struct {
-	table  *rules.Table
-	kernel kernel.Kernel
+	family nft.Family
+	carrier
 	forget rules.Forget // once the rules are there
 }
 
@@ -30,18 +29,13 @@ const (
 
 func (d *daemon) openFamilies() error {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		t, err := rules.NewTable(f, d.machine)
+		c, err := newCarrier(d.mode, f, d.machine, &d.relays, d.env.Log)
 		if err != nil {
 			return err
 		}
-		d.families = append(d.families, &family{table: t})
+		d.families = append(d.families, &family{family: f, carrier: c})
 	}
 	return nil
-}
-
-// used reports whether a family needs its rules in the kernel: the second one of a cluster that has none of its addresses does not.
-func (f *family) used() bool {
-	return f.table.Family == nft.IPv4 || len(f.table.Keys()) > 0 || f.kernel.Known()
 }
 
 // loop brings the rules up to date whenever something has changed, until ctx ends.
@@ -93,17 +87,17 @@ func (d *daemon) loop(ctx context.Context) error {
 func (d *daemon) intact(whole bool) bool {
 	all := true
 	for _, f := range d.families {
-		if !f.used() {
+		if !f.Used() {
 			continue
 		}
-		there, err := f.kernel.Intact(f.table.Table, whole)
+		there, err := f.Intact(whole)
 		if err != nil {
-			d.env.Log.Warn("look whether the rules are there", "family", f.table.Family, "error", err)
+			d.env.Log.Warn("look whether the rules are there", "family", f.family, "error", err)
 			continue
 		}
 		if !there {
-			d.env.Log.Warn("somebody has changed the rules; putting them back", "family", f.table.Family)
-			f.kernel.Forget()
+			d.env.Log.Warn("somebody has changed the rules; putting them back", "family", f.family)
+			f.Forget()
 			all = false
 		}
 	}
@@ -125,24 +119,31 @@ func (d *daemon) sync() error {
 		}
 	}
 	for _, f := range d.families {
-		if !f.used() {
+		if !f.Used() {
 			continue
 		}
-		if err := f.kernel.Apply(f.table.Table); err != nil {
+		if err := f.Apply(); err != nil {
 			failures = append(failures, err)
 			continue
 		}
-		if err := flows.Delete(f.table.Family, f.forget); err != nil {
+		if err := flows.Delete(f.family, f.forget); err != nil {
 			d.env.Log.Warn("forget flows to endpoints that are gone", "error", err)
 		}
 		f.forget = rules.Forget{}
 	}
 	d.health.serve()
+	if len(failures) == 0 && !d.alone {
+		if err := retire(d.mode); err != nil {
+			failures = append(failures, err)
+		} else {
+			d.alone = true
+		}
+	}
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
 	if d.synced.Swap(time.Now().UnixNano()) == 0 {
-		d.env.Log.Info("rules are there", "services", len(names))
+		d.env.Log.Info("rules are there", "mode", d.mode, "services", len(names))
 	}
 	d.duration.Observe(time.Since(began).Seconds())
 	return nil
@@ -186,10 +187,10 @@ func (d *daemon) work(name string) error {
 	for _, f := range d.families {
 		var ports []rules.Port
 		if svc, ok := o.(*corev1.Service); there && ok {
-			ports = rules.Ports(svc, eps, f.table.Family, d.place)
+			ports = rules.Ports(svc, eps, f.family, d.place)
 		}
-		f.forget.Gone(f.table.Ports(name), ports)
-		if err := f.table.SetService(name, ports); err != nil {
+		f.forget.Gone(f.Ports(name), ports)
+		if err := f.SetService(name, ports); err != nil {
 			return fmt.Errorf("work out the rules of the service %s: %w", name, err)
 		}
 		health = append(health, ports...)

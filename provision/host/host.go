@@ -55,6 +55,7 @@ type Host interface {
 // Network names what there may be in the kernel of the pod network and of services.
 type Network struct {
 	Tables   []string `json:"tables"`   // of nftables, in whatever family
+	Chains   []string `json:"chains"`   // of iptables, by how their names begin
 	Links    []string `json:"links"`    // network interfaces
 	Protocol int      `json:"protocol"` // that marks routes; none when zero
 }
@@ -157,6 +158,7 @@ type Survey struct {
 	Clock       time.Time        `json:"clock"`                 // its clock, when it was asked
 	Swap        int64            `json:"swap,omitempty"`        // bytes
 	Lacking     []string         `json:"lacking,omitempty"`     // what nodes need of the kernel and it does not have
+	Absent      []string         `json:"absent,omitempty"`      // of Programs, those that are not there
 	Controllers []string         `json:"controllers,omitempty"` // of control groups; none when that is not known
 	MTU         map[string]int   `json:"mtu,omitempty"`         // of the interface that has an address
 	Free        map[string]int64 `json:"free,omitempty"`        // bytes that root can write at a path, or where it will be made
@@ -164,6 +166,9 @@ type Survey struct {
 	Sync        time.Duration    `json:"sync,omitempty"`        // how long most of a few small writes took until they were on the disk; 0: not measured
 	ReadOnly    []string         `json:"readOnly,omitempty"`    // directories that cannot be written to
 }
+
+// Programs are those that daemons call in some configurations, and that do not come with clusterctl.
+var Programs = []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save"}
 
 // Listener has a port.
 type Listener struct {

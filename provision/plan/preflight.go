@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	daemons "clusterctl/daemons/config"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
 	"clusterctl/provision/state"
@@ -25,6 +26,7 @@ func Preflight(c *config.Cluster, m config.Machine, f host.Facts, s *state.State
 	}
 	if m.Has(config.RoleNode) {
 		found.node(f)
+		found.programs(c, f)
 	}
 	return found.errs, found.warnings
 }
@@ -222,6 +224,18 @@ func (l *findings) node(f host.Facts) {
 	}
 	if len(stay) > 0 {
 		l.warn("kernel settings that cannot be written there stay: %s", strings.Join(stay, ", "))
+	}
+}
+
+// programs is about those that daemons call and that do not come with clusterctl.
+func (l *findings) programs(c *config.Cluster, f host.Facts) {
+	proxy := daemons.DefaultProxy()
+	c.Proxy.Over(&proxy)
+	if proxy.ProxyMode != "iptables" || slices.Contains(c.System.Packages, "iptables") {
+		return
+	}
+	for _, name := range f.Absent {
+		l.fail("lacks %s, which proxy { mode = \"iptables\" } needs: install the package iptables, for instance with system { packages = [\"iptables\"] }, or choose another mode", name)
 	}
 }
 

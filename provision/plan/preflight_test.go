@@ -53,6 +53,7 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 		"a system that nobody knows":          {node, func(f *host.Facts) { f.OS = "plan9 4" }, false, "", "nobody has tried"},
 		"a relative":                          {node, func(f *host.Facts) { f.OS, f.OSLike = "rocky 9.4", "rhel centos fedora" }, false, "", ""},
 		"a system that is read-only":          {node, func(f *host.Facts) { f.ReadOnly = []string{"/usr/local"} }, false, "/usr/local cannot be written to", ""},
+		"without programs that nobody calls":  {node, func(f *host.Facts) { f.Absent = host.Programs }, false, "", ""},
 	} {
 		f := host.Facts{Root: true, OS: "debian 12", Kernel: "6.1.0-21-amd64", Addresses: []string{"10.0.0.1"}, Survey: host.Survey{Clock: now, Controllers: []string{"cpu", "memory", "pids"}}}
 		c.change(&f)
@@ -69,6 +70,16 @@ func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 				t.Errorf("%s: %s are %q, want %q", name, got.what, got.list, got.want)
 			}
 		}
+	}
+	chains := config.Cluster{}
+	chains.Proxy.Choose("mode", "iptables")
+	lacks := host.Facts{Root: true, OS: "debian 12", Survey: host.Survey{Absent: host.Programs[:1]}}
+	if errs, _ := plan.Preflight(&chains, config.Machine{Roles: node}, lacks, &state.State{}, now); len(errs) != 1 || !strings.Contains(errs[0], "lacks iptables, which") {
+		t.Errorf("S28: a mode whose programs are not there: %q", errs)
+	}
+	chains.System.Packages = []string{"iptables"}
+	if errs, _ := plan.Preflight(&chains, config.Machine{Roles: node}, lacks, &state.State{}, now); len(errs) > 0 {
+		t.Errorf("S28: a mode whose programs are installed: %q", errs)
 	}
 	rhel := host.Facts{Root: true, OS: "rocky 9.4", Survey: host.Survey{OSLike: "rhel centos fedora"}}
 	errs, _ := plan.Preflight(&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeDistribution}}, config.Machine{Roles: node}, rhel, &state.State{}, now)

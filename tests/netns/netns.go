@@ -19,16 +19,13 @@ type Stack struct{ file *os.File }
 func New(t testing.TB) *Stack {
 	t.Helper()
 	s := &Stack{}
-	made := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
+	if err := onThread(func() error {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			s.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 		}
-		made <- err
-	}()
-	if err := <-made; err != nil {
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.file.Close() })
@@ -36,12 +33,36 @@ func New(t testing.TB) *Stack {
 	return s
 }
 
+// Here is the network that the test itself is in.
+func Here(t testing.TB) *Stack {
+	t.Helper()
+	file, err := os.Open("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return &Stack{file}
+}
+
 // Inside does something on a thread that is in the network, which ends with it.
 func (s *Stack) Inside(do func() error) error {
+	return onThread(func() error {
+		if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// onThread does something on a thread that ends with it. The process's first thread is none: it never ends, and what /proc/self tells of
+// networks is what that one sees.
+func onThread(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		if unix.Gettid() == unix.Getpid() {
+			err := onThread(do) // while this thread is held
+			runtime.UnlockOSThread()
 			done <- err
 			return
 		}

@@ -117,3 +117,13 @@ func Remove(family nft.Family, name string) error {
 	}
 	return nil
 }
+
+// Generation is the number that the kernel raises with every change of anybody's rules.
+func Generation() (uint32, error) {
+	s, err := open()
+	if err != nil {
+		return 0, err
+	}
+	defer s.close()
+	return s.generation()
+}

@@ -93,6 +93,16 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 		b.immediate(first, s.To.Addr().AsSlice())
 		b.immediate(first+b.addressBytes()/4, binary.BigEndian.AppendUint16(nil, s.To.Port()))
 		b.dnat()
+	case nft.Redirect:
+		b.immediate(first, binary.BigEndian.AppendUint16(nil, s.Port))
+		b.expression("redir", func() { b.number(unix.NFTA_REDIR_REG_PROTO_MIN, first) })
+	case nft.Untranslated:
+		b.expression("ct", func() {
+			b.number(unix.NFTA_CT_DREG, first)
+			b.number(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)
+		})
+		b.bits(statusTranslated, 0)
+		b.compare(unix.NFT_CMP_EQ, word(0))
 	case nft.Do:
 		if _, known := verdicts[s.Action]; !known {
 			return fmt.Errorf("unknown verdict %q", s.Action)
@@ -149,6 +159,8 @@ const (
 	stateEstablished = 1 << 1
 	stateRelated     = 1 << 2
 	stateNew         = 1 << 3
+	// statusTranslated is of its status: the destination is another than it was sent to.
+	statusTranslated = 1 << 5
 )
 
 // notes is what noted numbers are counted from. They lie in the packet's priority, a word that nobody reads before the packet leaves the

@@ -20,12 +20,15 @@ func Delete(family nft.Family, g rules.Forget) error {
 	if g.Empty() {
 		return nil
 	}
-	f := &flows{left: map[way]bool{}, all: map[way]bool{}}
+	f := &flows{left: map[way]bool{}, all: map[way]bool{}, kept: map[way]bool{}}
 	for _, e := range g.Endpoints {
 		f.ways(e.Port, e.To, f.left)
 	}
 	for _, p := range g.Services {
 		f.ways(p, netip.AddrPort{}, f.all)
+		for _, e := range p.Alive() {
+			f.ways(p, e.To, f.kept)
+		}
 	}
 	kernels := map[nft.Family]netlink.InetFamily{nft.IPv4: unix.AF_INET, nft.IPv6: unix.AF_INET6}
 	_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, kernels[family], f)
@@ -42,6 +45,7 @@ const synSent = 1
 type flows struct {
 	left map[way]bool
 	all  map[way]bool // ways without an end: whoever answers
+	kept map[way]bool // but those that lead where they should, as after a restart
 }
 
 // way is from what a service's port is reached by to an endpoint. A node port is reached at any address.
@@ -78,5 +82,5 @@ func (f *flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	if via != to && (f.left[way{via, to}] || f.left[way{port, to}]) {
 		return true
 	}
-	return flow.Forward.Protocol == nft.UDP && (f.all[way{via: via}] || f.all[way{via: port}])
+	return flow.Forward.Protocol == nft.UDP && (f.all[way{via: via}] || f.all[way{via: port}]) && !f.kept[way{via, to}] && !f.kept[way{port, to}]
 }

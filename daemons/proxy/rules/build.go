@@ -31,6 +31,13 @@ const (
 	beforeNAT = -110
 )
 
+// What a proxy has besides that carries packets itself.
+const (
+	relaySet   = "relay-ports"
+	relayTCP   = "relay-tcp"
+	relayInput = "relay-input"
+)
+
 // markBit is the bit of a packet's mark that has it masqueraded: upstream's.
 const markBit = 0x4000
 
@@ -62,8 +69,14 @@ func (m Machine) of(f nft.Family) Machine {
 	return Machine{only(m.Pods), only(m.NodePorts)}
 }
 
-// base is what is in a family's table whatever the services are. nowhere is when node ports answer at no address of the family.
-func base(f nft.Family, m Machine, nowhere bool) *nft.Fragment {
+// nowhere reports whether node ports answer at no address of a family.
+func (m Machine) nowhere(f nft.Family) bool {
+	return len(m.NodePorts) > 0 && len(m.of(f).NodePorts) == 0
+}
+
+// base is what is in a family's table whatever the services are. nowhere is when node ports answer at no address of the family; relay
+// is the port at which the proxy itself accepts connections of TCP, 0 when it carries nothing.
+func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	jump := nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: services}}}
 	// Connections that are open go on when their service has lost its last endpoint.
 	check := nft.Rule{nft.First{}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: refuse}}}
@@ -74,6 +87,8 @@ func base(f nft.Family, m Machine, nowhere bool) *nft.Fragment {
 	nodePorts := func(name string) (rules []nft.Rule) {
 		switch {
 		case nowhere:
+		case len(m.NodePorts) == 0 && relay != 0:
+			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: toPort}})
 		case len(m.NodePorts) == 0:
 			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.To{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: toPort}})
 		}
@@ -102,6 +117,9 @@ func base(f nft.Family, m Machine, nowhere bool) *nft.Fragment {
 			refuse:  {Rules: append([]nft.Rule{{nft.Lookup{Map: emptyMap, Key: toService}}}, nodePorts(emptyNodes)...)},
 			refused: {Rules: []nft.Rule{{nft.Reject{}}}},
 		},
+	}
+	if relay != 0 {
+		addRelay(fragment, relay)
 	}
 	for i, name := range picks() {
 		// Should the number of endpoints and the endpoints be seen from before and from after a change, the first one is there in both.
@@ -152,6 +170,10 @@ func (b *builder) add(p *Port) {
 		if p.NodePort != 0 {
 			put(emptyNodes, p.atNode(), no)
 		}
+		return
+	}
+	if p.Relay.Inside != 0 {
+		b.relay(p, put)
 		return
 	}
 	b.endpoints(p)
@@ -221,20 +243,7 @@ func outsiders(m Machine) []nft.Rule {
 
 // external returns the rules for what comes to a service from outside.
 func (b *builder) external(p *Port) []nft.Rule {
-	var rules []nft.Rule
-	if p.Limited {
-		// What is not allowed is dropped; from the machine itself it is always allowed.
-		allow := p.chain("firewall")
-		var list []nft.Rule
-		for _, s := range p.Sources {
-			list = append(list, nft.Rule{nft.From{Net: s}, nft.Do{Verdict: nft.Verdict{Action: "return"}}})
-		}
-		list = append(list, nft.Rule{nft.FromLocal{}, nft.Do{Verdict: nft.Verdict{Action: "return"}}}, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
-		b.Chains[allow] = nft.Chain{Rules: list}
-		for _, ip := range p.Balanced {
-			rules = append(rules, nft.Rule{nft.To{Net: netip.PrefixFrom(ip, ip.BitLen())}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: allow}}})
-		}
-	}
+	rules := b.firewall(p)
 	if !p.ExternalLocal {
 		return append(append(rules, nft.Rule{nft.Mark{Bits: markBit}}), b.choose(p, p.Endpoints)...)
 	}
@@ -250,6 +259,25 @@ func (b *builder) external(p *Port) []nft.Rule {
 		return append(rules, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
 	}
 	return append(rules, b.choose(p, p.Here)...)
+}
+
+// firewall returns the rules that let through only who may use a load balancer's address.
+func (b *builder) firewall(p *Port) (rules []nft.Rule) {
+	if !p.Limited {
+		return nil
+	}
+	// What is not allowed is dropped; from the machine itself it is always allowed.
+	allow := p.chain("firewall")
+	var list []nft.Rule
+	for _, s := range p.Sources {
+		list = append(list, nft.Rule{nft.From{Net: s}, nft.Do{Verdict: nft.Verdict{Action: "return"}}})
+	}
+	list = append(list, nft.Rule{nft.FromLocal{}, nft.Do{Verdict: nft.Verdict{Action: "return"}}}, nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "drop"}}})
+	b.Chains[allow] = nft.Chain{Rules: list}
+	for _, ip := range p.Balanced {
+		rules = append(rules, nft.Rule{nft.To{Net: netip.PrefixFrom(ip, ip.BitLen())}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: allow}}})
+	}
+	return rules
 }
 
 // choose returns the rules that pick one of several endpoints.

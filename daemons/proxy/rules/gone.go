@@ -16,14 +16,14 @@ func (g *Forget) Gone(have, want []Port) {
 	}
 	still, had := map[id]bool{}, map[string]bool{}
 	for i := range want {
-		for _, e := range want[i].alive() {
+		for _, e := range want[i].Alive() {
 			still[id{want[i].Key(), e.To}] = true
 		}
 	}
 	for i := range have {
 		p := &have[i]
 		had[p.Key()] = len(p.Endpoints) > 0
-		for _, e := range p.alive() {
+		for _, e := range p.Alive() {
 			if !still[id{p.Key(), e.To}] {
 				g.Endpoints = append(g.Endpoints, Left{*p, e.To})
 			}

@@ -25,49 +25,23 @@ func (p *Port) atNode() nft.Key { return nft.Key{Protocol: p.Proto, Port: p.Node
 // Table is a family's table of services' rules, kept service by service.
 type Table struct {
 	*nft.Table
+	claims
 	machine Machine
-	ports   map[string][]Port // by namespace/service
-	// Who wants each destination, and whose own each address is; outside is who wants an address without owning it. Sorted names.
-	wants        map[nft.Key][]string
-	own, outside map[netip.Addr][]string
 }
 
 // NewTable returns a family's table of a machine without services.
 func NewTable(f nft.Family, m Machine) (*Table, error) {
 	only := m.of(f)
-	table, err := nft.NewTable(f, TableName, base(f, only, len(m.NodePorts) > 0 && len(only.NodePorts) == 0))
+	table, err := nft.NewTable(f, TableName, base(f, only, m.nowhere(f), 0))
 	if err != nil {
 		return nil, err
 	}
-	return &Table{Table: table, machine: only, ports: map[string][]Port{}, wants: map[nft.Key][]string{},
-		own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}, nil
-}
-
-// Ports returns what a service has in the table.
-func (t *Table) Ports(service string) []Port { return t.ports[service] }
-
-// All returns what all services have in the table, in no order.
-func (t *Table) All() (all []Port) {
-	for _, ports := range t.ports {
-		all = append(all, ports...)
-	}
-	return all
+	return &Table{Table: table, claims: newClaims(), machine: only}, nil
 }
 
 // SetService gives a service other ports; none when it is gone. Another service changes with it only where both want the same destination.
-//
-// A service's own address is its own, whatever another calls an external one: whoever may write services chooses these freely, and would
-// have the traffic of the API server or of DNS. Of two that want the same, the first by name has it, also while it has no endpoints.
 func (t *Table) SetService(service string, ports []Port) error {
-	concerned := map[string]bool{service: true}
-	t.claim(service, t.ports[service], concerned, without)
-	if len(ports) == 0 {
-		delete(t.ports, service)
-	} else {
-		t.ports[service] = ports
-	}
-	t.claim(service, ports, concerned, with)
-	names := slices.Sorted(maps.Keys(concerned))
+	names := t.set(service, ports)
 	if len(names) > 1 {
 		// What one loses another gets: none may have it meanwhile.
 		for _, name := range names {
@@ -89,6 +63,45 @@ func (t *Table) SetService(service string, ports []Port) error {
 	return nil
 }
 
+// claims is the ports of all services of a family, and whose each destination is.
+//
+// A service's own address is its own, whatever another calls an external one: whoever may write services chooses these freely, and would
+// have the traffic of the API server or of DNS. Of two that want the same, the first by name has it, also while it has no endpoints.
+type claims struct {
+	ports map[string][]Port // by namespace/service
+	// Who wants each destination, and whose own each address is; outside is who wants an address without owning it. Sorted names.
+	wants        map[nft.Key][]string
+	own, outside map[netip.Addr][]string
+}
+
+func newClaims() claims {
+	return claims{ports: map[string][]Port{}, wants: map[nft.Key][]string{}, own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
+}
+
+// Ports returns what a service has in the table.
+func (t *claims) Ports(service string) []Port { return t.ports[service] }
+
+// All returns what all services have in the table, in no order.
+func (t *claims) All() (all []Port) {
+	for _, ports := range t.ports {
+		all = append(all, ports...)
+	}
+	return all
+}
+
+// set gives a service other ports and returns the names of all services that this concerns, sorted.
+func (t *claims) set(service string, ports []Port) []string {
+	concerned := map[string]bool{service: true}
+	t.claim(service, t.ports[service], concerned, without)
+	if len(ports) == 0 {
+		delete(t.ports, service)
+	} else {
+		t.ports[service] = ports
+	}
+	t.claim(service, ports, concerned, with)
+	return slices.Sorted(maps.Keys(concerned))
+}
+
 func with(names []string, name string) []string {
 	at, there := slices.BinarySearch(names, name)
 	if there {
@@ -106,7 +119,7 @@ func without(names []string, name string) []string {
 }
 
 // claim changes who wants what by a service's ports, and notes who else is concerned.
-func (t *Table) claim(service string, ports []Port, concerned map[string]bool, change func([]string, string) []string) {
+func (t *claims) claim(service string, ports []Port, concerned map[string]bool, change func([]string, string) []string) {
 	note := func(names []string) {
 		for _, name := range names {
 			concerned[name] = true
@@ -141,7 +154,7 @@ func claimed[K comparable](all map[K][]string, key K, service string, change fun
 }
 
 // owns reports whether a destination leads to a service.
-func (t *Table) owns(d nft.Key, p *Port) bool {
+func (t *claims) owns(d nft.Key, p *Port) bool {
 	me := p.Namespace + "/" + p.Service
 	if ip := d.Destination.First; ip.IsValid() && ip != p.ClusterIP && len(t.own[ip]) > 0 {
 		return false

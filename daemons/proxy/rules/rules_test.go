@@ -1,11 +1,14 @@
 package rules
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,22 +101,47 @@ func TestRulesOfServicesS28S29(t *testing.T) {
 		{"headless", service("web", corev1.ClusterIPNone, nil), []*discoveryv1.EndpointSlice{slice(8080, "10.244.1.2")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := tableOf(t, nft.IPv4, []*corev1.Service{c.service}, c.slices).Text()
-			path := filepath.Join("testdata", c.name+".nft")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
+			golden(t, c.name+".nft", tableOf(t, nft.IPv4, []*corev1.Service{c.service}, c.slices).Text())
+			chains := NewChains(nft.IPv4, machine)
+			if err := chains.SetService("shop/web", Ports(c.service, c.slices, nft.IPv4, Place{Node: "me"})); err != nil {
 				t.Fatal(err)
 			}
-			if got != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			golden(t, c.name+".iptables", chainText(chains))
 		})
 	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// chainText is chains as iptables-save lists them.
+func chainText(c *Chains) string {
+	var b strings.Builder
+	all := c.All()
+	names := slices.SortedFunc(maps.Keys(all), func(a, b Chain) int {
+		return strings.Compare(a.Table+" "+a.Name, b.Table+" "+b.Name)
+	})
+	for _, name := range names {
+		fmt.Fprintf(&b, "*%s :%s\n", name.Table, name.Name)
+		for _, rule := range all[name] {
+			fmt.Fprintf(&b, "  %s\n", rule)
+		}
+	}
+	return b.String()
 }
 
 // Whatever comes after whatever, the table is the one that would be made anew, and nothing is refused.
@@ -141,6 +169,7 @@ func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		chains := NewChains(nft.IPv4, machine)
 		now := map[string][]Port{}
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "service")
@@ -153,18 +182,22 @@ func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
 				ports = Ports(drawn(t, name), []*discoveryv1.EndpointSlice{slice(80, addrs...)}, nft.IPv4, Place{Node: "me"})
 			}
 			now["shop/"+name] = ports
-			if err := table.SetService("shop/"+name, ports); err != nil {
+			if err := errors.Join(table.SetService("shop/"+name, ports), chains.SetService("shop/"+name, ports)); err != nil {
 				t.Fatal(err)
 			}
 		}
+		chainsAnew := NewChains(nft.IPv4, machine)
 		anew, err := NewTable(nft.IPv4, machine)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, ports := range now {
-			if err := anew.SetService(name, ports); err != nil {
+			if err := errors.Join(anew.SetService(name, ports), chainsAnew.SetService(name, ports)); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if got, want := chainText(chains), chainText(chainsAnew); got != want {
+			t.Fatalf("got\n%s\nwant\n%s", got, want)
 		}
 		if got, want := table.Text(), anew.Text(); got != want {
 			t.Fatalf("got\n%s\nwant\n%s", got, want)

@@ -41,6 +41,7 @@ type Port struct {
 	// is how many, without those that are ending: no new traffic is to come for these.
 	HealthPort uint16
 	ReadyHere  int
+	Relay      Relay // set by a proxy that carries packets itself
 }
 
 // used returns the endpoints that something may be sent to, sorted.
@@ -51,8 +52,8 @@ func (p *Port) used() []Endpoint {
 	return join(p.Endpoints, p.Here)
 }
 
-// alive returns the endpoints that flows may go to, sorted: those that are used, and those that other machines use.
-func (p *Port) alive() []Endpoint {
+// Alive returns the endpoints that flows may go to, sorted: those that are used, and those that other machines use.
+func (p *Port) Alive() []Endpoint {
 	if len(p.Serving) <= len(p.Endpoints) {
 		return p.used()
 	}

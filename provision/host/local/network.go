@@ -14,7 +14,7 @@ import (
 )
 
 // Network returns which of the tables, links and routes are there.
-func (h *Host) Network(_ context.Context, parts host.Network) ([]string, error) {
+func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return nil, fmt.Errorf("reach nftables: %w", err)
@@ -27,6 +27,15 @@ func (h *Host) Network(_ context.Context, parts host.Network) ([]string, error) 
 	for _, t := range list {
 		if slices.Contains(parts.Tables, t.Name) {
 			found = append(found, "table "+t.Name)
+		}
+	}
+	for _, program := range []string{"iptables", "ip6tables"} {
+		names, _, err := chains(ctx, program, parts.Chains)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(names); n > 0 {
+			found = append(found, fmt.Sprintf("%d chains of %s", n, program))
 		}
 	}
 	for _, name := range parts.Links {
@@ -63,7 +72,7 @@ func routes(protocol int) ([]netlink.Route, error) {
 }
 
 // ClearNetwork removes them.
-func (h *Host) ClearNetwork(_ context.Context, parts host.Network) error {
+func (h *Host) ClearNetwork(ctx context.Context, parts host.Network) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("reach nftables: %w", err)
@@ -79,6 +88,9 @@ func (h *Host) ClearNetwork(_ context.Context, parts host.Network) error {
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("remove nftables' tables: %w", err)
+	}
+	if err := clearChains(ctx, parts.Chains); err != nil {
+		return err
 	}
 	for _, name := range parts.Links {
 		link, err := netlink.LinkByName(name)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,6 +43,11 @@ func survey() host.Survey {
 		var stat syscall.Statfs_t
 		if syscall.Statfs(existing(path), &stat) == nil {
 			s.Free[path] = int64(stat.Bavail) * stat.Bsize
+		}
+	}
+	for _, name := range host.Programs {
+		if _, err := exec.LookPath(name); err != nil {
+			s.Absent = append(s.Absent, name)
 		}
 	}
 	for _, path := range []string{"/usr/local", "/etc", "/var/lib"} {

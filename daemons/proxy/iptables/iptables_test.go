@@ -1,0 +1,130 @@
+package iptables
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/proxy/rules"
+	"clusterctl/tests/netns"
+)
+
+// port is a service port with all that a rule can be about, in a family.
+func port(f nft.Family) rules.Port {
+	p := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080, Affinity: 60, Limited: true}
+	address, backend, source := "10.96.0.%d", "10.244.0.%d", "198.51.100.0/24"
+	if f == nft.IPv6 {
+		address, backend, source = "fd00:96::%d", "fd00:244::%d", "2001:db8::/32"
+	}
+	p.ClusterIP = netip.MustParseAddr(fmt.Sprintf(address, 7))
+	p.External = []netip.Addr{netip.MustParseAddr(fmt.Sprintf(address, 201)), netip.MustParseAddr(fmt.Sprintf(address, 202))}
+	p.Balanced, p.Sources = p.External[1:], []netip.Prefix{netip.MustParsePrefix(source)}
+	for i := range 3 {
+		p.Endpoints = append(p.Endpoints, rules.Endpoint{To: netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(backend, i+1)), 8080), Local: i == 0})
+	}
+	p.Here = p.Endpoints[:1]
+	return p
+}
+
+// S28: what is written is read back in the same words by both kinds of iptables, so that a restart writes nothing, a flush is seen, and
+// removing leaves what others have.
+func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
+	machine := rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")}}
+	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+		t.Run(f.String(), func(t *testing.T) {
+			if lacks := Missing(f); len(lacks) > 0 {
+				t.Fatalf("this machine lacks %s: install the package iptables", strings.Join(lacks, ", "))
+			}
+			stack := netns.New(t)
+			if err := stack.Inside(func() error { return life(f, machine) }); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func life(f nft.Family, m rules.Machine) error {
+	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j", "ACCEPT"); err != nil {
+		return err
+	}
+	before, err := read(f)
+	if err != nil {
+		return err
+	}
+	plain, local, empty, udp := port(f), port(f), port(f), port(f)
+	local.Service, local.ExternalLocal, local.InternalLocal, local.Affinity = "local", true, true, 0
+	local.ClusterIP, local.External, local.Balanced, local.NodePort = local.ClusterIP.Next(), nil, nil, 30081
+	empty.Service, empty.ClusterIP, empty.Endpoints, empty.Here, empty.External, empty.NodePort = "empty", local.ClusterIP.Next(), nil, nil, nil, 30082
+	udp.Service, udp.Proto, udp.ClusterIP, udp.External, udp.NodePort, udp.Affinity = "udp", nft.UDP, empty.ClusterIP.Next(), nil, 0, 0
+	chains := rules.NewChains(f, m)
+	tables := Tables{}
+	put := func(tables *Tables, ports ...rules.Port) error {
+		for _, p := range ports {
+			if err := chains.SetService(p.Namespace+"/"+p.Service, []rules.Port{p}); err != nil {
+				return err
+			}
+		}
+		return tables.Apply(chains)
+	}
+	intact := func(want bool, deep bool) error {
+		if got, err := tables.Intact(chains, deep); err != nil || got != want {
+			found, _ := read(f)
+			changed, jumps := tables.differing(chains.All(), found)
+			return fmt.Errorf("intact (deep %t) is %t, %v; differing are %v, %v", deep, got, err, changed, jumps)
+		}
+		return nil
+	}
+	if err := put(&tables, plain, local, empty, udp); err != nil {
+		return err
+	}
+	if len(tables.spelled) > 0 {
+		return fmt.Errorf("iptables has other words for %v", tables.spelled)
+	}
+	plain.Endpoints = plain.Endpoints[:2]
+	if err := put(&tables, plain); err != nil {
+		return err
+	}
+	for _, deep := range []bool{false, true} {
+		if err := intact(true, deep); err != nil {
+			return err
+		}
+	}
+	again := Tables{}
+	if err := again.Apply(chains); err != nil || len(again.spelled) > 0 {
+		return fmt.Errorf("after a restart: %v, %v", err, again.spelled)
+	}
+	for _, flush := range [][]string{{"-t", "nat", "-F"}, {"-F"}, {"-t", "nat", "-F", "KUBE-SERVICES"}} {
+		if out, err := exec.Command(program(f, ""), flush...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s", out)
+		}
+		if err := intact(false, len(flush) == 4); err != nil {
+			return fmt.Errorf("after %v: %w", flush, err)
+		}
+		tables.Forget()
+		if err := tables.Apply(chains); err != nil {
+			return err
+		}
+		if err := intact(true, true); err != nil {
+			return err
+		}
+	}
+	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j", "ACCEPT"); err != nil {
+		return err // the flush took it
+	}
+	if err := Remove(f); err != nil {
+		return err
+	}
+	after, err := read(f)
+	if err != nil {
+		return err
+	}
+	for chain, lines := range after {
+		if fmt.Sprint(before[chain]) != fmt.Sprint(lines) {
+			return fmt.Errorf("left in %v is %v, and there was %v", chain, lines, before[chain])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/nft"
+	"clusterctl/tests/netns"
+)
+
+// row is what the documentation of services demands of one way through one of them. A field that stands for several is several rows.
+type row struct {
+	from   string // pod, node, outside, or several
+	kind   string // of address: ClusterIP, NodePort, LoadBalancer, ExternalIP, Headless, or several
+	policy string // internal and external traffic policy: Cluster, Local, or both
+	at     string // where the endpoint is: here, there, or both; none has none
+	want   outcome
+	kept   bool // whether the endpoint sees the client's own address, when the kernel carries the packet
+	why    string
+}
+
+const anyOutside = "NodePort LoadBalancer ExternalIP"
+
+var matrix = []row{
+	{"pod", "ClusterIP", "Cluster", "here there", reached, true, "pods reach all endpoints as themselves"},
+	{"pod", "ClusterIP", "Local", "here", reached, true, "internalTrafficPolicy: Local uses endpoints of the client's machine"},
+	{"pod node", "ClusterIP", "Local", "there", dropped, false, "internalTrafficPolicy: Local does not leave the machine"},
+	{"node", "ClusterIP", "Cluster", "here there", reached, true, "the machine reaches all endpoints"},
+	{"node", "ClusterIP", "Local", "here", reached, true, "the machine reaches endpoints of its own"},
+	{"outside", "ClusterIP Headless", "Cluster Local", "here there", noWay, false, "cluster addresses lead nowhere from outside"},
+	{"pod", anyOutside, "Cluster", "here there", reached, false, "with externalTrafficPolicy: Cluster the client's address may be lost"},
+	{"node", anyOutside, "Cluster Local", "here there", reached, true, "the machine itself reaches all endpoints whatever the policy"},
+	{"outside", anyOutside, "Cluster", "here there", reached, false, "any machine leads to any endpoint; the answer has to come back through it"},
+	{"pod", anyOutside, "Local", "here there", reached, true, "for pods externalTrafficPolicy: Local leads as inside of the cluster"},
+	{"outside", anyOutside, "Local", "here", reached, true, "externalTrafficPolicy: Local keeps the client's address"},
+	{"outside", anyOutside, "Local", "there", dropped, false, "externalTrafficPolicy: Local does not leave the machine"},
+	{"pod node", "Headless", "Cluster Local", "here there", reached, true, "no proxy is in the way"},
+	{"pod node", "ClusterIP", "Cluster", "none", refused, false, "a service without endpoints refuses"},
+	{"pod node outside", anyOutside, "Cluster", "none", refused, false, "a service without endpoints refuses"},
+	{"outside", "NotInRanges", "Cluster", "here", dropped, false, "loadBalancerSourceRanges drop whom they do not name"},
+	{"outside", "InRanges", "Cluster", "here there", reached, false, "loadBalancerSourceRanges let through whom they name"},
+	{"endpoint", "ClusterIP", "Cluster", "here", reached, false, "a pod that its service leads to itself sees another address than its own"},
+}
+
+// matrixServices are the services that rows are about, by policy and place of the endpoint.
+var matrixServices = []struct{ policy, at string }{{"Cluster", "here"}, {"Cluster", "there"}, {"Local", "here"}, {"Local", "there"}, {"Cluster", "none"}}
+
+var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+
+// matrixService is a service that is reached in every way.
+func matrixService(n int) *corev1.Service {
+	at := matrixServices[n]
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strings.ToLower(at.policy + "-" + at.at)}}
+	s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeLoadBalancer, fmt.Sprintf("10.96.0.%d", n+1)
+	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP, fmt.Sprintf("fd00:96::%d", n+1)}
+	inner := corev1.ServiceInternalTrafficPolicy(at.policy)
+	s.Spec.InternalTrafficPolicy, s.Spec.ExternalTrafficPolicy = &inner, corev1.ServiceExternalTrafficPolicy(at.policy)
+	s.Spec.ExternalIPs = []string{fmt.Sprintf("192.0.2.%d", 100+n), fmt.Sprintf("fd00:192::%d", 100+n)}
+	for _, ip := range []string{"192.0.2.%d", "fd00:192::%d"} {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: fmt.Sprintf(ip, 1+n)})
+	}
+	for i, proto := range protocols {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: strings.ToLower(string(proto)), Protocol: proto, Port: 80, NodePort: int32(30000 + 10*n + i)})
+	}
+	return s
+}
+
+// ranged is a service at an address of load balancers that not everybody may use.
+func ranged(n int, from ...string) *corev1.Service {
+	s := matrixService(n % 2) // Cluster
+	s.Name, s.Spec.ClusterIP = fmt.Sprint("ranged-", n), fmt.Sprintf("10.96.1.%d", n+1)
+	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP, fmt.Sprintf("fd00:96::1:%d", n+1)}
+	s.Spec.ExternalIPs, s.Spec.LoadBalancerSourceRanges = nil, from
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("192.0.2.%d", 50+n)}, {IP: fmt.Sprintf("fd00:192::%d", 50+n)}}
+	for i := range s.Spec.Ports {
+		s.Spec.Ports[i].NodePort = 0
+	}
+	return s
+}
+
+func places(at string) []int { return map[string][]int{"here": {2}, "there": {102}}[at] }
+
+// target is where a row's packets are sent in a family.
+func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
+	s := matrixService(n)
+	pick := func(four, six string) string {
+		if f == nft.IPv6 {
+			return six
+		}
+		return four
+	}
+	port, ip := "80", ""
+	switch r.kind {
+	case "ClusterIP":
+		ip = pick(s.Spec.ClusterIPs[0], s.Spec.ClusterIPs[1])
+	case "NodePort":
+		ip, port = pick("10.0.0.1", "fd00:10::1"), fmt.Sprint(s.Spec.Ports[slices.Index(protocols, proto)].NodePort)
+	case "LoadBalancer":
+		ip = pick(s.Status.LoadBalancer.Ingress[0].IP, s.Status.LoadBalancer.Ingress[1].IP)
+	case "ExternalIP":
+		ip = pick(s.Spec.ExternalIPs[0], s.Spec.ExternalIPs[1])
+	case "InRanges":
+		ip = pick(fmt.Sprintf("192.0.2.%d", 50+n), fmt.Sprintf("fd00:192::%d", 50+n))
+	case "NotInRanges":
+		ip = pick("192.0.2.52", "fd00:192::52")
+	case "Headless":
+		port, ip = "8080", pick("10.244.0.2", "fd00:244::2")
+		if r.at == "there" {
+			ip = pick("10.244.1.2", "fd00:244:1::2")
+		}
+	}
+	return net.JoinHostPort(ip, port)
+}
+
+// TestEveryWayThroughAServiceS28S29 sends real packets every way that a service can be reached, by every mode.
+func TestEveryWayThroughAServiceS28S29(t *testing.T) {
+	g := newGround(t)
+	clients := map[string]*netns.Stack{"pod": g.podB, "node": nil, "outside": g.outside, "endpoint": g.podA}
+	own := map[string][]string{"pod": {"10.244.0.3", "fd00:244::3"}, "node": {"10.0.0.1", "fd00:10::1", "10.244.0.1", "fd00:244::1"},
+		"outside": {"10.0.0.9", "fd00:10::9"}, "endpoint": {"10.244.0.2", "fd00:244::2"}}
+	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
+		t.Run(mode, func(t *testing.T) {
+			d := machineA(t, mode)
+			for n, at := range matrixServices {
+				s := matrixService(n)
+				d.put(t, s, endpoints(s.Name, places(at.at)...)...)
+			}
+			for n, from := range [][]string{{"10.0.0.0/24", "fd00:10::/64"}, {"10.0.0.9/32", "fd00:10::9/128"}, {"198.51.100.0/24", "2001:db8::/32"}} {
+				s := ranged(n, from...)
+				d.put(t, s, endpoints(s.Name, places(matrixServices[n%2].at)...)...)
+			}
+			rows := 0
+			listener := listenSCTP(t, g)
+			for _, r := range expand(matrix) {
+				n := slices.IndexFunc(matrixServices, func(s struct{ policy, at string }) bool { return s.policy == r.policy && s.at == r.at })
+				for _, proto := range protocols {
+					for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+						rows++
+						to := r.target(f, n, proto)
+						name := fmt.Sprintf("from %s to %s %s (%s, endpoint %s) by %s", r.from, r.kind, to, r.policy, r.at, proto)
+						if proto == corev1.ProtocolSCTP {
+							if err := r.sctp(listener, clients[r.from], to, own[r.from]); err != nil {
+								t.Errorf("%s: %v: %s", name, err, r.why)
+							}
+							continue
+						}
+						wait := patience
+						if r.want == dropped {
+							wait = impatient
+						}
+						got, server, seen, err := probe(clients[r.from], strings.ToLower(string(proto)), to, wait)
+						want := r.want
+						if r.from == "node" && proto == corev1.ProtocolUDP && (want == refused || want == dropped) {
+							want = forbidden
+						}
+						if err != nil || got != want {
+							t.Errorf("%s: %s, %v; want %s: %s", name, got, err, want, r.why)
+							continue
+						}
+						if got != reached {
+							continue
+						}
+						if place := map[bool]string{true: "here", false: "there"}[strings.HasPrefix(server, "10.244.0.") || strings.HasPrefix(server, "[fd00:244::")]; place != r.at {
+							t.Errorf("%s: answered by %s", name, server)
+						}
+						// A relay is a client of its own: it loses every address but where no proxy is.
+						kept := r.kept && (mode != modeUserspace || r.kind == "Headless" || r.from == "node")
+						if is := slices.Contains(own[r.from], seen.String()); is != kept {
+							t.Errorf("%s: seen as %s, its own address is kept: want %t: %s", name, seen, kept, r.why)
+						}
+					}
+				}
+			}
+			t.Logf("%d rows", rows)
+			for _, f := range []struct {
+				to   string
+				want outcome
+			}{
+				{"127.0.0.1:30000", map[string]outcome{modeNFTables: refused}[mode]},
+				{"[::1]:30000", map[string]outcome{modeNFTables: refused, modeIPTables: refused}[mode]},
+			} {
+				if f.want == "" {
+					f.want = reached
+				}
+				if got, _, _, err := probe(nil, "tcp", f.to, patience); got != f.want {
+					t.Errorf("a node port at %s: %s, %v; want %s", f.to, got, err, f.want)
+				}
+			}
+		})
+	}
+}
+
+// expand writes out rows that stand for several.
+func expand(rows []row) (all []row) {
+	for _, r := range rows {
+		for _, from := range strings.Fields(r.from) {
+			for _, kind := range strings.Fields(r.kind) {
+				for _, policy := range strings.Fields(r.policy) {
+					for _, at := range strings.Fields(r.at) {
+						one := r
+						one.from, one.kind, one.policy, one.at = from, kind, policy, at
+						all = append(all, one)
+					}
+				}
+			}
+		}
+	}
+	return all
+}

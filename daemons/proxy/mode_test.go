@@ -1,0 +1,194 @@
+package proxy
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/nft/kernel"
+	"clusterctl/daemons/proxy/iptables"
+	"clusterctl/daemons/proxy/rules"
+	"clusterctl/tests/netns"
+)
+
+// open opens a connection from a stack to a service, and returns what says something over it and waits for its echo.
+func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
+	t.Helper()
+	var c net.Conn
+	if err := from.Inside(func() (err error) { c, err = net.DialTimeout("tcp", to, patience); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	read := bufio.NewReader(c)
+	if _, err := read.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return func(word string) error {
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := fmt.Fprintln(c, word); err != nil {
+			return err
+		}
+		if got, err := read.ReadString('\n'); err != nil || strings.TrimSpace(got) != word {
+			return fmt.Errorf("%q, %w", got, err)
+		}
+		return nil
+	}
+}
+
+// left are the modes of which there are rules.
+func left(t *testing.T, f nft.Family) (modes []string) {
+	t.Helper()
+	if exec.Command("nft", "list", "table", f.String(), rules.TableName).Run() == nil {
+		modes = append(modes, modeNFTables)
+	}
+	there, err := iptables.Found(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there {
+		modes = append(modes, modeIPTables)
+	}
+	return modes
+}
+
+// S28: whoever changes the mode loses no connection that the kernel carries, and nothing of the former mode stays. What is new is carried at
+// every moment.
+func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
+	g := newGround(t)
+	t.Cleanup(func() {
+		for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+			if err := iptables.Remove(f); err != nil {
+				t.Error(err)
+			}
+			if err := kernel.Remove(f, rules.TableName); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	s := matrixService(0)
+	s.Spec.SessionAffinity = corev1.ServiceAffinityNone
+	talks := map[string]func(string) error{}
+	failures := make(chan error, 1)
+	stop := make(chan struct{})
+	began := false
+	for step, mode := range []string{modeNFTables, modeIPTables, modeNFTables, modeIPTables, modeUserspace, modeNFTables} {
+		d := machineA(t, mode)
+		d.put(t, s, endpoints(s.Name, 2, 102)...)
+		for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+			want := modeNFTables
+			if mode == modeIPTables {
+				want = modeIPTables
+			}
+			if got := left(t, f); len(got) != 1 || got[0] != want {
+				t.Fatalf("step %d, %s: of %s there are rules of %v", step, mode, f, got)
+			}
+		}
+		if !began {
+			began = true
+			go func() { // somebody always comes anew
+				defer close(failures)
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if got, _, _, err := probe(g.podB, "tcp", s.Spec.ClusterIP+":80", patience); got != reached {
+						failures <- fmt.Errorf("a new connection: %s, %v", got, err)
+						return
+					}
+				}
+			}()
+		}
+		for name, say := range talks {
+			if err := say(fmt.Sprint("step ", step)); err != nil {
+				t.Errorf("step %d, %s: the connection of %s: %v", step, mode, name, err)
+			}
+		}
+		if mode == modeUserspace {
+			continue // what the proxy itself carries ends with it
+		}
+		for _, to := range []string{s.Spec.ClusterIP + ":80", "[" + s.Spec.ClusterIPs[1] + "]:80"} {
+			talks[fmt.Sprintf("step %d (%s) to %s", step, mode, to)] = open(t, g.podB, to)
+		}
+		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = open(t, g.outside, fmt.Sprintf("10.0.0.1:%d", s.Spec.Ports[0].NodePort))
+	}
+	close(stop)
+	if err := <-failures; err != nil {
+		t.Error(err)
+	}
+}
+
+// S28: connections are spread at random by the kernel, and in turn by the proxy itself; who has affinity stays.
+func TestModesSpreadConnectionsS28(t *testing.T) {
+	g := newGround(t)
+	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
+		t.Run(mode, func(t *testing.T) {
+			d := machineA(t, mode)
+			plain, sticky := matrixService(0), matrixService(1)
+			sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+			d.put(t, plain, endpoints(plain.Name, 2, 102)...)
+			d.put(t, sticky, endpoints(sticky.Name, 2, 102)...)
+			for _, ip := range plain.Spec.ClusterIPs {
+				to, turns, counts, last := net.JoinHostPort(ip, "80"), 0, map[string]int{}, ""
+				for range 60 {
+					got, server, _, err := probe(g.podB, "tcp", to, patience)
+					if got != reached {
+						t.Fatalf("%s: %s, %v", to, got, err)
+					}
+					if counts[server]++; server != last {
+						turns++
+					}
+					last = server
+				}
+				if inTurn := turns == 60; len(counts) != 2 || inTurn != (mode == modeUserspace) {
+					t.Errorf("%s: %v, %d changes in 60 connections", to, counts, turns)
+				}
+			}
+			for _, ip := range sticky.Spec.ClusterIPs {
+				to, seen := net.JoinHostPort(ip, "80"), map[string]bool{}
+				for range 20 {
+					got, server, _, err := probe(g.podB, "tcp", to, patience)
+					if got != reached {
+						t.Fatalf("%s: %s, %v", to, got, err)
+					}
+					seen[server] = true
+				}
+				if len(seen) != 1 {
+					t.Errorf("a client with affinity to %s was sent to %v", to, seen)
+				}
+			}
+			// What somebody flushes is put back.
+			flush := []string{"nft", "flush", "table", "ip", rules.TableName}
+			if mode == modeIPTables {
+				flush = []string{"iptables", "-t", "nat", "-F"}
+			}
+			if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%s", out)
+			}
+			if d.intact(false) {
+				t.Error("nobody sees that the rules were flushed")
+			}
+			if err := d.sync(); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached {
+				t.Errorf("after a flush: %s, %v", got, err)
+			}
+			// An endpoint goes: nobody is sent there any more.
+			d.put(t, plain, endpoints(plain.Name, 102)...)
+			for range 10 {
+				if got, server, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached || server != "10.244.1.2:8080" {
+					t.Errorf("%s by %s, %v", got, server, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/proxy/rules"
+)
+
+// MaxConnections bounds the connections that are carried at a time. More are refused.
+const MaxConnections = 32768
+
+// Waits for an endpoint to accept a connection, one after the other: a slow one is not the last that is tried.
+var dialWaits = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// TCP carries connections that packet rules have led to a listener.
+type TCP struct {
+	Listener *net.TCPListener
+	Resolve  func(client, to netip.AddrPort) (rules.Way, bool)
+	Turns    *Turns
+	Log      *slog.Logger
+}
+
+// Serve carries connections until ctx ends, and ends them then.
+func (s *TCP) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
+	defer stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	room := make(chan struct{}, MaxConnections)
+	wait := 5 * time.Millisecond
+	for {
+		c, err := s.Listener.AcceptTCP()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				c.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accept connections: %w", err)
+		case err != nil: // no more files: somebody has to end first
+			s.Log.Warn("accept connections for services", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			wait = min(2*wait, time.Second)
+			continue
+		}
+		wait = 5 * time.Millisecond
+		select {
+		case room <- struct{}{}:
+			all.Go(func() {
+				defer func() { <-room }()
+				s.carry(ctx, c)
+			})
+		default:
+			refuse(c)
+		}
+	}
+}
+
+// refuse ends a connection in a way that its client does not take for the end of an answer.
+func refuse(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	c.Close()
+}
+
+func (s *TCP) carry(ctx context.Context, client *net.TCPConn) {
+	to, err := meantFor(client)
+	if err != nil {
+		refuse(client)
+		return
+	}
+	from := plain(client.RemoteAddr().(*net.TCPAddr).AddrPort())
+	way, ok := s.Resolve(from, to)
+	if !ok {
+		refuse(client)
+		return
+	}
+	endpoint, err := s.dial(ctx, way, from.Addr())
+	if err != nil {
+		s.Log.Warn("no endpoint accepts a connection", "service", way.Key, "error", err)
+		refuse(client)
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { refuse(client); endpoint.Close() })
+	defer stop()
+	var both sync.WaitGroup
+	both.Go(func() { pass(endpoint, client) })
+	both.Go(func() { pass(client, endpoint) })
+	both.Wait()
+	client.Close()
+	endpoint.Close()
+}
+
+// dial connects to the next endpoint that accepts.
+func (s *TCP) dial(ctx context.Context, way rules.Way, client netip.Addr) (*net.TCPConn, error) {
+	failed := map[netip.AddrPort]bool{}
+	failure := errors.New("there is none")
+	for _, wait := range dialWaits {
+		to, ok := s.Turns.Next(way, client, failed)
+		if !ok {
+			break
+		}
+		d := net.Dialer{Timeout: wait}
+		c, err := d.DialContext(ctx, "tcp", to.String())
+		if err == nil {
+			return c.(*net.TCPConn), nil
+		}
+		failure = err
+		if len(way.Endpoints) > 1 {
+			failed[to] = true
+		}
+	}
+	return nil, failure
+}
+
+// pass carries what one side sends to the other, and that it sends no more. An error of either side ends both; peers
+// that are dead are found by keep-alives.
+func pass(to, from *net.TCPConn) {
+	_, err := io.Copy(to, from)
+	if err != nil {
+		refuse(to)
+		refuse(from)
+		return
+	}
+	_ = to.CloseWrite()
+}
+
+// meantFor is where a connection was sent to before rules led it here.
+func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return to, err
+	}
+	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		if plain(local).Addr().Is4() {
+			// The kernel's struct sockaddr_in is as long as this one's address.
+			var in *unix.IPv6Mreq
+			if in, failure = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); failure == nil {
+				to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(in.Multiaddr[4:8])), binary.BigEndian.Uint16(in.Multiaddr[2:4]))
+			}
+			return
+		}
+		var in *unix.IPv6MTUInfo
+		if in, failure = unix.GetsockoptIPv6MTUInfo(int(fd), unix.SOL_IPV6, unix.SO_ORIGINAL_DST); failure == nil {
+			to = netip.AddrPortFrom(netip.AddrFrom16(in.Addr.Addr), in.Addr.Port<<8|in.Addr.Port>>8)
+		}
+	})
+	if err = errors.Join(err, failure); err != nil {
+		return to, fmt.Errorf("find where a connection was sent to: %w", err)
+	}
+	if to == plain(local) {
+		return to, errors.New("it was sent to the proxy itself")
+	}
+	return to, nil
+}
+
+// plain is an address without the form in which sockets of both families write those of IPv4.
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}

@@ -1,0 +1,115 @@
+// Package relay carries connections of TCP and packets of UDP between clients and endpoints in the proxy's own process. Endpoints get
+// them in turn. What leads to it, and who may use it, are the packet rules' business.
+package relay
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"clusterctl/daemons/proxy/rules"
+)
+
+// maxClients bounds how many clients of a service port are remembered; the one that is found first makes room for another.
+const maxClients = 16384
+
+// Turns hands out endpoints in turn, to clients that have been at one before that one while its service asks for it.
+type Turns struct {
+	Now func() time.Time // nil means time.Now
+
+	mu  sync.Mutex
+	all map[string]*turn
+}
+
+type turn struct {
+	last    netip.AddrPort
+	clients map[netip.Addr]visit
+}
+
+type visit struct {
+	to   netip.AddrPort
+	last time.Time
+}
+
+func (t *Turns) now() time.Time {
+	if t.Now != nil {
+		return t.Now()
+	}
+	return time.Now()
+}
+
+// Next returns the endpoint for a client's next connection: none of those that have failed it. False says that there is none.
+func (t *Turns) Next(w rules.Way, client netip.Addr, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]*turn{}
+	}
+	s := t.all[w.Key]
+	if s == nil {
+		s = &turn{}
+		t.all[w.Key] = s
+	}
+	kept := time.Duration(w.Affinity) * time.Second
+	now := t.now()
+	if v, known := s.clients[client]; known && kept > 0 && now.Sub(v.last) < kept && !failed[v.to] {
+		for _, e := range w.Endpoints {
+			if e.To == v.to {
+				s.clients[client] = visit{v.to, now}
+				return v.to, true
+			}
+		}
+	}
+	to, ok := s.after(w.Endpoints, failed)
+	if ok && kept > 0 {
+		s.remember(client, visit{to, now})
+	}
+	return to, ok
+}
+
+// after is the first endpoint behind the one that was last, in the order of addresses and from the beginning again.
+func (s *turn) after(eps []rules.Endpoint, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
+	var first, next netip.AddrPort
+	for _, e := range eps {
+		if failed[e.To] {
+			continue
+		}
+		if !first.IsValid() {
+			first = e.To
+		}
+		if e.To.Compare(s.last) > 0 {
+			next = e.To
+			break
+		}
+	}
+	if !next.IsValid() {
+		next = first
+	}
+	if next.IsValid() {
+		s.last = next
+	}
+	return next, next.IsValid()
+}
+
+func (s *turn) remember(client netip.Addr, v visit) {
+	if s.clients == nil {
+		s.clients = map[netip.Addr]visit{}
+	}
+	if _, known := s.clients[client]; !known && len(s.clients) >= maxClients {
+		for c := range s.clients {
+			delete(s.clients, c)
+			break
+		}
+	}
+	s.clients[client] = v
+}
+
+// Forget drops what is known of service ports that are gone.
+func (t *Turns) Forget(keys ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		delete(t.all, key)
+		delete(t.all, key+" here")
+	}
+}

@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/proxy/relay"
+	"clusterctl/daemons/proxy/rules"
+)
+
+// relays is what the mode userspace has besides rules, for both families.
+type relays struct {
+	log     *slog.Logger
+	servers []*relay.TCP
+	all     []*relayed
+}
+
+// serve carries connections until ctx ends.
+func (r *relays) serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range r.servers {
+		g.Go(func() error { return s.Serve(ctx) })
+	}
+	<-ctx.Done()
+	return g.Wait()
+}
+
+// close ends what is left when nobody changes services any more.
+func (r *relays) close() {
+	for _, c := range r.all {
+		for _, s := range c.sockets {
+			s.each((*relay.UDP).Close)
+		}
+	}
+}
+
+// relayed keeps the rules that lead to the proxy itself, which carries TCP and UDP. What else there is, the kernel carries.
+type relayed struct {
+	relays *relays
+	turns  relay.Turns
+	tcp    uint16
+
+	mu sync.Mutex // guards the table, in which connections that come are looked up
+	nftables
+	sockets map[string]socketsOf // by the key of a UDP port
+}
+
+// socketsOf are those of one UDP port. Outside is nil where it is the same.
+type socketsOf struct{ inside, outside *relay.UDP }
+
+func (s socketsOf) each(do func(*relay.UDP)) {
+	do(s.inside)
+	if s.outside != nil {
+		do(s.outside)
+	}
+}
+
+func newRelayed(f nft.Family, m rules.Machine, r *relays) (*relayed, error) {
+	network := "tcp4"
+	if f == nft.IPv6 {
+		network = "tcp6"
+	}
+	ln, err := net.ListenTCP(network, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listen for connections to services: %w", err)
+	}
+	c := &relayed{relays: r, tcp: uint16(ln.Addr().(*net.TCPAddr).Port), sockets: map[string]socketsOf{}}
+	if c.table, err = rules.NewRelayTable(f, m, c.tcp); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	resolve := func(client, to netip.AddrPort) (rules.Way, bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.table.Leads(nft.TCP, to, client.Addr(), ofThisMachine)
+	}
+	r.servers = append(r.servers, &relay.TCP{Listener: ln, Resolve: resolve, Turns: &c.turns, Log: r.log})
+	r.all = append(r.all, c)
+	return c, nil
+}
+
+// SetService opens what the service's ports of UDP need before rules lead there.
+func (c *relayed) SetService(service string, ports []rules.Port) error {
+	now := map[string]bool{}
+	for i := range ports {
+		p := &ports[i]
+		now[p.Key()] = true
+		switch p.Proto {
+		case nft.TCP:
+			p.Relay = rules.Relay{Inside: c.tcp, Outside: c.tcp}
+		case nft.UDP:
+			if err := c.open(service, p); err != nil {
+				return err
+			}
+		}
+	}
+	c.mu.Lock()
+	was := c.table.Ports(service)
+	err := c.nftables.SetService(service, ports)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for i := range was {
+		key := was[i].Key()
+		if now[key] {
+			continue
+		}
+		c.turns.Forget(key)
+		if s, there := c.sockets[key]; there {
+			delete(c.sockets, key)
+			s.each((*relay.UDP).Close)
+		}
+	}
+	for i := range ports {
+		if s, there := c.sockets[ports[i].Key()]; there {
+			s.each(func(u *relay.UDP) { u.Keep(ports[i].Alive()) })
+		}
+	}
+	return nil
+}
+
+func (c *relayed) open(service string, p *rules.Port) error {
+	key, network := p.Key(), "udp4"
+	if c.table.Family == nft.IPv6 {
+		network = "udp6"
+	}
+	listen := func(inside bool) (*relay.UDP, error) {
+		return relay.ListenUDP(network, &c.turns, c.relays.log, func(client netip.Addr) (rules.Way, bool) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for i, p := range c.table.Ports(service) {
+				if p.Key() == key {
+					return c.table.WayOf(&c.table.Ports(service)[i], inside, client, ofThisMachine), true
+				}
+			}
+			return rules.Way{}, false
+		})
+	}
+	s, err := c.sockets[key], error(nil)
+	if s.inside == nil {
+		if s.inside, err = listen(true); err != nil {
+			return err
+		}
+		c.sockets[key] = s
+	}
+	// Where policies differ by where a packet was sent to, each has a socket of its own.
+	if s.outside == nil && (p.InternalLocal || p.ExternalLocal) && (len(p.External) > 0 || p.NodePort != 0) {
+		if s.outside, err = listen(false); err != nil {
+			return err
+		}
+		c.sockets[key] = s
+	}
+	p.Relay = rules.Relay{Inside: s.inside.Port(), Outside: s.inside.Port()}
+	if s.outside != nil {
+		p.Relay.Outside = s.outside.Port()
+	}
+	return nil
+}
+
+// ofThisMachine reports whether an address is one of this machine's.
+func ofThisMachine(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, at := range list {
+		if n, ok := at.(*net.IPNet); ok {
+			if own, ok := netip.AddrFromSlice(n.IP); ok && own.Unmap() == a {
+				return true
+			}
+		}
+	}
+	return false
+}

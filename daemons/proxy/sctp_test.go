@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/nft"
+	"clusterctl/tests/netns"
+)
+
+// arrival is a first packet of SCTP that an endpoint got.
+type arrival struct {
+	from netip.Addr
+	port uint16 // the client's, which the rules may have changed
+	tag  uint32 // the client's own, by which it is told from others
+	at   string // here or there
+}
+
+// sctpListener hears the first packets of SCTP at both endpoints, below the kernel's own SCTP, which need not be there.
+type sctpListener chan arrival
+
+func listenSCTP(t *testing.T, g *ground) sctpListener {
+	t.Helper()
+	heard := make(sctpListener, 64)
+	for _, e := range []struct {
+		at string
+		in *netns.Stack
+	}{{"here", g.podA}, {"there", g.machineB}} {
+		for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+			var fd int
+			if err := e.in.Inside(func() (err error) {
+				fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(nft.SCTP))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			timeout := unix.Timeval{Usec: 100_000}
+			if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+				t.Fatal(err)
+			}
+			done, ended := make(chan struct{}), make(chan struct{})
+			t.Cleanup(func() { close(done); <-ended; unix.Close(fd) })
+			go func() {
+				defer close(ended)
+				hear(fd, e.at, heard, done)
+			}()
+		}
+	}
+	return heard
+}
+
+func hear(fd int, at string, heard sctpListener, done chan struct{}) {
+	b := make([]byte, 2048)
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		n, from, err := unix.Recvfrom(fd, b, 0)
+		if err != nil {
+			continue
+		}
+		packet, a := b[:n], arrival{at: at}
+		switch from := from.(type) {
+		case *unix.SockaddrInet4:
+			a.from, packet = netip.AddrFrom4(from.Addr), packet[4*(packet[0]&15):]
+		case *unix.SockaddrInet6:
+			a.from = netip.AddrFrom16(from.Addr)
+		}
+		if len(packet) >= 20 && binary.BigEndian.Uint16(packet[2:]) == 8080 && packet[12] == 1 {
+			a.port, a.tag = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint32(packet[16:])
+			select {
+			case heard <- a:
+			case <-done:
+				return
+			}
+		}
+	}
+}
+
+var sctpTag atomic.Uint32
+
+// sctp sends the first packet of an association the way of a row, and says how what came of it differs from what should.
+func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string) error {
+	target, tag := netip.MustParseAddrPort(to), sctpTag.Add(1)
+	send := func() error {
+		family, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: target.Addr().As16()})
+		if target.Addr().Is4() {
+			family, address = unix.AF_INET, &unix.SockaddrInet4{Addr: target.Addr().As4()}
+		}
+		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(nft.SCTP))
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, firstOfSCTP(uint16(20000+tag%20000), target.Port(), tag), 0, address)
+	}
+	var err error
+	if from == nil {
+		err = send()
+	} else {
+		err = from.Inside(send)
+	}
+	if err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ECONNREFUSED) {
+		return err
+	}
+	wait := time.After(100 * time.Millisecond)
+	if r.want == reached {
+		wait = time.After(patience)
+	}
+	for {
+		select {
+		case a := <-heard:
+			if a.tag != tag {
+				continue // a late one
+			}
+			if r.want != reached {
+				return fmt.Errorf("arrived %s from %s; want %s", a.at, a.from, r.want)
+			}
+			if a.at != r.at {
+				return fmt.Errorf("arrived %s", a.at)
+			}
+			if is := slices.Contains(own, a.from.String()); is != r.kept {
+				return fmt.Errorf("seen as %s, its own address is kept: want %t", a.from, r.kept)
+			}
+			return nil
+		case <-wait:
+			if r.want == reached {
+				return fmt.Errorf("did not arrive (sent: %v)", err)
+			}
+			return nil
+		}
+	}
+}
+
+// firstOfSCTP is a packet with an INIT chunk.
+func firstOfSCTP(from, to uint16, tag uint32) []byte {
+	b := make([]byte, 32)
+	binary.BigEndian.PutUint16(b, from)
+	binary.BigEndian.PutUint16(b[2:], to)
+	b[12], b[15] = 1, 20 // INIT, its length
+	binary.BigEndian.PutUint32(b[16:], tag)
+	binary.BigEndian.PutUint32(b[20:], 65536)
+	binary.BigEndian.PutUint16(b[24:], 1)
+	binary.BigEndian.PutUint16(b[26:], 1)
+	binary.BigEndian.PutUint32(b[28:], 1)
+	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+	return b
+}

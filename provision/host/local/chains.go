@@ -1,0 +1,80 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// chainsDeadline bounds one call of an iptables program.
+const chainsDeadline = time.Minute
+
+// chains returns the chains of iptables whose names begin so, and what takes away them and the rules that lead to them. A machine without
+// iptables has none.
+func chains(ctx context.Context, program string, prefixes []string) (found []string, removal []byte, err error) {
+	if _, err := exec.LookPath(program + "-save"); err != nil || len(prefixes) == 0 {
+		return nil, nil, nil
+	}
+	ours := func(name string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	}
+	var text bytes.Buffer
+	for _, table := range []string{"filter", "nat"} {
+		saved, err := iptables(ctx, nil, program+"-save", "-t", table)
+		if err != nil {
+			return nil, nil, err
+		}
+		var names, leading []string
+		for line := range strings.Lines(string(saved)) {
+			words := strings.Fields(line)
+			switch {
+			case len(words) > 0 && strings.HasPrefix(words[0], ":") && ours(words[0][1:]):
+				names = append(names, words[0][1:])
+			case len(words) > 3 && words[0] == "-A" && !ours(words[1]) && words[len(words)-2] == "-j" && ours(words[len(words)-1]):
+				leading = append(leading, "-D "+strings.TrimSpace(strings.TrimPrefix(line, "-A ")))
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		found = append(found, names...)
+		fmt.Fprintf(&text, "*%s\n:%s - [0:0]\n", table, strings.Join(names, " - [0:0]\n:"))
+		for _, rule := range leading {
+			text.WriteString(rule + "\n")
+		}
+		fmt.Fprintf(&text, "-X %s\nCOMMIT\n", strings.Join(names, "\n-X "))
+	}
+	return found, text.Bytes(), nil
+}
+
+// clearChains takes chains away.
+func clearChains(ctx context.Context, prefixes []string) error {
+	for _, program := range []string{"iptables", "ip6tables"} {
+		found, removal, err := chains(ctx, program, prefixes)
+		if err == nil && len(found) > 0 {
+			_, err = iptables(ctx, removal, program+"-restore", "-w", "5", "--noflush")
+		}
+		if err != nil {
+			return fmt.Errorf("remove chains of iptables: %w", err)
+		}
+	}
+	return nil
+}
+
+func iptables(ctx context.Context, input []byte, program string, args ...string) ([]byte, error) {
+	ctx, stop := context.WithTimeout(ctx, chainsDeadline)
+	defer stop()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin, cmd.WaitDelay = bytes.NewReader(input), time.Second
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(complaint.String()))
+	}
+	return out, nil
+}

@@ -1,0 +1,47 @@
+package local
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"clusterctl/tests/netns"
+)
+
+// P07: what a node leaves behind has no chains of services in it, and what its owner has there stays.
+func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
+	stack := netns.New(t)
+	run := func(line string) (string, error) {
+		words := strings.Fields(line)
+		out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("%s: %s", line, out)
+		}
+		return string(out), nil
+	}
+	if err := stack.Inside(func() error {
+		for _, line := range []string{"iptables -t nat -N KUBE-SERVICES", "iptables -t nat -N KUBE-SVC-A", "iptables -t nat -N MINE", "iptables -t nat -A PREROUTING -j KUBE-SERVICES",
+			"iptables -t nat -A PREROUTING -j MINE", "iptables -t nat -A KUBE-SERVICES -j KUBE-SVC-A", "ip6tables -N KUBE-SERVICES"} {
+			if _, err := run(line); err != nil {
+				return err
+			}
+		}
+		prefixes := []string{"KUBE-SERVICES", "KUBE-SVC-"}
+		if err := clearChains(t.Context(), prefixes); err != nil {
+			return err
+		}
+		for _, program := range []string{"iptables", "ip6tables"} {
+			if found, _, err := chains(t.Context(), program, prefixes); err != nil || len(found) > 0 {
+				return fmt.Errorf("%s has %v, %v", program, found, err)
+			}
+		}
+		out, err := run("iptables -t nat -S PREROUTING")
+		if want := "-P PREROUTING ACCEPT\n-A PREROUTING -j MINE\n"; err == nil && out != want {
+			return fmt.Errorf("left is %q", out)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
