@@ -169,6 +169,11 @@ conformance-gateway: binaries ## Hold the ingress proxy to Gateway API's own con
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) GATEWAY_DEFINITIONS=$(CURDIR)/$(DEFINITIONS) CLUSTERCTL_VERSION=$(VERSION) CONFORMANCE_REPORT=$(CURDIR)/$(BIN)/conformance-gateway.yaml \
 		unshare --net $(BIN)/conformance-gateway -test.timeout 15m $(ARGS)
 
+.PHONY: bench-ingress
+bench-ingress: ## Measure the ingress proxy's engine against Debian's nginx and haproxy, which are installed; docs/benchmarks-ingress.md has the results
+	@command -v nginx >/dev/null && command -v haproxy >/dev/null || DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends nginx-light haproxy
+	@$(GO) build $(MODFLAGS) -o $(BIN)/bench-ingress ./tests/bench/ingress && $(SUDO) unshare --net sh -c 'ip link set lo up; $(BIN)/bench-ingress $(ARGS)'
+
 TIME ?= 10m
 
 # One target at a time: each uses all cores. What is found is kept beside the test, in testdata/fuzz, and is tried by every go test.

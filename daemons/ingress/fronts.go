@@ -176,6 +176,18 @@ func (f *fronts) forgetKept() {
 	clear(f.kept)
 }
 
+// lacking reports whether some entry has no socket because there was none to be had.
+func (f *fronts) lacking() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, own := range f.own {
+		if own.err != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // failed is why nobody can connect to an entry; nil: somebody can.
 func (f *fronts) failed(entry gateway.Entry) error {
 	if entry.Gateway.Name == "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -113,12 +114,18 @@ func (w *watch) run(ctx context.Context, clients kubernetes.Interface, gateways 
 	w.make()
 	w.fronts.forgetKept()
 	ready()
+	again := time.NewTicker(lookTime)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.changed:
 			w.make()
+		case <-again.C: // a port that somebody else had may be free
+			if w.fronts.lacking() {
+				w.make()
+			}
 		}
 	}
 }

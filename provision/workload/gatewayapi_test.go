@@ -1,0 +1,49 @@
+package workload_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	daemons "clusterctl/daemons/config"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/workload"
+)
+
+// S32: the kinds of Gateway API come with the cluster that asks for them, and stay; a program without them says so.
+func TestGatewayAPIComesWithTheClusterThatAsksForIt(t *testing.T) {
+	names := func(in *config.Ingress) (list []string, err error) {
+		all, err := workload.Objects(&config.Cluster{Name: "c", Ingress: in})
+		for _, d := range all {
+			if kind := d.Object.GetKind(); kind == "GatewayClass" || kind == "CustomResourceDefinition" || kind == "ClusterRoleBinding" {
+				list = append(list, kind+" "+d.Object.GetName())
+				if kind == "CustomResourceDefinition" && !d.Keep {
+					t.Errorf("%s would be pruned with all its objects", d.Object.GetName())
+				}
+			}
+		}
+		slices.Sort(list)
+		return list, err
+	}
+	if list, err := names(&config.Ingress{Class: "web"}); len(list) > 0 || err != nil {
+		t.Errorf("nobody asked for %v, %v", list, err)
+	}
+	own := &config.Ingress{Class: "web"}
+	own.Settings.Choose("gateway_addresses", daemons.OfLoadBalancer)
+	if list, err := names(own); !slices.Equal(list, []string{"ClusterRoleBinding kube-ingress:gateway-addresses"}) || err != nil {
+		t.Errorf("%v, %v", list, err)
+	}
+	list, err := names(&config.Ingress{Class: "web", GatewayAPI: true})
+	if _, there := os.Stat("definitions/gateway-api.yaml.gz"); there != nil {
+		if err == nil || !strings.Contains(err.Error(), "make build") {
+			t.Errorf("without definitions: %v, %v", list, err)
+		}
+		return
+	}
+	const d, of = "CustomResourceDefinition ", ".gateway.networking.k8s.io"
+	want := []string{d + "gatewayclasses" + of, d + "gateways" + of, d + "httproutes" + of, d + "referencegrants" + of, "GatewayClass web"}
+	if !slices.Equal(list, want) || err != nil {
+		t.Errorf("%v, %v; want %v", list, err, want)
+	}
+}

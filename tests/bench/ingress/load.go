@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// load is clients that each ask again as soon as they are answered. A client whose connection ends with an answer that says so, or that is
+// closed before it asks, connects again; everything else that goes wrong is a request that failed.
+type load struct {
+	at    string
+	conns int
+	roots *x509.CertPool // nil: without TLS
+
+	mu       sync.Mutex
+	answered int
+	failed   int
+	took     []time.Duration
+	why      map[string]int
+}
+
+var request = []byte("GET /shop/of/books?page=7 HTTP/1.1\r\nHost: " + name + "\r\nUser-Agent: bench\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n")
+
+func (l *load) run(d time.Duration) error {
+	l.answered, l.failed, l.took, l.why = 0, 0, nil, map[string]int{}
+	until := time.Now().Add(d)
+	var wg sync.WaitGroup
+	for range l.conns {
+		wg.Go(func() { l.client(until) })
+	}
+	wg.Wait()
+	if l.answered == 0 {
+		return fmt.Errorf("no request was answered: %v", l.why)
+	}
+	slices.Sort(l.took)
+	return nil
+}
+
+func (l *load) client(until time.Time) {
+	var took []time.Duration
+	answered, failed := 0, 0
+	why := map[string]int{}
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.answered, l.failed, l.took = l.answered+answered, l.failed+failed, append(l.took, took...)
+		for k, n := range why {
+			l.why[k] += n
+		}
+	}()
+	var nc net.Conn
+	var in *bufio.Reader
+	for time.Now().Before(until) {
+		if nc == nil {
+			var err error
+			if nc, err = l.dial(); err != nil {
+				failed++
+				why[err.Error()]++
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			in = bufio.NewReader(nc)
+		}
+		began := time.Now()
+		_ = nc.SetDeadline(began.Add(10 * time.Second))
+		last, err := ask(nc, in)
+		if err != nil {
+			failed++
+			why[err.Error()]++
+		} else {
+			answered++
+			took = append(took, time.Since(began))
+		}
+		if last || err != nil {
+			_ = nc.Close()
+			nc = nil
+		}
+	}
+	if nc != nil {
+		_ = nc.Close()
+	}
+}
+
+func (l *load) dial() (net.Conn, error) {
+	nc, err := net.DialTimeout("tcp", l.at, 10*time.Second)
+	if err != nil || l.roots == nil {
+		return nc, err
+	}
+	secure := tls.Client(nc, &tls.Config{RootCAs: l.roots, ServerName: name, NextProtos: []string{"http/1.1"}})
+	_ = secure.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := secure.Handshake(); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// ask sends one request and reads its answer. last says that the connection ends with it.
+func ask(nc net.Conn, in *bufio.Reader) (last bool, err error) {
+	if _, err := nc.Write(request); err != nil {
+		return true, err
+	}
+	length := -1
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return true, err
+		}
+		text := strings.TrimRight(string(line), "\r\n")
+		if first {
+			if !strings.HasPrefix(text, "HTTP/1.1 200") {
+				return true, errors.New(text)
+			}
+			continue
+		}
+		if text == "" {
+			break
+		}
+		field, value, _ := strings.Cut(text, ": ")
+		switch {
+		case strings.EqualFold(field, "Content-Length"):
+			if length, err = strconv.Atoi(value); err != nil {
+				return true, err
+			}
+		case strings.EqualFold(field, "Connection"):
+			last = strings.EqualFold(value, "close")
+		}
+	}
+	if length != len(answer) {
+		return true, fmt.Errorf("an answer of %d bytes", length)
+	}
+	_, err = io.CopyN(io.Discard, in, int64(length))
+	return last, err
+}
+
+func (l *load) percentile(p int) float64 {
+	return float64(l.took[min(len(l.took)*p/100, len(l.took)-1)].Microseconds()) / 1000
+}
+
+var answer = slices.Repeat([]byte("0123456789abcdef"), 64)
+
+// pods are endpoints that answer with a kilobyte.
+type pods struct {
+	mu  sync.Mutex
+	all []*http.Server
+	at  []string
+	old sync.WaitGroup
+}
+
+func newPods(n int) (*pods, error) {
+	p := &pods{}
+	for range n {
+		if err := p.add(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *pods) add() error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = w.Write(answer)
+	})}
+	go func() { _ = s.Serve(ln) }()
+	p.all, p.at = append(p.all, s), append(p.at, ln.Addr().String())
+	return nil
+}
+
+func (p *pods) addresses() []string { return slices.Clone(p.at) }
