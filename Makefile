@@ -259,6 +259,11 @@ bench-scheduler: binaries ## Measure scheduler and controllers into docs/benchma
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-scheduler ./tests/bench/scheduler
 	$(BIN)/bench-scheduler $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILES),-profiles $(PROFILES))
 
+.PHONY: bench-network
+bench-network: ## Measure the network into docs/benchmarks-network.md; RUNS and ONLY=proxy choose
+	$(GO) build $(MODFLAGS) -o $(BIN)/bench-network ./tests/bench/network
+	$(SUDO) env "PATH=$$PATH" $(BIN)/bench-network $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY))
+
 .PHONY: bench-plan
 bench-plan: build test-tools ## Measure the provisioner, Debian's Ansible beside it, into docs/benchmarks-plan.md; RUNS and ONLY=language,engine,small,ha,ansible choose
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-plan ./tests/bench/plan

@@ -57,7 +57,7 @@ func network(b *builder) {
 		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		// It is back before another machine takes its leases: an address that moves ends the connections to it.
 		again: "100ms",
-		exec: append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
+		exec:  append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
 	// A former release's: now that the daemon has written what is in its place, nothing calls it any more.
 	b.run(&step.Absent{Path: bundleCNI + "/bridge", LinkInto: host.Library})

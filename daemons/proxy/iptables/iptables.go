@@ -98,7 +98,7 @@ func (t *Tables) whole(c *rules.Chains) error {
 	want := c.All()
 	changed, jumps := t.differing(want, found)
 	if len(changed)+len(jumps) > 0 {
-		if err := restore(c.Family, changed, jumps); err != nil {
+		if err := restoreInPieces(c.Family, changed, jumps); err != nil {
 			return err
 		}
 		if found, err = read(c.Family); err != nil {
@@ -169,6 +169,44 @@ func read(f nft.Family) (map[rules.Chain][]string, error) {
 		}
 	}
 	return found, nil
+}
+
+// piece is how many chains are written at a time when there are many: with all of them at once the time that it takes grows by the square.
+const piece = 2000
+
+// restoreInPieces writes many chains, those first that others lead to, and last what is not service ports' own with what goes.
+func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) error {
+	rest := maps.Clone(changed)
+	for _, kinds := range [][]string{{"KUBE-MARK-"}, {"KUBE-SEP-"}, {"KUBE-SVC-", "KUBE-SVL-"}, {"KUBE-EXT-"}, {"KUBE-FW-"}} {
+		if len(rest) <= piece {
+			break
+		}
+		some := map[rules.Chain][]string{}
+		flush := func() error {
+			if len(some) == 0 {
+				return nil
+			}
+			err := restore(f, some, nil)
+			clear(some)
+			return err
+		}
+		for c, lines := range changed {
+			if lines == nil || !slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(c.Name, k) }) {
+				continue
+			}
+			some[c] = lines
+			delete(rest, c)
+			if len(some) == piece {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return restore(f, rest, jumps)
 }
 
 // restore writes chains, nil for those that go, and puts jumps before what stands where they belong.

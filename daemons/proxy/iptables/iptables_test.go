@@ -46,6 +46,36 @@ func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
 	}
 }
 
+// S28: more chains than are written at once, of all kinds, which lead to each other.
+func TestManyChainsAreWrittenInPiecesS28(t *testing.T) {
+	chains := rules.NewChains(nft.IPv4, rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.245.0.0/16")}})
+	for i := range 500 {
+		p := port(nft.IPv4)
+		p.Service, p.ExternalLocal, p.NodePort = fmt.Sprint("web-", i), true, uint16(30000+i)
+		p.ClusterIP = netip.AddrFrom4([4]byte{10, 97, byte(i >> 8), byte(i)})
+		p.External = []netip.Addr{netip.AddrFrom4([4]byte{10, 98, byte(i >> 8), byte(i)})}
+		p.Balanced = p.External
+		if err := chains.SetService("shop/"+p.Service, []rules.Port{p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(chains.All()); n <= piece {
+		t.Fatalf("%d chains are written at once", n)
+	}
+	tables := Tables{}
+	if err := netns.New(t).Inside(func() error {
+		if err := tables.Apply(chains); err != nil {
+			return err
+		}
+		if there, err := tables.Intact(chains, true); err != nil || !there || len(tables.spelled) > 0 {
+			return fmt.Errorf("intact: %t, %w", there, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func life(f nft.Family, m rules.Machine) error {
 	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j", "ACCEPT"); err != nil {
 		return err

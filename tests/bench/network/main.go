@@ -1,0 +1,85 @@
+// Command network measures what the network costs against its marks, and writes docs/benchmarks-network.md. What upstream needed was
+// measured once on a machine of this kind, and stands beside each figure.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"clusterctl/tests/cluster"
+)
+
+// parts are what is measured, a file each.
+var parts = []part{
+	{"proxy", (*bench).proxy, proxyMethod},
+}
+
+type part struct {
+	name   string
+	work   func(*bench, context.Context) error
+	method string // a list in Markdown
+}
+
+// bench is what the parts measure into.
+type bench struct {
+	root    string
+	runs    int
+	figures []*figure
+}
+
+func main() {
+	runs := flag.Int("runs", 3, "of each measurement, of which the median counts")
+	only := flag.String("only", "", "measure only these parts, and write no document: "+strings.Join(partNames(), ","))
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root, err := cluster.Root()
+	if err == nil {
+		err = (&bench{root: root, runs: *runs}).measure(ctx, *only)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-network:", err)
+		os.Exit(1)
+	}
+}
+
+func partNames() (names []string) {
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func (b *bench) measure(ctx context.Context, only string) error {
+	chosen := partNames()
+	if only != "" {
+		chosen = strings.Split(only, ",")
+	}
+	for _, name := range chosen {
+		if !slices.Contains(partNames(), name) {
+			return fmt.Errorf("-only: no part is named %q", name)
+		}
+	}
+	for range b.runs {
+		for _, p := range parts {
+			if !slices.Contains(chosen, p.name) {
+				continue
+			}
+			if err := p.work(b, ctx); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+	}
+	text := b.report()
+	fmt.Print(text)
+	if only != "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(b.root, "docs", "benchmarks-network.md"), []byte(text), 0o644)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// figure is one line of the table.
+type figure struct {
+	work, unit string
+	upstream   string  // what upstream 1.36.3 needed on such a machine; empty where it was not measured
+	mark       float64 // 0 for none
+	least      bool    // the mark is the least that it may be, not the most
+	values     []float64
+}
+
+// add notes what a run has measured.
+func (b *bench) add(f figure, value float64) {
+	at := slices.IndexFunc(b.figures, func(is *figure) bool { return is.work == f.work && is.unit == f.unit })
+	if at < 0 {
+		at = len(b.figures)
+		b.figures = append(b.figures, &f)
+	}
+	b.figures[at].values = append(b.figures[at].values, value)
+	fmt.Fprintf(os.Stderr, "%s: %.4g %s %s\n", f.work, value, f.unit, f.wanted())
+}
+
+func (f *figure) median() float64 {
+	sorted := slices.Sorted(slices.Values(f.values))
+	return sorted[len(sorted)/2]
+}
+
+// wanted is the mark.
+func (f *figure) wanted() string {
+	switch {
+	case f.mark == 0:
+		return ""
+	case f.least:
+		return fmt.Sprintf("≥ %.4g", f.mark)
+	}
+	return fmt.Sprintf("< %.4g", f.mark)
+}
+
+func (f *figure) verdict() string {
+	switch {
+	case f.mark == 0:
+		return ""
+	case f.least && f.median() >= f.mark, !f.least && f.median() < f.mark:
+		return "met"
+	}
+	return "**missed**"
+}
+
+func (b *bench) report() string {
+	var out strings.Builder
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	load, _ := os.ReadFile("/proc/loadavg")
+	fmt.Fprintf(&out, "# What the network costs\n\nWritten by `make bench-network` on %s: %d cores, Linux %s, %s; load average when it ended %s.\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version(), strings.Join(strings.Fields(string(load))[:3], " "))
+	fmt.Fprintf(&out, `
+The median of %d run(s) counts, with the least and the most beside it. CPU is user and system time, which depends little on what else the
+machine does; rates and clock times depend on it much. Upstream's figures are those of Kubernetes 1.36.3 on a machine of this kind.
+
+| work | unit | upstream | mark | measured | range | |
+|---|---|---|---|---|---|---|
+`, b.runs)
+	for _, f := range b.figures {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.4g | %.4g to %.4g | %s |\n", f.work, f.unit, f.upstream, f.wanted(), f.median(), slices.Min(f.values), slices.Max(f.values), f.verdict())
+	}
+	out.WriteString("\n## Method\n\n")
+	for _, p := range parts {
+		out.WriteString(p.method)
+	}
+	return out.String()
+}
