@@ -3,6 +3,7 @@ package apiserver
 import (
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -34,6 +35,9 @@ func hasLargeMap(v reflect.Value) bool {
 	case reflect.Pointer, reflect.Interface:
 		return !v.IsNil() && hasLargeMap(v.Elem())
 	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return false // it leads to the time zone, which is all processes' and long
+		}
 		for i := range v.NumField() {
 			if hasLargeMap(v.Field(i)) {
 				return true
