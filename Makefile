@@ -7,7 +7,7 @@ MODFLAGS := -trimpath -tags grpcnotrace
 LDFLAGS  := -s -w -X clusterctl/daemons/version.Version=$(VERSION)
 GO       := CGO_ENABLED=0 go
 SUDO     := $(shell [ $$(id -u) = 0 ] || echo sudo)
-CNI      := loopback host-local portmap
+CNI      := bandwidth loopback host-local portmap
 
 CONTAINERD := $(shell awk '$$1 == "github.com/containerd/containerd/v2" {print $$2}' go.mod)
 RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' go.mod)

@@ -148,7 +148,8 @@ type ControllerManager struct {
 	Controllers                  []string      `flag:"controllers" setting:"controllers" help:"controllers to run: * for all, NAME, or -NAME for all but that one"`
 	ClusterCIDR                  []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
 	AllocateNodeCIDRs            bool          `flag:"allocate-node-cidrs" help:"give every node a piece of --cluster-cidr"`
-	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" setting:"node_cidr_mask_size" range:"8..32" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pod network"`
+	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" setting:"node_cidr_mask_size" range:"8..32" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pods' network of IPv4"`
+	NodeCIDRMaskSizeIPv6         int           `flag:"node-cidr-mask-size-ipv6" setting:"node_cidr_mask_size_ipv6" range:"48..124" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pods' network of IPv6"`
 	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" setting:"node_monitor_period" range:"1ms.." help:"how often nodes' health is looked at"`
 	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" setting:"node_monitor_grace_period" range:"1ms.." help:"silence after which a node's Ready becomes Unknown"`
 	NodeEvictionRate             float64       `flag:"node-eviction-rate" setting:"node_eviction_rate" range:"0.." help:"lost nodes of a zone that pods are moved from, per second"`
@@ -176,7 +177,7 @@ type ControllerManager struct {
 func DefaultControllerManager() ControllerManager {
 	return ControllerManager{
 		Serving: Serving{BindAddress: "127.0.0.1", SecurePort: 10257}, LeaderElect: true, Controllers: []string{"*"},
-		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24,
+		ClusterCIDR: []string{"10.244.0.0/16"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv6: 64,
 		NodeMonitorPeriod: 5 * time.Second, NodeMonitorGracePeriod: 40 * time.Second,
 		NodeEvictionRate: 0.1, SecondaryNodeEvictionRate: 0.01, UnhealthyZoneThreshold: 0.55, LargeClusterSizeThreshold: 50,
 		UseServiceAccountCredentials: true,

@@ -180,6 +180,9 @@ type Network struct {
 	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses: what leaves them is masqueraded"`
 	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
 	MTU              int      `flag:"mtu" setting:"mtu" range:"0|576..65535" help:"largest packet between pods, bytes; that of the node's own interface when 0. Pods that run keep what they have"`
+	Exceptions       []string `flag:"masquerade-exceptions" setting:"masquerade_exceptions" help:"networks, besides those of pods, that pods reach under their own addresses rather than their node's"`
+	VXLANID          int      `flag:"vxlan-id" setting:"vxlan_id" range:"1..16777215" help:"number of the VXLAN in which packets go to pods of nodes behind a router"`
+	VXLANPort        int      `flag:"vxlan-port" setting:"vxlan_port" range:"1..65535" help:"UDP port at which nodes get them"`
 	HealthAddress    string   `flag:"health-address" setting:"health_address" help:"host:port of health and metrics"`
 	NodeKubeconfig   string   `flag:"node-kubeconfig" help:"kubeconfig of this machine's node, as which its pods are watched; the daemon's own when empty"`
 	PolicySocket     string   `flag:"policy-socket" help:"socket at which the kubelet asks whether a pod's network policies hold, before its containers start"`
@@ -188,7 +191,7 @@ type Network struct {
 
 // DefaultNetwork returns the documented defaults.
 func DefaultNetwork() Network {
-	return Network{CNIConfDir: "/etc/cni/net.d", HealthAddress: "127.0.0.1:10255", PolicySocket: "/run/clusterctl/network.sock"}
+	return Network{CNIConfDir: "/etc/cni/net.d", VXLANID: 4096, VXLANPort: 4789, HealthAddress: "127.0.0.1:10255", PolicySocket: "/run/clusterctl/network.sock"}
 }
 
 // Address configures the keeper of the virtual address on a machine of the control plane.

@@ -19,14 +19,31 @@ func (c *ControllerManager) problems() (list []Problem) {
 		list = append(list, Problem{Name: "controllers", Text: err.Error()})
 	}
 	for _, network := range c.ClusterCIDR {
-		if p, err := netip.ParsePrefix(network); err == nil && (c.NodeCIDRMaskSize < p.Bits() || c.NodeCIDRMaskSize > p.Addr().BitLen()) {
-			list = append(list, Problem{Name: "node_cidr_mask_size", Text: fmt.Sprintf("must be from %d to %d: nodes get pieces of %s, and it is %d", p.Bits(), p.Addr().BitLen(), p, c.NodeCIDRMaskSize)})
+		p, err := netip.ParsePrefix(network)
+		if err != nil {
+			continue
+		}
+		name, bits := "node_cidr_mask_size", c.NodeCIDRMaskSize
+		if p.Addr().Is6() {
+			name, bits = "node_cidr_mask_size_ipv6", c.NodeCIDRMaskSizeIPv6
+		}
+		if bits < p.Bits() || bits > p.Addr().BitLen() {
+			list = append(list, Problem{Name: name, Text: fmt.Sprintf("must be from %d to %d: nodes get pieces of %s, and it is %d", p.Bits(), p.Addr().BitLen(), p, bits)})
 		}
 	}
 	if c.NodeMonitorGracePeriod < c.NodeMonitorPeriod {
 		list = append(list, Problem{Name: "node_monitor_grace_period", Text: fmt.Sprintf("must not be less than node_monitor_period, which is %s: a node would be lost before it is looked at twice", c.NodeMonitorPeriod), With: "node_monitor_period"})
 	}
 	return list
+}
+
+func (n *Network) problems() (list []Problem) {
+	for _, text := range n.Exceptions {
+		if p, err := netip.ParsePrefix(text); err != nil || p != p.Masked() {
+			list = append(list, Problem{Name: "masquerade_exceptions", Text: fmt.Sprintf("%q is not a network in CIDR notation, as 192.168.0.0/16", text)})
+		}
+	}
+	return append(list, addresses(map[string]string{"health_address": n.HealthAddress})...)
 }
 
 func (p *Proxy) problems() (list []Problem) {
@@ -48,10 +65,6 @@ func (p *Proxy) problems() (list []Problem) {
 		}
 	}
 	return append(list, addresses(map[string]string{"healthz_bind_address": p.HealthzBindAddress, "metrics_bind_address": p.MetricsBindAddress})...)
-}
-
-func (n *Network) problems() []Problem {
-	return addresses(map[string]string{"health_address": n.HealthAddress})
 }
 
 func (d *DNS) problems() (list []Problem) {

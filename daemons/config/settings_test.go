@@ -30,7 +30,7 @@ var defaults = map[string]func() any{
 }
 
 func TestSettingsHaveNamesOfTheLanguageAndSayWhatTheyAre(t *testing.T) {
-	name := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	name := regexp.MustCompile(`^[a-z]+(_[a-z0-9]+)*$`)
 	for block, def := range defaults {
 		seen := map[string]bool{}
 		for _, s := range config.Settings(def()) {

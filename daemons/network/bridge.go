@@ -42,7 +42,7 @@ func retireBridge(pods []netip.Prefix) (there bool, err error) {
 		return true, fmt.Errorf("look at the former bridge of pods: %w", err)
 	}
 	if slices.ContainsFunc(all, func(port netlink.Link) bool { return port.Attrs().MasterIndex == l.Attrs().Index }) {
-		return true, errors.Join(set("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp"), filterBridged())
+		return true, errors.Join(set("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp", "1"), filterBridged())
 	}
 	if err := netlink.LinkDel(l); err != nil && !errors.As(err, &missing) {
 		return true, fmt.Errorf("remove the former bridge of pods: %w", err)
@@ -58,24 +58,24 @@ func within(networks []netip.Prefix, ip []byte) bool {
 // filterBridged has packets that the bridge passes on pass the packet filter, where the kernel can.
 func filterBridged() error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
-		if err := set(filepath.Join("/proc/sys/net/bridge", name)); err != nil {
+		if err := set(filepath.Join("/proc/sys/net/bridge", name), "1"); err != nil {
 			return fmt.Errorf("have packets between pods on the former bridge filtered: %w", err)
 		}
 	}
 	return nil
 }
 
-// set turns a setting of the kernel on. Where it is read-only but right, nothing is to be done; where the kernel has none, neither.
-func set(path string) error {
+// set sets a setting of the kernel. Where it is read-only but right, nothing is to be done; where the kernel has none, neither.
+func set(path, value string) error {
 	have, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == "1" {
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == value {
 		return nil
 	}
 	if err == nil {
-		err = os.WriteFile(path, []byte("1"), 0o644)
+		err = os.WriteFile(path, []byte(value), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("turn a setting of the kernel on: %w", err)
+		return fmt.Errorf("set %s to %s: %w", path, value, err)
 	}
 	return nil
 }

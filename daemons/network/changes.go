@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"clusterctl/daemons/network/link"
 )
 
-// changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, until
-// ctx ends. What comes and goes with each pod, as own says of addresses, is no such way. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all routes
+// changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, or an interface takes
+// packets of another size, until ctx ends. What comes and goes with each pod, as own says of addresses, is no such way. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all routes
 // behind it; they do not come back with the link.
 func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, poke func()) {
 	for ctx.Err() == nil {
@@ -30,14 +33,20 @@ func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, p
 func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	fail := func(err error) {
 		select {
 		case failed <- err:
 		default:
 		}
 	}
-	addresses, routes := make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
+	links, addresses, routes := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
+	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: fail, ListExisting: true}); err != nil {
+		return fmt.Errorf("follow interfaces: %w", err)
+	}
+	defer drain(links)
+	defer cancel()
+	takes := map[int32]int{} // the largest packets of interfaces, by which those of pods go
 	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: fail}); err != nil {
 		return fmt.Errorf("follow addresses: %w", err)
 	}
@@ -54,6 +63,18 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 			return nil
 		case err := <-failed:
 			return err
+		case l, open := <-links:
+			if !open {
+				return nil
+			}
+			if l.Header.Type == unix.RTM_DELLINK || strings.HasPrefix(l.Attrs().Name, link.Prefix) {
+				delete(takes, l.Index)
+				continue
+			}
+			if was, there := takes[l.Index]; there && was != l.Attrs().MTU {
+				poke()
+			}
+			takes[l.Index] = l.Attrs().MTU
 		case a, open := <-addresses:
 			if !open {
 				return nil

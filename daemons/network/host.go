@@ -9,9 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
+
+	"clusterctl/daemons/network/link"
 )
 
 // protocol marks our routes in the kernel's table, so that they are told from an
@@ -22,8 +25,8 @@ func network(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// routes returns our routes that the kernel has.
-func routes() ([]Route, error) {
+// routes returns our routes that the kernel has. overlay is the interface of those that are wrapped, 0 for none.
+func routes(overlay int) ([]Route, error) {
 	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
@@ -37,18 +40,18 @@ func routes() ([]Route, error) {
 		via, _ := netip.AddrFromSlice(r.Gw)
 		ones, _ := r.Dst.Mask.Size()
 		if ok {
-			have = append(have, Route{netip.PrefixFrom(to.Unmap(), ones), via.Unmap()})
+			have = append(have, Route{To: netip.PrefixFrom(to.Unmap(), ones), Via: via.Unmap(), Wrapped: overlay != 0 && r.LinkIndex == overlay})
 		}
 	}
 	return have, nil
 }
 
-// setRoutes makes our routes in the kernel what is wanted. One that cannot be made
-// (its node is in another network) does not keep the others from being made.
-func setRoutes(want []Route) error {
-	have, err := routes()
+// setRoutes makes our routes in the kernel what is wanted. One that cannot be made does not keep the others from being made. overlay is the
+// interface through which those that are wrapped go, 0 when it could not be made. It returns how many are there.
+func setRoutes(want []Route, overlay int) (made int, err error) {
+	have, err := routes(overlay)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	add, remove := Diff(have, want)
 	var failures []error
@@ -58,12 +61,23 @@ func setRoutes(want []Route) error {
 			failures = append(failures, fmt.Errorf("remove the route to %s: %w", r.To, err))
 		}
 	}
+	made = len(want)
 	for _, r := range add {
-		if err := netlink.RouteReplace(&netlink.Route{Dst: network(r.To), Gw: r.Via.AsSlice(), Protocol: protocol}); err != nil {
+		route := &netlink.Route{Dst: network(r.To), Gw: r.Via.AsSlice(), Protocol: protocol}
+		if r.Wrapped {
+			if overlay == 0 {
+				failures = append(failures, fmt.Errorf("route %s via %s: it is behind a router, and there is no %s", r.To, r.Via, overlayName))
+				made--
+				continue
+			}
+			route.LinkIndex, route.Flags = overlay, int(netlink.FLAG_ONLINK)
+		}
+		if err := netlink.RouteReplace(route); err != nil {
 			failures = append(failures, fmt.Errorf("route %s via %s: %w", r.To, r.Via, err))
+			made--
 		}
 	}
-	return errors.Join(failures...)
+	return made, errors.Join(failures...)
 }
 
 // mtuOf returns the largest packet of the interfaces that have addresses, the smallest of several; 0 when none of them is here.
@@ -86,10 +100,38 @@ func mtuOf(ips []netip.Addr) (mtu int) {
 // forward lets this machine pass packets on, of the families that pods have addresses of.
 func forward(clusters []netip.Prefix) error {
 	var failures []error
-	for family, path := range map[bool]string{true: "/proc/sys/net/ipv4/ip_forward", false: "/proc/sys/net/ipv6/conf/all/forwarding"} {
-		if slices.ContainsFunc(clusters, func(p netip.Prefix) bool { return p.Addr().Is4() == family }) {
-			failures = append(failures, set(path))
+	for family, path := range map[bool]string{true: "/proc/sys/net/ipv4/ip_forward", false: forwarding6} {
+		if !slices.ContainsFunc(clusters, func(p netip.Prefix) bool { return p.Addr().Is4() == family }) {
+			continue
 		}
+		if path == forwarding6 {
+			failures = append(failures, keepRouters())
+		}
+		failures = append(failures, set(path, "1"))
+	}
+	return errors.Join(failures...)
+}
+
+const forwarding6 = "/proc/sys/net/ipv6/conf/all/forwarding"
+
+// keepRouters has interfaces that listened to routers go on with it when the machine forwards: its own way out would end with the
+// lifetime of what a router has said last. Interfaces that come later, such as those of pods, do not listen to anybody.
+func keepRouters() error {
+	if have, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(have, []byte("0")) {
+		return nil // there is no such protocol, or the machine forwards already, as somebody has set it up
+	}
+	all, err := filepath.Glob("/proc/sys/net/ipv6/conf/*/accept_ra")
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, path := range all {
+		name := filepath.Base(filepath.Dir(path))
+		have, err := os.ReadFile(path)
+		if name == "all" || name == "default" || strings.HasPrefix(name, link.Prefix) || err != nil || !bytes.HasPrefix(have, []byte("1")) {
+			continue
+		}
+		failures = append(failures, set(path, "2"))
 	}
 	return errors.Join(failures...)
 }

@@ -47,20 +47,22 @@ const (
 
 // daemon is the network daemon of one machine.
 type daemon struct {
-	cfg      config.Network
-	env      run.Env
-	name     string
-	clusters []netip.Prefix
-	outward  *masquerade // nil on a machine that has no pods
-	client   kubernetes.Interface
-	nodes    corelisters.NodeLister
-	bridged  bool                           // pods of a former release may be on its bridge
-	pods     atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
-	done     atomic.Bool                    // the network is there
-	wake     chan struct{}
-	routes   prometheus.Gauge
-	policies *policies           // nil on a machine that has no pods
-	announce *announce.Announcer // likewise
+	cfg        config.Network
+	env        run.Env
+	name       string
+	clusters   []netip.Prefix
+	exceptions []netip.Prefix // that pods reach under their own addresses
+	outward    *masquerade    // nil on a machine that has no pods
+	client     kubernetes.Interface
+	nodes      corelisters.NodeLister
+	condition  condition
+	bridged    bool                           // pods of a former release may be on its bridge
+	pods       atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
+	done       atomic.Bool                    // the network is there
+	wake       chan struct{}
+	routes     prometheus.Gauge
+	policies   *policies           // nil on a machine that has no pods
+	announce   *announce.Announcer // likewise
 }
 
 // Run keeps this machine's part of the pod network until ctx ends. What it made
@@ -80,6 +82,13 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 			return fmt.Errorf("cluster CIDR: %w", err)
 		}
 		d.clusters = append(d.clusters, p.Masked())
+	}
+	for _, s := range cfg.Exceptions {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return fmt.Errorf("masquerade exceptions: %w", err)
+		}
+		d.exceptions = append(d.exceptions, p.Masked())
 	}
 	rest, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: "network", Metrics: env.Metrics})
 	if err != nil {
@@ -101,6 +110,7 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		if err != nil {
 			return err
 		}
+		d.condition = condition{client: machine, now: time.Now}
 		d.policies = newPolicies(d.client, machine, d.name, env.Log, func() tables { return &kernel.Kernel{} })
 		env.Metrics.MustRegister(d.policies.duration, d.policies.waiting)
 		env.Health.Ready("policies", d.policies.ready)
@@ -156,7 +166,7 @@ func (d *daemon) enforce(ctx context.Context) error {
 func (d *daemon) run(ctx context.Context) error {
 	if !d.cfg.RoutesOnly {
 		var err error
-		if d.outward, err = newMasquerade(d.clusters, nil); err != nil {
+		if d.outward, err = newMasquerade(d.clusters, d.exceptions); err != nil {
 			return err
 		}
 		if err := errors.Join(forward(d.clusters), d.outward.apply()); err != nil {
@@ -203,7 +213,7 @@ func (d *daemon) run(ctx context.Context) error {
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
 		wait := recheck
-		if err := d.sync(); err != nil {
+		if err := d.sync(ctx); err != nil {
 			d.env.Log.Warn("set up the pod network", "error", err)
 			wait, retry = retry, min(2*retry, 10*time.Second)
 		} else {
@@ -302,14 +312,14 @@ func (d *daemon) poke() {
 }
 
 // sync makes this machine's network what the nodes say.
-func (d *daemon) sync() error {
+func (d *daemon) sync(ctx context.Context) error {
 	nodes, err := d.nodes.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	plan := Make(d.name, nodes)
 	if d.cfg.RoutesOnly {
-		if err := setRoutes(plan.Routes); err != nil {
+		if _, _, err := d.fabric().apply(d.name, &plan); err != nil {
 			return err
 		}
 		d.routes.Set(float64(len(plan.Routes)))
@@ -318,7 +328,7 @@ func (d *daemon) sync() error {
 	}
 	if len(plan.PodCIDRs) == 0 {
 		d.env.Log.Debug("waiting for the node's pod network", "node", d.name)
-		return nil
+		return d.tell(ctx, plan, 0)
 	}
 	d.pods.Store(&plan.PodCIDRs)
 	d.tellPolicies(plan.PodCIDRs)
@@ -326,17 +336,21 @@ func (d *daemon) sync() error {
 	if err != nil {
 		return err
 	}
+	largest, made, failed := d.fabric().apply(d.name, &plan)
 	mtu := d.cfg.MTU
 	if mtu == 0 {
 		mtu = mtuOf(internalIPs(self))
+		if largest > 0 && (mtu == 0 || largest < mtu) {
+			mtu = largest
+		}
 	}
 	conf, err := Conflist(plan.PodCIDRs, mtu)
 	if err != nil {
 		return err
 	}
-	if err := setRoutes(plan.Routes); err != nil {
+	if failed != nil {
 		// Pods of this node can run all the same.
-		d.env.Log.Warn("routes to other nodes are missing", "error", err)
+		d.env.Log.Warn("routes to other nodes are missing", "error", failed)
 		defer time.AfterFunc(5*time.Second, d.poke)
 	}
 	d.routes.Set(float64(len(plan.Routes)))
@@ -353,8 +367,23 @@ func (d *daemon) sync() error {
 		d.env.Log.Info("pod network is there", "node", d.name, "pods", plan.PodCIDRs, "routes", len(plan.Routes))
 	}
 	d.done.Store(true)
-	return nil
+	return d.tell(ctx, plan, made)
 }
+
+// tell has the node say whether it has a network, when it is known to the API.
+func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
+	self, err := d.nodes.Get(d.name)
+	if err != nil {
+		return nil // there is nothing to say it of
+	}
+	err = d.condition.tell(ctx, self, p, made)
+	if !d.condition.missing.IsZero() {
+		time.AfterFunc(patience, d.poke)
+	}
+	return err
+}
+
+func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort} }
 
 // tellPolicies says behind which interfaces this machine's pods are.
 func (d *daemon) tellPolicies(pods []netip.Prefix) {

@@ -15,8 +15,10 @@ import (
 
 // Route leads to the pods of another node.
 type Route struct {
-	To  netip.Prefix // the pods
-	Via netip.Addr   // the node
+	To      netip.Prefix // the pods
+	Via     netip.Addr   // the node
+	Wrapped bool         // a router is on the way, which does not know where pods are
+	node    string       // its name, in a plan
 }
 
 // Plan is what this machine's network should be.
@@ -59,7 +61,7 @@ func Make(self string, nodes []*corev1.Node) Plan {
 				continue
 			}
 			taken[to] = true
-			p.Routes = append(p.Routes, Route{to, via})
+			p.Routes = append(p.Routes, Route{To: to, Via: via, node: n.Name})
 		}
 	}
 	slices.SortFunc(p.Routes, func(a, b Route) int { return a.To.Addr().Compare(b.To.Addr()) })
@@ -105,6 +107,7 @@ func Diff(have, want []Route) (add, remove []Route) {
 	wanted := map[netip.Prefix]netip.Addr{}
 	for _, r := range want {
 		wanted[r.To] = r.Via
+		r.node = "" // the kernel does not know it
 		if !slices.Contains(have, r) {
 			add = append(add, r)
 		}
@@ -118,7 +121,7 @@ func Diff(have, want []Route) (add, remove []Route) {
 }
 
 // Conflist renders the CNI configuration of a node: a pair of interfaces for each pod, with an address of each of the node's networks,
-// and host ports.
+// host ports, and the bandwidth that annotations of pods name.
 func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {
 	if len(pods) == 0 {
 		return nil, fmt.Errorf("render the CNI configuration: the node has no pod network")
@@ -134,7 +137,8 @@ func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {
 	}
 	out, err := json.MarshalIndent(object{
 		"cniVersion": "1.0.0", "name": "clusterctl",
-		"plugins": []object{pair, {"type": "portmap", "capabilities": object{"portMappings": true}}},
+		"plugins": []object{pair, {"type": "portmap", "capabilities": object{"portMappings": true}},
+			{"type": "bandwidth", "capabilities": object{"bandwidth": true}}},
 	}, "", "  ")
 	return append(out, '\n'), err
 }

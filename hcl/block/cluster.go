@@ -15,8 +15,8 @@ import (
 )
 
 type clusterBlock struct {
-	PodCIDRs     []string          `hcl:"pod_cidrs,optional" doc:"Network of the pods: one, of IPv4." default:"[\"10.244.0.0/16\"]"`
-	ServiceCIDRs []string          `hcl:"service_cidrs,optional" doc:"Network of the services' addresses: one, of IPv4." default:"[\"10.96.0.0/16\"]"`
+	PodCIDRs     []string          `hcl:"pod_cidrs,optional" doc:"Networks of the pods: one of IPv4, or one of IPv4 and one of IPv6 for pods with an address of each. Machines need a second_address then." default:"[\"10.244.0.0/16\"]"`
+	ServiceCIDRs []string          `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses: one of IPv4, or one of IPv4 and one of IPv6, where pods have both." default:"[\"10.96.0.0/16\"]"`
 	Version      string            `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
 	Domain       string            `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
 	ControlPlane string            `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
@@ -68,10 +68,14 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 		diags = append(diags, fail(attr(b, b.Body, "domain"), "Invalid domain", "%s.", errs[0]))
 	}
 	var more hcl.Diagnostics
-	c.PodCIDRs, more = prefixes(b, "pod_cidrs", raw.PodCIDRs, 24)
+	c.PodCIDRs, more = prefixes(b, "pod_cidrs", raw.PodCIDRs, 24, 64)
 	diags = append(diags, more...)
-	c.ServiceCIDRs, more = prefixes(b, "service_cidrs", raw.ServiceCIDRs, 28)
+	c.ServiceCIDRs, more = prefixes(b, "service_cidrs", raw.ServiceCIDRs, 28, 120)
 	diags = append(diags, more...)
+	if len(c.ServiceCIDRs) > 1 && len(c.PodCIDRs) == 1 {
+		diags = append(diags, fail(attr(b, b.Body, "service_cidrs"), "Services of a family that pods lack",
+			"Services have addresses of both families, and pods of IPv4 alone: nothing could be behind those of IPv6. Give pod_cidrs a network of IPv6 as well, or write one service network."))
+	}
 	if raw.API != nil && raw.API.Endpoint != "" {
 		host, port, err := net.SplitHostPort(raw.API.Endpoint)
 		if err != nil {
@@ -159,28 +163,39 @@ func doing(members int) string {
 	return fmt.Sprintf("%d members do", members)
 }
 
-// prefixes reads networks that must hold at least the addresses of a prefix of length
-// most. They are one of IPv4: with others pods would have addresses that nothing routes,
-// masquerades or balances.
-func prefixes(b *hcl.Block, name string, texts []string, most int) (list []netip.Prefix, diags hcl.Diagnostics) {
+// prefixes reads networks: one of IPv4, or one of each family, that of IPv4 first, since that is how machines and the API are reached. They
+// hold at least the addresses of a prefix of length most, of IPv4, and most6.
+func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list []netip.Prefix, diags hcl.Diagnostics) {
 	at := attr(b, b.Body, name)
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
-		switch {
-		case err != nil:
+		if err != nil || p.Addr().Is4In6() {
 			diags = append(diags, fail(at, "Invalid network", "%q is not a network in CIDR notation, as \"10.244.0.0/16\".", text))
 			continue
+		}
+		smallest := most
+		if p.Addr().Is6() {
+			smallest = most6
+		}
+		switch {
 		case p != p.Masked():
 			diags = append(diags, fail(at, "Invalid network", "%s has bits set to the right of its prefix; did you mean %s?", p, p.Masked()))
-		case !p.Addr().Is4():
-			diags = append(diags, fail(at, "Network of IPv6", "%s is a network of IPv6, and pods and services have addresses of IPv4 alone in this release. Write one network of IPv4, as %s = [%q].", p, name, example(name)))
-		case p.Bits() > most:
-			diags = append(diags, fail(at, "Network too small", "%s has too few addresses: /%d is the smallest that works here.", p, most))
+		case p.Bits() > smallest:
+			diags = append(diags, fail(at, "Network too small", "%s has too few addresses: /%d is the smallest that works here.", p, smallest))
+		case name == "service_cidrs" && p.Addr().Is6() && p.Bits() < 108:
+			diags = append(diags, fail(at, "Network too large", "%s has more addresses than services are given: /108 is the largest that works here, as %s.", p, netip.PrefixFrom(p.Addr(), 108)))
 		}
 		list = append(list, p)
 	}
-	if len(texts) > 1 && !diags.HasErrors() {
-		diags = append(diags, fail(at, "Too many networks", "Pods and services have one address each, of one network in this release. Write one, as %s = [%q].", name, texts[0]))
+	if diags.HasErrors() {
+		return list, diags
+	}
+	switch {
+	case len(list) > 2 || len(list) == 2 && list[0].Addr().Is4() == list[1].Addr().Is4():
+		diags = append(diags, fail(at, "Too many networks", "Pods and services have one address of each family at most. Write one network, as %s = [%q], or one of IPv4 and one of IPv6.", name, texts[0]))
+	case list[0].Addr().Is6():
+		diags = append(diags, fail(at, "Network of IPv6 first",
+			"%s is a network of IPv6, and the first one is of IPv4: machines reach the API, and the API its machines, by IPv4. Write the network of IPv4 first, as %s = [%q, %q].", list[0], name, example(name), list[0]))
 	}
 	return list, diags
 }

@@ -17,6 +17,7 @@ import (
 type machineBlock struct {
 	Name      string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
 	Address   string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
+	Second    string            `hcl:"second_address,optional" doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
 	Port      *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
 	Roles     []string          `hcl:"roles" doc:"control-plane, node, or both."`
 	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
@@ -66,6 +67,11 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		diags = append(diags, fail(attr(b, body, "address"), "Invalid address", "%q is not an IP address. The address is the one at which the other machines reach this one; a name to connect to goes into ssh { host = … }.", raw.Address))
 	}
 	m.IP = ip
+	if raw.Second != "" {
+		if m.SecondIP, err = netip.ParseAddr(raw.Second); err != nil || !m.SecondIP.Is6() || m.SecondIP.Zone() != "" || m.SecondIP.Is4In6() || !m.SecondIP.IsGlobalUnicast() {
+			diags = append(diags, fail(attr(b, body, "second_address"), "Invalid second address", "%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".", raw.Second))
+		}
+	}
 	if len(m.Roles) == 0 {
 		diags = append(diags, fail(attr(b, body, "roles"), "No roles", "A machine has at least one of the roles %q and %q.", config.RoleControlPlane, config.RoleNode))
 	}

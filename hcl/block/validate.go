@@ -46,11 +46,20 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 			diags = append(diags, fail(at(m.Source), "Duplicate machine address",
 				"%s and %s (%s) both have the address %s. A machine is declared once, with all its roles.", m.Address, other.Address, place(other.Source), m.IP))
 		}
+		diags = append(diags, checkSecond(c, m, at)...)
+		if other, ok := addresses[m.SecondIP]; ok && m.SecondIP.IsValid() {
+			diags = append(diags, fail(at(m.Source), "Duplicate machine address", "%s and %s (%s) both have the address %s.", m.Address, other.Address, place(other.Source), m.SecondIP))
+		}
 		names[m.Name], addresses[m.IP] = m, m
+		if m.SecondIP.IsValid() {
+			addresses[m.SecondIP] = m
+		}
 		for _, n := range networks {
-			if n.prefix.Contains(m.IP) {
-				diags = append(diags, fail(at(m.Source), "Overlapping networks",
-					"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own networks: change %s.", m.IP, m.Address, n.what, n.prefix, n.what))
+			for _, ip := range []netip.Addr{m.IP, m.SecondIP} {
+				if n.prefix.Contains(ip) {
+					diags = append(diags, fail(at(m.Source), "Overlapping networks",
+						"The address %s of %s lies in %s %s. Machines' addresses must be outside the cluster's own networks: change %s.", ip, m.Address, n.what, n.prefix, n.what))
+				}
 			}
 		}
 	}
@@ -179,3 +188,18 @@ func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 }
 
 func place(s config.Source) string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
+
+// checkSecond finds a machine that lacks the address of a family that pods have, or has one that nobody uses.
+func checkSecond(c *config.Cluster, m config.Machine, at func(config.Source) *hcl.Range) hcl.Diagnostics {
+	switch both := len(c.PodCIDRs) > 1; {
+	case both && !m.IP.Is4():
+		return hcl.Diagnostics{fail(at(m.Source), "Address of the wrong family", "The address %s of %s is not of IPv4, and the first of pod_cidrs is. Write the IPv4 address in address, and this one in second_address.", m.IP, m.Address)}
+	case both && !m.SecondIP.IsValid():
+		return hcl.Diagnostics{fail(at(m.Source), "Machine without a second address",
+			"Pods have addresses of both families, and %s has none of IPv6 by which the other machines could reach its pods. Write second_address = \"…\".", m.Address)}
+	case !both && m.SecondIP.IsValid():
+		return hcl.Diagnostics{fail(at(m.Source), "Second address that nothing uses",
+			"%s has the second address %s, and pods have addresses of one family alone. Leave it out, or give pod_cidrs a network of each family.", m.Address, m.SecondIP)}
+	}
+	return nil
+}

@@ -18,6 +18,7 @@ type Machine struct {
 	Address        string // in the configuration: machine.web["a"]
 	Name           string // of the node and of the etcd member
 	IP             netip.Addr
+	SecondIP       netip.Addr // of the other family, in a cluster whose pods have addresses of both
 	Roles          []string
 	Labels         map[string]string
 	Taints         []Taint
@@ -25,6 +26,15 @@ type Machine struct {
 	Kubelet        daemons.Chosen[daemons.KubeletSettings] // before the cluster's
 	Source         Source
 	PreventDestroy bool // it is neither removed nor replaced
+}
+
+// IPs are the machine's addresses, that of the first family first.
+func (m Machine) IPs() []string {
+	list := []string{m.IP.String()}
+	if m.SecondIP.IsValid() {
+		list = append(list, m.SecondIP.String())
+	}
+	return list
 }
 
 // Has reports whether the machine has a role.

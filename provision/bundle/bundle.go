@@ -35,7 +35,7 @@ const (
 const Podlink = "podlink"
 
 // CNI is described above.
-var CNI = []string{"host-local", "loopback", "portmap"}
+var CNI = []string{"bandwidth", "host-local", "loopback", "portmap"}
 
 // PauseReference is the image of the containers that hold pods' namespaces.
 const PauseReference = "clusterctl.local/pause:1"

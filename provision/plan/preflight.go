@@ -51,6 +51,9 @@ func (l *findings) machine(m config.Machine, f host.Facts) {
 	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
 		l.fail("does not have the address %s that is declared for it; it has %s. If you log in at another address, put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", "))
 	}
+	if second := m.SecondIP; second.IsValid() && len(f.Addresses) > 0 && !slices.Contains(f.Addresses, second.String()) {
+		l.fail("does not have the second address %s that is declared for it; it has %s", second, strings.Join(f.Addresses, ", "))
+	}
 	if len(f.ReadOnly) > 0 {
 		l.fail("%s cannot be written to: programs and settings go there", strings.Join(f.ReadOnly, ", "))
 	}

@@ -69,12 +69,12 @@ func kubelet(b *builder) {
 	m.Kubelet.Over(&all)
 	cfg, file := all.Kubelet, all.KubeletFile
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("kubelet", certs.Node(m.Name)), b.apiServers()
-	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, []string{m.IP.String()}
+	cfg.Config, cfg.HostnameOverride, cfg.NodeIP = kubeletConfig, m.Name, m.IPs()
 	cfg.NodeLabels = ownLabels(m.Labels)
 	cfg.ClientCRLFile = crl
 	cfg.NetworkPolicySocket = config.DefaultNetwork().PolicySocket
 
-	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, []string{m.IP.String()}))
+	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA, certs.KubeletServer(m.Name, m.IPs()))
 	file.Authentication.X509.ClientCAFile = PKI + "/ca.crt"
 	file.StaticPodPath = Kubernetes + "/manifests"
 	file.ClusterDNS, file.ClusterDomain = []string{b.Cluster.ServiceIP(10).String()}, b.Cluster.Domain

@@ -74,7 +74,7 @@ func (b *builder) revoked(ca string, r certs.Request) (serials []string) {
 
 // apiHosts are the names and addresses under which this machine's API server is reached.
 func apiHosts(c *config.Cluster, m config.Machine) []string {
-	hosts := []string{m.Name, m.IP.String()}
+	hosts := append([]string{m.Name}, m.IPs()...)
 	if host, _, err := net.SplitHostPort(c.Endpoint); err == nil && host != m.IP.String() && host != m.Name {
 		hosts = append(hosts, host)
 	}

@@ -1,4 +1,4 @@
-// Package nodecidr gives every node a piece of the cluster's pod network.
+// Package nodecidr gives every node a piece of each of the cluster's pod networks, of which there is one for each family.
 package nodecidr
 
 import (
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +26,11 @@ type controller struct {
 	nodes corelisters.NodeLister
 
 	mu sync.Mutex // one allocation at a time: the cache may not show the last one yet
-	// given are pieces by node, and nodes by piece, also those that the cache does not show yet.
-	given, holder map[string]string
-	shown         cache.Indexer // nodes by their piece
-	last          string        // that was given: the search goes on after it
+	// given are pieces by node, and holder nodes by piece, also those that the cache does not show yet.
+	given  map[string][]string
+	holder map[string]string
+	shown  cache.Indexer     // nodes by their pieces
+	last   map[string]string // that was given of each network: the search goes on after it
 }
 
 const pieceIndex = "podCIDR"
@@ -36,10 +38,14 @@ const pieceIndex = "podCIDR"
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	nodes := c.Informers.Core().V1().Nodes()
-	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string]string{}, holder: map[string]string{}, shown: nodes.Informer().GetIndexer()}
+	n := &controller{Context: c, nodes: nodes.Lister(), given: map[string][]string{}, holder: map[string]string{}, shown: nodes.Informer().GetIndexer(), last: map[string]string{}}
 	// It is refused when another life of this controller has added it, which is as good.
 	_ = nodes.Informer().AddIndexers(cache.Indexers{pieceIndex: func(obj any) ([]string, error) {
-		if node, ok := obj.(*corev1.Node); ok && node.Spec.PodCIDR != "" {
+		node, ok := obj.(*corev1.Node)
+		switch {
+		case ok && len(node.Spec.PodCIDRs) > 0:
+			return node.Spec.PodCIDRs, nil
+		case ok && node.Spec.PodCIDR != "":
 			return []string{node.Spec.PodCIDR}, nil
 		}
 		return nil, nil
@@ -67,14 +73,14 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	piece := n.given[name] // it may have been written already, and not be shown yet
-	if piece == "" {
-		if piece, err = Next(n.Config.ClusterCIDR[0], n.Config.NodeCIDRMaskSize, n.last, n.used); err != nil {
+	pieces := n.given[name] // they may have been written already, and not be shown yet
+	if pieces == nil {
+		if pieces, err = n.next(); err != nil {
 			n.Events.Eventf(node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", name)
 			return err
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": piece, "podCIDRs": []string{piece}}})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": pieces[0], "podCIDRs": pieces}})
 	if err != nil {
 		return err
 	}
@@ -82,10 +88,33 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("give node %s the pod network %s: %w", name, piece, err)
+		return fmt.Errorf("give node %s the pod network %s: %w", name, strings.Join(pieces, ", "), err)
 	}
-	n.given[name], n.holder[piece], n.last = piece, name, piece
+	n.given[name] = pieces
+	for i, piece := range pieces {
+		n.holder[piece], n.last[n.Config.ClusterCIDR[i]] = name, piece
+	}
 	return nil
+}
+
+// next is a piece of each network that no node has.
+func (n *controller) next() (pieces []string, err error) {
+	for _, network := range n.Config.ClusterCIDR {
+		whole, err := netip.ParsePrefix(network)
+		if err != nil {
+			return nil, fmt.Errorf("pod network %q: %w", network, err)
+		}
+		bits := n.Config.NodeCIDRMaskSize
+		if whole.Addr().Is6() {
+			bits = n.Config.NodeCIDRMaskSizeIPv6
+		}
+		piece, err := Next(network, bits, n.last[network], n.used)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, piece)
+	}
+	return pieces, nil
 }
 
 // used says whether a piece is some node's.
@@ -100,7 +129,9 @@ func (n *controller) used(piece string) bool {
 func (n *controller) forget(node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.holder, n.given[node])
+	for _, piece := range n.given[node] {
+		delete(n.holder, piece)
+	}
 	delete(n.given, node)
 }
 

@@ -2,7 +2,16 @@ package nodecidr
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/controllers/loop"
 )
 
 func TestNextGivesTheFirstFreePiece(t *testing.T) { // S04
@@ -56,5 +65,30 @@ func TestNextNeverGivesAPieceTwice(t *testing.T) { // S04
 	}
 	if piece, err := Next("10.244.0.0/16", 24, last, taken); err == nil {
 		t.Fatalf("a 257th piece: %s", piece)
+	}
+}
+
+// In a cluster of both families every node gets a piece of each network, in the order of the networks, and no piece twice.
+func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
+	cfg := config.ControllerManager{ClusterCIDR: []string{"10.244.0.0/16", "fd00:244::/48"}, AllocateNodeCIDRs: true, NodeCIDRMaskSize: 24, NodeCIDRMaskSizeIPv6: 64}
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "former"}, Spec: corev1.NodeSpec{PodCIDR: "10.244.0.0/24", PodCIDRs: []string{"10.244.0.0/24", "fd00:244:0:1::/64"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	n := New(loop.Context{Client: client, Informers: factory, Config: cfg}).(*controller)
+	factory.StartWithContext(t.Context())
+	factory.WaitForCacheSync(t.Context().Done())
+	for _, c := range []struct{ node, want string }{
+		{"a", "10.244.1.0/24 fd00:244::/64"}, {"b", "10.244.2.0/24 fd00:244:0:2::/64"}, {"a", "10.244.1.0/24 fd00:244::/64"}, {"former", "10.244.0.0/24 fd00:244:0:1::/64"},
+	} {
+		if err := n.sync(t.Context(), c.node); err != nil {
+			t.Fatal(err)
+		}
+		is, err := client.CoreV1().Nodes().Get(t.Context(), c.node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(is.Spec.PodCIDRs, " "); got != c.want || is.Spec.PodCIDR != is.Spec.PodCIDRs[0] {
+			t.Errorf("%s has %s and %s, should have %s", c.node, is.Spec.PodCIDR, got, c.want)
+		}
 	}
 }

@@ -43,6 +43,14 @@ const (
 // network is that of every lab: each has a namespace of its own, so they never meet.
 var network = netip.MustParsePrefix("10.99.0.1/24")
 
+// network6 has the second addresses of machines.
+var network6 = netip.MustParsePrefix("fd00:99::1/64")
+
+// Second is the IPv6 address of a machine that has an address of IPv4: fd00:99::21 of 10.99.0.21.
+func Second(address string) string {
+	return strings.TrimSuffix(network6.Addr().String(), "1") + address[strings.LastIndexByte(address, '.')+1:]
+}
+
 // ErrMissing is what the host lacks.
 var ErrMissing = errors.New("missing on this host")
 
@@ -214,6 +222,7 @@ func (l *Lab) makeNetwork(ctx context.Context) error {
 		{"ip", "link", "set", "lo", "up"},
 		{"ip", "link", "add", "br0", "type", "bridge"},
 		{"ip", "addr", "add", network.String(), "dev", "br0"},
+		{"ip", "addr", "add", network6.String(), "dev", "br0", "nodad"},
 		{"ip", "link", "set", "br0", "up"},
 	} {
 		if err := command(ctx, append(inside, args...)...); err != nil {

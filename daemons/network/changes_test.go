@@ -1,0 +1,63 @@
+package network
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// What may have taken routes away and what changes the largest packet is heard of; pods that come and go are not.
+func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNotS27(t *testing.T) {
+	var none *stack
+	none.ip(t, "link", "set", "lo", "up")
+	none.pair(t, "wide", "other")
+	none.ip(t, "link", "set", "other", "up")
+	none.ip(t, "link", "set", "wide", "up")
+	own := netip.MustParsePrefix("10.1.0.0/24")
+	own6 := netip.MustParsePrefix("fd00:1::/64")
+	ctx, cancel := context.WithCancel(t.Context())
+	poked, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		changes(ctx, slog.New(slog.DiscardHandler), func(a netip.Addr) bool { return own.Contains(a) || own6.Contains(a) }, func() {
+			select {
+			case poked <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	defer func() { cancel(); <-done }()
+	heard := func() bool {
+		select {
+		case <-poked:
+			return true
+		case <-time.After(300 * time.Millisecond):
+			return false
+		}
+	}
+	follows := false
+	for range 50 { // until it listens
+		none.ip(t, "addr", "replace", "192.0.2.9/24", "dev", "wide")
+		none.ip(t, "addr", "del", "192.0.2.9/24", "dev", "wide")
+		if follows = heard(); follows {
+			break
+		}
+	}
+	if !follows {
+		t.Fatal("an address is not heard of")
+	}
+	for heard() {
+	}
+	none.ip(t, "link", "set", "wide", "mtu", "1400")
+	if !heard() {
+		t.Error("another largest packet is not heard of")
+	}
+	for heard() {
+	}
+	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9")
+	if heard() {
+		t.Error("a pod was heard of")
+	}
+}

@@ -1,0 +1,69 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// patience is how long a network may be missing before its node is said to have none: a node that is said so gets no pods.
+	patience = 10 * time.Second
+	// telling is how long a write of the condition may take.
+	telling = 10 * time.Second
+)
+
+// condition keeps the node's condition NetworkUnavailable true to fact.
+type condition struct {
+	client  kubernetes.Interface // as the node
+	missing time.Time            // since when the network is, zero while it is there
+	now     func() time.Time
+}
+
+// state is what the condition should say of a plan of which so many routes are there, and whether it should say anything yet. That some
+// routes are missing is no reason to keep pods away: one node with a wrong address would close all others.
+func (c *condition) state(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
+	there := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
+	switch {
+	case there:
+		c.missing = time.Time{}
+		return corev1.ConditionFalse, "RouteCreated", "the node's pod network is there, and so are routes to other nodes' pods", true
+	case c.missing.IsZero():
+		c.missing = c.now()
+	}
+	if len(p.PodCIDRs) == 0 {
+		return corev1.ConditionTrue, "NoPodCIDR", "the node has no network for its pods", c.now().Sub(c.missing) >= patience
+	}
+	return corev1.ConditionTrue, "NoRouteCreated", "no other node's pods can be reached", c.now().Sub(c.missing) >= patience
+}
+
+// tell writes the condition where the node says something else.
+func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) error {
+	status, reason, message, say := c.state(p, made)
+	if !say {
+		return nil
+	}
+	for _, is := range n.Status.Conditions {
+		if is.Type == corev1.NodeNetworkUnavailable && is.Status == status && is.Reason == reason {
+			return nil
+		}
+	}
+	now := metav1.NewTime(c.now().Truncate(time.Second))
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+	}}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, telling)
+	defer cancel()
+	if _, err := c.client.CoreV1().Nodes().PatchStatus(ctx, n.Name, patch); err != nil {
+		return fmt.Errorf("say whether the node %s has a network: %w", n.Name, err)
+	}
+	return nil
+}

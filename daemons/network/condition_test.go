@@ -1,0 +1,60 @@
+package network
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// What a node says of its network is so: a missing one is said after a while, one that is back at once, and nothing is written twice.
+func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
+	now := time.Unix(1000, 0)
+	n := machine("a", "10.244.0.0/24", "10.0.0.1")
+	client := fake.NewClientset(n)
+	c := condition{client: client, now: func() time.Time { return now }}
+	two := Make("a", []*corev1.Node{n, machine("b", "10.244.1.0/24", "10.0.0.2"), machine("c", "10.244.2.0/24", "10.0.0.3")})
+	writes := 0
+	for _, step := range []struct {
+		what   string
+		after  time.Duration
+		plan   Plan
+		made   int
+		status corev1.ConditionStatus
+		reason string
+		writes int
+	}{
+		{"no network yet", 0, Plan{}, 0, "", "", 0},
+		{"it is there", time.Second, two, 2, corev1.ConditionFalse, "RouteCreated", 1},
+		{"still", time.Minute, two, 2, corev1.ConditionFalse, "RouteCreated", 1},
+		{"one node is out of reach", time.Second, two, 1, corev1.ConditionFalse, "RouteCreated", 1},
+		{"all are, for a moment", time.Second, two, 0, corev1.ConditionFalse, "RouteCreated", 1},
+		{"and for longer", patience, two, 0, corev1.ConditionTrue, "NoRouteCreated", 2},
+		{"one is back", time.Second, two, 1, corev1.ConditionFalse, "RouteCreated", 3},
+		{"its own is gone", time.Second, Plan{}, 0, corev1.ConditionFalse, "RouteCreated", 3},
+		{"for good", patience, Plan{}, 0, corev1.ConditionTrue, "NoPodCIDR", 4},
+		{"alone", time.Second, Plan{PodCIDRs: two.PodCIDRs}, 0, corev1.ConditionFalse, "RouteCreated", 5},
+	} {
+		now = now.Add(step.after)
+		before := len(client.Actions())
+		if err := c.tell(t.Context(), n, step.plan, step.made); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		writes += len(client.Actions()) - before
+		var err error
+		if n, err = client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var is corev1.NodeCondition
+		for _, one := range n.Status.Conditions {
+			if one.Type == corev1.NodeNetworkUnavailable {
+				is = one
+			}
+		}
+		if is.Status != step.status || is.Reason != step.reason || writes != step.writes {
+			t.Errorf("%s: %s %s after %d writes; want %s %s after %d", step.what, is.Status, is.Reason, writes, step.status, step.reason, step.writes)
+		}
+	}
+}

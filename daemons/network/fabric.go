@@ -1,0 +1,93 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// fabric carries out a plan: routes to the pods of machines of the same network, and routes through the overlay to those behind a router.
+type fabric struct{ id, port int }
+
+// way is a route that the machine has whatever pods there are.
+type way struct {
+	to     netip.Prefix
+	onLink bool // no router is on it
+}
+
+// onLink reports whether the most specific way to an address has no router. Without a way it is taken to be on link: a route to it then
+// fails and says so.
+func onLink(ways []way, a netip.Addr) bool {
+	best, is := -1, true
+	for _, w := range ways {
+		if w.to.Contains(a) && w.to.Bits() > best {
+			best, is = w.to.Bits(), w.onLink
+		}
+	}
+	return is
+}
+
+// ways lists the machine's own routes.
+func ways() (list []way, err error) {
+	all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("list the machine's routes: %w", err)
+	}
+	for _, r := range all {
+		if r.Protocol == protocol || r.Type != unix.RTN_UNICAST {
+			continue
+		}
+		to := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if r.Family == netlink.FAMILY_V6 {
+			to = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		if r.Dst != nil {
+			a, _ := netip.AddrFromSlice(r.Dst.IP)
+			bits, _ := r.Dst.Mask.Size()
+			to = netip.PrefixFrom(a.Unmap(), bits)
+		}
+		list = append(list, way{to, r.Gw == nil && len(r.MultiPath) == 0 && r.Via == nil})
+	}
+	return list, nil
+}
+
+// apply makes the kernel's routes what the plan says. largest is the largest packet that gets to all pods through the overlay, 0 where
+// nothing goes through it, and made is how many of the plan's routes are there. One that cannot be made does not keep the others from
+// being made.
+func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
+	ways, err := ways()
+	if err != nil {
+		return 0, 0, err
+	}
+	o := overlay{id: f.id, port: f.port, self: self, peers: map[string]far{}}
+	for i, r := range p.Routes {
+		if onLink(ways, r.Via) {
+			continue
+		}
+		p.Routes[i].Wrapped = true
+		is := o.peers[r.node]
+		is.via = append(is.via, r.Via)
+		if !is.at.IsValid() || r.Via.Is4() {
+			is.at = r.Via
+		}
+		o.peers[r.node] = is
+	}
+	if len(o.peers) == 0 {
+		// What went through the overlay goes another way before that is gone.
+		made, err := setRoutes(p.Routes, 0)
+		return 0, made, errors.Join(err, removeOverlay())
+	}
+	for _, c := range p.PodCIDRs {
+		o.own = append(o.own, c.Addr().Next())
+	}
+	l, largest, err := o.put()
+	at := 0
+	if l != nil {
+		at = l.Attrs().Index
+	}
+	made, failed := setRoutes(p.Routes, at)
+	return largest, made, errors.Join(err, failed)
+}

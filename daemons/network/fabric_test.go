@@ -1,0 +1,271 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/network/link"
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/nft/kernel"
+	"clusterctl/tests/isolation"
+)
+
+func TestOnlyARouterOnTheWayHasPacketsWrappedS22(t *testing.T) {
+	w := func(to string, onLink bool) way { return way{netip.MustParsePrefix(to), onLink} }
+	for _, c := range []struct {
+		name string
+		ways []way
+		want bool
+	}{
+		{"the same network", []way{w("0.0.0.0/0", false), w("10.0.1.0/24", true)}, true},
+		{"another network", []way{w("0.0.0.0/0", false), w("10.0.0.0/24", true)}, false},
+		{"a way of its own", []way{w("10.0.1.0/24", true), w("10.0.1.2/32", false)}, false},
+		{"a network of one", []way{w("0.0.0.0/0", false), w("10.0.1.2/32", true)}, true},
+		{"no way", []way{w("10.0.0.0/24", true)}, true},
+	} {
+		if got := onLink(c.ways, netip.MustParseAddr("10.0.1.2")); got != c.want {
+			t.Errorf("%s: on link is %t", c.name, got)
+		}
+	}
+}
+
+// site is a machine with one pod.
+type site struct {
+	*stack
+	pod *stack
+	at4 netip.Addr // the pod's
+	at6 netip.Addr
+}
+
+// region is two networks with a router between them: two machines on the first, one on the second.
+func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
+	t.Helper()
+	router := newStack(t)
+	bridge := newStack(t)
+	bridge.ip(t, "link", "add", "wire", "type", "bridge")
+	bridge.ip(t, "link", "set", "wire", "up")
+	up := func(s *stack, dev, four, six string) {
+		s.ip(t, "addr", "add", four, "dev", dev)
+		s.ip(t, "addr", "add", six, "dev", dev, "nodad")
+		s.ip(t, "link", "set", dev, "up")
+	}
+	enable := func(s *stack) {
+		if err := s.inside(func() error { return forward(isolation.Networks) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enable(router)
+	plug := func(s *stack, name string) { // into the first network
+		bridge.ip(t, "link", "add", name, "type", "veth", "peer", "name", "uplink")
+		bridge.ip(t, "link", "set", name, "master", "wire", "up")
+		bridge.move(t, "uplink", s)
+	}
+	plug(router, "r")
+	up(router, "uplink", "192.168.1.254/24", "2001:db8:1::fe/64")
+	for i, segment := range []int{1, 1, 2} {
+		s := &site{stack: newStack(t), pod: newStack(t)}
+		if segment == 1 {
+			plug(s.stack, fmt.Sprint("s", i))
+		} else {
+			router.ip(t, "link", "add", "far", "type", "veth", "peer", "name", "up2")
+			up(router, "far", "192.168.2.254/24", "2001:db8:2::fe/64")
+			router.ip(t, "link", "set", "up2", "name", "other")
+			router.move(t, "other", s.stack)
+			s.ip(t, "link", "set", "other", "name", "uplink")
+		}
+		four, six := fmt.Sprintf("192.168.%d.%d", segment, i+1), fmt.Sprintf("2001:db8:%d::%d", segment, i+1)
+		up(s.stack, "uplink", four+"/24", six+"/64")
+		s.ip(t, "route", "add", "default", "via", fmt.Sprintf("192.168.%d.254", segment))
+		s.ip(t, "-6", "route", "add", "default", "via", fmt.Sprintf("2001:db8:%d::fe", segment))
+		enable(s.stack)
+		pods := []string{fmt.Sprintf("10.1.%d.0/24", i), fmt.Sprintf("fd00:1:0:%d::/64", i)}
+		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: corev1.NodeSpec{PodCIDR: pods[0], PodCIDRs: pods},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: four}, {Type: corev1.NodeInternalIP, Address: six}}}})
+		s.at4, s.at6 = netip.MustParseAddr(fmt.Sprintf("10.1.%d.2", i)), netip.MustParseAddr(fmt.Sprintf("fd00:1:0:%d::2", i))
+		p := link.Pair{Host: link.Name("pod", "eth0"), Inside: "eth0", Addresses: []link.Address{
+			{IP: s.at4, Gateway: netip.MustParseAddr(fmt.Sprintf("10.1.%d.1", i))}, {IP: s.at6, Gateway: netip.MustParseAddr(fmt.Sprintf("fd00:1:0:%d::1", i))}}}
+		if err := s.inside(func() error { return p.Make(s.pod.path()) }); err != nil {
+			t.Fatal(err)
+		}
+		s.pod.serve(t, s.at4, 80)
+		s.pod.serve(t, s.at6, 80)
+		sites = append(sites, s)
+	}
+	return sites, nodes
+}
+
+// join carries the plan of a site out, and reports the largest packet through the overlay.
+func (s *site) join(t *testing.T, self string, nodes []*corev1.Node, id int) (p Plan, largest int) {
+	t.Helper()
+	p = Make(self, nodes)
+	if err := s.inside(func() (err error) {
+		largest, _, err = fabric{id, 4789}.apply(self, &p)
+		return err
+	}); err != nil {
+		t.Fatalf("%s: %v", self, err)
+	}
+	return p, largest
+}
+
+func (s *site) list(t *testing.T, args ...string) string {
+	t.Helper()
+	var out []byte
+	if err := s.inside(func() (err error) {
+		out, err = exec.Command(args[0], args[1:]...).CombinedOutput()
+		return err
+	}); err != nil {
+		t.Fatalf("%v: %s", args, out)
+	}
+	return string(out)
+}
+
+// Pods of all machines reach each other in both families: straight on one network, wrapped through a router that knows no pods. What
+// changes is followed, and nothing stays of what is not needed.
+func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
+	sites, nodes := region(t)
+	all := func(id int) {
+		t.Helper()
+		for i, s := range sites {
+			for range 2 { // the second time nothing is to be done
+				if p, largest := s.join(t, fmt.Sprint("n", i), nodes, id); len(p.Routes) != 4 || largest != 1450 {
+					t.Errorf("n%d has %d routes, and %d bytes get through", i, len(p.Routes), largest)
+				}
+			}
+		}
+		for i, from := range sites {
+			for j, to := range sites {
+				for _, pair := range [][2]netip.Addr{{from.at4, to.at4}, {from.at6, to.at6}} {
+					if i != j && !from.pod.passes(isolation.Packet{From: pair[0], To: pair[1], Protocol: nft.TCP, Port: 80}, 5*time.Second) {
+						t.Errorf("the pod of n%d does not reach that of n%d at %s", i, j, pair[1])
+					}
+				}
+				// A machine, as one whose containers have its network.
+				if i != j {
+					c, err := dialFrom(from.stack, to.at4)
+					if err != nil || !echo(c, 5*time.Second) {
+						t.Errorf("n%d does not reach the pod of n%d: %v", i, j, err)
+					}
+				}
+			}
+		}
+	}
+	all(4096)
+	for i, wrapped := range map[int]int{0: 2, 1: 2, 2: 4} {
+		if got := strings.Count(sites[i].list(t, "ip", "route")+sites[i].list(t, "ip", "-6", "route"), " onlink"); got != wrapped {
+			t.Errorf("n%d has %d wrapped routes, should have %d:\n%s", i, got, wrapped, sites[i].list(t, "ip", "route"))
+		}
+	}
+	// Another number is another interface; large packets are told to be so and get through in pieces that fit.
+	all(7)
+	big := make([]byte, 100<<10)
+	c, err := sites[0].pod.dial(sites[0].at4, sites[2].at4, nft.TCP, 80, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go func() { _, _ = c.Write(big) }()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for got := 0; got < len(big); {
+		n, err := c.Read(big)
+		if err != nil {
+			t.Fatalf("after %d of %d bytes: %v", got, len(big), err)
+		}
+		got += n
+	}
+	// A node that is gone is forgotten; the last one takes the interface with it.
+	if p, largest := sites[2].join(t, "n2", nodes[1:], 7); len(p.Routes) != 2 || largest != 1450 {
+		t.Errorf("of two nodes: %d routes, %d bytes", len(p.Routes), largest)
+	}
+	if left := sites[2].list(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
+		t.Errorf("the kernel knows more nodes than there are:\n%s", left)
+	}
+	if p, largest := sites[0].join(t, "n0", nodes[:2], 7); len(p.Routes) != 2 || largest != 0 {
+		t.Errorf("of one network: %d routes, %d bytes", len(p.Routes), largest)
+	}
+	if err := sites[0].inside(func() error {
+		if _, err := netlink.LinkByName(overlayName); err == nil {
+			return fmt.Errorf("%s is there", overlayName)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if p := (isolation.Packet{From: sites[0].at6, To: sites[1].at6, Protocol: nft.TCP, Port: 80}); !sites[0].pod.passes(p, 5*time.Second) {
+		t.Error("pods of one network do not reach each other any more")
+	}
+}
+
+func dialFrom(s *stack, to netip.Addr) (c net.Conn, err error) {
+	err = s.inside(func() error {
+		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(to, 80).String(), 5*time.Second)
+		return err
+	})
+	return c, err
+}
+
+// What pods send to the outside comes from their machine, in both families, unless it goes to an exception.
+func TestPodsLeaveUnderTheirMachinesAddressS27(t *testing.T) {
+	sites, nodes := region(t)
+	s := sites[0]
+	s.join(t, "n0", nodes[:1], 1)
+	outward, err := newMasquerade(isolation.Networks, []netip.Prefix{netip.MustParsePrefix("192.168.1.2/32"), netip.MustParsePrefix("2001:db8:1::2/128")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.inside(outward.apply); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.inside(func() error { return kernel.Remove(nft.IPv4, tableName) })
+	})
+	for _, c := range []struct {
+		to   *site
+		at   string
+		from netip.Addr
+		want string
+	}{
+		{sites[2], "192.168.2.3", s.at4, "192.168.1.1"},
+		{sites[2], "2001:db8:2::3", s.at6, "2001:db8:1::1"},
+		{sites[1], "192.168.1.2", s.at4, s.at4.String()},
+		{sites[1], "2001:db8:1::2", s.at6, s.at6.String()},
+	} {
+		var pc net.PacketConn
+		if err := c.to.inside(func() (err error) {
+			pc, err = net.ListenPacket("udp", net.JoinHostPort(c.at, "99"))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer pc.Close()
+		out, err := s.pod.dial(c.from, netip.MustParseAddr(c.at), nft.UDP, 99, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var from net.Addr
+		err = os.ErrDeadlineExceeded
+		for until := time.Now().Add(10 * time.Second); errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(until); { // the first may be lost until routers are found
+			if _, err := out.Write([]byte("hello")); err != nil {
+				t.Error(err)
+			}
+			_ = pc.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+			_, from, err = pc.ReadFrom(make([]byte, 10))
+		}
+		if err != nil {
+			t.Errorf("nothing comes to %s: %v", c.at, err)
+		} else if got := from.(*net.UDPAddr).IP.String(); got != c.want {
+			t.Errorf("what comes to %s is from %s, should be from %s", c.at, got, c.want)
+		}
+		out.Close()
+	}
+}
