@@ -157,7 +157,7 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 		}
 		n.policies[namespace][key] = &stored{object: p}
 	}
-	if len(n.here[namespace]) == 0 {
+	if len(n.here[namespace]) == 0 && !n.leaves(namespace) {
 		return
 	}
 	n.stale[key] = true
@@ -173,6 +173,16 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 			delete(pod.selected, key)
 		}
 	}
+}
+
+// leaves reports whether the tables still have a pod of a namespace that is gone: its chains may be taken over by one that comes.
+func (n *Node) leaves(namespace string) bool {
+	for _, p := range n.waiting {
+		if p.gone && p.Namespace == namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // policy returns a policy by its key, nil when there is none.

@@ -288,3 +288,26 @@ func TestTextOfATable(t *testing.T) {
 		t.Errorf("the table is\n%s", got)
 	}
 }
+
+// A policy that changes while the last pod of its namespace goes, and the next one comes before the rules are brought up to date.
+func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
+	n, k := newNode(t), newKernel(nft.IPv4)
+	open := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "one"}, Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: *labelled("web"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
+	}}
+	n.SetPolicy("shop", "one", open)
+	n.SetPod("1", web(webAddress))
+	n.update(t)
+	if !k.reaches(t, n, client, webAddress) {
+		t.Fatal("a policy that lets everybody in lets nobody in")
+	}
+	n.SetPod("1", nil)
+	closed := open.DeepCopy()
+	closed.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}}}
+	n.SetPolicy("shop", "one", closed)
+	n.SetPod("2", web(otherAddress))
+	n.update(t)
+	if k.reaches(t, n, client, otherAddress) {
+		t.Error("the next pod has the rules of the policy as it was before")
+	}
+}
