@@ -296,16 +296,16 @@ func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
 		PodSelector: *labelled("web"), Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
 	}}
 	n.SetPolicy("shop", "one", open)
-	n.SetPod("1", web(webAddress))
+	n.SetPod("b", web(webAddress))
 	n.update(t)
 	if !k.reaches(t, n, client, webAddress) {
 		t.Fatal("a policy that lets everybody in lets nobody in")
 	}
-	n.SetPod("1", nil)
+	n.SetPod("b", nil)
 	closed := open.DeepCopy()
 	closed.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}}}
 	n.SetPolicy("shop", "one", closed)
-	n.SetPod("2", web(otherAddress))
+	n.SetPod("a", web(otherAddress)) // pods are placed by their UIDs: this one before the other is taken away
 	n.update(t)
 	if k.reaches(t, n, client, otherAddress) {
 		t.Error("the next pod has the rules of the policy as it was before")
