@@ -45,7 +45,7 @@ binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause and podlink
 PATCHES := $(wildcard cmd/containerd/*.patch)
 PATCHED := $(BIN)/.containerd
 
-$(BIN)/.tools: go.mod $(PATCHES) cmd/containerd/main.go | deps
+$(BIN)/.tools: go.mod Makefile $(PATCHES) cmd/containerd/main.go | deps
 	@mkdir -p $(BIN)/cni
 	@go mod download github.com/containerd/containerd/v2
 	@rm -rf $(PATCHED) && cp -r $$(go list -m -f '{{.Dir}}' github.com/containerd/containerd/v2) $(PATCHED) && chmod -R u+w $(PATCHED)
