@@ -208,7 +208,7 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 }
 
 func withoutManagers(o any) (any, error) {
-	if m, ok := o.(metav1.Object); ok {
+	if m, ok := o.(metav1.Object); ok && len(m.GetManagedFields()) > 0 {
 		m.SetManagedFields(nil)
 	}
 	return o, nil

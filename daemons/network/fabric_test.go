@@ -176,8 +176,9 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 	defer c.Close()
 	go func() { _, _ = c.Write(big) }()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	piece := make([]byte, 16<<10)
 	for got := 0; got < len(big); {
-		n, err := c.Read(big)
+		n, err := c.Read(piece)
 		if err != nil {
 			t.Fatalf("after %d of %d bytes: %v", got, len(big), err)
 		}

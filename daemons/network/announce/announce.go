@@ -154,7 +154,7 @@ func tell(f func()) cache.ResourceEventHandler {
 }
 
 func withoutManagers(o any) (any, error) {
-	if m, ok := o.(metav1.Object); ok {
+	if m, ok := o.(metav1.Object); ok && len(m.GetManagedFields()) > 0 {
 		m.SetManagedFields(nil)
 	}
 	return o, nil

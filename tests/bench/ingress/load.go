@@ -152,7 +152,6 @@ var answer = slices.Repeat([]byte("0123456789abcdef"), 64)
 
 // pods are endpoints that answer with a kilobyte.
 type pods struct {
-	mu  sync.Mutex
 	all []*http.Server
 	at  []string
 	old sync.WaitGroup
