@@ -37,6 +37,11 @@ const Podlink = "podlink"
 // CNI is described above.
 var CNI = []string{"bandwidth", "host-local", "loopback", "portmap"}
 
+// Programs are the names of everything that a bundle has.
+func Programs() []string {
+	return append([]string{Clusterctl, Etcd, Containerd, Shim, Runc, Pause, Podlink}, CNI...)
+}
+
 // PauseReference is the image of the containers that hold pods' namespaces.
 const PauseReference = "clusterctl.local/pause:1"
 

@@ -36,7 +36,7 @@ type Stage struct {
 
 // New makes a stage whose files are in a folder of its own. The bundle is of programs that are never run.
 func New(dir string) (*Stage, error) {
-	for _, name := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause", bundle.Podlink}, bundle.CNI...) {
+	for _, name := range bundle.Programs() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("stands for "+name), 0o755); err != nil {
 			return nil, err
 		}

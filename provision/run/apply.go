@@ -103,7 +103,7 @@ func (p *Prepared) change(ctx context.Context) error {
 		return err
 	}
 	// Files go everywhere at once: they change nothing until a link points to them.
-	if err := p.each(ctx, p.with(plan.Create, plan.Change), func(ctx context.Context, m *machine) error { return p.aside(ctx, m, p.send(ctx, m)) }); err != nil {
+	if err := p.each(ctx, p.with(plan.Create, plan.Change), func(ctx context.Context, m *machine) error { return p.aside(ctx, m, p.deliver(ctx, m)) }); err != nil {
 		return err
 	}
 	active := p.with(plan.Create, plan.Change)
@@ -254,8 +254,30 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 	return p.joined(m)
 }
 
-// again connects anew, after a pause that grows.
+// again connects anew, after a pause that grows, and brings what is missing.
 func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
+	if err := p.reconnect(ctx, m, attempt); err != nil {
+		return err
+	}
+	return p.deliver(ctx, m)
+}
+
+// deliver is send, and again over another connection when one is lost: files that have come need not come again.
+func (p *Prepared) deliver(ctx context.Context, m *machine) error {
+	for attempt := 1; ; attempt++ {
+		err := p.send(ctx, m)
+		if !errors.Is(err, agent.ErrLost) || attempt == attempts || ctx.Err() != nil {
+			return err
+		}
+		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "the connection was lost, connecting again"})
+		if err := p.reconnect(ctx, m, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// reconnect connects anew, and looks at what is there by now.
+func (p *Prepared) reconnect(ctx context.Context, m *machine, attempt int) error {
 	_ = m.agent.Close()
 	select {
 	case <-ctx.Done():
@@ -265,10 +287,7 @@ func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
 	if err := p.reach(ctx, m); err != nil {
 		return err
 	}
-	if err := p.checkOne(ctx, m); err != nil {
-		return err
-	}
-	return p.send(ctx, m)
+	return p.checkOne(ctx, m)
 }
 
 // issue gives steps the certificates that they will need.

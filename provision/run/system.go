@@ -74,7 +74,7 @@ func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 		if err := p.checkOne(ctx, m); err != nil {
 			return err
 		}
-		return p.send(ctx, m)
+		return p.deliver(ctx, m)
 	}
 }
 

@@ -25,7 +25,7 @@ func (w *world) release(name string) { w.releaseOf(name, version.Kubernetes) }
 func (w *world) releaseOf(name, kubernetes string) {
 	w.t.Helper()
 	dir := w.t.TempDir()
-	for _, program := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {
+	for _, program := range bundle.Programs() {
 		content := "program " + program
 		if program == "clusterctl" {
 			content += " " + name

@@ -171,7 +171,7 @@ func (l *fakeLive) Forget(_ context.Context, node string) error {
 func newWorld(t testing.TB, machines ...config.Machine) *world {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range append([]string{"clusterctl", "etcd", "containerd", "containerd-shim-runc-v2", "runc", "pause"}, bundle.CNI...) {
+	for _, name := range bundle.Programs() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("program "+name), 0o755); err != nil {
 			t.Fatal(err)
 		}
