@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clusterctl/tests/cluster"
 )
@@ -29,6 +30,15 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	t.Helper()
 	found := map[string][]string{}
 	for _, m := range c.Lab.Machines {
+		// An address of IPv6 has its route a second after it is there, when nobody else has been found to have it.
+		if err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+			if out, err := m.Run(ctx, "ip -6 -o addr show tentative"); err != nil || strings.TrimSpace(out) != "" {
+				return fmt.Errorf("%s still asks for its addresses: %s (%v)", m.Name, out, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 		for _, look := range traces {
 			text, err := m.Run(ctx, look)
 			if err != nil {
