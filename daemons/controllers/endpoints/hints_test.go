@@ -176,8 +176,8 @@ func TestBalancedHintsSettle(t *testing.T) {
 					t.Fatalf("%d of %d are hinted (%s)", total, ready, why)
 				}
 				for zone, should := range zones {
-					// Small zones that get a whole endpoint take it from the others, of which none is overloaded by that.
-					if n := float64(has[zone]); n < should-1 && n*(1+overload) < should {
+					// Up to two small zones get a whole endpoint where a part would do, which the third then lacks.
+					if float64(has[zone]) < should-2 {
 						t.Fatalf("zone %s has %d of %v", zone, has[zone], should)
 					}
 				}
