@@ -52,9 +52,11 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 			if _, err := ranges.Patch(ctx, "further", types.MergePatchType, []byte(ready), metav1.PatchOptions{}, "status"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{}); err != nil {
-				t.Fatalf("an address of a range that is ready: %v", err)
-			}
+			// Addresses are given of a range as soon as the watch has told that it is ready, which the answer to the patch does not wait for.
+			wait(t, func() error {
+				_, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{})
+				return err
+			})
 			more, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{})
 			if err != nil || !strings.HasPrefix(more.Spec.ClusterIP, "10.9.0.") {
 				t.Fatalf("an address of the further range: %v, %v", more.Spec.ClusterIP, err)
