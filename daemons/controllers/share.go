@@ -21,7 +21,10 @@ type sharer struct {
 	last  map[types.UID]weak.Pointer[corev1.Pod] // by controller: the pod of it to share with
 	sweep int                                    // how long last may get before those are dropped whose pods are gone
 	words map[string]string
-	shelf loop.Shelf
+	// common has the texts that many objects share, apart from those of single ones: one of them would keep the whole place of texts that
+	// are gone with their object, and most objects are read twice while a process starts.
+	common loop.Shelf
+	shelf  loop.Shelf
 
 	// Places for other things that live, likewise.
 	ips    loop.Row[corev1.PodIP]
@@ -102,7 +105,7 @@ func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 		s.intern(p.Labels)
 	}
 	if differs(same(&p.GenerateName, &last.GenerateName)) {
-		s.shelf.Keep(&p.GenerateName)
+		s.common.Keep(&p.GenerateName)
 	}
 	if differs(same(&p.OwnerReferences, &last.OwnerReferences)) {
 		p.OwnerReferences = s.ownersOf(p.OwnerReferences)
@@ -136,7 +139,7 @@ func (s *sharer) ownersOf(of []metav1.OwnerReference) []metav1.OwnerReference {
 		o := &of[i]
 		o.APIVersion, o.Kind = s.word(o.APIVersion), s.word(o.Kind)
 		o.Controller, o.BlockOwnerDeletion = s.flags.one(o.Controller), s.flags.one(o.BlockOwnerDeletion)
-		s.shelf.Keep(&o.Name, (*string)(&o.UID))
+		s.common.Keep(&o.Name, (*string)(&o.UID))
 	}
 	return of
 }
@@ -210,7 +213,7 @@ func (s *sharer) word(text string) string {
 	if len(s.words) >= maxWords {
 		clear(s.words)
 	}
-	s.shelf.Keep(&text)
+	s.common.Keep(&text)
 	s.words[text] = text
 	return text
 }
