@@ -189,7 +189,7 @@ func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 		for _, pod := range rest {
 			together[pod.Spec.NodeName]++
 		}
-		loop.DeletionOrder(rest, together)
+		loop.DeletionOrder(rest, together, now)
 		excess = append(excess, rest[:over]...)
 	}
 	d.Delete = excess
