@@ -84,10 +84,47 @@ func (s *Server) evict(q *request) error {
 		o.Preconditions = &metav1.Preconditions{}
 	}
 	o.Preconditions.UID = &pod.UID
+	if len(o.DryRun) == 0 {
+		if err := s.markEvicted(q, o.Preconditions); err != nil {
+			return err
+		}
+	}
 	if _, _, err := s.remove(q.http.Context(), q, q.key(), o); err != nil {
 		return err
 	}
 	return q.media.WriteObject(q.w, http.StatusCreated, statusKind, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
+}
+
+// markEvicted has a pod say why it goes, before it does. A version that it is to have goes on to be the one that it has then.
+func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
+	w, one, err := s.writeAs(q.http.Context(), q, corev1.SchemeGroupVersion.WithResource("pods"), "status", q.Namespace, q.Name)
+	if err != nil {
+		return err
+	}
+	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+		stored, ok := live.(*corev1.Pod)
+		if !ok {
+			return nil, apierrors.NewNotFound(one.gr(), one.Name)
+		}
+		if err := checkPreconditions(q, stored, must); err != nil {
+			return nil, err
+		}
+		pod := stored.DeepCopy()
+		setCondition(pod, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+			Message: "Eviction API: evicting", ObservedGeneration: pod.Generation})
+		return pod, nil
+	})
+	if err != nil || must.ResourceVersion == nil {
+		return err
+	}
+	obj, err := e.Object()
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if pod, ok := obj.(*corev1.Pod); ok {
+		must.ResourceVersion = &pod.ResourceVersion
+	}
+	return nil
 }
 
 // needsBudget says whether a pod's eviction takes something away: not when it is

@@ -66,3 +66,52 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 		t.Errorf("%d disruptions are left of its own", n)
 	}
 }
+
+// A pod that is evicted says so before it goes, to its kubelet and to whoever counts its failure.
+func TestAnEvictedPodSaysWhyItGoes(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	c := serve(t, s)
+	ctx := bounded(t)
+	client := kubernetes.NewForConfigOrDie(c.as(certs.Admin()))
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stale := "1"
+	for name, c := range map[string]struct {
+		options *metav1.DeleteOptions // with the pod's own version where it is empty
+		want    string
+		goes    bool
+	}{
+		"plain":             {nil, "True EvictionByEvictionAPI Eviction API: evicting", true},
+		"by-its-version":    {&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}, "True EvictionByEvictionAPI Eviction API: evicting", true},
+		"by-an-old-version": {&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stale}}, "", false},
+		"as-if":             {&metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, "", false},
+	} {
+		p, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/wait"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := c.options; o != nil && o.Preconditions != nil && o.Preconditions.ResourceVersion == nil {
+			o.Preconditions.ResourceVersion = &p.ResourceVersion
+		}
+		err = client.CoreV1().Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}, DeleteOptions: c.options})
+		if refused := name == "by-an-old-version"; (err != nil) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		is, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, condition := range is.Status.Conditions {
+			if condition.Type == corev1.DisruptionTarget {
+				got = string(condition.Status) + " " + condition.Reason + " " + condition.Message
+			}
+		}
+		if got != c.want || (is.DeletionTimestamp != nil) != c.goes {
+			t.Errorf("%s: it says %q, and goes at %v", name, got, is.DeletionTimestamp)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"slices"
+
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,8 +29,8 @@ func defaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	if n := value(a.Spec.MinReplicas); n < 1 {
-		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 1"))
+	if n := value(a.Spec.MinReplicas); n < 0 {
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), n, "must be greater than or equal to 0"))
 	}
 	if a.Spec.MaxReplicas == 0 {
 		errs = append(errs, field.Required(path.Child("maxReplicas"), ""))
@@ -41,6 +43,11 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 	errs = append(errs, validateScaled(a.Spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
 	for i := range a.Spec.Metrics {
 		errs = append(errs, validateMetric(&a.Spec.Metrics[i], path.Child("metrics").Index(i))...)
+	}
+	if n := a.Spec.MinReplicas; n != nil && *n == 0 && !slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+	}) {
+		errs = append(errs, field.Forbidden(path.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
 	}
 	if b := a.Spec.Behavior; b != nil {
 		errs = append(errs, validateScaling(b.ScaleUp, path.Child("behavior", "scaleUp"))...)

@@ -13,6 +13,7 @@ const (
 	balancer1    = `spec: {type: LoadBalancer, loadBalancerClass: a.b/c, externalTrafficPolicy: Local, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80, nodePort: 30000}]}`
 	indexedJob   = `spec: {manualSelector: true, selector: {matchLabels: {a: b}}, completionMode: Indexed, completions: 3, parallelism: 3, successPolicy: {rules: [{succeededCount: 1}]}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`
 	suspendedJob = `spec: {suspend: true, manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, affinity: {nodeAffinity: {}}, containers: [{name: c, image: i}]}}}`
+	stoppedJob   = `{spec: {suspend: true, manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, initContainers: [{name: i, image: i}], containers: [{name: c, image: i}]}}}, status: {active: 0, startTime: "2026-01-03T00:00:00Z", conditions: [{type: Suspended, status: "True"}]}}`
 	gatedPod     = `spec: {schedulingGates: [{name: g}], nodeSelector: {a: b}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}, containers: [{name: c, image: i}]}`
 )
 
@@ -50,6 +51,13 @@ func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 		"template of a job":                 {"Job", indexedJob, `image: i -> image: j`, "spec.template: Invalid value"},
 		"where a suspended job goes":        {"Job", suspendedJob, `affinity: {nodeAffinity: {}} -> nodeSelector: {a: b}, tolerations: [{operator: Exists}]`, ""},
 		"whom a suspended job is with":      {"Job", suspendedJob, `nodeAffinity: {} -> podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z}]}`, "spec.template: Invalid value"},
+		"what a suspended job needs":        {"Job", suspendedJob, `image: i -> image: i, resources: {requests: {cpu: 2}}`, ""},
+		"another image, suspended":          {"Job", suspendedJob, `image: i -> image: j`, "spec.template: Invalid value"},
+		"one more container, suspended":     {"Job", suspendedJob, `{name: c, image: i} -> {name: c, image: i}, {name: d, image: i}`, "spec.template: Invalid value"},
+		"what a stopped job needs":          {"Job", stoppedJob, `image: i}], -> image: i, resources: {limits: {cpu: 2}}}], nodeSelector: {a: b},`, ""},
+		"what a job that stops needs":       {"Job", strings.Replace(stoppedJob, "active: 0", "active: 1", 1), `image: i -> image: i, resources: {requests: {cpu: 2}}`, "spec.template: Invalid value"},
+		"what a job not yet stopped needs":  {"Job", strings.Replace(stoppedJob, `"True"`, `"False"`, 1), `image: i -> image: i, resources: {requests: {cpu: 2}}`, "spec.template: Invalid value"},
+		"what a job that runs needs":        {"Job", strings.Replace(stoppedJob, "suspend: true", "suspend: false", 1), `image: i -> image: i, resources: {requests: {cpu: 2}}`, "spec.template: Invalid value"},
 		"a gated pod goes to fewer nodes":   {"Pod", gatedPod, `nodeSelector: {a: b} -> nodeSelector: {a: b, c: d}`, ""},
 		"a gated pod goes to others":        {"Pod", gatedPod, `nodeSelector: {a: b} -> nodeSelector: {a: c}`, "spec.nodeSelector: Invalid value: {\"a\":\"c\"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)"},
 		"a gated pod's affinity narrows":    {"Pod", gatedPod, `operator: Exists} -> operator: Exists}, {key: b, operator: Exists}`, ""},

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -86,17 +87,34 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs = append(errs, immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
 	errs = append(errs, immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
 	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
-	if value(was.Suspend) && old.Status.StartTime == nil {
-		// A job that has not begun may still be told where to run, by queueing controllers.
+	if rests(old) {
+		// A job that does not run may still be told where to run and with how much, by queueing controllers.
 		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations
 		newTemplate.Spec.NodeSelector = oldTemplate.Spec.NodeSelector
 		newTemplate.Spec.Affinity = elsewhere(newTemplate.Spec.Affinity, oldTemplate.Spec.Affinity)
 		newTemplate.Spec.Tolerations, newTemplate.Spec.SchedulingGates = oldTemplate.Spec.Tolerations, oldTemplate.Spec.SchedulingGates
+		sameResources(newTemplate.Spec.InitContainers, oldTemplate.Spec.InitContainers)
+		sameResources(newTemplate.Spec.Containers, oldTemplate.Spec.Containers)
 	}
 	if len(immutable(newTemplate, oldTemplate, nil)) > 0 {
 		errs = append(errs, field.Invalid(path.Child("template"), j.Spec.Template, immutableText))
 	}
 	return errs
+}
+
+// rests says whether a job is suspended and has no pods that run: it has not begun, or its controller has stopped it.
+func rests(j *batchv1.Job) bool {
+	stopped := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+	})
+	return value(j.Spec.Suspend) && j.Status.Active == 0 && (j.Status.StartTime == nil || stopped)
+}
+
+// sameResources gives containers the resources of others, so that a comparison leaves them out.
+func sameResources(containers, others []corev1.Container) {
+	for i := range min(len(containers), len(others)) {
+		containers[i].Resources = others[i].Resources
+	}
 }
 
 func validateCronJob(c *batchv1.CronJob) field.ErrorList {

@@ -81,7 +81,9 @@ func (k *Kubelet) evict(ctx context.Context) {
 	k.env.Log.Warn("evicting a pod", "pod", key(v.pod), "signal", signal)
 	k.metrics.evictions.WithLabelValues(signal).Inc()
 	k.event(v.pod, corev1.EventTypeWarning, "Evicted", "%s", message)
-	v.worker.tell(func() { v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
+	v.worker.tell(func() {
+		v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message, Pressed: true}
+	})
 }
 
 // limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file systems and logs.

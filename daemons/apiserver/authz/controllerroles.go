@@ -31,7 +31,7 @@ func controllerRoles() []controllerRole {
 		c("directory-provisioner", rule("", "persistentvolumes", "create delete get list update watch"), rule("", "persistentvolumes/status persistentvolumeclaims/status", "update"),
 			rule("", "persistentvolumeclaims", "get list update watch"), rule("storage.k8s.io", "storageclasses volumeattributesclasses", read), rule("", "nodes", read), rule("", "nodes/proxy", "delete update")),
 		c("device-taint-eviction-controller", rule("", "pods", "delete get list watch"), rule("", "pods/status", "patch update"),
-			rule("resource.k8s.io", "deviceclasses devicetaintrules resourceclaims resourceslices", read)),
+			rule("resource.k8s.io", "deviceclasses devicetaintrules resourceclaims resourceslices", read), rule("resource.k8s.io", "devicetaintrules/status", "patch update")),
 		c("disruption-controller", rule("apps", "deployments replicasets statefulsets", read), rule("", "replicationcontrollers pods", read),
 			rule("policy", "poddisruptionbudgets", read), rule("policy", "poddisruptionbudgets/status", "update patch"), rule("", "pods/status", "patch update"), rule("*", "*/scale", "get")),
 		c("endpoint-controller", rule("", "pods services", read), rule("", "endpoints", "create delete get list update patch watch"), rule("", "endpoints/restricted", "create"),

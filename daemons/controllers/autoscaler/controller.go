@@ -142,6 +142,7 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 		return fmt.Errorf("rescale %s %s/%s: %w", ref.Kind, hpa.Namespace, ref.Name, err)
 	}
 	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", "the HPA controller was able to update the target scale to %d", o.Replicas)
+	c.scaled(hpa, t.wanted, o.Replicas)
 	a.Events.Eventf(hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", o.Replicas, o.Reason)
 	memory.history.Scaled = append(memory.history.Scaled, Moment{now, o.Replicas - t.wanted})
 	hpa.Status.LastScaleTime = &metav1.Time{Time: now}

@@ -29,6 +29,37 @@ func (c *conditions) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType
 	at.Reason, at.Message = reason, fmt.Sprintf(format, args...)
 }
 
+// isTrue says whether a condition is there and true.
+func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
+	return slices.ContainsFunc(c.list, func(is autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return is.Type == kind && is.Status == corev1.ConditionTrue
+	})
+}
+
+// scaled notes after a rescale whether it was the autoscaler that left the target without replicas: only then is it its to bring them back.
+func (c *conditions) scaled(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to int32) {
+	if from > 0 && to == 0 && minimum(hpa) == 0 && measuredWithoutPods(hpa) {
+		c.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+	} else {
+		c.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
+	}
+}
+
+// minimum is how few replicas an autoscaler may ask for.
+func minimum(hpa *autoscalingv2.HorizontalPodAutoscaler) int32 {
+	if hpa.Spec.MinReplicas == nil {
+		return 1
+	}
+	return *hpa.Spec.MinReplicas
+}
+
+// measuredWithoutPods says whether an autoscaler has a metric that there is also when the target has no pods.
+func measuredWithoutPods(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
+	return slices.ContainsFunc(hpa.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+	})
+}
+
 // Outcome is what one look at an autoscaler asks for.
 type Outcome struct {
 	Replicas int32
@@ -48,23 +79,21 @@ func (o *Outcome) warn(reason string, err error) {
 
 // Decide works out how many replicas a target should have. Where some metrics give no answer it never asks for fewer.
 func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t target, m Metrics, h *History, c *conditions) Outcome {
-	least, most := int32(1), hpa.Spec.MaxReplicas
-	if hpa.Spec.MinReplicas != nil {
-		least = *hpa.Spec.MinReplicas
-	}
+	least, most := minimum(hpa), hpa.Spec.MaxReplicas
+	asleep := c.isTrue(autoscalingv2.ScaledToZero) && (least != 0 || measuredWithoutPods(hpa))
 	h.forget(t.now)
 	if len(h.Recommended) == 0 {
 		h.Recommended = append(h.Recommended, Moment{t.now, t.wanted})
 	}
 	o := Outcome{Replicas: t.wanted}
 	switch {
-	case t.wanted == 0 && least != 0:
+	case t.wanted == 0 && !asleep: // somebody else switched the target off
 		o.Replicas = 0
 		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
 		return o
 	case t.wanted > most:
 		o.Replicas, o.Reason = most, "Current number of replicas above Spec.MaxReplicas"
-	case t.wanted < least:
+	case t.wanted < least && t.wanted > 0:
 		o.Replicas, o.Reason = least, "Current number of replicas below Spec.MinReplicas"
 	default:
 		if t.find != nil {
@@ -77,6 +106,8 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 			return o
 		}
 		switch {
+		case t.wanted == 0 && asked < least: // which was zero when it was scaled
+			o.Reason = "Current number of replicas below Spec.MinReplicas"
 		case asked > t.wanted:
 			o.Reason = by + " above target"
 		case asked < t.wanted:
@@ -84,6 +115,9 @@ func Decide(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, t t
 		}
 		settled := settle(h, t.downWindow, hpa.Spec.Behavior, t.wanted, asked, t.now, c)
 		o.Replicas = limit(h, hpa.Spec.Behavior, t.wanted, settled, least, most, t.now, c)
+		if t.wanted == 0 {
+			o.Replicas = max(o.Replicas, least)
+		}
 	}
 	o.Rescale = o.Replicas != t.wanted
 	return o

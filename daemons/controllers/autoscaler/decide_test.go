@@ -189,6 +189,7 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 		pods    string
 		wanted  int32 // as many as pods, when zero
 		total   *int64
+		asleep  bool // the autoscaler scaled it to zero
 		silent  bool // of pods nothing is measured
 		history History
 		want    int32
@@ -203,7 +204,13 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 		"an object":         {hpa: autoscaler(1, 10, object(total("10"))), pods: "1 1", total: ptr.To[int64](15000), want: 3, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"an object's share": {hpa: autoscaler(1, 10, object(average("10"))), pods: "1 1", total: ptr.To[int64](31000), want: 4, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"a queue":           {hpa: autoscaler(1, 10, external(total("10"))), pods: "1 1", total: ptr.To[int64](20000), want: 4, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
-		"none, and a queue": {hpa: autoscaler(0, 10, external(total("10"))), pods: "", total: ptr.To[int64](20000), want: 2, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"none, and a queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, pods: "", total: ptr.To[int64](20000), want: 2, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"none, and more in the queue than four pods at once are for": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, total: ptr.To[int64](90000), want: 4, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
+		"none, and an empty queue":                                   {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, total: ptr.To[int64](0), want: 0, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+		"none, and nobody knows the queue":                           {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, want: 0, says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
+		"none, by somebody's hand":                                   {hpa: autoscaler(0, 10, external(total("10"))), total: ptr.To[int64](20000), want: 0, says: "- ScalingDisabled -"},
+		"none, and the minimum is three by now":                      {hpa: autoscaler(3, 10, external(total("10"))), asleep: true, total: ptr.To[int64](0), want: 3, reason: "Current number of replicas below Spec.MinReplicas", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
+		"none, and no such metric by now":                            {hpa: autoscaler(0, 10, cpu(50)), asleep: true, want: 0, says: "- ScalingDisabled -"},
 		"an empty queue": {hpa: autoscaler(0, 10, external(total("10"))), change: func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.Behavior = fast }, pods: "1 1", total: ptr.To[int64](0),
 			history: History{Recommended: []Moment{{epoch.Add(-time.Hour), 2}}}, want: 0, reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"the most of all":         {hpa: autoscaler(1, 10, cpu(50), external(average("1"))), pods: "1000 1000", total: ptr.To[int64](4500), want: 4, says: "ReadyForNewScale ValidMetricFound ScaleUpLimit", reason: "external metric queue(nil) above target"},
@@ -237,6 +244,9 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			goal := target{pods: pods, wanted: wanted, have: int32(len(pods)), tolerance: tolerance(usually, c.hpa.Spec.Behavior), downWindow: 5 * time.Minute, now: epoch,
 				object: func(autoscalingv2.CrossVersionObjectReference) (string, error) { return "i", nil }}
 			seen := &conditions{now: epoch}
+			if c.asleep {
+				seen.scaled(autoscaler(0, 10, external(total("10"))), 1, 0)
+			}
 			o := Decide(t.Context(), c.hpa, goal, figures{samples, c.total}, &c.history, seen)
 			if o.Replicas != c.want || o.Reason != c.reason || o.Rescale != (c.want != wanted) {
 				t.Errorf("%d replicas for %q, rescale %t; want %d for %q", o.Replicas, o.Reason, o.Rescale, c.want, c.reason)
@@ -252,6 +262,27 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 				t.Errorf("events %q, want %q", got, c.events)
 			}
 		})
+	}
+}
+
+func TestAnAutoscalerRemembersThatItScaledToZero(t *testing.T) {
+	queue := external(total("10"))
+	for name, c := range map[string]struct {
+		hpa      *autoscalingv2.HorizontalPodAutoscaler
+		from, to int32
+		want     string
+	}{
+		"to zero":                        {autoscaler(0, 5, queue), 2, 0, "True ScaledToZero the HPA controller scaled the workload to zero"},
+		"from zero":                      {autoscaler(0, 5, queue), 0, 2, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
+		"to less":                        {autoscaler(0, 5, queue), 3, 2, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
+		"one that may not go to zero":    {autoscaler(1, 5, queue), 2, 1, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
+		"without such a metric, somehow": {autoscaler(0, 5, cpu(50)), 2, 0, "False NotScaledToZero the HPA controller did not scale the workload to zero"},
+	} {
+		seen := &conditions{now: epoch}
+		seen.scaled(c.hpa, c.from, c.to)
+		if got := seen.list[0]; len(seen.list) != 1 || got.Type != "ScaledToZero" || string(got.Status)+" "+got.Reason+" "+got.Message != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

@@ -193,10 +193,14 @@ func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
 			decided = c.LastUpdateTime.Time
 		}
 	}
+	due := decided.Add(keepDecided)
 	if decided.IsZero() {
-		return request.CreationTimestamp.Add(keepPending)
+		due = request.CreationTimestamp.Add(keepPending)
 	}
-	return decided.Add(keepDecided)
+	if cert, err := certs.ParseCert(request.Status.Certificate); err == nil && cert.NotAfter.Before(due) {
+		return cert.NotAfter // nobody can use it any more
+	}
+	return due
 }
 
 func has(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {

@@ -91,3 +91,39 @@ func TestCertificatesLastAsLongAsIsConfiguredAtMost(t *testing.T) {
 		}
 	}
 }
+
+func TestHowLongRequestsAreKept(t *testing.T) {
+	made := time.Unix(1_000_000, 0)
+	said := func(kinds ...certificatesv1.RequestConditionType) (list []certificatesv1.CertificateSigningRequestCondition) {
+		for i, kind := range kinds {
+			list = append(list, certificatesv1.CertificateSigningRequestCondition{Type: kind, Status: "True", LastUpdateTime: metav1.NewTime(made.Add(time.Duration(i+1) * time.Minute))})
+		}
+		return list
+	}
+	ca, err := certs.NewCA("ca", 10*time.Minute, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := certs.ParseCert(ca.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		conditions []certificatesv1.CertificateSigningRequestCondition
+		cert       []byte
+		want       time.Time
+	}{
+		"pending":                               {nil, nil, made.Add(24 * time.Hour)},
+		"approved":                              {said(certificatesv1.CertificateApproved), nil, made.Add(time.Hour + time.Minute)},
+		"denied":                                {said(certificatesv1.CertificateDenied), nil, made.Add(time.Hour + time.Minute)},
+		"failed":                                {said(certificatesv1.CertificateApproved, certificatesv1.CertificateFailed), nil, made.Add(time.Hour + 2*time.Minute)},
+		"its certificate ends before":           {said(certificatesv1.CertificateApproved), ca.Cert, short.NotAfter},
+		"its certificate is none that is known": {said(certificatesv1.CertificateApproved), []byte("text"), made.Add(time.Hour + time.Minute)},
+	} {
+		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+		r.Status.Conditions, r.Status.Certificate = c.conditions, c.cert
+		if got := Expiry(r); !got.Equal(c.want) {
+			t.Errorf("%s: until %s, want %s", name, got, c.want)
+		}
+	}
+}

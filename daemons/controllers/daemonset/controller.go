@@ -151,6 +151,13 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	for range len(a.Create) - created {
 		d.expect.Created(key)
 	}
+	for _, pod := range a.Ended {
+		if pod.Status.Phase == corev1.PodFailed {
+			d.Events.Eventf(set, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, target(pod))
+		} else {
+			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, target(pod))
+		}
+	}
 	deleted, deleteErr := loop.InBatches(ctx, len(a.Delete), func(ctx context.Context, i int) error {
 		err := loop.DeletePod(ctx, d.Context, set, a.Delete[i])
 		if err != nil {

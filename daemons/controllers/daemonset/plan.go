@@ -16,6 +16,7 @@ import (
 type Actions struct {
 	Create []string // nodes that lack a pod
 	Delete []*corev1.Pod
+	Ended  []*corev1.Pod // those to delete that have ended, so that others are made
 	Again  time.Duration // look again after this time; zero: no need
 }
 
@@ -37,11 +38,15 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time) Actions 
 			case pod.Status.Phase == corev1.PodFailed:
 				// A pod that fails at once would be replaced in a tight loop.
 				if wait := failedWait - now.Sub(lastChange(pod)); wait > 0 {
-					a.Again = wait
+					if a.Again == 0 || wait < a.Again {
+						a.Again = wait
+					}
 					living = append(living, pod)
 				} else {
-					a.Delete = append(a.Delete, pod)
+					a.Ended = append(a.Ended, pod)
 				}
+			case pod.Status.Phase == corev1.PodSucceeded:
+				a.Ended = append(a.Ended, pod)
 			default:
 				living = append(living, pod)
 			}
@@ -69,6 +74,7 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time) Actions 
 			rolling = append(rolling, keep...)
 		}
 	}
+	a.Delete = append(a.Delete, a.Ended...)
 	for _, pod := range at.strays {
 		// One that has a node is the pod collector's, which asks the server: that a node has not been seen here yet
 		// says nothing of it.

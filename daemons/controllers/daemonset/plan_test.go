@@ -50,6 +50,37 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 	}
 }
 
+// A pod that ended for good does not come back on its node by itself: it goes, so that another is made.
+func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
+	now := time.Unix(1_000_000, 0)
+	for name, c := range map[string]struct {
+		phase  corev1.PodPhase
+		ago    time.Duration
+		delete int
+		again  time.Duration
+	}{
+		"it runs":                 {corev1.PodRunning, time.Hour, 0, 0},
+		"it failed a moment ago":  {corev1.PodFailed, 2 * time.Second, 0, 3 * time.Second},
+		"it failed":               {corev1.PodFailed, 5 * time.Second, 1, 0},
+		"it succeeded":            {corev1.PodSucceeded, 0, 1, 0},
+		"nobody knows what it is": {corev1.PodUnknown, time.Hour, 0, 0},
+	} {
+		p := on(set, "a", "h", "True")
+		p.Status.Phase, p.CreationTimestamp = c.phase, metav1.NewTime(now.Add(-c.ago))
+		got := Plan(set, Survey(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}), "h", now)
+		if len(got.Create) != 0 || len(got.Delete) != c.delete || len(got.Ended) != c.delete || got.Again != c.again {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	early, late := on(set, "a", "h", "True"), on(set, "b", "h", "True")
+	early.Status.Phase, early.CreationTimestamp = corev1.PodFailed, metav1.NewTime(now.Add(-4*time.Second))
+	late.Status.Phase, late.CreationTimestamp = corev1.PodFailed, metav1.NewTime(now.Add(-time.Second))
+	if got := Plan(set, Survey(set, []*corev1.Node{node("a"), node("b")}, []*corev1.Pod{early, late}), "h", now); got.Again != time.Second {
+		t.Errorf("of two that wait, it is looked again after %s", got.Again)
+	}
+}
+
 func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	nodes := []*corev1.Node{node("a"), node("b"), node("c")}
@@ -97,6 +128,76 @@ func TestASurgeStartsTheReplacementFirst(t *testing.T) { // S19
 		}
 		if fmt.Sprint(got.Create) != c.create || fmt.Sprint(deleted) != c.delete {
 			t.Errorf("%s: creates %v, deletes %v; want %s, %s", c.name, got.Create, deleted, c.create, c.delete)
+		}
+	}
+}
+
+func TestHowManyNodesAreServed(t *testing.T) {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: 6}}
+	set.Spec.MinReadySeconds = 10
+	now := time.Unix(1_000_000, 0)
+	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
+	nodes := []*corev1.Node{node("available"), node("ready"), node("unready"), node("outdated"), node("without"), node("elsewhere", dedicated)}
+	at := func(p *corev1.Pod, ago time.Duration) *corev1.Pod {
+		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-ago))
+		return p
+	}
+	pods := []*corev1.Pod{at(on(set, "available", "h", "True"), time.Minute), at(on(set, "ready", "h", "True"), time.Second), at(on(set, "unready", "h", "False"), time.Minute),
+		at(on(set, "outdated", "old", "True"), time.Minute), at(on(set, "elsewhere", "h", "True"), time.Minute)}
+	s := Status(set, Survey(set, nodes, pods), "h", now)
+	got := fmt.Sprint(s.ObservedGeneration, s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberMisscheduled, s.NumberReady, s.NumberAvailable, s.NumberUnavailable, s.UpdatedNumberScheduled)
+	if want := "6 5 4 1 3 2 3 3"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestHowManyMayBeReplacedAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		unavailable, surge string
+		wanted             int
+		may, more          int
+	}{
+		{"", "", 10, 1, 0}, {"3", "0", 10, 3, 0}, {"25%", "0", 10, 3, 0}, {"1%", "0", 10, 1, 0}, {"100%", "0", 4, 4, 0},
+		{"0", "1", 10, 1, 1}, {"0", "25%", 10, 1, 3}, {"0", "1%", 10, 1, 1},
+	} {
+		set := &appsv1.DaemonSet{}
+		set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+		if c.unavailable != "" {
+			u, s := intstr.Parse(c.unavailable), intstr.Parse(c.surge)
+			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &u, MaxSurge: &s}
+		}
+		if may, more := maxUnavailable(set, c.wanted), maxSurge(set, c.wanted); may != c.may || more != c.more {
+			t.Errorf("%q and %q of %d: %d and %d", c.unavailable, c.surge, c.wanted, may, more)
+		}
+		set.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+		if more := maxSurge(set, c.wanted); more != 0 {
+			t.Errorf("by hand there are %d more", more)
+		}
+	}
+}
+
+// Trouble of its node does not move a pod that belongs to that node.
+func TestPodsTolerateTheTroubleOfTheirNodes(t *testing.T) {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{"deprecated.daemonset.template.generation": "3"}}}
+	for _, host := range []bool{false, true} {
+		set.Spec.Template.Spec.HostNetwork = host
+		var got []string
+		pod := newPod(set, "a", "h")
+		for _, tol := range pod.Spec.Tolerations {
+			if tol.Operator != corev1.TolerationOpExists || tol.TolerationSeconds != nil {
+				t.Errorf("it tolerates %+v", tol)
+			}
+			got = append(got, tol.Key[len("node.kubernetes.io/"):]+":"+string(tol.Effect))
+		}
+		want := []string{"not-ready:NoExecute", "unreachable:NoExecute", "disk-pressure:NoSchedule", "memory-pressure:NoSchedule", "pid-pressure:NoSchedule", "unschedulable:NoSchedule"}
+		if host {
+			want = append(want, "network-unavailable:NoSchedule")
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("host network %t: it tolerates %q", host, got)
+		}
+		if pod.Labels["controller-revision-hash"] != "h" || pod.Labels["pod-template-generation"] != "3" {
+			t.Errorf("its labels are %v", pod.Labels)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -107,13 +108,10 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	newSet := current(deployment, sets)
 	if deployment.DeletionTimestamp != nil {
-		return d.writeStatus(ctx, deployment, newSet, sets, nil)
+		return d.writeStatus(ctx, deployment, newSet, sets, outcome{})
 	}
 	if deployment.Spec.Paused || d.scaled(deployment, sets) {
-		if err := d.scaleAll(ctx, deployment, newSet, sets); err != nil {
-			return err
-		}
-		return d.writeStatus(ctx, deployment, newSet, sets, nil)
+		return d.keep(ctx, deployment, newSet, sets)
 	}
 	if deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		cleared, err := d.clear(ctx, deployment, others(sets, newSet))
@@ -121,32 +119,50 @@ func (d *controller) sync(ctx context.Context, key string) error {
 			return err
 		}
 		if !cleared {
-			return d.writeStatus(ctx, deployment, newSet, sets, nil)
+			return d.writeStatus(ctx, deployment, newSet, sets, outcome{})
 		}
 	}
-	var failure error
+	var o outcome
 	if newSet == nil {
-		if newSet, failure = d.create(ctx, deployment, sets); newSet != nil {
-			sets = append(sets, newSet)
+		if newSet, o, err = d.create(ctx, deployment, sets); err != nil {
+			return err
+		}
+		if o.failure != nil {
+			return errors.Join(o.failure, d.writeStatus(ctx, deployment, nil, sets, o))
 		}
 	}
-	if failure == nil && newSet != nil {
+	if newSet != nil {
+		sets = append(others(sets, newSet), newSet)
 		if newSet, err = d.number(ctx, deployment, newSet, sets); err != nil {
 			return err
 		}
 	}
-	if failure == nil {
-		if err := d.roll(ctx, deployment, newSet, sets); err != nil {
+	if err := d.roll(ctx, deployment, newSet, sets); err != nil {
+		return err
+	}
+	if err := d.writeStatus(ctx, deployment, newSet, sets, o); err != nil {
+		return err
+	}
+	if !complete(deployment, status(deployment, newSet, sets, outcome{}, d.Now())) {
+		return nil
+	}
+	return d.dropOld(ctx, deployment, others(sets, newSet))
+}
+
+// keep does what there is to do without a rollout, as one is paused or the wanted number has changed.
+func (d *controller) keep(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) (err error) {
+	if newSet != nil {
+		if newSet, err = d.number(ctx, deployment, newSet, sets); err != nil {
 			return err
 		}
 	}
-	if err := d.writeStatus(ctx, deployment, newSet, sets, failure); err != nil {
+	if err := d.scaleAll(ctx, deployment, newSet, sets); err != nil {
 		return err
 	}
-	if failure != nil {
-		return failure
+	if err := d.dropOld(ctx, deployment, others(sets, newSet)); err != nil {
+		return err
 	}
-	return d.dropOld(ctx, deployment, newSet, sets)
+	return d.writeStatus(ctx, deployment, newSet, sets, outcome{})
 }
 
 // roll moves replicas one step on. Each change of a set wakes the controller again.
@@ -199,15 +215,13 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, failure error) error {
+func (d *controller) writeStatus(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, o outcome) error {
 	now := d.Now()
-	want := status(deployment, newSet, sets, failure, now)
-	if deadline := deployment.Spec.ProgressDeadlineSeconds; deadline != nil && *deadline != math32 && !complete(deployment, want) && !deployment.Spec.Paused {
+	want := status(deployment, newSet, sets, o, now)
+	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut && !deployment.Spec.Paused {
 		// Nothing happens when a rollout is stuck, so the deadline must wake us.
-		if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != "ProgressDeadlineExceeded" {
-			due := c.LastUpdateTime.Add(time.Duration(*deadline) * time.Second)
-			d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)
-		}
+		due := c.LastUpdateTime.Add(time.Duration(*deployment.Spec.ProgressDeadlineSeconds) * time.Second)
+		d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)
 	}
 	if apiequality.Semantic.DeepEqual(deployment.Status, want) {
 		return nil

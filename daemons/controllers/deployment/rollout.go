@@ -146,7 +146,10 @@ func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, before func(*
 	left := change
 	for _, set := range active {
 		have := replicas(set.Spec.Replicas)
-		share := int32(math.Round(float64(have)*float64(allowed)/float64(max(before(set), 1)))) - have
+		var share int32
+		if was := before(set); was > 0 {
+			share = int32(math.Round(float64(have)*float64(allowed)/float64(was))) - have
+		}
 		if change > 0 {
 			share = max(min(share, left), 0)
 		} else {

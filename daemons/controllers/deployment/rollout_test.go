@@ -127,7 +127,7 @@ func TestRecreateAndFullProgressAreReported(t *testing.T) { // S19
 	d := rolling(2, intstr.FromInt32(1), intstr.FromInt32(0))
 	d.Spec.ProgressDeadlineSeconds = ptr.To[int32](600)
 	newSet := set1("web-1", 0, 2, 2)
-	s := status(d, newSet, []*appsv1.ReplicaSet{newSet}, nil, now)
+	s := status(d, newSet, []*appsv1.ReplicaSet{newSet}, outcome{}, now)
 	if c := find(s, appsv1.DeploymentProgressing); c == nil || c.Reason != "NewReplicaSetAvailable" {
 		t.Errorf("progressing: %+v", c)
 	}
@@ -137,9 +137,9 @@ func TestRecreateAndFullProgressAreReported(t *testing.T) { // S19
 	d.Status = s
 	d.Generation = 2
 	stuck := set1("web-2", 0, 2, 0)
-	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, nil, now.Add(time.Second))
+	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, outcome{created: true}, now.Add(time.Second))
 	d.Status = s
-	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, nil, now.Add(602*time.Second))
+	s = status(d, stuck, []*appsv1.ReplicaSet{stuck}, outcome{}, now.Add(602*time.Second))
 	if c := find(s, appsv1.DeploymentProgressing); c.Reason != "ProgressDeadlineExceeded" {
 		t.Errorf("a stuck rollout: %+v", c)
 	}

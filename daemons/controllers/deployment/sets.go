@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -101,7 +102,7 @@ func (d *controller) adopt(ctx context.Context, deployment *appsv1.Deployment, s
 
 // create makes the set for the deployment's template, with as many replicas as the
 // strategy allows at once.
-func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) (made *appsv1.ReplicaSet, o outcome, err error) {
 	hash := templateHash(&deployment.Spec.Template, deployment.Status.CollisionCount)
 	template := deployment.Spec.Template.DeepCopy()
 	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
@@ -123,19 +124,21 @@ func (d *controller) create(ctx context.Context, deployment *appsv1.Deployment, 
 	}
 	set.Spec.Replicas = &first
 
-	made, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return d.collided(ctx, deployment, set)
-	}
-	if err != nil {
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil, nil
-		}
+	made, err = d.Client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		made, err = d.collided(ctx, deployment, set)
+		return made, outcome{}, err
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil, outcome{}, nil
+	case err != nil:
 		d.Events.Eventf(deployment, corev1.EventTypeWarning, "ReplicaSetCreateError", "Failed to create new replica set %q: %v", set.Name, err)
-		return nil, err
+		return nil, outcome{name: set.Name, failure: err}, nil
 	}
-	d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", made.Name, first)
-	return made, nil
+	if first > 0 {
+		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", made.Name, first)
+	}
+	return made, outcome{created: true}, nil
 }
 
 // collided handles a set of the new name that is there already: our own, which the
@@ -206,16 +209,28 @@ func (d *controller) annotations(deployment *appsv1.Deployment, set *appsv1.Repl
 	}
 	if had := revisionOf(out); had < revision {
 		if had > 0 {
-			history := out[historyAnnotation]
-			if history != "" {
-				history += ","
-			}
-			out[historyAnnotation] = history + strconv.FormatInt(had, 10)
+			out[historyAnnotation] = remembered(out[historyAnnotation], strconv.FormatInt(had, 10))
 		}
 		out[revisionAnnotation] = strconv.FormatInt(revision, 10)
 	}
-	maps.Copy(out, sizes(deployment))
+	if _, sized := out[desiredAnnotation]; !sized { // it is told anew when its replicas are
+		maps.Copy(out, sizes(deployment))
+	}
 	return out
+}
+
+// longestHistory is how many characters of former revisions a set keeps.
+const longestHistory = 2000
+
+// remembered is a history with one more revision, without the oldest ones that there is no room for.
+func remembered(history, revision string) string {
+	for history != "" && len(history)+1+len(revision) > longestHistory {
+		_, history, _ = strings.Cut(history, ",")
+	}
+	if history == "" {
+		return revision
+	}
+	return history + "," + revision
 }
 
 func sizes(deployment *appsv1.Deployment) map[string]string {
@@ -244,21 +259,33 @@ func (d *controller) scaleAll(ctx context.Context, deployment *appsv1.Deployment
 		}
 	}
 	wanted := replicas(deployment.Spec.Replicas)
-	if len(active) == 0 && newSet != nil {
-		active = []*appsv1.ReplicaSet{newSet}
+	if len(active) == 0 {
+		if newSet == nil && len(sets) > 0 {
+			newSet = slices.MaxFunc(sets, func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		}
+		if newSet != nil {
+			active = []*appsv1.ReplicaSet{newSet}
+		}
 	}
-	if len(active) <= 1 {
-		for _, set := range active {
-			if err := d.scale(ctx, deployment, set, wanted); err != nil {
+	switch {
+	case len(active) == 0:
+		return nil
+	case len(active) == 1:
+		return d.scale(ctx, deployment, active[0], wanted)
+	case saturated(deployment, newSet): // with sets that were adopted meanwhile
+		for _, set := range others(active, newSet) {
+			if err := d.scale(ctx, deployment, set, 0); err != nil {
 				return err
 			}
 		}
 		return nil
+	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
+		return nil
 	}
 	next := proportional(deployment, active, func(set *appsv1.ReplicaSet) int32 {
-		before, err := strconv.Atoi(set.Annotations[maxAnnotation])
-		if err != nil {
-			return wanted
+		before, err := strconv.ParseInt(set.Annotations[maxAnnotation], 10, 32)
+		if err != nil || before == 0 {
+			return deployment.Status.Replicas
 		}
 		return int32(before)
 	})
@@ -272,6 +299,13 @@ func (d *controller) scaleAll(ctx context.Context, deployment *appsv1.Deployment
 		}
 	}
 	return nil
+}
+
+// saturated says whether the new set has all pods that are wanted, all available.
+func saturated(deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet) bool {
+	wanted := replicas(deployment.Spec.Replicas)
+	return newSet != nil && newSet.Annotations[desiredAnnotation] == strconv.Itoa(int(wanted)) &&
+		replicas(newSet.Spec.Replicas) == wanted && newSet.Status.AvailableReplicas == wanted
 }
 
 // scale writes a set's replicas, and for which wanted number they are.
@@ -298,22 +332,21 @@ func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, s
 	return nil
 }
 
-// dropOld deletes the oldest empty sets beyond the revision history limit.
-func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) error {
-	if deployment.Spec.RevisionHistoryLimit == nil || !complete(deployment, status(deployment, newSet, sets, nil, d.Now())) {
+// dropOld deletes the oldest of the old sets that are more than the revision history limit, as far as they are empty.
+func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment, old []*appsv1.ReplicaSet) error {
+	if deployment.Spec.RevisionHistoryLimit == nil {
 		return nil
 	}
-	var empty []*appsv1.ReplicaSet
-	for _, set := range others(sets, newSet) {
-		if set.Status.Replicas == 0 && replicas(set.Spec.Replicas) == 0 && set.Generation <= set.Status.ObservedGeneration && set.DeletionTimestamp == nil {
-			empty = append(empty, set)
-		}
-	}
-	slices.SortFunc(empty, func(a, b *appsv1.ReplicaSet) int {
+	old = slices.DeleteFunc(old, func(set *appsv1.ReplicaSet) bool { return set.DeletionTimestamp != nil })
+	slices.SortFunc(old, func(a, b *appsv1.ReplicaSet) int {
 		return cmp.Compare(revisionOf(a.Annotations), revisionOf(b.Annotations))
 	})
-	for i := range len(empty) - int(*deployment.Spec.RevisionHistoryLimit) {
-		if err := d.Client.AppsV1().ReplicaSets(empty[i].Namespace).Delete(ctx, empty[i].Name, loop.AsSeen(empty[i])); err != nil && !apierrors.IsNotFound(err) {
+	for i := range len(old) - int(*deployment.Spec.RevisionHistoryLimit) {
+		set := old[i]
+		if set.Status.Replicas != 0 || replicas(set.Spec.Replicas) != 0 || set.Generation > set.Status.ObservedGeneration {
+			continue
+		}
+		if err := d.Client.AppsV1().ReplicaSets(set.Namespace).Delete(ctx, set.Name, loop.AsSeen(set)); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -9,25 +10,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// outcome is what became of a new set that had to be made.
+type outcome struct {
+	created bool
+	name    string // of the set that could not be made
+	failure error
+}
+
 // status returns what d's status should say, given its sets (newSet may be nil) and
-// what went wrong with making the new set.
-func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, failure error, now time.Time) appsv1.DeploymentStatus {
+// what became of making the new set.
+func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet, o outcome, now time.Time) appsv1.DeploymentStatus {
 	s := appsv1.DeploymentStatus{
-		ObservedGeneration: d.Generation,
-		CollisionCount:     d.Status.CollisionCount,
-		Conditions:         append([]appsv1.DeploymentCondition(nil), d.Status.Conditions...),
+		ObservedGeneration:  d.Generation,
+		CollisionCount:      d.Status.CollisionCount,
+		TerminatingReplicas: terminating(sets),
+		Conditions:          append([]appsv1.DeploymentCondition(nil), d.Status.Conditions...),
 	}
-	var asked, terminating int32
+	var asked int32
 	for _, set := range sets {
 		asked += replicas(set.Spec.Replicas)
 		s.Replicas += set.Status.Replicas
 		s.ReadyReplicas += set.Status.ReadyReplicas
 		s.AvailableReplicas += set.Status.AvailableReplicas
-		if set.Status.TerminatingReplicas != nil {
-			terminating += *set.Status.TerminatingReplicas
-		}
 	}
-	s.TerminatingReplicas = &terminating
 	if newSet != nil {
 		s.UpdatedReplicas = newSet.Status.Replicas
 	}
@@ -35,13 +40,27 @@ func status(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, sets []*appsv1.Repl
 
 	_, unavailable := limits(d)
 	if s.AvailableReplicas >= replicas(d.Spec.Replicas)-unavailable {
-		set(&s, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now, false)
+		set(&s, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
 	} else {
-		set(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now, false)
+		set(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
 	}
-	progress(d, &s, newSet, failure, now)
-	failed(&s, sets, failure, now)
+	progress(d, &s, newSet, o, now)
+	failed(&s, newSet, sets)
 	return s
+}
+
+// terminating counts the pods that are going. It is nil, unknown, when the controller of a set has looked at it and does not say.
+func terminating(sets []*appsv1.ReplicaSet) *int32 {
+	var n int32
+	for _, set := range sets {
+		switch {
+		case set.Status.TerminatingReplicas != nil:
+			n += *set.Status.TerminatingReplicas
+		case set.Status.ObservedGeneration > 0:
+			return nil
+		}
+	}
+	return &n
 }
 
 // complete says whether the rollout is done: every wanted pod is new and available,
@@ -51,74 +70,98 @@ func complete(d *appsv1.Deployment, s appsv1.DeploymentStatus) bool {
 	return s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted && s.ObservedGeneration >= d.Generation
 }
 
-func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, failure error, now time.Time) {
-	if d.Spec.ProgressDeadlineSeconds == nil || *d.Spec.ProgressDeadlineSeconds == math32 {
+// hasDeadline says whether progress is asked for.
+func hasDeadline(d *appsv1.Deployment) bool {
+	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
+}
+
+// progress sets the Progressing condition: first what has happened, then, of a rollout that is under way, how far it is.
+func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, o outcome, now time.Time) {
+	if !hasDeadline(d) {
 		remove(s, appsv1.DeploymentProgressing)
 		return
 	}
-	was := find(d.Status, appsv1.DeploymentProgressing)
+	say := func(value corev1.ConditionStatus, reason, message string) {
+		set(s, appsv1.DeploymentProgressing, value, reason, message, now)
+	}
+	happened(d, newSet, o, find(d.Status, appsv1.DeploymentProgressing), say)
+	if d.Spec.Paused || o.failure != nil {
+		return
+	}
+	was := find(*s, appsv1.DeploymentProgressing)
+	if was != nil && was.Reason == rolledOut && s.Replicas == s.UpdatedReplicas {
+		return // the latest rollout is through; what becomes of its pods, or of the wanted number, is none
+	}
 	subject := fmt.Sprintf("Deployment %q", d.Name)
 	if newSet != nil {
 		subject = fmt.Sprintf("ReplicaSet %q", newSet.Name)
 	}
 	switch {
-	case d.Spec.Paused:
-		if was == nil || was.Reason != "DeploymentPaused" {
-			set(s, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused", now, true)
-		}
-	case failure != nil:
-		set(s, appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set: %v", failure), now, true)
-	case was != nil && was.Reason == "DeploymentPaused":
-		set(s, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed", now, true)
 	case complete(d, *s):
-		set(s, appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable", subject+" has successfully progressed.", now, was != nil && was.Reason != "NewReplicaSetAvailable")
-	case was == nil:
-		set(s, appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", "Created new replica set "+quotedName(newSet), now, true)
+		say(corev1.ConditionTrue, rolledOut, subject+" has successfully progressed.")
 	case progressed(d.Status, *s):
-		set(s, appsv1.DeploymentProgressing, corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.", now, true)
-	case overdue(d, was, now):
-		set(s, appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded", subject+" has timed out progressing.", now, true)
+		if was != nil {
+			was.Reason = "" // the time of an update moves with each progress
+		}
+		say(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+	case was != nil && overdue(d, was, now):
+		say(corev1.ConditionFalse, timedOut, subject+" has timed out progressing.")
 	}
 }
+
+// happened says of what was done to a deployment, or could not be done, what Progressing is to tell. was is what it told before.
+func happened(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, o outcome, was *appsv1.DeploymentCondition, say func(corev1.ConditionStatus, string, string)) {
+	const paused = "DeploymentPaused"
+	switch {
+	case d.Spec.Paused && was != nil && was.Reason == timedOut: // which a pause does not hide
+	case d.Spec.Paused:
+		say(corev1.ConditionUnknown, paused, "Deployment is paused")
+	case o.failure != nil:
+		say(corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set %q: %v", o.name, o.failure))
+	case o.created:
+		say(corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", newSet.Name))
+	case was != nil && was.Reason == paused:
+		say(corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
+	case was == nil && newSet != nil:
+		say(corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", newSet.Name))
+	}
+}
+
+// Reasons of Progressing that decide about later ones.
+const (
+	rolledOut = "NewReplicaSetAvailable"
+	timedOut  = "ProgressDeadlineExceeded"
+)
 
 // progressed says whether a rollout moved between two looks at it.
 func progressed(was, is appsv1.DeploymentStatus) bool {
 	oldWas, oldIs := was.Replicas-was.UpdatedReplicas, is.Replicas-is.UpdatedReplicas
 	return is.UpdatedReplicas > was.UpdatedReplicas || oldIs < oldWas ||
-		is.ReadyReplicas > was.ReadyReplicas || is.AvailableReplicas > was.AvailableReplicas || is.ObservedGeneration > was.ObservedGeneration
+		is.ReadyReplicas > was.ReadyReplicas || is.AvailableReplicas > was.AvailableReplicas
 }
 
 func overdue(d *appsv1.Deployment, was *appsv1.DeploymentCondition, now time.Time) bool {
-	if was.Reason == "NewReplicaSetAvailable" {
+	if was.Reason == rolledOut {
 		return false
 	}
-	return was.Reason == "ProgressDeadlineExceeded" || now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
+	return was.Reason == timedOut || now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
 }
 
-func failed(s *appsv1.DeploymentStatus, sets []*appsv1.ReplicaSet, failure error, now time.Time) {
-	if failure != nil {
-		set(s, appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", failure.Error(), now, false)
-		return
+// failed has ReplicaFailure say why a set cannot make or delete pods, the new set before others.
+func failed(s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) {
+	if newSet != nil {
+		sets = append([]*appsv1.ReplicaSet{newSet}, sets...)
 	}
+	remove(s, appsv1.DeploymentReplicaFailure)
 	for _, rs := range sets {
 		for _, c := range rs.Status.Conditions {
-			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
-				set(s, appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, c.Reason, c.Message, now, false)
+			if c.Type == appsv1.ReplicaSetReplicaFailure {
+				s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: c.Status,
+					LastTransitionTime: c.LastTransitionTime, LastUpdateTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message})
 				return
 			}
 		}
 	}
-	remove(s, appsv1.DeploymentReplicaFailure)
-}
-
-// math32 as a progress deadline means none.
-const math32 = 1<<31 - 1
-
-func quotedName(set *appsv1.ReplicaSet) string {
-	if set == nil {
-		return ""
-	}
-	return fmt.Sprintf("%q", set.Name)
 }
 
 func find(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
@@ -130,20 +173,20 @@ func find(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv
 	return nil
 }
 
-// set changes a condition; with touch its update time moves even when nothing else does.
-func set(s *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus, reason, message string, now time.Time, touch bool) {
+// set changes a condition. One that says the same already is left as it is, its message and times too.
+func set(s *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus, reason, message string, now time.Time) {
 	c := find(*s, kind)
 	if c == nil {
 		s.Conditions = append(s.Conditions, appsv1.DeploymentCondition{Type: kind})
 		c = &s.Conditions[len(s.Conditions)-1]
 	}
+	if c.Status == value && c.Reason == reason {
+		return
+	}
 	if c.Status != value {
 		c.LastTransitionTime = metav1.NewTime(now)
 	}
-	if touch || c.Status != value || c.Reason != reason {
-		c.LastUpdateTime = metav1.NewTime(now)
-	}
-	c.Status, c.Reason, c.Message = value, reason, message
+	c.Status, c.Reason, c.Message, c.LastUpdateTime = value, reason, message, metav1.NewTime(now)
 }
 
 func remove(s *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -33,6 +34,9 @@ type controller struct {
 	slices cache.Indexer
 	rules  resourcelisters.DeviceTaintRuleLister
 	pace   *rate.Limiter
+
+	reports loop.Loop // names of rules whose status may have to be written
+	evicted evictions
 }
 
 // Indexes of claims by the pools that they have devices of, and of slices by their pool.
@@ -47,6 +51,7 @@ func New(c loop.Context) loop.Controller {
 	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})
 	t.Loop = loop.Loop{Name: "device-taint-eviction", Counted: "device_taint_eviction", Context: c, Sync: t.sync, Synced: []cache.InformerSynced{
 		claims.HasSynced, slicesOf.HasSynced, pods.Informer().HasSynced, rules.Informer().HasSynced}}
+	t.reports = loop.Loop{Name: "device-taint-rule-status", Context: c, Workers: 1, Sync: t.report, Synced: t.Synced}
 	c.OnChange(claims, func(_, obj any) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil && len(claim.Status.ReservedFor) > 0 {
 			t.Add(claim)
@@ -57,7 +62,12 @@ func New(c loop.Context) loop.Controller {
 			t.concerned(s.Spec.Driver + "/" + s.Spec.Pool.Name)
 		}
 	})
-	c.OnChange(rules.Informer(), func(_, obj any) {
+	c.OnChange(rules.Informer(), func(old, obj any) {
+		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok {
+			t.reports.Queue().Add(r.Name)
+		} else if r, ok := old.(*resourcev1.DeviceTaintRule); ok {
+			t.evicted.forget(r.UID)
+		}
 		if r, ok := obj.(*resourcev1.DeviceTaintRule); ok && r.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
 			for _, claim := range t.claims.List() {
 				t.Add(claim)
@@ -65,6 +75,14 @@ func New(c loop.Context) loop.Controller {
 		}
 	})
 	return t
+}
+
+// Run implements loop.Controller.
+func (t *controller) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return t.Loop.Run(ctx) })
+	g.Go(func() error { return t.reports.Run(ctx) })
+	return g.Wait()
 }
 
 func poolsOfClaim(obj any) ([]string, error) {
@@ -107,6 +125,14 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	rules = slices.DeleteFunc(slices.Clone(rules), func(r *resourcev1.DeviceTaintRule) bool {
+		return r.Spec.Taint.Effect != resourcev1.DeviceTaintEffectNoExecute
+	})
+	for _, r := range rules {
+		if concerns(r, claim) {
+			t.reports.Queue().Add(r.Name)
+		}
+	}
 	at, evict := Deadline(claim, t.devices, rules)
 	if !evict {
 		return nil
@@ -115,19 +141,18 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		t.AddAfter(key, wait)
 		return nil
 	}
-	for _, user := range claim.Status.ReservedFor {
-		if user.APIGroup != "" || user.Resource != "pods" {
-			continue
-		}
-		pod, err := t.pods.Pods(claim.Namespace).Get(user.Name)
-		if err != nil || pod.UID != user.UID || pod.DeletionTimestamp != nil || !loop.Active(pod) {
-			continue
-		}
+	for _, pod := range t.usedBy(claim) {
 		if err := t.pace.Wait(ctx); err != nil {
 			return err
 		}
 		if err := t.evict(ctx, pod); err != nil {
 			return err
+		}
+		for _, r := range rules {
+			if concerns(r, claim) {
+				t.evicted.add(r.UID)
+				t.reports.Queue().Add(r.Name)
+			}
 		}
 	}
 	return nil

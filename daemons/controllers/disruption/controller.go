@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +29,8 @@ type controller struct {
 	budgets policylisters.PodDisruptionBudgetLister
 	pods    corelisters.PodLister
 	scales  scales
+
+	stale loop.Loop // keys of pods that are to be disrupted
 }
 
 // New returns the controller.
@@ -37,13 +40,25 @@ func New(c loop.Context) loop.Controller {
 	synced := []cache.InformerSynced{budgets.Informer().HasSynced, pods.Informer().HasSynced}
 	d.scales, synced = newScales(c, synced, d.ownerChanged)
 	d.Loop = loop.Loop{Name: "disruption", Context: c, Sync: d.sync, Synced: synced}
+	d.stale = loop.Loop{Name: "disruption-stale", Counted: "stale_pod_disruption", Context: c, Workers: 1, Sync: d.clear, Synced: synced}
 	c.On(budgets.Informer(), d.Add)
 	c.OnChange(pods.Informer(), d.podChanged)
 	return d
 }
 
+// Run implements loop.Controller.
+func (d *controller) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.Loop.Run(ctx) })
+	g.Go(func() error { return d.stale.Run(ctx) })
+	return g.Wait()
+}
+
 // podChanged wakes the budgets whose count a pod's change can change.
 func (d *controller) podChanged(old, obj any) {
+	if pod, ok := obj.(*corev1.Pod); ok && pod != nil && disrupted(pod) != nil {
+		d.stale.Add(pod)
+	}
 	if old != nil && obj != nil {
 		a, b := old.(*corev1.Pod), obj.(*corev1.Pod)
 		readyA, _ := loop.Ready(a)
@@ -147,7 +162,13 @@ func (d *controller) status(ctx context.Context, b *policyv1.PodDisruptionBudget
 				"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", b.Spec.Selector)
 		}
 	}
-	status, again, err := Status(b, pods, expected, d.Now())
+	now := d.Now()
+	for _, pod := range pods {
+		if evicted, ok := b.Status.DisruptedPods[pod.Name]; ok && pod.DeletionTimestamp == nil && !evicted.Add(evictionTime).After(now) {
+			d.Events.Eventf(pod, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
+		}
+	}
+	status, again, err := Status(b, pods, expected, now)
 	if !counts(b) && again == 0 && slices.ContainsFunc(pods, unfollowed) {
 		again = recheck
 	}

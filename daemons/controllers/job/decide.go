@@ -189,7 +189,7 @@ func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 		for _, pod := range rest {
 			together[pod.Spec.NodeName]++
 		}
-		loop.DeletionOrder(rest, together)
+		loop.DeletionOrder(rest, together, now)
 		excess = append(excess, rest[:over]...)
 	}
 	d.Delete = excess
@@ -348,14 +348,37 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
+// finishedAt is when a pod ended: its last container, or, of a pod of which nothing is known to have run, when it was no longer
+// ready, or should have been gone at the latest.
 func finishedAt(pod *corev1.Pod) time.Time {
-	last := pod.CreationTimestamp.Time
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil && t.FinishedAt.After(last) {
-			last = t.FinishedAt.Time
+	if last, ok := lastEnd(pod.Status.ContainerStatuses); ok {
+		return last
+	}
+	if ready, since := loop.Ready(pod); !ready && !since.IsZero() {
+		return since
+	}
+	if pod.DeletionTimestamp != nil {
+		grace := int64(0)
+		if pod.DeletionGracePeriodSeconds != nil {
+			grace = *pod.DeletionGracePeriodSeconds
+		}
+		return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// lastEnd is when the last of a pod's containers ended. It does not know of a pod with one that has not.
+func lastEnd(containers []corev1.ContainerStatus) (last time.Time, ok bool) {
+	for _, c := range containers {
+		end := c.State.Terminated
+		if end == nil || end.FinishedAt.IsZero() {
+			return last, false
+		}
+		if end.FinishedAt.After(last) {
+			last = end.FinishedAt.Time
 		}
 	}
-	return last
+	return last, len(containers) > 0
 }
 
 func set(s *batchv1.JobStatus, kind batchv1.JobConditionType, value corev1.ConditionStatus, reason, message string, now time.Time) {

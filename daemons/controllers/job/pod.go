@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -10,6 +11,12 @@ import (
 
 	"clusterctl/daemons/controllers/loop"
 )
+
+// indexVariable tells containers their index, except those that have a variable of that name of their own.
+const indexVariable = "JOB_COMPLETION_INDEX"
+
+// longestBase is how long the part of a pod's name before the random one may be: the name is a host's.
+const longestBase = 63 - 5
 
 // newPod returns a pod for an index of the job, -1 for none; it may stand in for one that failed.
 func newPod(job *batchv1.Job, i int, failed *corev1.Pod) *corev1.Pod {
@@ -28,13 +35,17 @@ func newPod(job *batchv1.Job, i int, failed *corev1.Pod) *corev1.Pod {
 	if perIndex(job) {
 		maps.Copy(pod.Annotations, retries(job, failed))
 	}
-	pod.GenerateName = fmt.Sprintf("%s-%d-", job.Name, i)
+	suffix := "-" + text + "-"
+	pod.GenerateName = job.Name[:min(len(job.Name), longestBase-len(suffix))] + suffix
 	pod.Spec.Hostname = fmt.Sprintf("%s-%d", job.Name, i)
-	env := corev1.EnvVar{Name: "JOB_COMPLETION_INDEX", ValueFrom: &corev1.EnvVarSource{
+	env := corev1.EnvVar{Name: indexVariable, ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']"}}}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for c := range containers {
-			containers[c].Env = append(containers[c].Env, env)
+			own := slices.ContainsFunc(containers[c].Env, func(e corev1.EnvVar) bool { return e.Name == indexVariable })
+			if !own {
+				containers[c].Env = append(containers[c].Env, env)
+			}
 		}
 	}
 	return pod

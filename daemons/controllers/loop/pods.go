@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -59,9 +60,11 @@ func generateName(owner string) string {
 }
 
 // DeletionOrder sorts pods so that those whose loss costs least come first: not yet
-// placed, then pending, then not ready, lower deletion cost, on crowded nodes, more
-// restarts, younger. together says how many of the related pods are on a pod's node.
-func DeletionOrder(pods []*corev1.Pod, together map[string]int) {
+// placed, then pending, then not ready, lower deletion cost, on crowded nodes, ready
+// for shorter, more restarts, younger. together says how many of the related pods are
+// on a pod's node. Ages of one order of magnitude are one: of such pods any may go, so
+// that it is not always the youngest, which may all be in one zone.
+func DeletionOrder(pods []*corev1.Pod, together map[string]int, now time.Time) {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		readyA, sinceA := Ready(a)
 		readyB, sinceB := Ready(b)
@@ -71,11 +74,30 @@ func DeletionOrder(pods []*corev1.Pod, together map[string]int) {
 			first(!readyA, !readyB),
 			cmp.Compare(deletionCost(a), deletionCost(b)),
 			cmp.Compare(together[b.Spec.NodeName], together[a.Spec.NodeName]),
-			sinceB.Compare(sinceA),
+			younger(sinceA, sinceB, a, b, now, readyA && readyB),
 			cmp.Compare(restarts(b), restarts(a)),
-			b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			younger(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now, true),
 		)
 	})
+}
+
+// younger compares two times, the later one first and an unknown one before all, by the order of magnitude of how long ago they
+// are. Pods whose times are different and of one order are as their UIDs are.
+func younger(atA, atB time.Time, a, b *corev1.Pod, now time.Time, matters bool) int {
+	switch {
+	case !matters || atA.Equal(atB):
+		return 0
+	case atA.IsZero() || atB.IsZero():
+		return first(atA.IsZero(), atB.IsZero())
+	}
+	return cmp.Or(cmp.Compare(magnitude(now.Sub(atA)), magnitude(now.Sub(atB))), cmp.Compare(a.UID, b.UID))
+}
+
+func magnitude(age time.Duration) int {
+	if age <= 0 {
+		return -1
+	}
+	return int(math.Log2(float64(age)))
 }
 
 func first(a, b bool) int {

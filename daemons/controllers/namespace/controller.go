@@ -4,6 +4,7 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if left.discovery != nil || len(left.failures) > 0 {
-		return fmt.Errorf("empty namespace %s: %v", name, strings.Join(left.failures, "; "))
+		return fmt.Errorf("empty namespace %s: %w", name, errors.Join(left.discovery, errors.New(strings.Join(left.failures, "; "))))
 	}
 	if len(left.objects) > 0 {
 		n.AddAfter(name, pause)
@@ -137,7 +138,6 @@ func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) rem
 	left := n.emptyKinds(ctx, namespace.Name, all)
 	if err != nil {
 		left.discovery = err
-		left.failures = append(left.failures, err.Error())
 	}
 	n.wait(namespace.UID, left.kinds)
 	return left
@@ -265,10 +265,12 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 	if left.discovery != nil {
 		discoveryText = left.discovery.Error()
 	}
-	report(corev1.NamespaceDeletionDiscoveryFailure, left.discovery != nil, "DiscoveryFailed", "Discovery failed for some groups: "+discoveryText,
+	report(corev1.NamespaceDeletionDiscoveryFailure, left.discovery != nil, "DiscoveryFailed", fmt.Sprintf("Discovery failed for some groups, %d failing: %s", failing(left.discovery), discoveryText),
 		"ResourcesDiscovered", "All resources successfully discovered")
-	report(corev1.NamespaceDeletionContentFailure, len(left.failures) > 0 && left.discovery == nil, "ContentDeletionFailed",
-		"Failed to delete all resource types: "+strings.Join(left.failures, ", "), "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+	// What is served here has group versions that can be read.
+	report(corev1.NamespaceDeletionGVParsingFailure, false, "", "", "ParsedGroupVersions", "All legacy kube types successfully parsed")
+	report(corev1.NamespaceDeletionContentFailure, len(left.failures) > 0, "ContentDeletionFailed",
+		fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(left.failures), strings.Join(left.failures, ", ")), "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
 	report(corev1.NamespaceContentRemaining, len(left.objects) > 0, "SomeResourcesRemain",
 		"Some resources are remaining: "+counts(left.objects, "%s has %d resource instances"), "ContentRemoved", "All content successfully removed")
 	report(corev1.NamespaceFinalizersRemaining, len(left.finalizers) > 0, "SomeFinalizersRemain",
@@ -281,6 +283,15 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 		return nil
 	}
 	return err
+}
+
+// failing is of how many group versions an error says that what they have is not known.
+func failing(err error) int {
+	var groups *discovery.ErrGroupDiscoveryFailed
+	if errors.As(err, &groups) {
+		return len(groups.Groups)
+	}
+	return 1
 }
 
 func counts(m map[string]int, format string) string {

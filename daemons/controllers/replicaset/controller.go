@@ -165,11 +165,7 @@ func (r *controller) manage(ctx context.Context, key string, set *set, active []
 }
 
 func (r *controller) deleteSome(ctx context.Context, key string, set *set, active []*corev1.Pod, n int) error {
-	together := map[string]int{}
-	for _, pod := range active {
-		together[pod.Spec.NodeName]++
-	}
-	loop.DeletionOrder(active, together)
+	loop.DeletionOrder(active, r.together(set, active), r.Now())
 	doomed := active[:n]
 	uids := make([]string, n)
 	for i, pod := range doomed {
@@ -187,6 +183,23 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *set, activ
 		r.expect.Deleted(key, uid)
 	}
 	return err
+}
+
+// together counts, by their nodes, a set's active pods and those of the sets that its own controller has besides: of pods that do the
+// same, those go first that are on one node.
+func (r *controller) together(set *set, active []*corev1.Pod) map[string]int {
+	out := map[string]int{}
+	for _, pod := range active {
+		out[pod.Spec.NodeName]++
+	}
+	for _, uid := range r.siblings(set) {
+		for _, pod := range r.pods.Of(uid) {
+			if loop.Active(pod) {
+				out[pod.Spec.NodeName]++
+			}
+		}
+	}
+	return out
 }
 
 func (r *controller) writeStatus(ctx context.Context, set *set, status appsv1.ReplicaSetStatus) error {

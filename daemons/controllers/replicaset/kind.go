@@ -6,7 +6,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/controllers/loop"
@@ -29,6 +31,7 @@ type kind struct {
 	get      func(namespace, name string) (*set, error)
 	live     func(ctx context.Context, namespace, name string) (metav1.Object, error)
 	matching func(pod *corev1.Pod) []string // keys of those whose selector matches
+	siblings func(s *set) []types.UID       // the others that have the same controller
 	update   func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error
 }
 
@@ -52,6 +55,22 @@ func replicaSets(c loop.Context) kind {
 				keys = append(keys, s.Namespace+"/"+s.Name)
 			}
 			return keys
+		},
+		siblings: func(s *set) (uids []types.UID) {
+			controller := metav1.GetControllerOfNoCopy(s)
+			if controller == nil {
+				return nil
+			}
+			list, err := sets.Lister().ReplicaSets(s.Namespace).List(labels.Everything())
+			if err != nil {
+				return nil // the order is not worth a failure
+			}
+			for _, other := range list {
+				if ref := metav1.GetControllerOfNoCopy(other); ref != nil && ref.UID == controller.UID && other.UID != s.UID {
+					uids = append(uids, other.UID)
+				}
+			}
+			return uids
 		},
 		update: func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error {
 			updated := s.DeepCopy()
@@ -86,6 +105,7 @@ func replicationControllers(c loop.Context) kind {
 			}
 			return keys
 		},
+		siblings: func(*set) []types.UID { return nil },
 		update: func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error {
 			updated := s.object.(*corev1.ReplicationController).DeepCopy()
 			updated.Status = ofReplicationController(status)

@@ -25,6 +25,7 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
 			return fmt.Errorf("mend pod %s: %w", pod.Name, err)
 		}
+		r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", pod.Name, set.Name)
 	}
 	for _, pod := range d.Delete {
 		if err := r.remove(ctx, set, pod); err != nil {

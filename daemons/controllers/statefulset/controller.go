@@ -90,27 +90,38 @@ func (r *controller) sync(ctx context.Context, key string) error {
 		return nil // the API server refuses such a set
 	}
 	pods, err := r.claim(ctx, set, selector)
-	if err != nil || set.DeletionTimestamp != nil {
+	if err != nil {
 		return err
+	}
+	now := r.Now()
+	if set.DeletionTimestamp != nil { // its pods go with it, and are counted until then
+		current, update := revision{name: set.Status.CurrentRevision}, revision{name: set.Status.UpdateRevision}
+		return r.writeStatus(ctx, cached, Status(set, current, update, pods, now))
 	}
 	current, update, err := r.revise(ctx, set, pods)
 	if err != nil {
 		return err
 	}
-	now := r.Now()
-	d := Decide(set, current, update, pods, now)
-	actErr := r.act(ctx, set, pods, d)
-	status := Status(set, current, update, pods, now)
-	if !apiequality.Semantic.DeepEqual(cached.Status, status) {
-		set.Status = status
-		if _, err := r.Client.AppsV1().StatefulSets(namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return errors.Join(fmt.Errorf("write the status of StatefulSet %s: %w", key, err), actErr)
-		}
+	actErr := r.act(ctx, set, pods, Decide(set, current, update, pods, now))
+	if err := r.writeStatus(ctx, cached, Status(set, current, update, pods, now)); err != nil {
+		return errors.Join(err, actErr)
 	}
 	if again := untilAvailable(set, pods, now); again >= 0 {
 		r.AddAfter(key, again)
 	}
 	return actErr
+}
+
+func (r *controller) writeStatus(ctx context.Context, cached *appsv1.StatefulSet, status appsv1.StatefulSetStatus) error {
+	if apiequality.Semantic.DeepEqual(cached.Status, status) {
+		return nil
+	}
+	set := cached.DeepCopy()
+	set.Status = status
+	if _, err := r.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	return nil
 }
 
 // untilAvailable is how long it is until the next pod has been ready for long enough; less than zero when none is on its way.

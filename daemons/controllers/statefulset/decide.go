@@ -126,10 +126,10 @@ func partition(set *appsv1.StatefulSet) int {
 
 // shrink takes the last of those that are too many, or all of them where their order does not matter. stop is that nothing else is due meanwhile.
 func (d *Decision) shrink(condemned, there []one, ordered bool, available func(one) bool) (stop bool) {
-	var unhealthy *one // the first of all that is not well: only itself may be taken
+	var unavailable *one // the first of all that are not available: only itself may be taken
 	for _, o := range append(slices.Clone(there), condemned...) {
-		if !o.healthy() {
-			unhealthy = &o
+		if !available(o) {
+			unavailable = &o
 			break
 		}
 	}
@@ -139,7 +139,7 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 			return true
 		case o.going():
 			continue
-		case ordered && !available(o) && !o.ended() && (unhealthy == nil || unhealthy.UID != o.UID): // one that has ended never gets well
+		case ordered && !available(o) && !o.ended() && (unavailable == nil || unavailable.UID != o.UID): // one that has ended never gets well
 			return true
 		}
 		d.Delete = append(d.Delete, o.Pod)
@@ -158,16 +158,13 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 	budget, down := maxUnavailable(set), missing
 	var old []one
 	for _, o := range there {
-		if o.n < first(set)+partition(set) {
-			continue
-		}
 		if slices.Contains(d.Delete, o.Pod) {
 			continue // and is missing
 		}
-		if !available(o) {
+		if !available(o) { // below the partition too
 			down++
 		}
-		if !o.of(update) && !o.going() {
+		if o.n >= first(set)+partition(set) && !o.of(update) && !o.going() {
 			old = append(old, o)
 		}
 	}
@@ -200,10 +197,13 @@ func Status(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 	s := *set.Status.DeepCopy()
 	s.ObservedGeneration, s.CurrentRevision, s.UpdateRevision = set.Generation, current.name, update.name
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas = 0, 0, 0, 0, 0
+	if s.CollisionCount == nil {
+		s.CollisionCount = new(int32)
+	}
 	there, condemned := divide(set, pods)
 	for _, o := range append(there, condemned...) {
 		s.Replicas++
-		if o.healthy() {
+		if ready, _ := loop.Ready(o.Pod); ready && o.Status.Phase == corev1.PodRunning { // even on its way
 			s.ReadyReplicas++
 			if loop.Available(o.Pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now) {
 				s.AvailableReplicas++

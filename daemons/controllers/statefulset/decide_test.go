@@ -121,6 +121,8 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		{"smaller: a well one, though one before it is not", 1, nil, "0 1! 2", "-2"},
 		{"smaller: the one that is not well", 1, nil, "0 1 2!", "-2"},
 		{"smaller: at once", 1, func(s *appsv1.StatefulSet) { parallel(s) }, "0! 1 2!", "-2 -1"},
+		{"smaller: the one that is not ready for long enough", 1, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0 1~", "-1"},
+		{"smaller: not while one is not ready for long enough", 1, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 }, "0 1~ 2~", ""},
 		{"none", 0, nil, "0 1", "-1"},
 		{"an update: the last first", 3, nil, "0old 1old 2old", "-2"},
 		{"an update: it comes back with it", 3, nil, "0old 1old", "+2-new"},
@@ -132,6 +134,11 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 		{"an update two at a time", 4, unavailable(intstr.FromInt32(2)), "0old 1old 2old 3old", "-3 -2"},
 		{"an update, a share, rounded up", 4, unavailable(intstr.FromString("30%")), "0old 1old 2old 3old", "-3 -2"},
 		{"an update two at a time, one is down", 4, unavailable(intstr.FromInt32(2), parallel), "0old 1old 2old 3!", "-2"},
+		{"an update counts those that are down below the partition", 3, unavailable(intstr.FromInt32(1), parallel, partitioned(1)), "0! 1old 2old", ""},
+		{"an update with room for one that is down below the partition", 3, unavailable(intstr.FromInt32(2), parallel, partitioned(1)), "0! 1old 2old", "-2"},
+		{"an update by numbers that do not begin at zero", 3, func(s *appsv1.StatefulSet) {
+			s.Spec.Ordinals, s.Spec.UpdateStrategy.RollingUpdate.Partition = &appsv1.StatefulSetOrdinals{Start: 5}, ptr.To[int32](2)
+		}, "5old 6old 7old", "-7"},
 		{"an update of one that does not work", 3, parallel, "0old 1old 2old!", "-2"},
 		{"an update waits for the one that was updated", 3, parallel, "0old 1old 2!", ""},
 		{"by hand", 3, onDelete, "0old 1old 2old", ""},
@@ -224,7 +231,7 @@ func TestTheStatusCountsPods(t *testing.T) {
 	set := web(4, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 })
 	s := Status(set, was, is, podsOf(set, "0old 1old! 2~ 3x 4old"), now)
 	got := fmt.Sprint(s.ObservedGeneration, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision)
-	if want := "3 5 3 2 3 1web-oldweb-new"; got != want {
+	if want := "3 5 4 3 3 1web-oldweb-new"; got != want { // one that goes is ready until it is not
 		t.Errorf("it is %s, want %s", got, want)
 	}
 	set = web(2, nil)
@@ -233,6 +240,17 @@ func TestTheStatusCountsPods(t *testing.T) {
 	}
 	if s := Status(set, was, is, podsOf(set, "0 1!"), now); s.CurrentRevision != was.name || s.CurrentReplicas != 0 {
 		t.Errorf("before its end it is %+v", s)
+	}
+}
+
+func TestTheStatusCountsCollisions(t *testing.T) {
+	set := web(1, nil)
+	if s := Status(set, is, is, nil, now); s.CollisionCount == nil || *s.CollisionCount != 0 {
+		t.Errorf("none: %v", s.CollisionCount)
+	}
+	set.Status.CollisionCount = ptr.To[int32](2)
+	if s := Status(set, is, is, nil, now); *s.CollisionCount != 2 {
+		t.Errorf("two: %d", *s.CollisionCount)
 	}
 }
 

@@ -34,6 +34,11 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	}
 	own = append(own, ready, containers, truth(corev1.PodScheduled, true, "", ""))
 	own = append(own, resizeConditions(f, over != "")...)
+	pressed := f.Evicted != nil && f.Evicted.Pressed
+	if pressed {
+		own = append(own, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: corev1.PodReasonTerminationByKubelet, Message: f.Evicted.Message})
+	}
 	now := metav1.NewTime(f.Now.Truncate(1e9))
 	for i := range own {
 		own[i].LastTransitionTime = now
@@ -45,7 +50,7 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	for _, was := range f.Pod.Status.Conditions {
-		if !owned(was.Type) {
+		if !owned(was.Type) && !(pressed && was.Type == corev1.DisruptionTarget) {
 			own = append(own, was)
 		}
 	}

@@ -41,6 +41,7 @@ type End struct {
 	Phase           corev1.PodPhase
 	Reason, Message string
 	Rejected        bool // before anything of the pod was begun
+	Pressed         bool // the machine was short of something, which is not the pod's fault
 }
 
 // Sandbox is what the runtime says about a pod sandbox.

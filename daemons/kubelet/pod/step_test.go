@@ -353,6 +353,35 @@ func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
 }
 
 // A pod that is left to its steps comes to rest, whatever happened before.
+// Jobs' rules about failed pods tell the machine's trouble from the pod's own by it.
+func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
+	before := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}
+	for name, c := range map[string]struct {
+		end  *End
+		was  []corev1.PodCondition
+		want string
+	}{
+		"it runs":                                  {nil, nil, ""},
+		"the machine was short":                    {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short", Pressed: true}, nil, "TerminationByKubelet short"},
+		"somebody else was about to":               {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short", Pressed: true}, []corev1.PodCondition{before}, "TerminationByKubelet short"},
+		"it took more than it may":                 {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "too much"}, nil, ""},
+		"it runs, and somebody is about to end it": {nil, []corev1.PodCondition{before}, "EvictionByEvictionAPI "},
+	} {
+		f := facts(func(f *Facts) {
+			f.Containers, f.Evicted, f.Pod.Status.Conditions = []Container{ran("m", 0, Running, 0, 0)}, c.end, c.was
+		})
+		got := ""
+		for _, condition := range Status(f).Conditions {
+			if condition.Type == corev1.DisruptionTarget {
+				got += condition.Reason + " " + condition.Message
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestEveryPodComesToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := facts(nil)

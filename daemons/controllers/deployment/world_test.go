@@ -1,0 +1,168 @@
+package deployment
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// world is one deployment, named web, with its sets, and a clock that tests move.
+type world struct {
+	t      *testing.T
+	clock  *clocktesting.FakeClock
+	client *fake.Clientset
+	events *record.FakeRecorder
+	d      *controller
+	cached func(obj any)
+}
+
+var began = time.Unix(1_000_000, 0)
+
+// web is a deployment of so many replicas of an image, by default with a surge of one and nothing unavailable.
+func web(n int32, image string) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", Generation: 1}, Spec: appsv1.DeploymentSpec{
+		Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: ofImage(image), ProgressDeadlineSeconds: ptr.To[int32](600), RevisionHistoryLimit: ptr.To[int32](10),
+		Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
+	}}
+}
+
+func ofImage(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}
+}
+
+// webSet is a set of web whose pods are all there and available; what it was sized for is web's own number.
+func webSet(d *appsv1.Deployment, name, image, revision string, n int32) *appsv1.ReplicaSet {
+	surge, _ := limits(d)
+	set := set1(name, 100-len(revision), n, n)
+	set.Namespace, set.Labels, set.Generation = "shop", map[string]string{"app": "web"}, 1
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, kind)}
+	set.Annotations = map[string]string{revisionAnnotation: revision, desiredAnnotation: text(*d.Spec.Replicas), maxAnnotation: text(*d.Spec.Replicas + surge)}
+	set.Spec.Selector, set.Spec.Template = d.Spec.Selector, ofImage(image)
+	set.Status.ObservedGeneration, set.Status.TerminatingReplicas = 1, ptr.To[int32](0)
+	return set
+}
+
+func text(n int32) string { return (&intstr.IntOrString{IntVal: n}).String() }
+
+func newWorld(t *testing.T, d *appsv1.Deployment, sets ...*appsv1.ReplicaSet) *world {
+	t.Helper()
+	w := &world{t: t, clock: clocktesting.NewFakeClock(began), client: fake.NewClientset(), events: record.NewFakeRecorder(100)}
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	made, ok := New(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock}).(*controller)
+	if !ok {
+		t.Fatal("it is no controller of deployments")
+	}
+	w.d = made
+	deployments, replicaSets := factory.Apps().V1().Deployments().Informer().GetIndexer(), factory.Apps().V1().ReplicaSets().Informer().GetIndexer()
+	w.cached = func(obj any) {
+		indexer := replicaSets
+		if _, ok := obj.(*appsv1.Deployment); ok {
+			indexer = deployments
+		}
+		if err := indexer.Add(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.must(w.client.Tracker().Add(d))
+	w.cached(d)
+	for _, set := range sets {
+		w.must(w.client.Tracker().Add(set))
+		w.cached(set)
+	}
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sync runs the controller once, and shows it what it wrote.
+func (w *world) sync() error {
+	w.t.Helper()
+	err := w.d.sync(w.t.Context(), "shop/web")
+	w.cached(w.deployment())
+	list, listErr := w.client.AppsV1().ReplicaSets("shop").List(w.t.Context(), metav1.ListOptions{})
+	w.must(listErr)
+	for i := range list.Items {
+		if list.Items[i].UID == "" {
+			list.Items[i].UID = types.UID(list.Items[i].Name)
+		}
+		w.cached(&list.Items[i])
+	}
+	return err
+}
+
+func (w *world) deployment() *appsv1.Deployment {
+	w.t.Helper()
+	d, err := w.client.AppsV1().Deployments("shop").Get(w.t.Context(), "web", metav1.GetOptions{})
+	w.must(err)
+	return d
+}
+
+// sets says how many replicas each set is to have, by name, those of new names as "new".
+func (w *world) sets() map[string]int32 {
+	w.t.Helper()
+	list, err := w.client.AppsV1().ReplicaSets("shop").List(w.t.Context(), metav1.ListOptions{})
+	w.must(err)
+	out := map[string]int32{}
+	for _, set := range list.Items {
+		name := set.Name
+		if strings.HasPrefix(name, "web-") {
+			name = "new"
+		}
+		out[name] = *set.Spec.Replicas
+	}
+	return out
+}
+
+func (w *world) told() (lines []string) {
+	for {
+		select {
+		case e := <-w.events.Events:
+			lines = append(lines, e)
+		default:
+			return slices.Clip(lines)
+		}
+	}
+}
+
+// condition is a condition's status, reason and message, "" without it.
+func (w *world) condition(kind appsv1.DeploymentConditionType) string {
+	c := find(w.deployment().Status, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason + ": " + c.Message
+}
+
+func with1(d *appsv1.Deployment, kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) *appsv1.Deployment {
+	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason,
+		Message: "before", LastUpdateTime: metav1.NewTime(began), LastTransitionTime: metav1.NewTime(began)})
+	return d
+}
+
+// counted has a deployment's status say how many replicas, none of them updated, it had, and how many of them were available.
+func counted(d *appsv1.Deployment, n, available int32) *appsv1.Deployment {
+	d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = n, available, available
+	return d
+}

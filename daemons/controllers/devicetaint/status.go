@@ -1,0 +1,217 @@
+package devicetaint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// reportEvery is how often a rule's status is written, at most.
+const reportEvery = 10 * time.Second
+
+// reach is what a rule is about, if its effect is NoExecute.
+type reach struct {
+	published, allocated int
+	pods, namespaces     int // that are yet to be evicted
+}
+
+// evictions counts, by their UIDs, how many pods were evicted for rules since this process began.
+type evictions struct {
+	mu sync.Mutex
+	by map[types.UID]int
+}
+
+func (e *evictions) of(rule types.UID) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.by[rule]
+}
+
+func (e *evictions) add(rule types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.by == nil {
+		e.by = map[types.UID]int{}
+	}
+	e.by[rule]++
+}
+
+func (e *evictions) forget(rule types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.by, rule)
+}
+
+// concerns says whether a rule has pods that use a claim evicted, now or later, with the effect NoExecute.
+func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim) bool {
+	if claim.Status.Allocation == nil {
+		return false
+	}
+	taint := rule.Spec.Taint
+	taint.Effect = resourcev1.DeviceTaintEffectNoExecute
+	return slices.ContainsFunc(claim.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
+		if !api.TaintsDevice(rule, r.Driver, r.Pool, r.Device) {
+			return false
+		}
+		_, ever := until(r.Tolerations, &taint)
+		return ever
+	})
+}
+
+// reachOf works out what a rule is about. usedBy returns the pods that use a claim and are not on their way.
+func reachOf(rule *resourcev1.DeviceTaintRule, claims []*resourcev1.ResourceClaim, pools map[[2]string][]*resourcev1.Device,
+	usedBy func(*resourcev1.ResourceClaim) []*corev1.Pod) (r reach) {
+	for pool, devices := range pools {
+		for _, d := range devices {
+			if api.TaintsDevice(rule, pool[0], pool[1], d.Name) {
+				r.published++
+			}
+		}
+	}
+	pods, namespaces := sets.New[types.UID](), sets.New[string]()
+	for _, claim := range claims {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, d := range claim.Status.Allocation.Devices.Results {
+			if api.TaintsDevice(rule, d.Driver, d.Pool, d.Device) {
+				r.allocated++
+			}
+		}
+		if !concerns(rule, claim) {
+			continue
+		}
+		for _, pod := range usedBy(claim) {
+			pods.Insert(pod.UID)
+			namespaces.Insert(pod.Namespace)
+		}
+	}
+	r.pods, r.namespaces = pods.Len(), namespaces.Len()
+	return r
+}
+
+// progress is what a rule's condition says. Its time is left out.
+func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Condition {
+	c := metav1.Condition{Type: resourcev1.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse, ObservedGeneration: rule.Generation}
+	where := count(r.namespaces, "namespace", "different namespaces")
+	switch rule.Spec.Taint.Effect {
+	case resourcev1.DeviceTaintEffectNoExecute:
+		switch {
+		case r.pods > 0:
+			c.Status, c.Reason = metav1.ConditionTrue, "PodsPendingEviction"
+			c.Message = count(r.pods, "pod needs", "pods need") + " to be evicted in " + where + "."
+		case evicted > 0:
+			c.Reason = "Completed"
+		default:
+			c.Reason = "NotStarted"
+		}
+	case resourcev1.DeviceTaintEffectNone:
+		c.Reason = "NoEffect"
+		c.Message = fmt.Sprintf("%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute. This information will not be updated again. "+
+			"Recreate the DeviceTaintRule to trigger an update.", count(r.published, "published device", "published devices"),
+			count(r.allocated, "allocated device", "allocated devices"), count(r.pods, "pod", "pods"), where)
+	default:
+		c.Reason, c.Message = "OtherEffect", "Eviction only happens for the NoExecute effect."
+	}
+	if evicted > 0 {
+		if c.Message != "" {
+			c.Message += " "
+		}
+		c.Message += count(evicted, "pod", "pods") + " evicted since starting the controller."
+	}
+	return c
+}
+
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// report brings a rule's status up to date, unless that was done a moment ago. Of a rule without effect it is done once.
+func (t *controller) report(ctx context.Context, name string) error {
+	rule, err := t.rules.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	now := t.Now()
+	i := slices.IndexFunc(rule.Status.Conditions, func(c metav1.Condition) bool { return c.Type == resourcev1.DeviceTaintConditionEvictionInProgress })
+	var was metav1.Condition
+	if i >= 0 {
+		was = rule.Status.Conditions[i]
+		if was.ObservedGeneration == rule.Generation {
+			if rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNone {
+				return nil
+			}
+			if left := reportEvery - now.Sub(was.LastTransitionTime.Time); left > 0 {
+				t.reports.AddAfter(name, left)
+				return nil
+			}
+		}
+	}
+	found := t.reach(rule)
+	if found.pods > 0 && rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
+		t.reports.AddAfter(name, reportEvery) // nothing says when the last of them has gone
+	}
+	is := progress(rule, found, t.evicted.of(rule.UID))
+	if is.LastTransitionTime = was.LastTransitionTime; is == was {
+		return nil
+	}
+	is.LastTransitionTime = metav1.NewTime(now)
+	updated := rule.DeepCopy()
+	if i >= 0 {
+		updated.Status.Conditions[i] = is
+	} else {
+		updated.Status.Conditions = append(updated.Status.Conditions, is)
+	}
+	if _, err := t.Client.ResourceV1().DeviceTaintRules().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of DeviceTaintRule %s: %w", name, err)
+	}
+	return nil
+}
+
+func (t *controller) reach(rule *resourcev1.DeviceTaintRule) reach {
+	pools := map[[2]string][]*resourcev1.Device{}
+	for _, obj := range t.slices.List() {
+		if s, ok := obj.(*resourcev1.ResourceSlice); ok {
+			if pool := [2]string{s.Spec.Driver, s.Spec.Pool.Name}; pools[pool] == nil {
+				pools[pool] = t.devices(pool[0], pool[1])
+			}
+		}
+	}
+	var claims []*resourcev1.ResourceClaim
+	for _, obj := range t.claims.List() {
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
+			claims = append(claims, claim)
+		}
+	}
+	return reachOf(rule, claims, pools, t.usedBy)
+}
+
+// usedBy returns the pods that use a claim and are not on their way.
+func (t *controller) usedBy(claim *resourcev1.ResourceClaim) (pods []*corev1.Pod) {
+	for _, user := range claim.Status.ReservedFor {
+		if user.APIGroup != "" || user.Resource != "pods" {
+			continue
+		}
+		if pod, err := t.pods.Pods(claim.Namespace).Get(user.Name); err == nil && pod.UID == user.UID && loop.Active(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}

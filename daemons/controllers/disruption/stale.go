@@ -1,0 +1,59 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// staleAfter is how long a pod may say that it is to be disrupted and not be deleted: whoever wanted to has given up.
+const staleAfter = 2 * time.Minute
+
+// disrupted is a pod's condition that it is to be disrupted, if that can become stale. What a kubelet says stays: it may take its time to end a pod.
+func disrupted(pod *corev1.Pod) *corev1.PodCondition {
+	if !loop.Active(pod) {
+		return nil
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet {
+			return c
+		}
+	}
+	return nil
+}
+
+// clear says of a pod that was not deleted in time that it is not to be disrupted.
+func (d *controller) clear(ctx context.Context, key string) error {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil
+	}
+	pod, err := d.pods.Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	c := disrupted(pod)
+	if c == nil {
+		return nil
+	}
+	if left := c.LastTransitionTime.Add(staleAfter).Sub(d.Now()); left > 0 {
+		d.stale.AddAfter(key, left)
+		return nil
+	}
+	_, err = loop.PatchPodStatus(ctx, d.Client, pod, map[string]any{"conditions": []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Now()), ObservedGeneration: pod.Generation}}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("say that pod %s is not to be disrupted: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Each pair is told apart by one rule: what comes before it is the same for both, and what comes after it speaks for the other one.
+func TestWhichPodsGoFirst(t *testing.T) {
+	now := time.Unix(2_000_000, 0)
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	is := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: ago(100 * time.Hour), Annotations: map[string]string{}},
+			Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(100 * time.Hour)}}}}
+		for _, c := range change {
+			c(pod)
+		}
+		return pod
+	}
+	onNode := func(n string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = n } }
+	phase := func(s corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = s } }
+	ready := func(s corev1.ConditionStatus, since metav1.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions[0].Status, p.Status.Conditions[0].LastTransitionTime = s, since
+		}
+	}
+	cost := func(text string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations["controller.kubernetes.io/pod-deletion-cost"] = text }
+	}
+	made := func(at metav1.Time) func(*corev1.Pod) { return func(p *corev1.Pod) { p.CreationTimestamp = at } }
+	restarted := func(n int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: n}} }
+	}
+	for _, c := range []struct {
+		rule        string
+		first, then *corev1.Pod
+	}{
+		{"without a node", is("z", onNode(""), phase(corev1.PodRunning)), is("a", phase(corev1.PodPending))},
+		{"pending before unknown", is("z", phase(corev1.PodPending)), is("a", phase(corev1.PodUnknown), ready("False", ago(1)))},
+		{"unknown before running", is("z", phase(corev1.PodUnknown)), is("a", ready("False", ago(1)))},
+		{"not ready", is("z", ready("False", ago(time.Hour)), cost("100")), is("a", cost("1"))},
+		{"lower cost", is("z", cost("-1")), is("a", cost("0"), onNode("crowded"))},
+		{"a cost that is no number is none", is("z", cost("-1")), is("a", cost("cheap"))},
+		{"on a crowded node", is("z", onNode("crowded")), is("a", ready("True", ago(time.Second)))},
+		{"ready for shorter, by an order of magnitude", is("z", ready("True", ago(time.Hour))), is("a", restarted(9))},
+		{"ready since nobody knows when", is("z", ready("True", metav1.Time{})), is("a", restarted(9))},
+		{"ready for about as long: any, by its UID", is("a", ready("True", ago(90*time.Hour))), is("z", ready("True", ago(80*time.Hour)), restarted(9))},
+		{"more restarts", is("z", restarted(2)), is("a", restarted(1), made(ago(time.Second)))},
+		{"younger, by an order of magnitude", is("z", made(ago(time.Hour))), is("a")},
+		{"of about one age: any, by its UID", is("a", made(ago(90*time.Hour))), is("z", made(ago(80*time.Hour)))},
+	} {
+		for _, pods := range [][]*corev1.Pod{{c.first, c.then}, {c.then, c.first}} {
+			DeletionOrder(pods, map[string]int{"n": 1, "crowded": 2}, now)
+			if pods[0] != c.first {
+				t.Errorf("%s: %s goes first", c.rule, pods[0].Name)
+			}
+		}
+	}
+}
+
+func TestWhenAPodIsAvailable(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	for name, c := range map[string]struct {
+		status   corev1.ConditionStatus
+		since    time.Time
+		minReady time.Duration
+		want     bool
+	}{
+		"ready":                     {corev1.ConditionTrue, now, 0, true},
+		"not ready":                 {corev1.ConditionFalse, now.Add(-time.Hour), 0, false},
+		"not for long enough":       {corev1.ConditionTrue, now.Add(-9 * time.Second), 10 * time.Second, false},
+		"for long enough":           {corev1.ConditionTrue, now.Add(-10 * time.Second), 10 * time.Second, true},
+		"since nobody knows when":   {corev1.ConditionTrue, time.Time{}, 10 * time.Second, false},
+		"nothing is said about it":  {"", time.Time{}, 0, false},
+		"since then, and must be 0": {corev1.ConditionTrue, time.Time{}, 0, true},
+	} {
+		pod := &corev1.Pod{}
+		if c.status != "" {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: c.status, LastTransitionTime: metav1.NewTime(c.since)}}
+		}
+		if got := Available(pod, c.minReady, now); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestPodsAreMadeInBatchesThatDouble(t *testing.T) {
+	for _, c := range []struct {
+		n, failsFrom, calls int
+	}{{10, 99, 10}, {10, 0, 1}, {10, 2, 3}, {10, 3, 7}, {0, 0, 0}} {
+		calls := make(chan int, c.n)
+		done, err := InBatches(t.Context(), c.n, func(_ context.Context, i int) error {
+			calls <- i
+			if i >= c.failsFrom {
+				return fmt.Errorf("%d", i)
+			}
+			return nil
+		})
+		close(calls)
+		var seen []int
+		for i := range calls {
+			seen = append(seen, i)
+		}
+		slices.Sort(seen)
+		if done != c.calls || len(seen) != c.calls || (err != nil) != (c.calls > c.failsFrom) {
+			t.Errorf("of %d, failing from %d: %d calls %v, %v", c.n, c.failsFrom, done, seen, err)
+		}
+	}
+}

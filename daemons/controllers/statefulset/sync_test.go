@@ -1,0 +1,94 @@
+package statefulset
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
+)
+
+// synced runs the controller once over a set and its pods. It returns the set and the pods that are there then, and the events.
+func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
+	t.Helper()
+	client, events := fake.NewClientset(), record.NewFakeRecorder(100)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	r, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events, Clock: clocktesting.NewFakeClock(now)}).(*controller)
+	if !ok {
+		t.Fatal("it is no controller of stateful sets")
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(client.Tracker().Add(set))
+	must(factory.Apps().V1().StatefulSets().Informer().GetIndexer().Add(set))
+	for _, pod := range pods {
+		must(client.Tracker().Add(pod))
+		must(factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
+	}
+	must(r.sync(t.Context(), set.Namespace+"/"+set.Name))
+	is, err := client.AppsV1().StatefulSets(set.Namespace).Get(t.Context(), set.Name, metav1.GetOptions{})
+	must(err)
+	list, err := client.CoreV1().Pods(set.Namespace).List(t.Context(), metav1.ListOptions{})
+	must(err)
+	close(events.Events)
+	var told []string
+	for e := range events.Events {
+		told = append(told, e)
+	}
+	return is, list.Items, told
+}
+
+func TestASetThatIsBeingDeletedIsCountedAndLeftAlone(t *testing.T) {
+	set := web(3, func(s *appsv1.StatefulSet) {
+		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
+		s.Status = appsv1.StatefulSetStatus{CurrentRevision: is.name, UpdateRevision: is.name, Replicas: 3, ReadyReplicas: 3, ObservedGeneration: 1, CollisionCount: ptr.To[int32](0)}
+	})
+	after, pods, told := synced(t, set, podsOf(set, "0 1!"))
+	s := after.Status
+	if s.ObservedGeneration != 3 || s.Replicas != 2 || s.ReadyReplicas != 1 || s.CurrentReplicas != 2 || s.UpdatedReplicas != 2 || s.CurrentRevision != is.name {
+		t.Errorf("its status is %+v", s)
+	}
+	if len(pods) != 2 || len(told) != 0 {
+		t.Errorf("it has %d pods; %q", len(pods), told)
+	}
+}
+
+func TestWhatIsDoneAboutASetIsToldInEvents(t *testing.T) {
+	unnamed := func(pods []*corev1.Pod) []*corev1.Pod {
+		delete(pods[0].Labels, appsv1.PodIndexLabel)
+		return pods
+	}
+	set := web(1, nil)
+	for name, c := range map[string]struct {
+		pods []*corev1.Pod
+		want []string
+	}{
+		"made":    {nil, []string{"Normal SuccessfulCreate create Pod web-0 in StatefulSet web successful"}},
+		"mended":  {unnamed(podsOf(set, "0")), []string{"Normal SuccessfulUpdate update Pod web-0 in StatefulSet web successful"}},
+		"removed": {podsOf(set, "0 1"), []string{"Normal SuccessfulDelete delete Pod web-1 in StatefulSet web successful"}},
+	} {
+		for _, pod := range c.pods {
+			pod.Labels[appsv1.StatefulSetRevisionLabel] = "other"
+			pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+		}
+		by := set.DeepCopy()
+		by.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+		if _, _, told := synced(t, by, c.pods); !slices.Equal(told, c.want) {
+			t.Errorf("%s: %q, want %q", name, told, c.want)
+		}
+	}
+}
