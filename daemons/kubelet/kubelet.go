@@ -374,7 +374,7 @@ func (k *Kubelet) nodeFacts() pod.Node {
 	defer k.mu.Unlock()
 	n := pod.Node{Name: k.name, IPs: k.ips}
 	if k.node != nil {
-		n.Allocatable = k.node.Status.Allocatable
+		n.Allocatable, n.Labels = k.node.Status.Allocatable, k.node.Labels
 	}
 	return n
 }

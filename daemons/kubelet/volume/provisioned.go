@@ -46,7 +46,7 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	if err := m.makeProvisioned(name, pv.Spec.Capacity.Storage().Value()); err != nil {
 		return fmt.Errorf("make the directory of persistent volume %s: %w", name, err)
 	}
-	return m.bind(filepath.Join(m.Provisioned, name), dir)
+	return m.bind(filepath.Join(m.Provisioned, name), dir, pv.Spec.MountOptions)
 }
 
 // mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before it was

@@ -17,7 +17,7 @@ import (
 // sames is a Mounter for which a name is a mount: what is bound is the very directory.
 type sames struct{ Plain }
 
-func (sames) Bind(from, to string, _ bool) error {
+func (sames) Bind(from, to string, _ []string) error {
 	if err := os.Remove(to); err != nil {
 		return err
 	}

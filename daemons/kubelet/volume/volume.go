@@ -36,8 +36,8 @@ type Source interface {
 // Mounter is what of the kernel volumes need.
 type Mounter interface {
 	Tmpfs(path, options string) error
-	Bind(from, to string, readOnly bool) error
-	UnmountAll(dir string) error // whatever is mounted below dir
+	Bind(from, to string, options []string) error // options are those that bindable takes
+	UnmountAll(dir string) error                  // whatever is mounted below dir
 	Mounted(path string) (bool, error)
 }
 
@@ -283,7 +283,7 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("hostPath type check failed: %s is not a %s: %w", h.Path, kind, err)
+		return fmt.Errorf("hostPath type check failed: %s is not a %s: %w", h.Path, hostPathKinds[kind], err)
 	}
 	mode := info.Mode()
 	ok := true
@@ -300,7 +300,12 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 		ok = mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
 	}
 	if !ok {
-		return fmt.Errorf("hostPath type check failed: %s is not a %s", h.Path, kind)
+		return fmt.Errorf("hostPath type check failed: %s is not a %s", h.Path, hostPathKinds[kind])
 	}
 	return nil
 }
+
+// hostPathKinds are what types of hostPath demand, in upstream's words.
+var hostPathKinds = map[corev1.HostPathType]string{corev1.HostPathDirectory: "directory", corev1.HostPathDirectoryOrCreate: "directory",
+	corev1.HostPathFile: "file", corev1.HostPathFileOrCreate: "file", corev1.HostPathSocket: "socket file",
+	corev1.HostPathCharDev: "character device", corev1.HostPathBlockDev: "block device"}
