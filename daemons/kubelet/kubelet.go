@@ -199,7 +199,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	k.objects = newObjects(k.client, env.Log, k.changed)
-	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root,
+	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Labels: k.nodeLabels, Provisioned: directory.Root,
 		Machine: k.machine.Info().MachineID, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
 	if o.Pretended {
 		// One machine has many nodes that pretend, and nothing is written into their volumes.
@@ -368,13 +368,22 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// nodeLabels are the labels that the API has of this node now: a volume may be reached by one that was just set.
+func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
+	node, err := k.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return node.Labels, nil
+}
+
 // nodeFacts is what pods may know of their node.
 func (k *Kubelet) nodeFacts() pod.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := pod.Node{Name: k.name, IPs: k.ips}
 	if k.node != nil {
-		n.Allocatable, n.Labels = k.node.Status.Allocatable, k.node.Labels
+		n.Allocatable = k.node.Status.Allocatable
 	}
 	return n
 }

@@ -15,7 +15,6 @@ type Node struct {
 	Name        string
 	IPs         []string
 	Allocatable corev1.ResourceList
-	Labels      map[string]string
 }
 
 // Field returns a field of a pod by its path, as the downward API does.

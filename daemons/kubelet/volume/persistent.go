@@ -23,7 +23,7 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 	if err != nil {
 		return err
 	}
-	if err := m.here(pv); err != nil {
+	if err := m.here(ctx, pv); err != nil {
 		return err
 	}
 	group := fsGroup(p)
@@ -62,12 +62,15 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 
 // here refuses a volume of other nodes: what lies at its path on this one is something else. The scheduler has looked at that, and
 // not every pod comes by it.
-func (m *Manager) here(pv *corev1.PersistentVolume) error {
+func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
-	facts := m.Node()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: facts.Name, Labels: facts.Labels}}
+	labels, err := m.Labels(ctx)
+	if err != nil {
+		return fmt.Errorf("look whether persistent volume %s is reached from here: %w", pv.Name, err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Node().Name, Labels: labels}}
 	matches, err := scheduling.MatchNodeSelectorTerms(node, pv.Spec.NodeAffinity.Required)
 	if err == nil && !matches {
 		err = errors.New("no matching NodeSelectorTerms")

@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,8 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"clusterctl/daemons/kubelet/pod"
 )
 
 // options is a Mounter that keeps with which options was bound.
@@ -58,6 +58,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		"a directory":                   {func(*pv, *corev1.Pod) {}, "", "", 0},
 		"of this node":                  {on("kubernetes.io/hostname", "n1"), "", "", 0},
 		"of another node":               {on("kubernetes.io/hostname", "n2"), "node affinity check failed: no matching NodeSelectorTerms", "", 0},
+		"nobody says where this is":     {on("kubernetes.io/hostname", "n1"), "no answer", "", 0},
 		"of another zone":               {on("zone", "a"), "node affinity check failed", "", 0},
 		"a path of another node":        {func(s *pv, p *corev1.Pod) { hostPath(s); on("kubernetes.io/hostname", "n2")(s, p) }, "node affinity check failed", "", 0},
 		"with options":                  {with("noexec", "nodev,noatime"), "", "noexec nodev,noatime", 0},
@@ -74,8 +75,11 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		"a path for a group":            {func(s *pv, p *corev1.Pod) { hostPath(s); grouped(nil, false)(s, p) }, "", "", 0},
 	} {
 		m, s := manager(t)
-		m.Node = func() pod.Node {
-			return pod.Node{Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1", "zone": "b"}}
+		m.Labels = func(context.Context) (map[string]string, error) {
+			if name == "nobody says where this is" {
+				return nil, errors.New("no answer")
+			}
+			return map[string]string{"kubernetes.io/hostname": "n1", "zone": "b"}, nil
 		}
 		mounter := &options{}
 		m.Mounter = mounter

@@ -47,6 +47,8 @@ type Manager struct {
 	Source  Source
 	Mounter Mounter
 	Node    func() pod.Node
+	// Labels are those of the node, for volumes that are not reached from all nodes.
+	Labels func(context.Context) (map[string]string, error)
 	// Provisioned is the directory of the volumes that were made for claims; only their own directories are in it.
 	Provisioned string
 	// Machine is the identity of this machine; empty means that it has none.
