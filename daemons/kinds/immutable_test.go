@@ -9,6 +9,7 @@ const (
 	boundClaim   = `{spec: {accessModes: [ReadWriteOnce], volumeName: v, storageClassName: s, volumeAttributesClassName: gold, resources: {requests: {storage: 3Gi}}}, status: {phase: Bound, capacity: {storage: 1Gi}, currentVolumeAttributesClassName: gold}}`
 	freeClaim    = `{spec: {accessModes: [ReadWriteOnce], volumeAttributesClassName: gold, resources: {requests: {storage: 2Gi}}}}`
 	csiVolume    = `{spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, volumeAttributesClassName: gold, csi: {driver: a.b, volumeHandle: h}}}`
+	zonedVolume  = `{spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, csi: {driver: a.b, volumeHandle: h}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: failure-domain.beta.kubernetes.io/zone, operator: In, values: [a]}]}]}}}}`
 	dualService  = `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, "fd00::1"], ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}`
 	balancer1    = `spec: {type: LoadBalancer, loadBalancerClass: a.b/c, externalTrafficPolicy: Local, healthCheckNodePort: 30001, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80, nodePort: 30000}]}`
 	indexedJob   = `spec: {manualSelector: true, selector: {matchLabels: {a: b}}, completionMode: Indexed, completions: 3, parallelism: 3, successPolicy: {rules: [{succeededCount: 1}]}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`
@@ -36,6 +37,11 @@ func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 		"a secret for growing":              {"PersistentVolume", csiVolume, `volumeHandle: h -> volumeHandle: h, controllerExpandSecretRef: {name: a, namespace: b}`, ""},
 		"no attributes of the volume":       {"PersistentVolume", csiVolume, `volumeAttributesClassName: gold, -> `, "spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden"},
 		"a place, late":                     {"PersistentVolume", csiVolume, `csi: -> nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}, csi:`, ""},
+		"a zone by its new name":            {"PersistentVolume", zonedVolume, `failure-domain.beta.kubernetes.io/zone -> topology.kubernetes.io/zone`, ""},
+		"a zone by another new name":        {"PersistentVolume", zonedVolume, `failure-domain.beta.kubernetes.io/zone -> topology.kubernetes.io/region`, "nodeAffinity: Invalid value"},
+		"another zone by its new name":      {"PersistentVolume", zonedVolume, `failure-domain.beta.kubernetes.io/zone, operator: In, values: [a] -> topology.kubernetes.io/zone, operator: In, values: [b]`, "nodeAffinity: Invalid value"},
+		"another zone":                      {"PersistentVolume", zonedVolume, `[a] -> [b]`, "nodeAffinity: Invalid value"},
+		"another place beside":              {"PersistentVolume", zonedVolume, `[{matchExpressions -> [{matchFields: [{key: metadata.name, operator: In, values: [n]}]}, {matchExpressions`, "nodeAffinity: Invalid value"},
 		"the second address":                {"Service", dualService, `fd00::1 -> fd00::2`, `spec.clusterIPs[1]: Invalid value: ["10.0.0.1","fd00::2"]: may not change once set`},
 		"the list of addresses alone":       {"Service", dualService, `clusterIPs: [10.0.0.1 -> clusterIPs: [10.0.0.9`, "spec.clusterIPs[0]: Invalid value: [\"10.0.0.9\",\"fd00::1\"]: may not change once set"},
 		"families in another order":         {"Service", dualService, `[IPv4, IPv6] -> [IPv6, IPv4]`, "spec.ipFamilies[0]: Invalid value: [\"IPv6\",\"IPv4\"]: may not change once set"},

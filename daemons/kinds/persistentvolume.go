@@ -171,10 +171,34 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 	}
 	errs = append(errs, immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil {
-		errs = append(errs, immutable(v.Spec.NodeAffinity, old.Spec.NodeAffinity, field.NewPath("nodeAffinity"))...)
+		errs = append(errs, immutable(v.Spec.NodeAffinity, renamed(old.Spec.NodeAffinity, v.Spec.NodeAffinity), field.NewPath("nodeAffinity"))...)
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
 		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
 	}
 	return errs
+}
+
+// renamedLabels are labels of nodes by what they were called before.
+var renamedLabels = map[string]string{
+	corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	corev1.LabelInstanceType: corev1.LabelInstanceTypeStable, "beta.kubernetes.io/os": corev1.LabelOSStable, "beta.kubernetes.io/arch": corev1.LabelArchStable,
+}
+
+// renamed is from which nodes a volume was reached, with the labels by their new names that a change calls so: what says the same by
+// labels that are still there is no change.
+func renamed(was, is *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
+	if is == nil || is.Required == nil || was.Required == nil || len(is.Required.NodeSelectorTerms) != len(was.Required.NodeSelectorTerms) {
+		return was
+	}
+	was = was.DeepCopy()
+	for i, term := range is.Required.NodeSelectorTerms {
+		old := was.Required.NodeSelectorTerms[i].MatchExpressions
+		for j := range min(len(old), len(term.MatchExpressions)) {
+			if now, ok := renamedLabels[old[j].Key]; ok && term.MatchExpressions[j].Key == now {
+				old[j].Key = now
+			}
+		}
+	}
+	return was
 }

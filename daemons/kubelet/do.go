@@ -103,16 +103,25 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 	return outcome{again: again}
 }
 
-func (w *worker) runSandbox(ctx context.Context, f *pod.Facts, attempt uint32) error {
-	handler := ""
-	if class := f.Pod.Spec.RuntimeClassName; class != nil {
-		rc, err := w.k.client.NodeV1().RuntimeClasses().Get(ctx, *class, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("look up runtime class %s: %w", *class, err)
-		}
-		handler = rc.Handler
+// handler is the name of what runs a pod's containers, empty for the usual one.
+func (w *worker) handler(ctx context.Context, p *corev1.Pod) (string, error) {
+	class := p.Spec.RuntimeClassName
+	if class == nil {
+		return "", nil
 	}
-	_, err := w.k.runtime.RunPodSandbox(ctx, w.sandboxConfig(f.Pod, attempt), handler)
+	rc, err := w.k.client.NodeV1().RuntimeClasses().Get(ctx, *class, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("look up runtime class %s: %w", *class, err)
+	}
+	return rc.Handler, nil
+}
+
+func (w *worker) runSandbox(ctx context.Context, f *pod.Facts, attempt uint32) error {
+	handler, err := w.handler(ctx, f.Pod)
+	if err != nil {
+		return err
+	}
+	_, err = w.k.runtime.RunPodSandbox(ctx, w.sandboxConfig(f.Pod, attempt), handler)
 	return err
 }
 

@@ -199,7 +199,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		}
 	}
 	k.objects = newObjects(k.client, env.Log, k.changed)
-	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Provisioned: directory.Root,
+	k.volumes = &volume.Manager{Root: cfg.RootDir, Source: k.objects, Mounter: mounter, Node: k.nodeFacts, Labels: k.nodeLabels, Provisioned: directory.Root,
 		Machine: k.machine.Info().MachineID, Projects: &volume.Projects{}, Unbounded: k.tellUnbounded}
 	if o.Pretended {
 		// One machine has many nodes that pretend, and nothing is written into their volumes.
@@ -366,6 +366,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
+}
+
+// nodeLabels are the labels that the API has of this node now: a volume may be reached by one that was just set.
+func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
+	node, err := k.published(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return node.Labels, nil
 }
 
 // nodeFacts is what pods may know of their node.

@@ -13,14 +13,15 @@ import (
 )
 
 // serveRemoveVolume removes the directory of a volume that was provisioned on this node, and says so when it is gone. It may be
-// asked again and again.
+// asked again and again. The query says what the volume says of itself: a machine that was installed anew has no notes of its own.
 func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if err := directory.CheckName(name); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	k.answerVolume(w, name, "remove", k.volumes.RemoveProvisioned(name))
+	query := r.URL.Query()
+	k.answerVolume(w, name, "remove", k.volumes.RemoveProvisioned(name, query.Get(directory.Made) != "", query.Get(directory.Machine)))
 }
 
 // serveGrowVolume has the directory of a volume that was provisioned on this node hold as many bytes as the query says.
@@ -49,6 +50,8 @@ func (k *Kubelet) answerVolume(w http.ResponseWriter, name, what string, err err
 		said.Reason, said.Code = metav1.StatusReasonConflict, http.StatusConflict
 	case errors.Is(err, volume.ErrTooLarge):
 		said.Reason, said.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+	case errors.Is(err, volume.ErrMissing):
+		said.Details.Causes = []metav1.StatusCause{{Type: directory.Missing, Message: err.Error()}}
 	case err != nil:
 		k.env.Log.Warn("change a provisioned volume", "what", what, "volume", name, "error", err)
 	default:

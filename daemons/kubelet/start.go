@@ -195,7 +195,13 @@ func (w *worker) containerConfig(ctx context.Context, f *pod.Facts, spec *corev1
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := k.volumes.Mounts(ctx, p, spec, func(s string) string { return cri.Expand(s, env) })
+	mounts, err := k.volumes.Mounts(p, spec, func(s string) (string, error) { return cri.ExpandPath(s, env) }, func() (bool, error) {
+		handler, err := w.handler(ctx, p)
+		if err != nil {
+			return false, err
+		}
+		return k.runtime.RecursiveReadOnly(ctx, handler)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,17 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
+// absent says whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it, and devices
+// that are taken for free go to others.
+func absent(err error, claim *resourcev1.ResourceClaim) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "resourceclaims" && details.Name == claim.Name
+}
+
 // settleEvery is the pause between two reads of a claim whose allocation is in doubt.
 const settleEvery = time.Second
 
@@ -54,7 +65,7 @@ func (s *scheduler) settled(ctx context.Context, claim *resourcev1.ResourceClaim
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	now, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-	gone := apierrors.IsNotFound(err) || err == nil && now.UID != claim.UID
+	gone := absent(err, claim) || err == nil && now.UID != claim.UID
 	if err != nil && !gone {
 		return false
 	}

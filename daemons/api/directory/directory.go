@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	storage "k8s.io/component-helpers/storage/volume"
 )
@@ -30,6 +31,10 @@ const (
 	Resource = "localVolumes"
 	// Size is the query of PUT.
 	Size = "bytes"
+	// Made and Machine are queries of DELETE: what the volume says by MadeAnnotation and MachineAnnotation.
+	Made, Machine = "made", "machine"
+	// Missing is the cause that a kubelet gives when it does not have a directory that may lie elsewhere.
+	Missing metav1.CauseType = "DirectoryMissing"
 )
 
 // Path is where the volume of a name lies on its node.

@@ -61,7 +61,7 @@ func controllerRoles() []controllerRole {
 			rule("", "endpoints services", "create delete get update"), rule("", "secrets", "get list watch"), rule("", "nodes", read)),
 		c("pod-garbage-collector", rule("", "pods", "delete list watch"), rule("", "pods/status", "patch"), rule("", "nodes", "get list watch")),
 		c("pv-protection-controller", rule("", "persistentvolumes", "get list patch update watch")),
-		c("pvc-protection-controller", rule("", "persistentvolumeclaims", "get list patch update watch"), rule("", "pods", read)),
+		c("pvc-protection-controller", rule("", "persistentvolumeclaims", "get list patch update watch"), rule("", "persistentvolumeclaims/status", "patch update"), rule("", "pods", read)),
 		c("replicaset-controller", rule("apps", "replicasets", "get list update patch watch"), rule("apps", "replicasets/status replicasets/finalizers", "update patch"), pods),
 		c("replication-controller", rule("", "replicationcontrollers", "get list update patch watch"), rule("", "replicationcontrollers/status replicationcontrollers/finalizers", "update patch"), pods),
 		c("resource-claim-controller", rule("", "pods", read), rule("", "pods/finalizers", "update"), rule("", "pods/status", "patch update"),

@@ -89,7 +89,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 			return nil // gone, or somebody else's
 		}
 		// The server has the last word: a service that the cache has not seen yet has clients.
-		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.Absent(err, "services", name) {
 			return err
 		}
 		if err := client.Delete(ctx, name, loop.AsSeen(there)); err != nil && !apierrors.IsNotFound(err) {

@@ -20,12 +20,16 @@ import (
 func TestEndpointsGoWithAServiceOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    int
+		body    string
 		deleted int
 		fails   bool
 	}{
-		"it is not there":   {http.StatusNotFound, 1, false},
-		"it is there":       {http.StatusOK, 0, false},
-		"it cannot be read": {http.StatusInternalServerError, 0, true},
+		"it is not there": {http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"services","name":"web"}}`, 1, false},
+		"it is there":     {http.StatusOK, `{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"}}`, 0, false},
+		"another is not there": {http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"namespaces","name":"shop"}}`,
+			0, true},
+		"a page is not there": {http.StatusNotFound, "404 page not found", 0, true},
+		"it cannot be read":   {http.StatusInternalServerError, "", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			deleted := 0
@@ -37,10 +41,7 @@ func TestEndpointsGoWithAServiceOnlyWhenTheServerSaysThatThereIsNone(t *testing.
 					return
 				}
 				w.WriteHeader(c.code)
-				_, _ = io.WriteString(w, map[int]string{
-					http.StatusOK:       `{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"}}`,
-					http.StatusNotFound: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`,
-				}[c.code])
+				_, _ = io.WriteString(w, c.body)
 			}))
 			defer server.Close()
 			services, all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)

@@ -1,5 +1,5 @@
 // Package protection lets go of volumes and claims that are deleted, once nobody uses them:
-// the API server has them held by a finalizer from their beginning.
+// the API server has them held by a finalizer from their beginning. Of claims that stay it says whether a pod uses them.
 package protection
 
 import (
@@ -22,43 +22,56 @@ type claims struct {
 	loop.Context
 	loop.Loop
 	claims corelisters.PersistentVolumeClaimLister
-	pods   loop.PodIndex
+	pods   cache.Indexer
 }
+
+// byClaim finds pods by the claims that they name.
+const byClaim = "by claims"
 
 // NewClaims returns the controller of claims.
 func NewClaims(c loop.Context) loop.Controller {
-	all, pods := c.Informers.Core().V1().PersistentVolumeClaims(), c.Informers.Core().V1().Pods()
-	p := &claims{Context: c, claims: all.Lister(), pods: loop.PodsByOwner(pods.Informer())}
-	p.Loop = loop.Loop{Name: "pvc-protection", Counted: "pvcprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.Informer().HasSynced}}
+	all, pods := c.Informers.Core().V1().PersistentVolumeClaims(), c.Informers.Core().V1().Pods().Informer()
+	_ = pods.AddIndexers(cache.Indexers{byClaim: func(obj any) ([]string, error) { return claimsOf(obj), nil }})
+	p := &claims{Context: c, claims: all.Lister(), pods: pods.GetIndexer()}
+	p.Loop = loop.Loop{Name: "pvc-protection", Counted: "pvcprotection", Context: c, Sync: p.sync, Synced: []cache.InformerSynced{all.Informer().HasSynced, pods.HasSynced}}
 	c.OnChange(all.Informer(), func(_, obj any) {
-		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok && due(claim, kinds.ClaimProtection) {
+		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok && (due(claim, kinds.ClaimProtection) || reported(claim)) {
 			p.Add(claim)
 		}
 	})
-	c.OnChange(pods.Informer(), func(old, obj any) {
+	c.OnChange(pods, func(old, obj any) {
 		before, _ := old.(*corev1.Pod)
 		after, _ := obj.(*corev1.Pod)
-		if before != nil && (after == nil || ended(after) && !ended(before)) {
-			p.freed(before)
+		if before != nil && after != nil && before.UID == after.UID && ended(before) == ended(after) && shutDown(before) == shutDown(after) {
+			return
+		}
+		for _, pod := range []*corev1.Pod{before, after} {
+			for _, key := range claimsOf(pod) {
+				p.Queue().Add(key)
+			}
 		}
 	})
 	return p
+}
+
+// claimsOf are the claims that a pod names, by namespace/name.
+func claimsOf(obj any) (keys []string) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod == nil {
+		return nil
+	}
+	for i := range pod.Spec.Volumes {
+		if name := claimOf(pod, &pod.Spec.Volumes[i]); name != "" {
+			keys = append(keys, pod.Namespace+"/"+name)
+		}
+	}
+	return keys
 }
 
 // due says whether there is something to do about an object: it goes and is held, or it stays
 // and is not, since it is older than this protection.
 func due(obj metav1.Object, finalizer string) bool {
 	return (obj.GetDeletionTimestamp() != nil) == slices.Contains(obj.GetFinalizers(), finalizer)
-}
-
-// freed looks at the claims that a pod used.
-func (p *claims) freed(pod *corev1.Pod) {
-	for i := range pod.Spec.Volumes {
-		name := claimOf(pod, &pod.Spec.Volumes[i])
-		if claim, err := p.claims.PersistentVolumeClaims(pod.Namespace).Get(name); name != "" && err == nil && due(claim, kinds.ClaimProtection) {
-			p.Add(claim)
-		}
-	}
 }
 
 // claimOf is the name of the claim that a volume of a pod is, or "".
@@ -74,20 +87,24 @@ func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 
 // uses says whether a pod keeps a claim from going. One without a node has nothing of it yet.
 func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	if pod.Spec.NodeName == "" {
-		return false
-	}
+	return pod.Spec.NodeName != "" && names(pod, claim, !shutDown(pod))
+}
+
+// names says whether a pod names a claim. What was made for a pod alone counts for that pod, and only while it is asked for.
+func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if claimOf(pod, v) != claim.Name {
-			continue
-		}
-		// What was made for a pod alone goes with it, and with its end.
-		if v.Ephemeral == nil || !ended(pod) && metav1.IsControlledBy(claim, pod) {
+		if claimOf(pod, v) == claim.Name && (v.Ephemeral == nil || own && metav1.IsControlledBy(claim, pod)) {
 			return true
 		}
 	}
 	return false
+}
+
+// shutDown says whether a pod waits for its finalizers alone: its kubelet is done with it, or somebody has forced its deletion. It
+// may wait for its own claims to go, which must not wait for it.
+func shutDown(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
 func ended(pod *corev1.Pod) bool {
@@ -106,7 +123,7 @@ func (p *claims) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if !due(claim, kinds.ClaimProtection) {
-		return nil
+		return p.report(ctx, claim)
 	}
 	if claim.DeletionTimestamp != nil {
 		used, err := p.used(ctx, claim)
@@ -125,14 +142,23 @@ func (p *claims) sync(ctx context.Context, key string) error {
 // used asks the cache, and the server before it believes that nobody is left: a pod may just
 // have been given a node.
 func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if slices.ContainsFunc(p.pods.In(claim.Namespace), func(pod *corev1.Pod) bool { return uses(pod, claim) }) {
-		return true, nil
+	if known, err := p.known(claim, uses); err != nil || known {
+		return known, err
 	}
 	live, err := p.Client.CoreV1().Pods(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermNotEqualSelector("spec.nodeName", "").String()})
 	if err != nil {
 		return false, fmt.Errorf("look who uses claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return slices.ContainsFunc(live.Items, func(pod corev1.Pod) bool { return uses(&pod, claim) }), nil
+}
+
+// known says whether a pod of the cache uses a claim in the sense of by.
+func (p *claims) known(claim *corev1.PersistentVolumeClaim, by func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool) (bool, error) {
+	pods, err := p.pods.ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
+	return slices.ContainsFunc(pods, func(obj any) bool {
+		pod, ok := obj.(*corev1.Pod)
+		return ok && by(pod, claim)
+	}), err
 }
 
 // turned adds a finalizer that is not there and takes away one that is.

@@ -28,6 +28,12 @@ func TestWhoKeepsAClaim(t *testing.T) {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 	}
 	own := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+	// going is a pod that is being deleted and has so many seconds left.
+	going := func(seconds int64, source corev1.VolumeSource) *corev1.Pod {
+		p, now := pod("n", corev1.PodRunning, source), metav1.Now()
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &seconds
+		return p
+	}
 	for name, c := range map[string]struct {
 		pod   *corev1.Pod
 		owner types.UID
@@ -38,7 +44,10 @@ func TestWhoKeepsAClaim(t *testing.T) {
 		"a pod without a node":             {pod("", corev1.PodPending, named("p-v")), "", false},
 		"a pod with another claim":         {pod("n", corev1.PodRunning, named("q")), "", false},
 		"the pod it was made for":          {pod("n", corev1.PodRunning, own), "u", true},
-		"the ended pod that it is of":      {pod("n", corev1.PodFailed, own), "u", false},
+		"the ended pod that it is of":      {pod("n", corev1.PodFailed, own), "u", true},
+		"the pod it is of, ending":         {going(30, own), "u", true},
+		"the pod it is of, that was ended": {going(0, own), "u", false},
+		"a pod that was ended":             {going(0, named("p-v")), "", true},
 		"a pod whose claim is another's":   {pod("n", corev1.PodRunning, own), "else", false},
 		"a pod whose claim is of no pod's": {pod("n", corev1.PodRunning, own), "", false},
 	} {

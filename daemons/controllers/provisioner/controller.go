@@ -31,7 +31,7 @@ type controller struct {
 	// grow has a node's kubelet let a volume's directory hold so many bytes.
 	grow func(ctx context.Context, node, volume string, bytes int64) error
 	// remove has a node's kubelet remove a volume's directory; nil means that it is gone.
-	remove func(ctx context.Context, node, volume string) error
+	remove func(ctx context.Context, node string, v *corev1.PersistentVolume) error
 	used   used
 }
 

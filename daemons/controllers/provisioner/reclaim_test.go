@@ -71,7 +71,9 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 		return c
 	}
 	unavailable := apierrors.NewInternalError(errors.New("no"))
-	page := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("x"), "", "404 page not found", 0, true)
+	missing := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Message: "its directory is not there: take the annotations off",
+		Details: &metav1.StatusDetails{Kind: directory.Resource, Name: "pvc-u", Causes: []metav1.StatusCause{{Type: directory.Missing}}}}}
+	page := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("persistentvolumeclaims"), "c", "404 page not found", 0, true)
 	for name, c := range map[string]struct {
 		v       *corev1.PersistentVolume
 		objects []runtime.Object
@@ -90,6 +92,8 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 		"the claim is not read":    {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", unavailable, nil, false, false, ""},
 		"some page is not found":   {made("Released", "Delete"), []runtime.Object{node}, "persistentvolumeclaims", page, nil, false, false, ""},
 		"the kubelet says no":      {made("Released", "Delete"), []runtime.Object{node}, "", nil, errors.New("in use"), true, false, ""},
+		"the kubelet misses it":    {made("Released", "Delete"), []runtime.Object{node}, "", nil, missing, true, false, "node n: its directory is not there: take the annotations off"},
+		"it missed it before":      {made("Failed", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
 		"the node is gone":         {made("Released", "Delete"), nil, "", nil, nil, false, false, `node "n", which has the data`},
 		"the node is not read":     {made("Released", "Delete"), nil, "nodes", unavailable, nil, false, false, ""},
 		"it lies elsewhere":        {made("Released", "Delete", func(v *corev1.PersistentVolume) { v.Spec.Local.Path = "/etc" }), []runtime.Object{node}, "", nil, nil, false, false, "remove it by hand"},
@@ -101,8 +105,8 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 		}
 		asked := false
 		p := &controller{Context: loop.Context{Client: client, Events: record.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)},
-			remove: func(_ context.Context, node, volume string) error {
-				asked = node == "n" && volume == "pvc-u"
+			remove: func(_ context.Context, node string, v *corev1.PersistentVolume) error {
+				asked = node == "n" && v.Name == "pvc-u"
 				return c.kubelet
 			}}
 		err := p.syncVolume(context.Background(), "pvc-u")
@@ -117,6 +121,7 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 }
 
 func TestTheKubeletsWordIsRead(t *testing.T) {
+	failed := errors.New("HTTP status 500")
 	for text, ok := range map[string]bool{
 		`{"kind":"Status","status":"Success","details":{"kind":"localVolumes","name":"pvc-u"}}`: true,
 		`{"kind":"Status","status":"Success","details":{"kind":"localVolumes","name":"pvc-v"}}`: false,
@@ -124,7 +129,13 @@ func TestTheKubeletsWordIsRead(t *testing.T) {
 		`{"kind":"Status","status":"Failure","details":{"kind":"localVolumes","name":"pvc-u"}}`: false,
 		`<html>welcome</html>`: false, ``: false,
 	} {
-		if err := done([]byte(text), "pvc-u"); (err == nil) != ok {
+		if err := done([]byte(text), nil, "pvc-u"); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	own := `{"kind":"Status","status":"Failure","message":"not here","details":{"kind":"localVolumes","name":"pvc-u","causes":[{"reason":"DirectoryMissing"}]}}`
+	for text, want := range map[string]bool{own: true, strings.Replace(own, "pvc-u", "pvc-v", 1): false, strings.Replace(own, "localVolumes", "nodes", 1): false, "<html>": false} {
+		if err := done([]byte(text), failed, "pvc-u"); err == nil || apierrors.HasStatusCause(err, directory.Missing) != want || want && err.Error() != "not here" {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

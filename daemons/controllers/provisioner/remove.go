@@ -60,7 +60,15 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 	} else if err != nil {
 		return fmt.Errorf("look at node %s: %w", node, err)
 	}
-	if err := p.remove(ctx, node, v.Name); err != nil {
+	err = p.remove(ctx, node, v)
+	if apierrors.HasStatusCause(err, directory.Missing) {
+		// Nobody knows that the data is gone: its disk may be mounted again. The kubelet is asked until it is, or until the volume does
+		// not say any more that it was made.
+		if failed := p.fail(ctx, v, fmt.Sprintf("node %s: %v", node, err)); failed != nil {
+			return failed
+		}
+		return fmt.Errorf("have node %s remove volume %s: %w", node, v.Name, err)
+	} else if err != nil {
 		p.Events.Eventf(v, corev1.EventTypeWarning, "VolumeFailedDelete", "node %s: %v", node, err)
 		return fmt.Errorf("have node %s remove volume %s: %w", node, v.Name, err)
 	}
@@ -111,31 +119,38 @@ func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes i
 	defer cancel()
 	body, err := p.Client.CoreV1().RESTClient().Put().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, volume).
 		Param(directory.Size, strconv.FormatInt(bytes, 10)).Do(ctx).Raw()
-	if err != nil {
-		return err
-	}
-	return done(body, volume)
+	return done(body, err, volume)
 }
 
 // askKubelet has a kubelet remove a directory by way of the API server. Only the kubelet's own word counts: that somebody on the way
 // has not found something says nothing about the directory.
-func (p *controller) askKubelet(ctx context.Context, node, volume string) error {
+func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.PersistentVolume) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
-	body, err := p.Client.CoreV1().RESTClient().Delete().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, volume).Do(ctx).Raw()
-	if err != nil {
-		return err
+	request := p.Client.CoreV1().RESTClient().Delete().Resource("nodes").Name(node).SubResource("proxy").Suffix(directory.Resource, v.Name)
+	for query, annotation := range map[string]string{directory.Made: directory.MadeAnnotation, directory.Machine: directory.MachineAnnotation} {
+		if value := v.Annotations[annotation]; value != "" {
+			request = request.Param(query, value)
+		}
 	}
-	return done(body, volume)
+	body, err := request.Do(ctx).Raw()
+	return done(body, err, v.Name)
 }
 
-// done reads a kubelet's answer: that the volume is gone, or as large as it is to be.
-func done(body []byte, volume string) error {
+// done reads a kubelet's answer: that the volume is gone, or as large as it is to be, or why not. Who answers for somebody else says
+// nothing about the volume.
+func done(body []byte, err error, volume string) error {
 	var said metav1.Status
-	if err := json.Unmarshal(body, &said); err != nil {
-		return fmt.Errorf("read what the kubelet answered: %w", err)
-	}
-	if said.Status != metav1.StatusSuccess || said.Details == nil || said.Details.Kind != directory.Resource || said.Details.Name != volume {
+	unread := json.Unmarshal(body, &said)
+	own := unread == nil && said.Details != nil && said.Details.Kind == directory.Resource && said.Details.Name == volume
+	switch {
+	case own && said.Status == metav1.StatusFailure:
+		return &apierrors.StatusError{ErrStatus: said}
+	case err != nil:
+		return err
+	case unread != nil:
+		return fmt.Errorf("read what the kubelet answered: %w", unread)
+	case !own || said.Status != metav1.StatusSuccess:
 		return errors.New("the answer does not say that it is done")
 	}
 	return nil

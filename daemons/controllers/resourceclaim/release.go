@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"clusterctl/daemons/controllers/loop"
 )
 
 // syncClaim takes pods that are done off a claim, frees its devices when nobody is left for whom they should be kept, and deletes
@@ -77,7 +79,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 func (r *controller) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	pod, err := r.pods.Pods(namespace).Get(name)
 	if err != nil || pod.UID != uid {
-		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.Absent(err, "pods", name) {
 			return true, nil
 		} else if err != nil {
 			return false, fmt.Errorf("look for pod %s/%s: %w", namespace, name, err)

@@ -2,6 +2,7 @@ package resourceclaim
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -103,6 +104,23 @@ func TestClaimsAreFreedWhenNobodyIsLeftWhoUsesThem(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		} else if err == nil && ((got.Status.Allocation != nil) != c.allocated || len(got.Status.ReservedFor) != c.users || (len(got.Finalizers) > 0) != c.allocated) {
 			t.Errorf("%s: %+v, finalizers %v", name, got.Status, got.Finalizers)
+		}
+	}
+}
+
+// That a pod is gone is believed of who looked for that pod: devices that are freed go to others at once.
+func TestDevicesAreNotFreedBecauseSomethingElseIsMissing(t *testing.T) {
+	for name, err := range map[string]error{
+		"a page somewhere": apierrors.NewGenericServerResponse(404, "get", corev1.Resource("pods"), "a", "404 page not found", 0, true),
+		"a namespace":      apierrors.NewNotFound(corev1.Resource("namespaces"), "d"),
+		"nobody answers":   apierrors.NewInternalError(errors.New("no")),
+	} {
+		r, client := of(t, claimOfPods("a", "a"), nil, nil)
+		client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+		failed := r.sync(context.Background(), claimKey+"d/c")
+		got, err := client.ResourceV1().ResourceClaims("d").Get(context.Background(), "c", metav1.GetOptions{})
+		if failed == nil || err != nil || got.Status.Allocation == nil || len(got.Status.ReservedFor) != 1 {
+			t.Errorf("%s: %v; the claim is %+v, %v", name, failed, got, err)
 		}
 	}
 }

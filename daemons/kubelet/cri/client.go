@@ -120,6 +120,21 @@ func (c *Client) Status(ctx context.Context) (*runtime.RuntimeStatus, error) {
 	return r.GetStatus(), err
 }
 
+// RecursiveReadOnly implements Runtime.
+func (c *Client) RecursiveReadOnly(ctx context.Context, handler string) (bool, error) {
+	r, err := call(ctx, askTime, "ask what the runtime's handlers can do", c.run.Status, &runtime.StatusRequest{})
+	return recursive(r.GetRuntimeHandlers(), handler), err
+}
+
+func recursive(handlers []*runtime.RuntimeHandler, name string) bool {
+	for _, h := range handlers {
+		if h.Name == name {
+			return h.GetFeatures().GetRecursiveReadOnlyMounts()
+		}
+	}
+	return false
+}
+
 // RunPodSandbox implements Runtime.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (string, error) {
 	r, err := whole(ctx, 2*changeTime, "run sandbox", c.run.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})

@@ -24,6 +24,32 @@ func TestReferencesAreExpanded(t *testing.T) {
 	}
 }
 
+// A sub-path of a variable without a value would be another directory, or the whole volume.
+func TestAPathOfMissingVariablesIsRefused(t *testing.T) {
+	env := []*runtime.KeyValue{{Key: "A", Value: []byte("1")}, {Key: "EMPTY"}}
+	for in, want := range map[string]string{
+		"plain": "plain", "x/$(A)/$(A)": "x/1/1", "$$(A)": "$(A)", "$(B)": "missing value for B", "$(EMPTY)": "missing value for EMPTY",
+		"$(A)/$(C)/$(B)/$(C)": "missing value for B, C",
+	} {
+		got, err := ExpandPath(in, env)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestWhichHandlersMountReadOnlyAllTheWayDown(t *testing.T) {
+	handlers := []*runtime.RuntimeHandler{{Name: ""}, {Name: "runc", Features: &runtime.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, {Name: "old", Features: &runtime.RuntimeHandlerFeatures{}}}
+	for name, want := range map[string]bool{"": false, "runc": true, "old": false, "none": false} {
+		if got := recursive(handlers, name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
 func TestResolverFollowsThePolicyS31(t *testing.T) {
 	two := "2"
 	r := Resolver{Cluster: []string{"10.96.0.10"}, Domain: "cluster.local", Host: &runtime.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"example.org"}}}

@@ -189,6 +189,16 @@ func expandAll(list []string, values map[string]string) []string {
 // expand replaces $(NAME) by its value; a name without one stays as it stands, and
 // $$ is a dollar sign.
 func expand(s string, values map[string]string) string {
+	return replace(s, func(name string) string {
+		if v, ok := values[name]; ok {
+			return v
+		}
+		return "$(" + name + ")"
+	})
+}
+
+// replace replaces $(NAME) by what of says of the name.
+func replace(s string, of func(name string) string) string {
 	if !strings.Contains(s, "$") {
 		return s
 	}
@@ -209,12 +219,7 @@ func expand(s string, values map[string]string) string {
 				i++
 				continue
 			}
-			name := s[i+2 : i+2+end]
-			if v, ok := values[name]; ok {
-				b.WriteString(v)
-			} else {
-				b.WriteString("$(" + name + ")")
-			}
+			b.WriteString(of(s[i+2 : i+2+end]))
 			i += end + 2
 		default:
 			b.WriteByte('$')
@@ -232,11 +237,22 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// Expand replaces $(NAME) in s by the variables of an environment.
-func Expand(s string, env []*runtime.KeyValue) string {
+// ExpandPath replaces $(NAME) in a path by the variables of an environment. It fails where one has no value: the path would lead
+// somewhere else.
+func ExpandPath(path string, env []*runtime.KeyValue) (string, error) {
 	values := make(map[string]string, len(env))
 	for _, kv := range env {
 		values[kv.Key] = string(kv.Value)
 	}
-	return expand(s, values)
+	missing := map[string]bool{}
+	expanded := replace(path, func(name string) string {
+		if values[name] == "" {
+			missing[name] = true
+		}
+		return values[name]
+	})
+	if len(missing) > 0 {
+		return "", fmt.Errorf("missing value for %s", strings.Join(sortedKeys(missing), ", "))
+	}
+	return expanded, nil
 }

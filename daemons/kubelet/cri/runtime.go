@@ -16,6 +16,8 @@ import (
 type Runtime interface {
 	Version(ctx context.Context) (*runtime.VersionResponse, error)
 	Status(ctx context.Context) (*runtime.RuntimeStatus, error)
+	// RecursiveReadOnly says whether a handler's containers can have mounts that are read-only all the way down.
+	RecursiveReadOnly(ctx context.Context, handler string) (bool, error)
 
 	RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (id string, err error)
 	StopPodSandbox(ctx context.Context, id string) error

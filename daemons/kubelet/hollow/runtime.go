@@ -123,6 +123,9 @@ func (r *Runtime) Status(context.Context) (*runtime.RuntimeStatus, error) {
 	return &runtime.RuntimeStatus{Conditions: []*runtime.RuntimeCondition{{Type: "RuntimeReady", Status: true}, {Type: "NetworkReady", Status: true}}}, nil
 }
 
+// RecursiveReadOnly implements cri.Runtime: nothing is mounted.
+func (r *Runtime) RecursiveReadOnly(context.Context, string) (bool, error) { return false, nil }
+
 // RunPodSandbox implements cri.Runtime.
 func (r *Runtime) RunPodSandbox(_ context.Context, config *runtime.PodSandboxConfig, _ string) (string, error) {
 	if err := r.begin("RunPodSandbox"); err != nil {

@@ -109,7 +109,7 @@ func TestFilesOfAVolumeAreWrittenInItAloneS30(t *testing.T) {
 	if err := os.WriteFile(host+"/a", []byte("theirs"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_ = write(volume, map[string]file{"a": {[]byte("1"), 0o644}}, nil)
+	_ = write(volume, map[string]file{"a": {data: []byte("1"), mode: 0o644}}, nil)
 	if data, err := os.ReadFile(host + "/a"); err != nil || string(data) != "theirs" {
 		t.Errorf("the machine's file is %q (%v)", data, err)
 	}
@@ -130,7 +130,7 @@ func TestRemovingAVolumeRemovesNothingBehindItS23(t *testing.T) {
 	if err := os.Mkdir(mount, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (Kernel{}).Bind(host, mount, false); err != nil {
+	if err := (Kernel{}).Bind(host, mount, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })

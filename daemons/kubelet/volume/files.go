@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 type file struct {
 	data []byte
 	mode fs.FileMode
+	user *int64 // whose it is; nil means root's
 }
 
 // files returns what a volume made of API objects should hold, by path, and when
@@ -47,6 +49,11 @@ func mode(m *int32) fs.FileMode {
 
 func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.ProjectedVolumeSource, all map[string]file) (again time.Time, err error) {
 	perm := mode(v.DefaultMode)
+	// A token is its pod's alone: with a user or group of its own that can still read it, nobody else does.
+	only, user := perm, runsAs(p)
+	if user != nil || fsGroup(p) != nil {
+		only = 0o600
+	}
 	for _, s := range v.Sources {
 		switch {
 		case s.ConfigMap != nil:
@@ -58,7 +65,7 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Projec
 		case s.ClusterTrustBundle != nil:
 			var anchors []byte
 			if anchors, err = m.anchors(ctx, s.ClusterTrustBundle); err == nil {
-				all[s.ClusterTrustBundle.Path] = file{anchors, perm}
+				all[s.ClusterTrustBundle.Path] = file{anchors, only, user}
 			}
 		case s.ServiceAccountToken != nil:
 			t := s.ServiceAccountToken
@@ -73,13 +80,7 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Projec
 			if again.IsZero() || renew.Before(again) {
 				again = renew
 			}
-			// A token is its pod's alone: with a user or group of its own that can still
-			// read it, nobody else does.
-			only := fs.FileMode(0o644)
-			if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
-				only = 0o600
-			}
-			all[t.Path] = file{[]byte(token), only}
+			all[t.Path] = file{[]byte(token), only, user}
 		default:
 			err = fmt.Errorf("a source of projected volume has a type that is not supported")
 		}
@@ -88,6 +89,24 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Projec
 		}
 	}
 	return again, nil
+}
+
+// runsAs is the user of all containers of a pod, nil where they have several or one is left to its image.
+func runsAs(p *corev1.Pod) (user *int64) {
+	for i, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		var own *int64
+		if sc := p.Spec.SecurityContext; sc != nil {
+			own = sc.RunAsUser
+		}
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			own = c.SecurityContext.RunAsUser
+		}
+		if own == nil || i > 0 && *own != *user {
+			return nil
+		}
+		user = own
+	}
+	return user
 }
 
 func (m *Manager) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
@@ -102,7 +121,7 @@ func (m *Manager) configMap(ctx context.Context, namespace, name string, items [
 	for k, v := range c.BinaryData {
 		data[k] = v
 	}
-	return choose("configmap", name, data, items, optional, perm, all)
+	return choose("configmap references non-existent config key", data, items, optional, perm, all)
 }
 
 func (m *Manager) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
@@ -110,7 +129,7 @@ func (m *Manager) secret(ctx context.Context, namespace, name string, items []co
 	if err != nil {
 		return forgive(err, optional)
 	}
-	return choose("secret", name, s.Data, items, optional, perm, all)
+	return choose("references non-existent secret key", s.Data, items, optional, perm, all)
 }
 
 // forgive accepts that what is optional is not there.
@@ -121,10 +140,10 @@ func forgive(err error, optional *bool) error {
 	return err
 }
 
-func choose(what, name string, data map[string][]byte, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
+func choose(missing string, data map[string][]byte, items []corev1.KeyToPath, optional *bool, perm fs.FileMode, all map[string]file) error {
 	if len(items) == 0 {
 		for k, v := range data {
-			all[k] = file{v, perm}
+			all[k] = file{data: v, mode: perm}
 		}
 		return nil
 	}
@@ -134,9 +153,9 @@ func choose(what, name string, data map[string][]byte, items []corev1.KeyToPath,
 			if optional != nil && *optional {
 				continue
 			}
-			return fmt.Errorf("%s references non-existent key: %s", what+" "+name, item.Key)
+			return fmt.Errorf("%s: %s", missing, item.Key)
 		}
-		f := file{v, perm}
+		f := file{data: v, mode: perm}
 		if item.Mode != nil {
 			f.mode = fs.FileMode(*item.Mode)
 		}
@@ -163,7 +182,7 @@ func (m *Manager) downward(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, 
 		if err != nil {
 			return err
 		}
-		f := file{[]byte(value), perm}
+		f := file{data: []byte(value), mode: perm}
 		if item.Mode != nil {
 			f.mode = fs.FileMode(*item.Mode)
 		}

@@ -27,16 +27,49 @@ func (Kernel) Tmpfs(path, options string) error {
 }
 
 // Bind implements Mounter.
-func (Kernel) Bind(from, to string, readOnly bool) error {
+func (Kernel) Bind(from, to string, options []string) error {
+	flags, err := bindable(options)
+	if err != nil {
+		return err
+	}
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", from, to, err)
 	}
-	if readOnly {
-		if err := unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-			return fmt.Errorf("make %s read-only: %w", to, err)
+	if flags == 0 {
+		return nil
+	}
+	// Options are given to a bind by mounting it again. What the file system was mounted with before stays.
+	var st unix.Statfs_t
+	if err = unix.Statfs(to, &st); err == nil {
+		have := uintptr(st.Flags) & (unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
+		if have&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 && flags&(unix.MS_NOATIME|unix.MS_STRICTATIME) == 0 {
+			flags |= unix.MS_RELATIME
 		}
+		err = unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("give the mount at %s the options %s: %w", to, strings.Join(options, ","), err), unix.Unmount(to, unix.UMOUNT_NOFOLLOW))
 	}
 	return nil
+}
+
+// bindOptions are the mount options that a bind can have, but for those that change nothing.
+var bindOptions = map[string]uintptr{"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC,
+	"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME, "strictatime": unix.MS_STRICTATIME,
+	"bind": 0, "rbind": 0, "rw": 0, "defaults": 0}
+
+// bindable returns the flags of a bind with options, and refuses what a bind cannot have.
+func bindable(options []string) (flags uintptr, err error) {
+	for _, o := range options {
+		for _, option := range strings.Split(o, ",") {
+			flag, ok := bindOptions[option]
+			if !ok {
+				return 0, fmt.Errorf("mount option %q is not supported for directories of the node", option)
+			}
+			flags |= flag
+		}
+	}
+	return flags, nil
 }
 
 // UnmountAll implements Mounter. What is still in use goes when its last user does.

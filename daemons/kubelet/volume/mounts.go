@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,13 +15,17 @@ import (
 
 // Mounts returns what CRI is to mount into a container, after Setup has made the
 // pod's volumes. Sub-paths are fixed by a bind mount, so that a container cannot
-// lead them elsewhere by a link. env expands subPathExpr.
-func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Container, expand func(string) string) ([]*runtime.Mount, error) {
+// lead them elsewhere by a link. expand expands subPathExpr; recursive says whether mounts can be read-only all the way down.
+func (m *Manager) Mounts(p *corev1.Pod, spec *corev1.Container, expand func(string) (string, error), recursive func() (bool, error)) ([]*runtime.Mount, error) {
 	var mounts []*runtime.Mount
 	for i, vm := range spec.VolumeMounts {
 		v := find(p, vm.Name)
 		if v == nil {
 			return nil, fmt.Errorf("container %s mounts volume %q, which the pod does not have", spec.Name, vm.Name)
+		}
+		sub, err := subPathOf(vm, expand)
+		if err != nil {
+			return nil, fmt.Errorf("subPathExpr of volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
 		}
 		host := m.dir(p, v)
 		readOnly := vm.ReadOnly
@@ -34,20 +37,12 @@ func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Contai
 		case v.Secret != nil, v.ConfigMap != nil, v.Projected != nil, v.DownwardAPI != nil:
 			readOnly = true
 		case v.Image != nil:
-			sub := vm.SubPath
-			if vm.SubPathExpr != "" {
-				sub = expand(vm.SubPathExpr)
-			}
 			if sub != "" {
 				sub = filepath.Clean(sub)
 			}
 			mounts = append(mounts, &runtime.Mount{ContainerPath: absolute(vm.MountPath), Readonly: true, ImageSubPath: sub,
 				Image: &runtime.ImageSpec{Image: v.Image.Reference}})
 			continue
-		}
-		sub := vm.SubPath
-		if vm.SubPathExpr != "" {
-			sub = expand(vm.SubPathExpr)
 		}
 		if sub != "" {
 			target := filepath.Join(m.PodDir(string(p.UID)), "volume-subpaths", vm.Name, spec.Name, strconv.Itoa(i))
@@ -57,8 +52,9 @@ func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Contai
 			host = target
 		}
 		mount := &runtime.Mount{ContainerPath: absolute(vm.MountPath), HostPath: host, Readonly: readOnly}
-		// A runtime that cannot do it says so. IfPossible leaves it out: nothing is promised by it.
-		mount.RecursiveReadOnly = vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
+		if mount.RecursiveReadOnly, err = readOnlyAllTheWay(vm.RecursiveReadOnly, recursive); err != nil {
+			return nil, fmt.Errorf("volumeMount %q of container %q: %w", vm.Name, spec.Name, err)
+		}
 		if vm.MountPropagation != nil {
 			switch *vm.MountPropagation {
 			case corev1.MountPropagationHostToContainer:
@@ -70,6 +66,24 @@ func (m *Manager) Mounts(ctx context.Context, p *corev1.Pod, spec *corev1.Contai
 		mounts = append(mounts, mount)
 	}
 	return mounts, nil
+}
+
+// readOnlyAllTheWay says whether a mount is read-only with all that is mounted below it. A runtime that cannot do what is demanded says so.
+func readOnlyAllTheWay(mode *corev1.RecursiveReadOnlyMode, possible func() (bool, error)) (bool, error) {
+	switch {
+	case mode == nil || *mode == corev1.RecursiveReadOnlyDisabled:
+		return false, nil
+	case *mode == corev1.RecursiveReadOnlyIfPossible:
+		return possible()
+	}
+	return true, nil
+}
+
+func subPathOf(vm corev1.VolumeMount, expand func(string) (string, error)) (string, error) {
+	if vm.SubPathExpr == "" {
+		return vm.SubPath, nil
+	}
+	return expand(vm.SubPathExpr)
 }
 
 func absolute(path string) string {

@@ -17,7 +17,7 @@ var _ Mounter = Plain{}
 func (Plain) Tmpfs(path, _ string) error { return os.MkdirAll(path, 0o755) }
 
 // Bind implements Mounter: what is to be bound may be a file, and then a file stands in for it.
-func (Plain) Bind(from, to string, _ bool) error {
+func (Plain) Bind(from, to string, _ []string) error {
 	info, err := os.Stat(from)
 	if err != nil || info.IsDir() {
 		return os.MkdirAll(to, 0o755)

@@ -77,7 +77,7 @@ func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
 			act := map[string]func() error{
 				"make":   func() error { return m.makeProvisioned("pvc-1", 1<<20) },
 				"grow":   func() error { return m.GrowProvisioned("pvc-1", 2<<20) },
-				"remove": func() error { return m.RemoveProvisioned("pvc-1") },
+				"remove": func() error { return m.RemoveProvisioned("pvc-1", false, "") },
 			}
 			if err := m.makeProvisioned("pvc-2", 1<<20); err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
 			if want := map[string]int{"make": 2, "grow": 2, "remove": 1}[what]; len(d.limits) != want {
 				t.Errorf("%s, killed after %d: %d projects have limits: %v", what, after, len(d.limits), d.limits)
 			}
-			if err := m.RemoveProvisioned("pvc-1"); err != nil {
+			if err := m.RemoveProvisioned("pvc-1", false, ""); err != nil {
 				t.Fatal(err)
 			}
 			if left, err := os.ReadDir(m.Provisioned); err != nil || len(left) != 1 || len(d.limits) != 1 {

@@ -46,7 +46,7 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	if err := m.makeProvisioned(name, pv.Spec.Capacity.Storage().Value()); err != nil {
 		return fmt.Errorf("make the directory of persistent volume %s: %w", name, err)
 	}
-	return m.bind(filepath.Join(m.Provisioned, name), dir)
+	return m.bind(filepath.Join(m.Provisioned, name), dir, pv.Spec.MountOptions)
 }
 
 // mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before it was
@@ -55,16 +55,24 @@ func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
 	if there, err := m.there(pv.Name); err != nil || there {
 		return err
 	}
-	is := pv.Annotations[directory.MachineAnnotation]
-	switch {
-	case pv.Annotations[directory.MadeAnnotation] != "":
-		return fmt.Errorf("persistent volume %s: %w: the machine was installed anew, or its disk is not mounted at %s; bring the directory back, or, if the data is gone for good, "+
-			"delete the claim or take the annotations %s and %s off the volume to have an empty one", pv.Name, ErrMissing, m.Provisioned, directory.MadeAnnotation, directory.MachineAnnotation)
-	case is != "" && m.Machine != "" && is != m.Machine:
-		return fmt.Errorf("persistent volume %s: %w: it was provisioned on machine %s, and this is %s; bring the directory back, or, if the data is gone for good, "+
-			"delete the claim or take the annotation %s off the volume to have an empty one", pv.Name, ErrMissing, is, m.Machine, directory.MachineAnnotation)
+	if why, known := m.elsewhere(pv.Annotations[directory.MadeAnnotation] != "", pv.Annotations[directory.MachineAnnotation]); why != "" {
+		return fmt.Errorf("persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, delete the claim or take the %s off the volume "+
+			"to have an empty one", pv.Name, ErrMissing, why, known)
 	}
 	return nil
+}
+
+// elsewhere says why the data of a volume that is not here may lie elsewhere, and by which annotations that is known. made says that
+// a pod has had the volume, machine is the one that it was provisioned on. Where why is empty, it was never made.
+func (m *Manager) elsewhere(made bool, machine string) (why, known string) {
+	switch {
+	case made:
+		return fmt.Sprintf("the machine was installed anew, or its disk is not mounted at %s", m.Provisioned),
+			"annotations " + directory.MadeAnnotation + " and " + directory.MachineAnnotation
+	case machine != "" && m.Machine != "" && machine != m.Machine:
+		return fmt.Sprintf("it was provisioned on machine %s, and this is %s", machine, m.Machine), "annotation " + directory.MachineAnnotation
+	}
+	return "", ""
 }
 
 // makeProvisioned makes a volume's directory, open to all as one of a pod's own is: who gets at it is decided by who mounts it, since
@@ -129,46 +137,6 @@ func (m *Manager) there(name string) (bool, error) {
 // half is where a volume's directory is until it is ready. A name of a volume does not begin with a dot.
 func (m *Manager) half(name string) string { return filepath.Join(m.Provisioned, "..new-"+name) }
 
-// madeNote is the file that says that a volume was made here. It is not beside the volumes, which may be on a disk of their own.
-func (m *Manager) madeNote(name string) string { return filepath.Join(m.Root, "provisioned", name) }
-
-// noteMade notes that a volume was made, after its directory is there for good.
-func (m *Manager) noteMade(name string) error {
-	note := m.madeNote(name)
-	if _, err := os.Lstat(note); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(note), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(note, nil, 0o600)
-}
-
-// NoteProvisioned notes all volumes that are there: some were made before there were notes.
-func (m *Manager) NoteProvisioned() error {
-	entries, err := os.ReadDir(m.Provisioned)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if e.IsDir() && directory.CheckName(e.Name()) == nil {
-			err = errors.Join(err, m.noteMade(e.Name()))
-		}
-	}
-	return err
-}
-
-// forgetMade takes the note away for good, before the directory goes.
-func (m *Manager) forgetMade(name string) error {
-	note := m.madeNote(name)
-	if err := os.Remove(note); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return flush(filepath.Dir(note))
-}
-
 // flush has the names in a directory outlive a loss of power.
 func flush(dir string) error {
 	f, err := os.Open(dir)
@@ -222,8 +190,9 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 }
 
 // RemoveProvisioned removes the directory of a provisioned volume with what is in it. One that was never made is removed. It returns
-// ErrInUse while a pod has the volume, and ErrMissing for a directory that is not where it was made.
-func (m *Manager) RemoveProvisioned(name string) error {
+// ErrInUse while a pod has the volume, and ErrMissing for a directory that is not where it was made, by what is noted here or by what
+// the volume says: made, that a pod has had it, and the machine that it was provisioned on.
+func (m *Manager) RemoveProvisioned(name string, made bool, machine string) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
 	}
@@ -246,8 +215,16 @@ func (m *Manager) RemoveProvisioned(name string) error {
 		return removeTree(path)
 	}
 	there, err := m.there(name)
-	if err != nil || !there {
+	if err != nil {
 		return err
+	}
+	if !there && !m.removed(name) {
+		if why, known := m.elsewhere(made, machine); why != "" {
+			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, take the %s off the volume", ErrMissing, why, known)
+		}
+	}
+	if !there {
+		return nil
 	}
 	err = removeTreeAfter(path, func() error {
 		if err := m.free(path); err != nil {

@@ -17,7 +17,7 @@ import (
 // sames is a Mounter for which a name is a mount: what is bound is the very directory.
 type sames struct{ Plain }
 
-func (sames) Bind(from, to string, _ bool) error {
+func (sames) Bind(from, to string, _ []string) error {
 	if err := os.Remove(to); err != nil {
 		return err
 	}
@@ -96,12 +96,13 @@ func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", ".", "..", "../volumes", "a/b", "pvc-1/..", "A", "..new-pvc-1"} {
-		if err := m.RemoveProvisioned(name); err == nil || !strings.Contains(err.Error(), "invalid volume name") {
+		if err := m.RemoveProvisioned(name, false, ""); err == nil || !strings.Contains(err.Error(), "invalid volume name") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, name := range []string{"pvc-1", "pvc-1", "link", "never"} {
-		if err := m.RemoveProvisioned(name); err != nil {
+		// The second time it is gone, which is what was asked for, though its volume says that it was made.
+		if err := m.RemoveProvisioned(name, name == "pvc-1", "that"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Lstat(filepath.Join(m.Provisioned, name)); !os.IsNotExist(err) {
@@ -133,13 +134,13 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Fatal("the turn is taken")
 	}
 
-	if err := m.RemoveProvisioned("pvc-1"); !errors.Is(err, ErrInUse) {
+	if err := m.RemoveProvisioned("pvc-1", false, ""); !errors.Is(err, ErrInUse) {
 		t.Errorf("in turn: %v", err)
 	}
 	m.changing.give("pvc-1")
 	// One that is not where it was made, as when its disk is not mounted, is neither made anew nor said to be removed.
 	at := filepath.Join(m.Provisioned, "pvc-1")
-	if err := m.RemoveProvisioned("pvc-1"); !errors.Is(err, ErrMissing) {
+	if err := m.RemoveProvisioned("pvc-1", false, ""); !errors.Is(err, ErrMissing) {
 		t.Errorf("away: %v", err)
 	}
 	m.Mounter = Plain{}
@@ -156,7 +157,7 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Errorf("back: %v", err)
 	}
 	// A claim that goes is not mounted any more, and its volume is not made anew.
-	if err := m.RemoveProvisioned("pvc-1"); err != nil {
+	if err := m.RemoveProvisioned("pvc-1", false, ""); err != nil {
 		t.Fatal(err)
 	}
 	now := metav1.Now()
@@ -169,7 +170,7 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	}
 }
 
-func TestAMachineThatIsInstalledAnewMakesNoEmptyVolume(t *testing.T) {
+func TestAMachineThatIsInstalledAnewMakesNoEmptyVolumeAndWipesNone(t *testing.T) {
 	const made, machine = directory.MadeAnnotation, directory.MachineAnnotation
 	for name, c := range map[string]struct {
 		annotations map[string]string
@@ -198,6 +199,11 @@ func TestAMachineThatIsInstalledAnewMakesNoEmptyVolume(t *testing.T) {
 			_, err := m.Setup(context.Background(), p)
 			if c.want == "" && err != nil {
 				t.Fatal(err)
+			}
+			// Nor is said to be removed what may lie elsewhere.
+			removed := m.RemoveProvisioned("pvc-1", c.annotations[made] != "", c.annotations[machine])
+			if (removed == nil) != (c.want == "") || removed != nil && (!errors.Is(removed, ErrMissing) || !strings.Contains(removed.Error(), "off the volume")) {
+				t.Errorf("removed: %v", removed)
 			}
 			if c.want != "" {
 				if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), c.want) {

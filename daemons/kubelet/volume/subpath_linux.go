@@ -59,5 +59,5 @@ func (m *Manager) subPath(base, sub, target string) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return m.Mounter.Bind(byFD(fd), target, false)
+	return m.Mounter.Bind(byFD(fd), target, nil)
 }

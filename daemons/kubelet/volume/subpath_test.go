@@ -12,7 +12,7 @@ type bound struct {
 	from string
 }
 
-func (b *bound) Bind(from, _ string, _ bool) (err error) {
+func (b *bound) Bind(from, _ string, _ []string) (err error) {
 	b.from, err = os.Readlink(from)
 	return err
 }

@@ -36,8 +36,8 @@ type Source interface {
 // Mounter is what of the kernel volumes need.
 type Mounter interface {
 	Tmpfs(path, options string) error
-	Bind(from, to string, readOnly bool) error
-	UnmountAll(dir string) error // whatever is mounted below dir
+	Bind(from, to string, options []string) error // options are those that bindable takes
+	UnmountAll(dir string) error                  // whatever is mounted below dir
 	Mounted(path string) (bool, error)
 }
 
@@ -47,6 +47,8 @@ type Manager struct {
 	Source  Source
 	Mounter Mounter
 	Node    func() pod.Node
+	// Labels are those of the node, for volumes that are not reached from all nodes.
+	Labels func(context.Context) (map[string]string, error)
 	// Provisioned is the directory of the volumes that were made for claims; only their own directories are in it.
 	Provisioned string
 	// Machine is the identity of this machine; empty means that it has none.
@@ -283,7 +285,7 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("hostPath type check failed: %s is not a %s: %w", h.Path, kind, err)
+		return fmt.Errorf("hostPath type check failed: %s is not a %s: %w", h.Path, hostPathKinds[kind], err)
 	}
 	mode := info.Mode()
 	ok := true
@@ -300,7 +302,12 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 		ok = mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
 	}
 	if !ok {
-		return fmt.Errorf("hostPath type check failed: %s is not a %s", h.Path, kind)
+		return fmt.Errorf("hostPath type check failed: %s is not a %s", h.Path, hostPathKinds[kind])
 	}
 	return nil
 }
+
+// hostPathKinds are what types of hostPath demand, in upstream's words.
+var hostPathKinds = map[corev1.HostPathType]string{corev1.HostPathDirectory: "directory", corev1.HostPathDirectoryOrCreate: "directory",
+	corev1.HostPathFile: "file", corev1.HostPathFileOrCreate: "file", corev1.HostPathSocket: "socket file",
+	corev1.HostPathCharDev: "character device", corev1.HostPathBlockDev: "block device"}

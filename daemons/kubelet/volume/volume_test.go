@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,9 @@ func (s *source) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap
 }
 
 func (s *source) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+	if name == "s" {
+		return &corev1.Secret{Data: map[string][]byte{"a": []byte("1")}}, nil
+	}
 	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
 }
 
@@ -120,19 +124,26 @@ func TestMissingObjectsS30(t *testing.T) {
 	m, _ := manager(t)
 	yes := true
 	ref := corev1.LocalObjectReference{Name: "none"}
+	of := func(key, path string, optional *bool) corev1.VolumeSource {
+		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+			Items: []corev1.KeyToPath{{Key: key, Path: path}}, Optional: optional}}
+	}
 	for name, c := range map[string]struct {
 		source corev1.VolumeSource
-		ok     bool
+		want   string // part of the refusal, none when all is well
 	}{
-		"demanded":       {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}, false},
-		"optional":       {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref, Optional: &yes}}, true},
-		"missing key":    {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, false},
-		"path leads out": {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "a", Path: "../x"}}}}, false},
-		"secret":         {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}, false},
-		"claim":          {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, false},
+		"demanded":             {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}, `configmaps "none" not found`},
+		"optional":             {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref, Optional: &yes}}, ""},
+		"missing key":          {of("x", "x", nil), `MountVolume.SetUp failed for volume "v" : configmap references non-existent config key: x`},
+		"optional missing key": {of("x", "x", &yes), ""},
+		"path leads out":       {of("a", "../x", nil), "invalid path"},
+		"secret":               {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}, `secrets "none" not found`},
+		"optional secret":      {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none", Optional: &yes}}, ""},
+		"missing secret key":   {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, "references non-existent secret key: x"},
+		"claim":                {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, "failed to fetch PVC"},
 	} {
-		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != c.ok {
-			t.Errorf("%s: %v", name, err)
+		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
@@ -169,7 +180,7 @@ func TestWriteLeavesExactlyWhatIsWanted(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			want := map[string]file{}
 			for _, n := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID).Draw(t, "names") {
-				want[n] = file{[]byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")), 0o644}
+				want[n] = file{data: []byte(rapid.SampledFrom([]string{"", "x", "yy"}).Draw(t, "data")), mode: 0o644}
 			}
 			if err := write(dir, want, nil); err != nil {
 				t.Fatal(err)
@@ -198,9 +209,11 @@ func TestHostPathTypes(t *testing.T) {
 	}{
 		{dir, corev1.HostPathDirectory, true}, {plain, corev1.HostPathDirectory, false}, {plain, corev1.HostPathFile, true}, {dir, corev1.HostPathFile, false},
 		{dir + "/new", corev1.HostPathDirectory, false}, {dir + "/new", corev1.HostPathDirectoryOrCreate, true}, {dir + "/f", corev1.HostPathFileOrCreate, true},
-		{"/dev/null", corev1.HostPathCharDev, true}, {plain, corev1.HostPathSocket, false}, {dir + "/any", corev1.HostPathUnset, true},
+		{"/dev/null", corev1.HostPathCharDev, true}, {plain, corev1.HostPathSocket, false}, {"/dev/null", corev1.HostPathBlockDev, false}, {plain, corev1.HostPathDirectoryOrCreate, false},
+		{dir, corev1.HostPathFileOrCreate, false}, {dir + "/any", corev1.HostPathUnset, true},
 	} {
-		if err := hostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind}); (err == nil) != c.ok {
+		err := hostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
+		if (err == nil) != c.ok || err != nil && !strings.HasPrefix(err.Error(), "hostPath type check failed: "+c.path+" is not a "+hostPathKinds[c.kind]) {
 			t.Errorf("%s as %q: %v", c.path, c.kind, err)
 		}
 	}

@@ -80,6 +80,12 @@ func fill(root *os.Root, version string, files map[string]file, group *int64) er
 		if err := root.WriteFile(full, f.data, 0o600); err != nil {
 			return err
 		}
+		// Nobody but root gives files away. A node that only pretends may have no root, and nobody who reads.
+		if f.user != nil && os.Geteuid() == 0 {
+			if err := root.Chown(full, int(*f.user), -1); err != nil {
+				return err
+			}
+		}
 		perm := f.mode
 		if group != nil {
 			if err := root.Chown(full, -1, int(*group)); err != nil {

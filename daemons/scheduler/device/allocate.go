@@ -16,6 +16,7 @@ import (
 var (
 	ErrNothingFits = errors.New("cannot allocate all claims")
 	ErrInvalidPool = errors.New("invalid resource pools were encountered")
+	ErrTimedOut    = errors.New("timed out trying to allocate devices")
 	ErrGaveUp      = fmt.Errorf("the search for devices was given up after %d tries", mostTries)
 )
 
@@ -29,6 +30,9 @@ func (e *LackingError) Error() string {
 // mostTries bounds the work for one node: how many devices are tried for requests before the search is given up.
 const mostTries = 200_000
 
+// triesBetween is after how many tries it is looked at the time.
+const triesBetween = 256
+
 // search looks for devices of one node, the first that fit in the order of pools, slices and devices, the requests in their
 // order, and of those with several options the first that leaves enough for the others.
 type search struct {
@@ -39,6 +43,7 @@ type search struct {
 	matches map[*option][]*entry
 	lacking string
 	tries   int
+	late    func() bool // nil: tries are bounded
 
 	picked [][]pick // by claim
 	whole  map[ID]int
@@ -64,6 +69,9 @@ type pick struct {
 func (p *Plan) On(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, error) {
 	s := &search{
 		Plan: p, use: use, node: n, matches: map[*option][]*entry{}, picked: make([][]pick, len(p.claims)), whole: map[ID]int{}, shares: map[ID]*share{},
+	}
+	if p.Start != nil {
+		s.late = p.Start()
 	}
 	invalid := false
 	for _, pool := range c.near(n.Name) {
@@ -180,8 +188,12 @@ func (s *search) more(claim, request int, o *option, candidates []*entry, need i
 		} else if len(rest)+1 < need && !slices.ContainsFunc(rest, func(e *entry) bool { return multiple(e.Device) }) {
 			return false, nil
 		}
-		if s.tries++; s.tries > mostTries {
+		s.tries++
+		switch {
+		case s.late == nil && s.tries > mostTries:
 			return false, ErrGaveUp
+		case s.late != nil && s.tries%triesBetween == 0 && s.late():
+			return false, ErrTimedOut
 		}
 		if !s.take(claim, o, e) {
 			if o.all {

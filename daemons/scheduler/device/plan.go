@@ -10,6 +10,9 @@ import (
 
 // Plan is what claims ask for, read once for all nodes.
 type Plan struct {
+	// Start begins a search on one node, and returns what says that it has taken too long; nil bounds it by tries.
+	Start func() (late func() bool)
+
 	claims []*ask
 }
 

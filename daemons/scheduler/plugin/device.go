@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ var (
 	devicesNoFit   = open(dynamicResources, device.ErrNothingFits.Error())
 	devicesInvalid = open(dynamicResources, device.ErrInvalidPool.Error())
 	devicesGaveUp  = open(dynamicResources, device.ErrGaveUp.Error())
+	devicesLate    = open(dynamicResources, device.ErrTimedOut.Error())
 )
 
 // Claims are a pod's claims of devices.
@@ -70,8 +72,17 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 	if err != nil {
 		return refuse("%v", err)
 	}
+	if t.Args != nil && t.Args.DeviceTimeout != nil {
+		plan.Start = func() func() bool { return within(*t.Args.DeviceTimeout, time.Now) }
+	}
 	c.Plan = plan
 	return c, nil
+}
+
+// within says from now on whether more time has passed than there is; zero is no bound.
+func within(limit time.Duration, now func() time.Time) (late func() bool) {
+	began := now()
+	return func() bool { return limit > 0 && now().Sub(began) > limit }
 }
 
 // ReservedFor says whether a claim is reserved for somebody.
@@ -121,6 +132,8 @@ func devicesFit(t *Task) Check {
 			return devicesInvalid
 		case errors.Is(err, device.ErrGaveUp):
 			return devicesGaveUp
+		case errors.Is(err, device.ErrTimedOut):
+			return devicesLate
 		}
 		return final(dynamicResources, err.Error())
 	}

@@ -165,7 +165,7 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 	}{
 		{"preEnqueue", &c.PreEnqueue}, {"queueSort", &c.QueueSort}, {"preFilter", &c.PreFilter}, {"preScore", &c.PreScore}, {"reserve", &c.Reserve},
 		{"permit", &c.Permit}, {"preBind", &c.PreBind}, {"bind", &c.Bind}, {"postBind", &c.PostBind},
-		{"placementGenerate", &c.PlacementGenerate}, {"placementScore", &c.PlacementScore},
+		{"placementGenerate", &c.PlacementGenerate}, {"placementScore", &c.PlacementScore}, {"podGroupPostFilter", &c.PodGroupPostFilter},
 	} {
 		if len(set.set.Enabled)+len(set.set.Disabled) > 0 {
 			return fmt.Errorf("%s: plugins are turned on and off by multiPoint, filter, postFilter and score here", set.name)
@@ -198,7 +198,7 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 	onScore := func(p *Profile, one *plugin.Plugin, weight int64) {
 		if scoring(one) {
 			offScore(p, one.Name)
-			p.Scores = append(p.Scores, Score{one, cmp.Or(weight, one.Weight)})
+			p.Scores = append(p.Scores, Score{one, cmp.Or(weight, 1)}) // one that is turned on by name has the weight that is said
 		}
 	}
 	for _, at := range []point{
@@ -229,7 +229,12 @@ func (p *Profile) turn(at point) error {
 		}
 		at.off(p, one.Name)
 	}
+	twice := map[string]bool{}
 	for _, one := range at.set.Enabled {
+		if twice[one.Name] {
+			return fmt.Errorf("%s: %q is there twice", at.name, one.Name)
+		}
+		twice[one.Name] = true
 		if fixed[one.Name] && at.name == "multiPoint" {
 			p.Preempt.Off = p.Preempt.Off && one.Name != "DefaultPreemption"
 			continue
@@ -331,6 +336,20 @@ func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 				return errors.New("bindTimeoutSeconds must not be negative")
 			}
 			p.BindTimeout = time.Duration(*n) * time.Second
+		}
+	case "DynamicResources":
+		var a configv1.DynamicResourcesArgs
+		if err := read(&a, &a.TypeMeta); err != nil {
+			return err
+		}
+		if a.BindingTimeout != nil {
+			return errors.New("bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for")
+		}
+		if t := a.FilterTimeout; t != nil {
+			if t.Duration < 0 {
+				return errors.New("filterTimeout must not be negative")
+			}
+			p.Args.DeviceTimeout = &t.Duration
 		}
 	default:
 		return errors.New("there is no plugin of this name that takes arguments")

@@ -24,7 +24,7 @@ profiles:
       disabled: [{name: NodePorts}]
     score:
       disabled: [{name: ImageLocality}]
-      enabled: [{name: NodeResourcesFit, weight: 7}]
+      enabled: [{name: NodeResourcesFit, weight: 7}, {name: PodTopologySpread}]
     postFilter:
       disabled: [{name: "*"}]
   pluginConfig:
@@ -38,6 +38,8 @@ profiles:
     args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, minDomains: 2, nodeAffinityPolicy: Ignore, nodeTaintsPolicy: Honor}]}
   - name: VolumeBinding
     args: {bindTimeoutSeconds: 60, shape: [{utilization: 0, score: 1}, {utilization: 100, score: 10}]}
+  - name: DynamicResources
+    args: {filterTimeout: 3s}
   - name: DefaultPreemption
     args: {minCandidateNodesPercentage: 5, minCandidateNodesAbsolute: 7}
 `))
@@ -63,7 +65,7 @@ profiles:
 	for _, score := range packs.Scores {
 		weights[score.Name] = score.Weight
 	}
-	if _, on := weights["ImageLocality"]; on || weights["NodeResourcesFit"] != 7 || weights["TaintToleration"] != 3 {
+	if _, on := weights["ImageLocality"]; on || weights["NodeResourcesFit"] != 7 || weights["TaintToleration"] != 3 || weights["PodTopologySpread"] != 1 {
 		t.Errorf("weights %v", weights)
 	}
 	a := packs.Args
@@ -75,7 +77,7 @@ profiles:
 		t.Errorf("shape %v", shape)
 	}
 	if a.Fit.Kind != plugin.MostAllocated || len(a.Fit.Resources) != 1 || a.Fit.Resources[0].Weight != 3 || !a.IgnoredResources["example.com/foo"] ||
-		a.HardAffinityWeight != 5 || !a.IgnoreTheirPreferred || packs.BindTimeout != time.Minute || len(usual.Args.DefaultConstraints) != 2 {
+		a.HardAffinityWeight != 5 || !a.IgnoreTheirPreferred || packs.BindTimeout != time.Minute || *a.DeviceTimeout != 3*time.Second || usual.Args.DeviceTimeout != nil || len(usual.Args.DefaultConstraints) != 2 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -108,6 +110,10 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		"label keys":       {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [v]}]}}]\n"), "matchLabelKeys cannot be set"},
 		"constraint twice": {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}, {maxSkew: 2, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}}]\n"), `"a" is there twice`},
 		"domains":          {profile("  pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}]}}]\n"), "minDomains must be greater than 0, and needs DoNotSchedule"},
+		"plugin twice":     {profile("  plugins: {filter: {enabled: [{name: NodePorts}, {name: NodePorts}]}}\n"), `filter: "NodePorts" is there twice`},
+		"pod groups":       {profile("  plugins: {podGroupPostFilter: {disabled: [{name: \"*\"}]}}\n"), "podGroupPostFilter: plugins are turned on and off by"},
+		"no time":          {profile("  pluginConfig: [{name: DynamicResources, args: {filterTimeout: -1s}}]\n"), "filterTimeout must not be negative"},
+		"binding devices":  {profile("  pluginConfig: [{name: DynamicResources, args: {bindingTimeout: 10m}}]\n"), "devices with binding conditions are not allocated"},
 		"volumes' shape":   {profile("  pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 50, score: 1}, {utilization: 50, score: 2}]}}]\n"), "utilizations must grow"},
 	} {
 		if _, err := Parse([]byte(c.given)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -54,14 +54,14 @@ func keeps(n *node) error {
 		if files, err := os.ReadDir(at); err != nil || len(files) != round+1 {
 			return fmt.Errorf("%v are there, %v", files, err)
 		}
-		if err := n.RemoveProvisioned("pvc-a"); !errors.Is(err, volume.ErrInUse) {
+		if err := n.RemoveProvisioned("pvc-a", false, ""); !errors.Is(err, volume.ErrInUse) {
 			return fmt.Errorf("removed in use: %w", err)
 		}
 		if err := done(); err != nil {
 			return err
 		}
 	}
-	return n.RemoveProvisioned("pvc-a")
+	return n.RemoveProvisioned("pvc-a", false, "")
 }
 
 func stops(n *node) error {
@@ -287,7 +287,7 @@ func (n *node) gone(names ...string) error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if err := n.RemoveProvisioned(name); err != nil {
+		if err := n.RemoveProvisioned(name, false, ""); err != nil {
 			return err
 		}
 		if _, err := os.Lstat(n.at(name)); !os.IsNotExist(err) {

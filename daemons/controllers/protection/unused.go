@@ -1,0 +1,63 @@
+package protection
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// reported says whether a claim's status says whether it is used: it has a volume and stays.
+func reported(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil
+}
+
+// wants says whether a pod counts as one that uses a claim. One that waits for a node does; one that has ended does not.
+func wants(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	return !ended(pod) && names(pod, claim, true)
+}
+
+// report says in a claim's status whether a pod uses it, and since when it is so.
+func (p *claims) report(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	if !reported(claim) {
+		return nil
+	}
+	used, err := p.known(claim, wants)
+	if err != nil {
+		return err
+	}
+	updated := claim.DeepCopy()
+	if !setUnused(&updated.Status, !used, p.Now()) {
+		return nil
+	}
+	if _, err := p.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("say whether claim %s/%s is used: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+// setUnused sets the condition Unused and says whether that changed anything. Its time is that of the last change between used and
+// unused.
+func setUnused(s *corev1.PersistentVolumeClaimStatus, unused bool, now time.Time) bool {
+	c := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+		Reason: "PodUsingPVC", Message: "A pod is currently referencing this PVC"}
+	if unused {
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NoPodsUsingPVC", "No pods are currently referencing this PVC"
+	}
+	for i := range s.Conditions {
+		is := &s.Conditions[i]
+		switch {
+		case is.Type != c.Type:
+		case is.Status == c.Status:
+			return false
+		default:
+			*is = c
+			return true
+		}
+	}
+	s.Conditions = append(s.Conditions, c)
+	return true
+}
