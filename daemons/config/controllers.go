@@ -8,7 +8,7 @@ import (
 // Controllers are the names by which --controllers knows the controllers, in the order in which they start. clusterctl reads them where a
 // configuration says which of them run.
 var Controllers = []string{
-	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "taint-eviction", "deployment", "replicaset",
+	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "cloud-node", "taint-eviction", "deployment", "replicaset",
 	"replicationcontroller", "statefulset", "daemonset", "job", "cronjob", "horizontal-pod-autoscaler", "endpoints",
 	"endpointslice", "endpointslice-mirroring", "networkpolicy", "service", "disruption", "podgc", "garbage", "resourcequota", "persistentvolume-binder",
 	"directory-provisioner", "ephemeral-volume", "resourceclaim", "device-taint-eviction", "persistentvolume-expander", "pvc-protection", "pv-protection", "vac-protection",

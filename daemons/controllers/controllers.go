@@ -29,6 +29,7 @@ import (
 	"clusterctl/daemons/controllers/binder"
 	"clusterctl/daemons/controllers/bootstraptoken"
 	"clusterctl/daemons/controllers/certificate"
+	"clusterctl/daemons/controllers/cloudnode"
 	"clusterctl/daemons/controllers/clusterrole"
 	"clusterctl/daemons/controllers/cronjob"
 	"clusterctl/daemons/controllers/daemonset"
@@ -76,6 +77,7 @@ var all = []struct {
 	{"namespace", namespace.New, "namespace-controller", ""},
 	{"nodecidr", nodecidr.New, "node-controller", "cidrAllocator"},
 	{"node", node.New, "node-controller", "node-controller"},
+	{"cloud-node", cloudnode.New, "cloud-node-controller", "cloud-node-controller"},
 	{"taint-eviction", taint.New, "taint-eviction-controller", "taint-eviction-controller"},
 	{"deployment", deployment.New, "deployment-controller", "deployment-controller"},
 	{"replicaset", replicaset.New, "replicaset-controller", "replicaset-controller"},

@@ -2,12 +2,14 @@ package block
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	daemons "clusterctl/daemons/config"
@@ -18,6 +20,9 @@ type machineBlock struct {
 	Name      string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
 	Address   string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
 	Second    string            `hcl:"second_address,optional" doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
+	External  []string          `hcl:"external_addresses,optional" doc:"IP addresses at which others than the cluster's machines reach this one. The Node has them as ExternalIP."`
+	Region    string            `hcl:"region,optional" doc:"Region that the machine is in: the Node's label topology.kubernetes.io/region."`
+	Zone      string            `hcl:"zone,optional" doc:"Zone that the machine is in, among which pods and endpoints are spread: the Node's label topology.kubernetes.io/zone."`
 	Port      *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
 	Roles     []string          `hcl:"roles" doc:"control-plane, node, or both."`
 	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
@@ -72,6 +77,15 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 			diags = append(diags, fail(attr(b, body, "second_address"), "Invalid second address", "%q is not an IPv6 address by which other machines can reach this one, as \"fd00:99::11\".", raw.Second))
 		}
 	}
+	for _, text := range raw.External {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.Contains(m.External, a) {
+			diags = append(diags, fail(attr(b, body, "external_addresses"), "Invalid external address", "%q is not an IP address by which others can reach the machine, or is there twice.", text))
+			continue
+		}
+		m.External = append(m.External, a)
+	}
+	diags = append(diags, regionAndZone(&m, b, raw)...)
 	if len(m.Roles) == 0 {
 		diags = append(diags, fail(attr(b, body, "roles"), "No roles", "A machine has at least one of the roles %q and %q.", config.RoleControlPlane, config.RoleNode))
 	}
@@ -109,6 +123,28 @@ func machineOf(x *Context, b *hcl.Block) (config.Machine, hcl.Diagnostics) {
 		diags = append(diags, choose(x, b, "kubelet", k.Body, daemons.DefaultKubeletSettings(), &m.Kubelet)...)
 	}
 	return m, diags
+}
+
+// regionAndZone puts region and zone among the labels, where everything that goes by them finds them.
+func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl.Diagnostics) {
+	for _, p := range []struct{ attribute, label, value string }{
+		{"region", corev1.LabelTopologyRegion, raw.Region}, {"zone", corev1.LabelTopologyZone, raw.Zone},
+	} {
+		if p.value == "" {
+			continue
+		}
+		if said, twice := m.Labels[p.label]; twice && said != p.value {
+			diags = append(diags, fail(attr(b, b.Body, p.attribute), "Two values for one label", "%s is %q, and labels say %s = %q. Leave one of them out.", p.attribute, p.value, p.label, said))
+			continue
+		}
+		labels := maps.Clone(m.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[p.label] = p.value
+		m.Labels = labels
+	}
+	return diags
 }
 
 func parseTaint(text string) (config.Taint, bool) {

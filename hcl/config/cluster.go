@@ -11,6 +11,7 @@ import (
 	"time"
 
 	daemons "clusterctl/daemons/config"
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/version"
 )
 
@@ -48,6 +49,7 @@ type Cluster struct {
 	Ingress     *Ingress // nil: none
 
 	Machines  []Machine
+	Inventory inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
 	Images    []Image
 	Workloads []Workload
 	Objects   []Object // from object blocks and from manifests

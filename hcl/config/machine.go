@@ -18,7 +18,8 @@ type Machine struct {
 	Address        string // in the configuration: machine.web["a"]
 	Name           string // of the node and of the etcd member
 	IP             netip.Addr
-	SecondIP       netip.Addr // of the other family, in a cluster whose pods have addresses of both
+	SecondIP       netip.Addr   // of the other family, in a cluster whose pods have addresses of both
+	External       []netip.Addr // by which others than the cluster's machines reach it
 	Roles          []string
 	Labels         map[string]string
 	Taints         []Taint

@@ -13,6 +13,7 @@ func (p *Prepared) compare(ctx context.Context) error {
 	if p.engine.Destroy {
 		return nil
 	}
+	p.engine.Config.Inventory = p.inventory()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	live, err := p.engine.Live(p.State, p.engine.Config)

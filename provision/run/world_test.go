@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/version"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
@@ -51,6 +52,8 @@ type fakeLive struct {
 	objects []state.Object   // what is declared
 	before  [][]state.Object // what each Apply was told of that was applied before
 
+	inventories []inventory.Inventory // what each Apply was told of machines
+
 	ready    map[string]string // nodes
 	kubelets map[string]string // versions of theirs; this release's where there is none
 	cordoned map[string]bool
@@ -75,7 +78,7 @@ func (l *fakeLive) Apply(_ context.Context, c *config.Cluster, before []state.Ob
 	for _, m := range c.Machines {
 		l.labelled = append(l.labelled, m.Name)
 	}
-	l.before = append(l.before, before)
+	l.before, l.inventories = append(l.before, before), append(l.inventories, c.Inventory)
 	if l.applied != nil {
 		close(l.applied)
 		l.applied = nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	daemons "clusterctl/daemons/config"
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/hcl/config"
 )
 
@@ -30,6 +31,14 @@ func base(c *config.Cluster) ([]Desired, error) {
 			typed = append(typed, nodeLabels(m))
 		}
 	}
+	if len(c.Inventory) > 0 {
+		data, err := c.Inventory.Encode()
+		if err != nil {
+			return nil, err
+		}
+		typed = append(typed, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Name: inventory.Name, Namespace: metav1.NamespaceSystem}, Data: data})
+	}
 	if len(c.Pools) > 0 {
 		pools, err := pools(c)
 		if err != nil {
@@ -43,8 +52,10 @@ func base(c *config.Cluster) ([]Desired, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch d.Object.GetKind() {
-		case "Node", "CustomResourceDefinition": // a node leaves with its machine; with a definition, all its objects would go
+		switch kind := d.Object.GetKind(); {
+		case kind == "Node", kind == "CustomResourceDefinition": // a node leaves with its machine; with a definition, all its objects would go
+			d.Keep = true
+		case d.Object.GetName() == inventory.Name: // machines leave it one by one
 			d.Keep = true
 		}
 		list = append(list, d)

@@ -43,6 +43,7 @@ func ask(text string) api.Request {
 
 var (
 	scheduler = api.User{Name: "system:kube-scheduler"}
+	cloudNode = api.User{Name: "system:serviceaccount:kube-system:cloud-node-controller"}
 	someone   = api.User{Name: "someone", Groups: []string{api.GroupAuthenticated}}
 	anonymous = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
 	admin     = api.User{Name: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins"}}
@@ -143,6 +144,20 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "update :services shop/web", false},
 		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "watch :configmaps kube-system/load-balancer-pools", true},
 		{api.User{Name: "system:serviceaccount:kube-system:service-controller"}, "get :configmaps kube-system/other", false},
+		{cloudNode, "watch :configmaps kube-system/machine-inventory", true},
+		{cloudNode, "update :configmaps kube-system/machine-inventory", false},
+		{cloudNode, "get :configmaps kube-system/other", false},
+		{cloudNode, "list :configmaps kube-system/", false},
+		{cloudNode, "delete :nodes n1", true},
+		{cloudNode, "patch :nodes n1", true},
+		{cloudNode, "update :nodes n1", false},
+		{cloudNode, "create :nodes", false},
+		{cloudNode, "patch :nodes/status n1", true},
+		{cloudNode, "create :events default/", true},
+		{cloudNode, "list :pods", false},
+		{cloudNode, "delete :pods shop/web", false},
+		{cloudNode, "get :secrets kube-system/x", false},
+		{api.User{Name: "system:serviceaccount:kube-system:node-controller"}, "get :configmaps kube-system/machine-inventory", false},
 		{api.User{Name: "system:kube-controller-manager"}, "update :endpoints/finalizers shop/db", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create apps:replicasets shop/", true},
 		{api.User{Name: "system:serviceaccount:kube-system:deployment-controller"}, "create :pods shop/", false},

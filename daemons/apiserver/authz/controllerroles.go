@@ -20,6 +20,8 @@ func controllerRoles() []controllerRole {
 		c("certificate-controller", rule("certificates.k8s.io", "certificatesigningrequests", "delete get list watch"),
 			rule("certificates.k8s.io", "certificatesigningrequests/approval certificatesigningrequests/status", "update"),
 			rule("certificates.k8s.io", "signers", "approve sign"), rule("authorization.k8s.io", "subjectaccessreviews", "create")),
+		// Upstream has no role for it: each cloud brings one. What machines there are is in kube-system (defaults.go).
+		c("cloud-node-controller", rule("", "nodes", "delete get list patch watch"), rule("", "nodes/status", "patch")),
 		c("clusterrole-aggregation-controller", rule("rbac.authorization.k8s.io", "clusterroles", "escalate get list patch update watch")),
 		c("cronjob-controller", rule("batch", "cronjobs", "get list update patch watch"), rule("batch", "jobs", "create delete get list patch update watch"),
 			rule("batch", "cronjobs/status cronjobs/finalizers", "update patch"), rule("", "pods", "delete list")),

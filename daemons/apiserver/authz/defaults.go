@@ -10,6 +10,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/api/loadbalancer"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/config/inventory"
 )
 
 // Words for verbs that come together.
@@ -92,6 +93,9 @@ func namespacedDefaults() []runtime.Object {
 	// What addresses there are for services.
 	add("kube-system", "system:controller:service-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},
 		account("kube-system", "service-controller"), user("system:kube-controller-manager"))
+	// What machines there are.
+	add("kube-system", "system:controller:cloud-node-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), inventory.Name)},
+		account("kube-system", "cloud-node-controller"), user("system:kube-controller-manager"))
 	// Name servers say where they are, and take the word of those back that died.
 	add("kube-system", "system:kube-dns", []rbacv1.PolicyRule{
 		rule("discovery.k8s.io", "endpointslices", "create update delete"),

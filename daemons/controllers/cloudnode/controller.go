@@ -1,0 +1,251 @@
+// Package cloudnode is the node controller of the bare-metal cloud, as upstream's cloud-node and cloud-node-lifecycle controllers are of
+// others: Nodes get the provider ID, external addresses, region and zone that the inventory has for their machines, and a Node that is not
+// ready and whose machine is not in the inventory any more is deleted. Whether machines are well is the node package's.
+package cloudnode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/config/inventory"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// inventoryKey is the queue's key of the inventory: no Node has such a name.
+const inventoryKey = "/inventory"
+
+type controller struct {
+	loop.Context
+	loop.Loop
+	own   informers.SharedInformerFactory // of the ConfigMap of the inventory alone
+	maps  corelisters.ConfigMapLister
+	nodes corelisters.NodeLister
+
+	mu     sync.Mutex
+	list   inventory.Inventory // nil: none was read, or the last one cannot be used
+	why    string              // list is nil
+	seen   uint64              // the resource version of the latest one
+	warned map[string]string   // the last warning about a Node
+}
+
+// New returns the controller.
+func New(c loop.Context) loop.Controller {
+	own := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(metav1.NamespaceSystem),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
+		}))
+	nodes, maps := c.Informers.Core().V1().Nodes(), own.Core().V1().ConfigMaps()
+	n := &controller{Context: c, own: own, maps: maps.Lister(), nodes: nodes.Lister(), why: "it has not been read yet", warned: map[string]string{}}
+	n.Loop = loop.Loop{Name: "cloud-node", Counted: "Nodes", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
+		nodes.Informer().HasSynced, maps.Informer().HasSynced}}
+	c.OnChange(nodes.Informer(), func(old, obj any) {
+		if obj == nil {
+			n.warn(old.(*corev1.Node), "", "")
+			return
+		}
+		n.Add(obj)
+	})
+	loop.On(maps.Informer(), func(any) { n.Queue().Add(inventoryKey) })
+	return n
+}
+
+// Run implements loop.Controller.
+func (n *controller) Run(ctx context.Context) error {
+	n.own.StartWithContext(ctx)
+	defer n.own.Shutdown()
+	n.Queue().Add(inventoryKey) // also when there is none
+	return n.Loop.Run(ctx)
+}
+
+func (n *controller) sync(ctx context.Context, key string) error {
+	if key == inventoryKey {
+		return n.read()
+	}
+	node, err := n.nodes.Get(key)
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	list, why := n.list, n.why
+	n.mu.Unlock()
+	if list == nil {
+		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !ready(node) {
+			n.warn(node, "InventoryUnavailable", "Nothing is decided about the node's machine: the inventory of machines cannot be used: "+why)
+		}
+		return nil
+	}
+	d := decide(node, list)
+	n.warn(node, d.reason, d.warning)
+	switch {
+	case d.gone:
+		return n.delete(ctx, node)
+	case d.change:
+		return n.write(ctx, node, d)
+	}
+	return nil
+}
+
+// read takes the inventory in. One that is missing, cannot be read or is older than the latest is none: nothing follows from it.
+func (n *controller) read() error {
+	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
+	list, why := inventory.Inventory(nil), ""
+	var version uint64
+	switch {
+	case apierrors.IsNotFound(err):
+		why = "there is none"
+	case err != nil:
+		return fmt.Errorf("read the inventory of machines: %w", err)
+	default:
+		version = versionOf(m)
+		if list, err = inventory.Decode(m.Data); err != nil {
+			why = err.Error()
+			n.Events.Eventf(m, corev1.EventTypeWarning, "InvalidInventory", "Nothing is decided about machines: %v", err)
+		}
+	}
+	n.mu.Lock()
+	if m != nil && list != nil && version < n.seen {
+		list, why = nil, "it is older than one that was there before"
+	}
+	n.seen = max(n.seen, version)
+	n.list, n.why = list, why
+	n.mu.Unlock()
+	if list == nil {
+		n.Log.Info("the inventory of machines cannot be used; nodes stay as they are", "configMap", inventory.Name, "reason", why)
+	} else {
+		n.Log.Debug("the inventory of machines was read", "machines", len(list))
+	}
+	all, err := n.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, node := range all {
+		n.Add(node)
+	}
+	return nil
+}
+
+func versionOf(o metav1.Object) uint64 {
+	v, _ := strconv.ParseUint(o.GetResourceVersion(), 10, 64) // not a number: of no age
+	return v
+}
+
+// errOlder is that a server answered with an inventory from before the one that was seen.
+var errOlder = errors.New("the API server has an inventory of machines that is older than one seen before")
+
+// delete deletes a Node whose machine is gone, when the API server says so as well: the caches may be behind.
+func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
+	m, err := n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, inventory.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the inventory of machines before node %s is deleted: %w", node.Name, err)
+	}
+	n.mu.Lock()
+	seen := n.seen
+	n.mu.Unlock()
+	if versionOf(m) < seen {
+		return errOlder
+	}
+	list, err := inventory.Decode(m.Data)
+	if err != nil {
+		return fmt.Errorf("read the inventory of machines before node %s is deleted: %w", node.Name, err)
+	}
+	live, err := n.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	if loop.Absent(err, "nodes", node.Name) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read node %s before it is deleted: %w", node.Name, err)
+	}
+	if live.UID != node.UID || !decide(live, list).gone {
+		return nil // what has changed comes by the watch
+	}
+	n.Log.Info("deleting a node whose machine is not in the inventory", "node", live.Name, "providerID", live.Spec.ProviderID)
+	n.Events.Eventf(live, corev1.EventTypeNormal, "DeletingNode", "Deleting node %s because it does not exist in the cloud provider", live.Name)
+	err = n.Client.CoreV1().Nodes().Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}})
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if !apierrors.IsConflict(err) {
+		n.Events.Eventf(live, corev1.EventTypeWarning, "DeletingNodeFailed", "Failed deleting node %s: %v", live.Name, err)
+	}
+	return fmt.Errorf("delete node %s: %w", live.Name, err)
+}
+
+// write brings a Node what the inventory says of its machine, if nobody has written the Node since.
+func (n *controller) write(ctx context.Context, node *corev1.Node, d decision) error {
+	if d.addresses != nil {
+		written, err := n.patch(ctx, node, map[string]any{"status": map[string]any{"addresses": d.addresses}}, "status")
+		if err != nil {
+			return fmt.Errorf("write the addresses of node %s: %w", node.Name, err)
+		}
+		node = written
+	}
+	spec, meta := map[string]any{}, map[string]any{}
+	if d.providerID != "" {
+		spec["providerID"] = d.providerID
+	}
+	if d.initialized {
+		spec["taints"] = append([]corev1.Taint{}, d.taints...)
+	}
+	if d.labels != nil {
+		meta["labels"] = d.labels
+	}
+	if len(spec)+len(meta) == 0 {
+		return nil
+	}
+	if _, err := n.patch(ctx, node, map[string]any{"metadata": meta, "spec": spec}); err != nil {
+		return fmt.Errorf("write what the inventory says of node %s: %w", node.Name, err)
+	}
+	if d.initialized {
+		n.Events.Event(node, corev1.EventTypeNormal, "Synced", "Node synced successfully")
+	}
+	return nil
+}
+
+func (n *controller) patch(ctx context.Context, node *corev1.Node, change map[string]any, subresource ...string) (*corev1.Node, error) {
+	meta, _ := change["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["uid"], meta["resourceVersion"] = node.UID, node.ResourceVersion
+	change["metadata"] = meta
+	text, err := json.Marshal(change)
+	if err != nil {
+		return nil, err
+	}
+	written, err := n.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresource...)
+	if apierrors.IsNotFound(err) {
+		return node, nil // it is gone, and nothing is left to say of it
+	}
+	return written, err
+}
+
+// warn says once what is wrong with a Node; an empty text is that nothing is.
+func (n *controller) warn(node *corev1.Node, reason, text string) {
+	n.mu.Lock()
+	said := n.warned[node.Name] == text
+	if n.warned[node.Name] = text; text == "" {
+		delete(n.warned, node.Name)
+	}
+	n.mu.Unlock()
+	if text == "" || said {
+		return
+	}
+	n.Log.Warn(text, "node", node.Name)
+	n.Events.Event(node, corev1.EventTypeWarning, reason, text)
+}

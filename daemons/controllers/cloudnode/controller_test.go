@@ -1,0 +1,191 @@
+package cloudnode
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"clusterctl/daemons/config/inventory"
+	"clusterctl/daemons/controllers/loop"
+)
+
+// world is a controller whose caches are what the test puts there, and a server that may say otherwise.
+type world struct {
+	*controller
+	*fake.Clientset
+	events *record.FakeRecorder
+}
+
+func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...runtime.Object) *world {
+	t.Helper()
+	w := &world{Clientset: fake.NewClientset(live...), events: record.NewFakeRecorder(100)}
+	c := loop.Context{Client: w.Clientset, Informers: informers.NewSharedInformerFactory(w.Clientset, 0), Events: w.events, Log: slog.New(slog.DiscardHandler)}
+	w.controller = New(c).(*controller)
+	if err := c.Informers.Core().V1().Nodes().Informer().GetIndexer().Add(n); err != nil {
+		t.Fatal(err)
+	}
+	if cached != nil {
+		w.see(t, cached)
+	}
+	return w
+}
+
+// see has the cache show an inventory.
+func (w *world) see(t *testing.T, m *corev1.ConfigMap) {
+	t.Helper()
+	if err := w.own.Core().V1().ConfigMaps().Informer().GetIndexer().Add(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look has the controller read the inventory and look at the node.
+func (w *world) look(t *testing.T) error {
+	t.Helper()
+	if err := w.sync(t.Context(), inventoryKey); err != nil {
+		t.Fatal(err)
+	}
+	return w.sync(t.Context(), "n1")
+}
+
+// asked are the verbs of the requests for nodes that change something.
+func (w *world) asked() (verbs []string) {
+	for _, a := range w.Actions() {
+		if a.GetResource().Resource == "nodes" && a.GetVerb() != "get" {
+			verbs = append(verbs, a.GetVerb())
+		}
+	}
+	return verbs
+}
+
+func (w *world) said() (list []string) {
+	for len(w.events.Events) > 0 {
+		list = append(list, <-w.events.Events)
+	}
+	return list
+}
+
+func stored(t *testing.T, version string, list inventory.Inventory) *corev1.ConfigMap {
+	t.Helper()
+	data, err := list.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: inventory.Name, ResourceVersion: version}, Data: data}
+}
+
+func without(t *testing.T, version string) *corev1.ConfigMap {
+	list := machines()
+	delete(list, "n1")
+	return stored(t, version, list)
+}
+
+func TestANodeWhoseMachineIsGoneIsDeletedWithAnEventS22(t *testing.T) {
+	n := node(own, corev1.ConditionUnknown)
+	w := newWorld(t, without(t, "9"), n, without(t, "9"), n)
+	if err := w.look(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.asked(); !slices.Equal(got, []string{"delete"}) {
+		t.Errorf("asked to %v", got)
+	}
+	if got := w.said(); !slices.Equal(got, []string{"Normal DeletingNode Deleting node n1 because it does not exist in the cloud provider"}) {
+		t.Errorf("said %q", got)
+	}
+	for _, a := range w.Actions() {
+		if d, ok := a.(clienttesting.DeleteActionImpl); ok {
+			if p := d.DeleteOptions.Preconditions; p == nil || *p.UID != "u1" || *p.ResourceVersion != "5" {
+				t.Errorf("deleted whatever there is by then: %+v", d.DeleteOptions)
+			}
+		}
+	}
+}
+
+// That an inventory, or a machine in it, is not there is no reason to delete anything unless the server itself says so now.
+func TestAbsenceDeletesNothingS22(t *testing.T) {
+	silent, alive := node(own, corev1.ConditionUnknown), node(own, corev1.ConditionTrue)
+	another := node(own, corev1.ConditionUnknown, func(n *corev1.Node) { n.UID = "u2" })
+	empty := stored(t, "9", nil)
+	broken := without(t, "9")
+	broken.Data["n2"] = "{"
+	for _, c := range []struct {
+		name   string
+		cached *corev1.ConfigMap
+		live   []runtime.Object
+		fails  error
+		want   string // in an event, or in the error
+	}{
+		{"no inventory", nil, []runtime.Object{silent}, nil, "there is none"},
+		{"an empty one", empty, []runtime.Object{empty, silent}, nil, "it is empty"},
+		{"one that cannot be read", broken, []runtime.Object{broken, silent}, nil, "unexpected EOF"},
+		{"one that the server does not have", without(t, "9"), []runtime.Object{silent}, nil, "not found"},
+		{"one that is empty at the server", without(t, "9"), []runtime.Object{empty, silent}, nil, "it is empty"},
+		{"one that is older at the server", without(t, "9"), []runtime.Object{without(t, "8"), silent}, nil, "older"},
+		{"one that has the machine at the server", without(t, "9"), []runtime.Object{stored(t, "10", machines()), silent}, nil, ""},
+		{"a server that fails", without(t, "9"), []runtime.Object{without(t, "9"), silent}, apierrors.NewInternalError(errors.New("broken")), "broken"},
+		{"a server that does not find the kind", without(t, "9"), []runtime.Object{without(t, "9"), silent},
+			apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, inventory.Name), "not found"},
+		{"a node that lives at the server", without(t, "9"), []runtime.Object{without(t, "9"), alive}, nil, ""},
+		{"a node that is another at the server", without(t, "9"), []runtime.Object{without(t, "9"), another}, nil, ""},
+		{"a node that is gone at the server", without(t, "9"), []runtime.Object{without(t, "9")}, nil, ""},
+	} {
+		w := newWorld(t, c.cached, silent, c.live...)
+		if c.fails != nil {
+			w.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails })
+		}
+		err := w.look(t)
+		said := strings.Join(w.said(), "\n")
+		if err != nil {
+			said += err.Error()
+		}
+		if got := w.asked(); len(got) > 0 || !strings.Contains(said, c.want) || c.want == "" && said != "" {
+			t.Errorf("%s: asked to %v, said %q, want %q", c.name, got, said, c.want)
+		}
+	}
+}
+
+// A cache that goes back to a former state, as after a list from a server that lags behind, decides nothing until it has caught up.
+func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
+	n := node(own, corev1.ConditionUnknown)
+	w := newWorld(t, stored(t, "9", machines()), n, without(t, "20"), n)
+	for _, m := range []*corev1.ConfigMap{stored(t, "9", machines()), without(t, "8")} {
+		w.see(t, m)
+		if err := w.look(t); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.asked(); slices.Contains(got, "delete") {
+			t.Errorf("by version %s: asked to %v", m.ResourceVersion, got)
+		}
+	}
+	if got := strings.Join(w.said(), "\n"); !strings.Contains(got, "InventoryUnavailable") || !strings.Contains(got, "older than one") {
+		t.Errorf("said %q", got)
+	}
+	w.see(t, without(t, "20"))
+	if err := w.look(t); err != nil || !slices.Contains(w.asked(), "delete") {
+		t.Errorf("by the latest one: asked to %v (%v)", w.asked(), err)
+	}
+}
+
+func TestANodeIsWarnedAboutOnce(t *testing.T) {
+	n := node(former, corev1.ConditionTrue)
+	w := newWorld(t, stored(t, "9", machines()), n, n)
+	for range 3 {
+		if err := w.look(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.said(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning MachineReplaced Machine "+former+" has been replaced by "+own) {
+		t.Errorf("said %q", got)
+	}
+}

@@ -1,0 +1,109 @@
+package cloudnode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/config/inventory"
+)
+
+// uninitialized is the taint with which kubelets of --cloud-provider=external register, until their Nodes have what the cloud says of them.
+const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// decision is what becomes of a Node.
+type decision struct {
+	change bool // the fields below are to be written
+	// providerID is empty where it stays as it is, addresses nil, labels are those that are added, and taints what is left of them.
+	providerID  string
+	addresses   []corev1.NodeAddress
+	labels      map[string]string
+	taints      []corev1.Taint
+	initialized bool // it loses its taint
+
+	gone bool // its machine is: the Node is to be deleted
+	// warning says why a Node is not what it should be and nothing is done about it; reason is that of its event.
+	reason, warning string
+}
+
+// decide says what becomes of a Node by the inventory. Only a Node that had its provider ID from the inventory is ever deleted, and only
+// while it is not ready: others were made by hand, or by machines that joined with a token.
+func decide(node *corev1.Node, list inventory.Inventory) decision {
+	ours := strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme)
+	m, there := list[node.Name]
+	switch {
+	case node.DeletionTimestamp != nil, !there && !ours:
+		return decision{}
+	case !there:
+		return decision{gone: !ready(node)}
+	case node.Spec.ProviderID != "" && !ours:
+		return decision{reason: "ForeignProviderID", warning: fmt.Sprintf("Provider ID %s is of another cloud: the inventory's %s is not set", node.Spec.ProviderID, m.ProviderID)}
+	case ours && m.ProviderID != "" && m.ProviderID != node.Spec.ProviderID:
+		// Another machine has the name now. The Node cannot get its provider ID; a new one does.
+		if !ready(node) {
+			return decision{gone: true}
+		}
+		return decision{reason: "MachineReplaced", warning: fmt.Sprintf(
+			"Machine %s has been replaced by %s, and a Node keeps its provider ID: drain and delete the Node, and the kubelet registers a new one", node.Spec.ProviderID, m.ProviderID)}
+	}
+	return initialize(node, m)
+}
+
+// initialize says what a Node lacks of what the inventory says of its machine.
+func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
+	if node.Spec.ProviderID == "" {
+		d.providerID = m.ProviderID
+	}
+	if want := addresses(node.Status.Addresses, m); !slices.Equal(want, node.Status.Addresses) {
+		d.addresses = want
+	}
+	for key, value := range map[string]string{
+		corev1.LabelTopologyRegion: m.Region, corev1.LabelTopologyZone: m.Zone,
+		corev1.LabelFailureDomainBetaRegion: m.Region, corev1.LabelFailureDomainBetaZone: m.Zone,
+	} {
+		if value != "" && node.Labels[key] != value {
+			if d.labels == nil {
+				d.labels = map[string]string{}
+			}
+			d.labels[key] = value
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		if t.Key != uninitialized {
+			d.taints = append(d.taints, t)
+		}
+	}
+	d.initialized = len(d.taints) < len(node.Spec.Taints) && m.ProviderID != ""
+	d.change = d.providerID != "" || d.addresses != nil || d.labels != nil || d.initialized
+	return d
+}
+
+// addresses joins what the kubelet says of its machine with the inventory: the kubelet knows its internal addresses and its name, and
+// leaves external addresses alone, which are the inventory's. A kubelet that has not said anything yet is waited for.
+func addresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
+	if len(have) == 0 {
+		return nil
+	}
+	keep := func(which ...corev1.NodeAddressType) {
+		for _, a := range have {
+			if slices.Contains(which, a.Type) {
+				list = append(list, a)
+			}
+		}
+	}
+	keep(corev1.NodeInternalIP)
+	for _, a := range m.External {
+		list = append(list, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: a})
+	}
+	keep(corev1.NodeExternalDNS)
+	keep(corev1.NodeHostName, corev1.NodeInternalDNS)
+	return list
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,67 @@
+package run
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/config/inventory"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/plan"
+)
+
+// inventory is what the cluster is told of its machines: those declared, and those that are not and that this run leaves alone. A Node of a
+// machine that is not in it is deleted when it falls silent, so that a run with -target or -exclude takes out nothing besides what it
+// removes. Who a machine is says what was found on it, or else what the state knows.
+func (p *Prepared) inventory() inventory.Inventory {
+	identity := map[string]string{}
+	for address, m := range p.State.Machines {
+		identity[address] = m.Identity
+	}
+	removed := map[string]bool{}
+	for _, m := range p.machines {
+		if m.action == plan.Remove {
+			removed[m.Address] = true
+		} else if m.agent != nil && m.facts.Identity != "" {
+			identity[m.Address] = m.facts.Identity
+		}
+	}
+	list := inventory.Inventory{}
+	add := func(m config.Machine) {
+		if _, there := list[m.Name]; there {
+			return
+		}
+		is := inventory.Machine{ProviderID: inventory.ProviderID(p.engine.Config.Name, identity[m.Address]), Roles: slices.Clone(m.Roles), Addresses: m.IPs(),
+			Region: m.Labels[corev1.LabelTopologyRegion], Zone: m.Labels[corev1.LabelTopologyZone]}
+		for _, a := range m.External {
+			is.External = append(is.External, a.String())
+		}
+		list[m.Name] = is
+	}
+	declared := map[string]bool{}
+	for _, m := range p.engine.Config.Machines {
+		declared[m.Address] = true
+		add(m)
+	}
+	for _, address := range sortedMachines(p.State) {
+		if !declared[address] && !removed[address] && !p.engine.left(address) {
+			add(p.State.Machines[address].Machine)
+		}
+	}
+	distinct(list)
+	return list
+}
+
+// distinct leaves out provider IDs that several machines would have, as copies of one disk do: they are told apart by nobody.
+func distinct(list inventory.Inventory) {
+	count := map[string]int{}
+	for _, m := range list {
+		count[m.ProviderID]++
+	}
+	for name, m := range list {
+		if count[m.ProviderID] > 1 {
+			m.ProviderID = ""
+			list[name] = m
+		}
+	}
+}
