@@ -175,9 +175,10 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 }
 
 func (d *controller) writeStatus(ctx context.Context, set *appsv1.DaemonSet, before appsv1.DaemonSetStatus, at Places, hash string) error {
-	want := Status(set, at, hash, d.Now())
-	if set.Spec.MinReadySeconds > 0 && want.NumberReady != want.NumberAvailable {
-		d.AddAfter(set.Namespace+"/"+set.Name, time.Duration(set.Spec.MinReadySeconds)*time.Second)
+	now := d.Now()
+	want := Status(set, at, hash, now)
+	if again := loop.UntilAvailable(d.pods.Of(set.UID), time.Duration(set.Spec.MinReadySeconds)*time.Second, now); again > 0 {
+		d.AddAfter(set.Namespace+"/"+set.Name, again)
 	}
 	if apiequality.Semantic.DeepEqual(before, want) {
 		return nil

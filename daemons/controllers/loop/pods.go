@@ -31,6 +31,18 @@ func Available(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
 	return ready && (minReady == 0 || !since.IsZero() && !since.Add(minReady).After(now))
 }
 
+// UntilAvailable is how long it is until the next of the pods has been ready for minReady; zero when none is on its way. Nothing else
+// tells that time, also not to one who takes a controller over in the middle of it.
+func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (least time.Duration) {
+	for _, pod := range pods {
+		ready, since := Ready(pod)
+		if left := since.Add(minReady).Sub(now); ready && left > 0 && (least == 0 || left < least) {
+			least = left
+		}
+	}
+	return least
+}
+
 // Active says whether a pod still counts: it has not finished and is not being deleted.
 func Active(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && pod.DeletionTimestamp == nil

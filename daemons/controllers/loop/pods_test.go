@@ -115,3 +115,26 @@ func TestPodsAreMadeInBatchesThatDouble(t *testing.T) {
 		}
 	}
 }
+
+func TestHowLongItIsUntilAPodIsAvailable(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	pod := func(status corev1.ConditionStatus, ago time.Duration) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}}}
+	}
+	for name, c := range map[string]struct {
+		pods     []*corev1.Pod
+		minReady time.Duration
+		want     time.Duration
+	}{
+		"none":                   {nil, time.Minute, 0},
+		"no time is asked for":   {[]*corev1.Pod{pod("True", 0)}, 0, 0},
+		"not ready":              {[]*corev1.Pod{pod("False", time.Second)}, time.Minute, 0},
+		"available":              {[]*corev1.Pod{pod("True", time.Minute)}, time.Minute, 0},
+		"what is left of it":     {[]*corev1.Pod{pod("True", 50*time.Second)}, time.Minute, 10 * time.Second},
+		"the first of all of it": {[]*corev1.Pod{pod("True", 10*time.Second), pod("True", 50*time.Second), pod("True", time.Hour), pod("True", 20*time.Second)}, time.Minute, 10 * time.Second},
+	} {
+		if got := UntilAvailable(c.pods, c.minReady, now); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

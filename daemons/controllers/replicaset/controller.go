@@ -122,8 +122,8 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	if err := r.writeStatus(ctx, set, status); err != nil {
 		return err
 	}
-	if manageErr == nil && set.Spec.MinReadySeconds > 0 && status.ReadyReplicas != status.AvailableReplicas {
-		r.AddAfter(key, time.Duration(set.Spec.MinReadySeconds)*time.Second)
+	if again := loop.UntilAvailable(active, time.Duration(set.Spec.MinReadySeconds)*time.Second, r.Now()); again > 0 {
+		r.AddAfter(key, again)
 	}
 	return manageErr
 }

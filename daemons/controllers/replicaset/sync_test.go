@@ -53,13 +53,14 @@ type world struct {
 	r      *controller
 	client *fake.Clientset
 	events *record.FakeRecorder
+	clock  *clocktesting.FakeClock
 }
 
 func newWorld(t *testing.T, make func(loop.Context) loop.Controller, objs ...runtime.Object) *world {
 	t.Helper()
-	w := &world{client: fake.NewClientset(), events: record.NewFakeRecorder(100)}
+	w := &world{client: fake.NewClientset(), events: record.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(now)}
 	factory := informers.NewSharedInformerFactory(w.client, 0)
-	made, ok := make(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: clocktesting.NewFakeClock(now)}).(*controller)
+	made, ok := make(loop.Context{Client: w.client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: w.events, Clock: w.clock}).(*controller)
 	if !ok {
 		t.Fatal("it is another controller")
 	}
@@ -111,6 +112,36 @@ func TestTheStatusCountsPods(t *testing.T) {
 	got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, ptr.Deref(s.TerminatingReplicas, -1), s.ObservedGeneration, s.Conditions)
 	if want := "4 3 3 2 1 4 []"; got != want {
 		t.Errorf("it says %s, want %s", got, want)
+	}
+}
+
+// Who takes over in the middle of minReadySeconds looks again when they are over, and not as long after.
+func TestASetIsLookedAtAgainWhenItsNextPodIsAvailable(t *testing.T) {
+	set := webSet("web", 1)
+	set.Spec.MinReadySeconds = 60
+	w := newWorld(t, New, set, podOf(set, "p", func(p *corev1.Pod) {
+		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-50 * time.Second))
+	}))
+	if err := w.r.sync(t.Context(), "n/web"); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.r.Queue().Len(); n != 0 {
+		t.Fatalf("%d keys wait already", n)
+	}
+	w.clock.Step(10 * time.Second)
+	got := make(chan string, 1)
+	go func() {
+		key, _ := w.r.Queue().Get()
+		got <- key
+	}()
+	select {
+	case key := <-got:
+		if key != "n/web" {
+			t.Errorf("it is %q", key)
+		}
+	case <-time.After(30 * time.Second):
+		w.r.Queue().ShutDown()
+		t.Error("it is not looked at again")
 	}
 }
 

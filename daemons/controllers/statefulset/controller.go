@@ -106,7 +106,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	if err := r.writeStatus(ctx, cached, Status(set, current, update, pods, now)); err != nil {
 		return errors.Join(err, actErr)
 	}
-	if again := untilAvailable(set, pods, now); again >= 0 {
+	if again := loop.UntilAvailable(pods, time.Duration(set.Spec.MinReadySeconds)*time.Second, now); again > 0 {
 		r.AddAfter(key, again)
 	}
 	return actErr
@@ -122,22 +122,6 @@ func (r *controller) writeStatus(ctx context.Context, cached *appsv1.StatefulSet
 		return fmt.Errorf("write the status of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
 	return nil
-}
-
-// untilAvailable is how long it is until the next pod has been ready for long enough; less than zero when none is on its way.
-func untilAvailable(set *appsv1.StatefulSet, pods []*corev1.Pod, now time.Time) time.Duration {
-	least := time.Duration(-1)
-	if set.Spec.MinReadySeconds == 0 {
-		return least
-	}
-	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
-	for _, pod := range pods {
-		ready, since := loop.Ready(pod)
-		if left := since.Add(minReady).Sub(now); ready && left > 0 && (least < 0 || left < least) {
-			least = left
-		}
-	}
-	return least
 }
 
 // named are pods of which only those are anybody's to take in that have one of a set's names.
