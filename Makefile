@@ -213,7 +213,7 @@ MODES ?= nftables,iptables,userspace
 
 .PHONY: matrix
 matrix: build test-tools ## Send packets every way through a cluster of real machines, and hold what comes of each against the documentation, in all MODES of the proxy
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 30m ./tests/matrix -args -modes $(MODES)
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 30m ./tests/matrix -args -modes $(MODES) -routers
 
 POINTS ?= 40
 

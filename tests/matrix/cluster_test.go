@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net/netip"
 	"strings"
 	"testing"
 	"text/template"
@@ -19,9 +20,32 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
+// place is where machines are, and how load balancers' addresses are announced.
+type place struct {
+	b        string // the address of machine b; that of a is 10.99.0.21
+	pool     string // what the pool of load balancers' addresses is
+	outside  []string
+	announce func(*testing.T, *world) // what it takes to have them heard
+}
+
+// beside are machines of one network, whose neighbours are told of addresses.
+var beside = place{b: "10.99.0.22", pool: `addresses = ["10.99.0.128-10.99.0.191", "fd00:99::128-fd00:99::191"]`, outside: []string{"10.99.0.1", "fd00:99::1"}}
+
+// apart are machines with a router between them, which is told of addresses by BGP, and is the one outside as well.
+var apart = place{b: "10.99.1.22", pool: `
+  addresses = ["203.0.113.0/24", "2001:db8:2::/112"]
+  bgp {
+    asn = 64513
+    peer {
+      address = "10.99.0.1"
+      asn     = 64512
+    }
+  }
+`, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, announce: startRouter}
+
 // declared is a control plane and two nodes, with addresses of both families.
-func declared(mode string) string {
-	return strings.NewReplacer("@MODE@", mode, "@SECOND@", strings.TrimSuffix(machines.Second("10.99.0.1"), "1")).Replace(`
+func (p place) declared(mode string) string {
+	return strings.NewReplacer("@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).Replace(`
 cluster "matrix" {
   pod_cidrs     = ["10.244.0.0/16", "fd00:244::/48"]
   service_cidrs = ["10.96.0.0/16", "fd00:96::/112"]
@@ -33,20 +57,20 @@ cluster "matrix" {
 }
 
 load_balancer "outside" {
-  addresses = ["10.99.0.128-10.99.0.191", "@SECOND@128-@SECOND@191"]
+  @POOL@
 }
 
 machine "control" {
   address        = "10.99.0.11"
-  second_address = "@SECOND@11"
+  second_address = "fd00:99::11"
   roles          = ["control-plane"]
   ssh { user = "root" }
 }
 
 machine "node" {
-  for_each       = { a = "21", b = "22" }
-  address        = "10.99.0.${each.value}"
-  second_address = "@SECOND@${each.value}"
+  for_each       = { a = "10.99.0.21 fd00:99::21", b = "@B@ @B6@" }
+  address        = split(" ", each.value)[0]
+  second_address = split(" ", each.value)[1]
   roles          = ["node"]
   ssh { user = "root" }
 }
@@ -91,7 +115,7 @@ func services() (list []service) {
 	}
 	add(service{Name: "headless-both", Type: "ClusterIP", Headless: true})
 	add(service{Name: "sticky", Type: "ClusterIP", Affinity: "ClientIP"})
-	add(service{Name: "ranged-in", Ranges: []string{"10.99.0.0/24", "fd00:99::/64"}})
+	add(service{Name: "ranged-in", Ranges: []string{"10.99.0.0/16", "fd00:99::/32"}})
 	add(service{Name: "ranged-out", Ranges: []string{"198.51.100.0/24", "2001:db8:1::/48"}})
 	add(service{Name: "alias", Type: "ExternalName", Alias: "cluster-both.matrix.svc.cluster.local"})
 	add(service{Name: "lost", Type: "ExternalName", Alias: "nobody.invalid"})
@@ -109,12 +133,17 @@ func or(a, b string) string {
 }
 
 // objects are what the cluster is given besides.
-func objects(t *testing.T, image string) string {
+func objects(t *testing.T, image string, outside []string) string {
 	t.Helper()
+	var blocks []string
+	for _, ip := range outside {
+		a := netip.MustParseAddr(ip)
+		blocks = append(blocks, netip.PrefixFrom(a, a.BitLen()).String())
+	}
 	certificate, key := certificate(t, "*.tls.example", "*.gate.example")
 	var out bytes.Buffer
 	if err := template.Must(template.New("").Parse(manifest)).Execute(&out, map[string]any{"Image": image, "Services": services(), "Routed": routed,
-		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"}, "Places": map[string]string{"here": "node-a", "there": "node-b"}, "Certificate": certificate, "Key": key}); err != nil {
+		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"}, "Places": map[string]string{"here": "node-a", "there": "node-b"}, "Certificate": certificate, "Key": key, "Outside": blocks}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -25,10 +25,12 @@ import (
 )
 
 var modes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the other")
+var routers = flag.Bool("routers", false, "walk it also with a router between the machines")
 
 // world is the cluster, and what is where.
 type world struct {
 	*cluster.Cluster
+	place
 	services map[string]corev1.Service
 	pods     map[string]corev1.Pod
 	names    string // the cluster's name server
@@ -36,10 +38,10 @@ type world struct {
 
 func TestPacketsGoEveryWayAsDocumentedS22S27S28S29S31S32(t *testing.T) {
 	list := strings.Split(*modes, ",")
-	w := up(t, list[0])
+	w := up(t, beside, list[0])
 	for i, mode := range list {
 		if i > 0 {
-			if err := w.Write("cluster.hcl", declared(mode)); err != nil {
+			if err := w.Write("cluster.hcl", w.declared(mode)); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.Apply(t.Context(), os.Stderr); err != nil {
@@ -48,6 +50,18 @@ func TestPacketsGoEveryWayAsDocumentedS22S27S28S29S31S32(t *testing.T) {
 		}
 		t.Run(mode, func(t *testing.T) { w.walk(t, mode) })
 	}
+}
+
+// TestARouterIsBetweenMachinesAndToldOfAddressesS22S29 has pods' packets wrapped on their way between machines, and load balancers' addresses told by BGP.
+func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
+	if !*routers {
+		t.Skip("only with -routers: it is a cluster of its own")
+	}
+	w := up(t, apart, "nftables")
+	if out, err := w.Lab.Machine("a").Run(t.Context(), "ip route show 10.244.0.0/16 root 10.244.0.0/16"); err != nil || !strings.Contains(out, "kube-vxlan") {
+		t.Errorf("no packets are wrapped: %v\n%s", err, out)
+	}
+	w.walk(t, "nftables")
 }
 
 // question is a row by one protocol and family.
@@ -156,7 +170,7 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 		return fmt.Sprintf("answered by %s, want %s", a.Servers, q.servers())
 	}
 	if want == q.want { // who comes in against the row has no address to keep
-		kept := q.kept && (!relayed || q.from == "node")
+		kept := q.kept && (!relayed || q.from == "node" && q.to != "FarNodePort") // the proxy of the client's own machine has its address
 		for _, seen := range a.Clients {
 			if slices.Contains(own, seen) != kept {
 				return fmt.Sprintf("seen as %s, its own address is kept: want %t", seen, kept)
@@ -170,7 +184,7 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 func (w *world) own(q question) (list []string) {
 	switch q.from {
 	case "outside":
-		return []string{"10.99.0.1", "fd00:99::1"}
+		return w.outside
 	case "node":
 		list = []string{"10.99.0.21", "fd00:99::21"}
 		for _, ip := range w.pods["pod"].Status.PodIPs {
@@ -262,7 +276,7 @@ func (w *world) debug(ctx context.Context, q question) string {
 	return string(out)
 }
 
-func up(t *testing.T, mode string) *world {
+func up(t *testing.T, p place, mode string) *world {
 	t.Helper()
 	root, err := cluster.Root()
 	if err != nil {
@@ -273,8 +287,8 @@ func up(t *testing.T, mode string) *world {
 		t.Fatal(err)
 	}
 	c, err := cluster.New(t.Context(), cluster.Options{Name: fmt.Sprintf("matrix-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
-		Files:    map[string]string{"cluster.hcl": declared(mode), "web.hcl": string(web)}})
+		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=" + p.b},
+		Files:    map[string]string{"cluster.hcl": p.declared(mode), "web.hcl": string(web)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +303,10 @@ func up(t *testing.T, mode string) *world {
 	if err := c.Apply(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Cluster: c}
+	w := &world{Cluster: c, place: p}
+	if p.announce != nil {
+		p.announce(t, w)
+	}
 	w.fill(t)
 	return w
 }

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/machines"
 )
 
 // way is what kind of address a row is about.
@@ -59,7 +60,7 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 		return fmt.Sprintf("none of %s", list) // which no client can ask, and says
 	}
 	s := w.services[r.service]
-	a, b := []string{"10.99.0.21", "fd00:99::21"}, []string{"10.99.0.22", "fd00:99::22"}
+	a, b := []string{"10.99.0.21", "fd00:99::21"}, []string{w.b, machines.Second(w.b)}
 	port := map[string]int{"HTTP": 80, "HTTPS": 443}[protocol]
 	switch r.to {
 	case "ClusterIP":
@@ -138,7 +139,7 @@ func (w *world) fill(t *testing.T) {
 	image := must("get", "deployment", "-n", "shop", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	must("create", "namespace", "matrix")
 	apply := w.Kube(ctx, "apply", "-n", "matrix", "-f", "-")
-	apply.Stdin = strings.NewReader(objects(t, image))
+	apply.Stdin = strings.NewReader(objects(t, image, w.outside))
 	if _, err := cluster.Output(apply); err != nil {
 		t.Fatal(err)
 	}
