@@ -80,11 +80,8 @@ func (w *world) questions() (list []question) {
 		for _, protocol := range strings.Fields(protocols) {
 			for _, family := range []int{4, 6} {
 				a := walk.Ask{Protocol: protocol, Family: family, Wait: 5 * time.Second}
-				switch r.want {
-				case walk.Dropped:
+				if r.want == walk.Dropped {
 					a.Wait = 700 * time.Millisecond
-				case walk.NoWay:
-					a.Wait = 6 * time.Second // until nobody has answered who has the address
 				}
 				if r.want == walk.Reached && len(strings.Fields(r.servers())) > 1 {
 					a.Tries = 24 // that one of two is never chosen happens once in millions of times
@@ -156,6 +153,9 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 	wants := strings.Split(want, " or ")
 	if q.from == "node" && (want == walk.Refused || want == walk.Dropped) {
 		wants = append(wants, walk.Forbidden)
+	}
+	if relayed && q.Protocol == "TCP" && slices.Contains(wants, walk.Dropped) {
+		wants = append(wants, walk.Ended) // the proxy takes a connection before it learns that the pod does not
 	}
 	switch {
 	case a.ID == "":

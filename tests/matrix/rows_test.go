@@ -19,7 +19,7 @@ type row struct {
 	why     string // what is documented
 }
 
-// either is an outcome that depends on which machine has the address.
+// either is an outcome that depends on which machine has an address.
 const either = walk.Reached + " or " + walk.Dropped
 
 // Services are called by their traffic policies, internal and external, and where their endpoints are, as machine a sees it: cluster-here,
@@ -69,7 +69,7 @@ var rows = []row{
 	{from: "outside", to: "LoadBalancer", service: "local-here local-there", want: walk.Reached, kept: true, why: "a machine with an endpoint has the address, and the client's is kept"},
 	{from: "outside", to: "LoadBalancer", service: "local-both", want: walk.Reached, answers: "one of here there", kept: true, why: "one machine at a time has the address, and leads to its own endpoints"},
 	{from: "pod node outside", to: "LoadBalancer", service: "cluster-none", want: walk.Refused, why: "a service without endpoints refuses"},
-	{from: "outside", to: "LoadBalancer", service: "local-none", want: walk.NoWay, why: "externalTrafficPolicy: Local: machines without endpoints are no targets of load balancers"},
+	{from: "outside", to: "LoadBalancer", service: "local-none", want: walk.NoWay + " or " + walk.Dropped, why: "externalTrafficPolicy: Local: machines without endpoints are no targets of load balancers"},
 	{from: "outside", to: "LoadBalancer", service: "ranged-in", want: walk.Reached, why: "loadBalancerSourceRanges let in whom they name"},
 	{from: "outside", to: "LoadBalancer", service: "ranged-out", want: walk.Dropped, why: "loadBalancerSourceRanges drop whom they do not name"},
 
@@ -80,7 +80,8 @@ var rows = []row{
 	{from: "outside", to: "Pod", service: "here there", want: walk.NoWay, why: "pods' networks are the cluster's own"},
 	{from: "pod", to: "HostPort", service: "there", want: walk.Reached, why: "a pod's packets leave its machine under the machine's address"},
 	{from: "node outside", to: "HostPort", service: "there", want: walk.Reached, kept: true, why: "a hostPort is a port of the pod's machine"},
-	{from: "outside node pod", to: "HostPort", service: "here", want: walk.Reached, kept: true, why: "a hostPort is a port of the pod's machine"},
+	{from: "node outside", to: "HostPort", service: "here", want: walk.Reached, kept: true, why: "a hostPort is a port of the pod's machine"},
+	{from: "pod", to: "HostPort", service: "here", want: walk.Reached, why: "who a pod of the same machine is seen as is said nowhere: the plugin masquerades the machine's own pods"},
 
 	// Names that stand for other names.
 	{from: "pod node", to: "ExternalName", service: "alias", want: walk.Reached, answers: "here there", kept: true, why: "the name server answers with the other name, and with what that has"},

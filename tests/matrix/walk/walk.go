@@ -48,6 +48,7 @@ const (
 	NoWay     = "no way there" // no route leads there, or nobody has the address
 	NoName    = "no such name"
 	Forbidden = "forbidden" // by its own machine, which tells a process that sends UDP no more of refusing and dropping
+	Ended     = "ended"     // a connection that was taken ended without a word
 	broken    = "broken"    // something else
 )
 
@@ -165,6 +166,8 @@ func outcome(err error) string {
 		return NoName
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+		return Ended
 	case errors.Is(err, syscall.EPERM):
 		return Forbidden
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
