@@ -58,8 +58,14 @@ func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
 		t.Skip("only with -routers: it is a cluster of its own")
 	}
 	w := up(t, apart, "nftables")
-	if out, err := w.Lab.Machine("a").Run(t.Context(), "ip route show 10.244.0.0/16 root 10.244.0.0/16"); err != nil || !strings.Contains(out, "kube-vxlan") {
-		t.Errorf("no packets are wrapped: %v\n%s", err, out)
+	wrapped, err := w.Lab.Machine("a").Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range []string{"10.244.", "fd00:244:"} {
+		if !strings.Contains(wrapped, network) {
+			t.Errorf("no packets to %s are wrapped:\n%s", network, wrapped)
+		}
 	}
 	w.walk(t, "nftables")
 }
