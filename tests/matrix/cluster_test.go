@@ -29,7 +29,8 @@ type place struct {
 }
 
 // beside are machines of one network, whose neighbours are told of addresses.
-var beside = place{b: "10.99.0.22", pool: `addresses = ["10.99.0.128-10.99.0.191", "fd00:99::128-fd00:99::191"]`, outside: []string{"10.99.0.1", "fd00:99::1"}}
+var beside = place{b: "10.99.0.22", outside: []string{"10.99.0.1", "fd00:99::1"},
+	pool: `addresses = ["10.99.0.128-10.99.0.191", "fd00:99::128-fd00:99::191"]`}
 
 // apart are machines with a router between them, which is told of addresses by BGP, and is the one outside as well.
 var apart = place{b: "10.99.1.22", pool: `
@@ -142,8 +143,11 @@ func objects(t *testing.T, image string, outside []string) string {
 	}
 	certificate, key := certificate(t, "*.tls.example", "*.gate.example")
 	var out bytes.Buffer
-	if err := template.Must(template.New("").Parse(manifest)).Execute(&out, map[string]any{"Image": image, "Services": services(), "Routed": routed,
-		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"}, "Places": map[string]string{"here": "node-a", "there": "node-b"}, "Certificate": certificate, "Key": key, "Outside": blocks}); err != nil {
+	if err := template.Must(template.New("").Parse(manifest)).Execute(&out, map[string]any{
+		"Image": image, "Services": services(), "Routed": routed, "Outside": blocks, "Certificate": certificate, "Key": key,
+		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"},
+		"Places": map[string]string{"here": "node-a", "there": "node-b"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -156,7 +160,8 @@ func certificate(t *testing.T, names ...string) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: names, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	is := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, is, is, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)

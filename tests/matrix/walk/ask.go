@@ -27,6 +27,16 @@ func (a Ask) plain(ctx context.Context, to netip.AddrPort) (reply, error) {
 			return reply{}, err
 		}
 	}
+	if a.Protocol == "TCP" {
+		text, err := io.ReadAll(c)
+		if err == nil && len(text) < filler {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		return read(string(text))
+	}
 	b := make([]byte, 512)
 	n, err := c.Read(b)
 	if err != nil {
@@ -68,7 +78,7 @@ func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
 func read(text string) (reply, error) {
 	words := strings.Fields(text)
 	if len(words) != 2 {
-		return reply{}, fmt.Errorf("the server said %q", text)
+		return reply{}, fmt.Errorf("the server said %.100q", text)
 	}
 	return reply{words[0], words[1]}, nil
 }

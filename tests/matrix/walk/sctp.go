@@ -65,7 +65,8 @@ func readPacket(b []byte) (p packet, ok bool) {
 	if len(b) < 32 {
 		return p, false
 	}
-	p = packet{from: binary.BigEndian.Uint16(b), to: binary.BigEndian.Uint16(b[2:]), tag: binary.BigEndian.Uint32(b[4:]), chunk: b[12], initiate: binary.BigEndian.Uint32(b[16:])}
+	p = packet{from: binary.BigEndian.Uint16(b), to: binary.BigEndian.Uint16(b[2:]), tag: binary.BigEndian.Uint32(b[4:]), chunk: b[12]}
+	p.initiate = binary.BigEndian.Uint32(b[16:])
 	if len(b) >= 36 && binary.BigEndian.Uint16(b[32:]) == parameter {
 		if n := int(binary.BigEndian.Uint16(b[34:])); n >= 4 && 32+n <= len(b) {
 			p.text = string(b[36 : 32+n])

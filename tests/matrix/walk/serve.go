@@ -12,6 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// filler is how much follows the answer on a connection, so that the largest packets that there are go the way as well: one that has to be
+// wrapped, and does not fit any more, would never arrive.
+const filler = 64 << 10
+
 // Serve answers by all protocols at an address with its own name and the client's address, until the context ends: connections of TCP when
 // they begin, datagrams, and the first packets of associations of SCTP.
 func Serve(ctx context.Context, name, address string) error {
@@ -32,8 +36,10 @@ func Serve(ctx context.Context, name, address string) error {
 			if err != nil {
 				return ended(ctx, err)
 			}
-			_, _ = fmt.Fprintf(c, "%s %s\n", name, client(c.RemoteAddr().String()))
-			_ = c.Close()
+			go func() {
+				defer c.Close()
+				_, _ = fmt.Fprintf(c, "%s %s%*s\n", name, client(c.RemoteAddr().String()), filler, "")
+			}()
 		}
 	})
 	g.Go(func() error {

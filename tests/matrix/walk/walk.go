@@ -166,7 +166,7 @@ func outcome(err error) string {
 		return NoName
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.ErrUnexpectedEOF):
 		return Ended
 	case errors.Is(err, syscall.EPERM):
 		return Forbidden
