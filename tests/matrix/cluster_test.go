@@ -25,6 +25,7 @@ type place struct {
 	b        string // the address of machine b; that of a is 10.99.0.21
 	pool     string // what the pool of load balancers' addresses is
 	outside  []string
+	gateways bool                     // whether Gateways have addresses of their own
 	announce func(*testing.T, *world) // what it takes to have them heard
 }
 
@@ -42,18 +43,19 @@ var apart = place{b: "10.99.1.22", pool: `
       asn     = 64512
     }
   }
-`, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, announce: startRouter}
+`, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, gateways: true, announce: startRouter}
 
 // declared is a control plane and two nodes, with addresses of both families.
 func (p place) declared(mode string) string {
-	return strings.NewReplacer("@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).Replace(`
+	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.gateways], "@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).Replace(`
 cluster "matrix" {
   pod_cidrs     = ["10.244.0.0/16", "fd00:244::/48"]
   service_cidrs = ["10.96.0.0/16", "fd00:96::/112"]
   proxy { mode = "@MODE@" }
   ingress {
-    gateway_api     = true
-    connect_timeout = "1s"
+    gateway_api       = true
+    gateway_addresses = "@GATEWAYS@"
+    connect_timeout   = "1s"
   }
 }
 

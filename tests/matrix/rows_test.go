@@ -150,6 +150,11 @@ var rows = []row{
 	{from: "outside", to: "Redirected", service: "cluster-here", by: "HTTP", want: "status 308",
 		why: "plain requests for a host with TLS are redirected"},
 
+	{from: "node outside", to: "OwnGateway", service: plain, want: reached, kept: true,
+		why: "an address of a Gateway's own leads to a machine's proxy, which says who the client is"},
+	{from: "outside", to: "OwnGateway", service: "cluster-none", want: "status 503", why: "backends without endpoints are answered for with 503"},
+	{from: "outside", to: "OwnGateway", service: "nobody", want: "status 404", why: "no rule names the host, and there is no default backend"},
+
 	// Network policies that let in: who is meant, by label, port and address.
 	{from: "friend", to: "Pod", service: "guarded-here guarded-there", want: reached, kept: true,
 		why: "ingress: from a podSelector that means the client"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -45,6 +46,7 @@ var ways = map[string]way{
 	"Redirected":   {"HTTP", false, false},
 	"Gateway":      {"HTTP HTTPS", false, false},
 	"FarGateway":   {"HTTP HTTPS", false, false},
+	"OwnGateway":   {"HTTP HTTPS", false, false},
 }
 
 const domain = ".matrix.svc.cluster.local"
@@ -91,6 +93,8 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 		host = r.service + ".tls.example"
 	case "Gateway", "FarGateway":
 		host = r.service + ".gate.example"
+	case "OwnGateway":
+		return at(w.gates, port), r.service + ".gate.example"
 	}
 	if strings.HasPrefix(r.to, "Far") {
 		return at(b, port), host
@@ -192,6 +196,13 @@ func (w *world) learn(ctx context.Context) error {
 	}
 	for _, p := range pods.Items {
 		w.pods[p.Name] = p
+	}
+	gates, err := cluster.Output(w.Kube(ctx, "get", "gateway", "-n", "matrix", "gate", "-o", "jsonpath={.status.addresses[*].value}"))
+	if err != nil {
+		return err
+	}
+	if w.gates = strings.Fields(gates); len(w.gates) == 0 {
+		return errors.New("the Gateway has no address")
 	}
 	names, err := cluster.Output(w.Kube(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"))
 	w.names = net.JoinHostPort(names, "53")
