@@ -147,7 +147,7 @@ lint: ## gofmt, go vet, staticcheck, and the names of files that have grown long
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # Packages that start whole clusters: one at a time, so that they do not take the machine from each other.
-HEAVY := dev|node|e2e|flows|packets|form|interrupt|roll|disaster
+HEAVY := dev|node|e2e|flows|packets|matrix|form|interrupt|roll|disaster
 
 .PHONY: test
 test: build test-tools lint ## Run all tests, with the race detector; the lab's need root
@@ -209,6 +209,12 @@ KILLS ?= 50
 packets: build test-tools ## Kill proxy, pod network, name server and ingress KILLS times each and flush their rules, with a client on every way in: nothing may fail
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 120m ./tests/packets -args -kills $(KILLS)
 
+MODES ?= nftables,iptables,userspace
+
+.PHONY: matrix
+matrix: build test-tools ## Send packets every way through a cluster of real machines, and hold what comes of each against the documentation, in all MODES of the proxy
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 30m ./tests/matrix -args -modes $(MODES) -routers
+
 POINTS ?= 40
 
 # Without a SEED each draws its own and prints it.
@@ -260,7 +266,7 @@ bench-scheduler: binaries ## Measure scheduler and controllers into docs/benchma
 	$(BIN)/bench-scheduler $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILES),-profiles $(PROFILES))
 
 .PHONY: bench-network
-bench-network: ## Measure the network into docs/benchmarks-network.md; RUNS and ONLY=proxy choose
+bench-network: ## Measure the network into docs/benchmarks-network.md; RUNS and ONLY=proxy,policy,pods,dns,balancer choose
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-network ./tests/bench/network
 	$(SUDO) env "PATH=$$PATH" $(BIN)/bench-network $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY))
 

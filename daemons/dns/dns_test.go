@@ -177,7 +177,7 @@ func (s *server) check(name string, kind uint16, want string) {
 	}
 }
 
-func wait(t *testing.T, what string, ok func() bool) {
+func wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline, tick := time.After(time.Minute), time.NewTicker(2*time.Millisecond)
 	defer tick.Stop()

@@ -69,7 +69,7 @@ func serveProcess(address string) {
 
 // manager does what systemd does for a unit with FileDescriptorStoreMax.
 type manager struct {
-	t     *testing.T
+	t     testing.TB
 	conn  *net.UnixConn
 	at    string
 	ready chan struct{}
@@ -79,7 +79,7 @@ type manager struct {
 	files []int
 }
 
-func newManager(t *testing.T) *manager {
+func newManager(t testing.TB) *manager {
 	t.Helper()
 	m := &manager{t: t, at: filepath.Join(t.TempDir(), "notify"), ready: make(chan struct{}, 100)}
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.at, Net: "unixgram"})
@@ -182,6 +182,49 @@ const patient = time.Minute
 // answers before it ends.
 func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	m := newManager(t)
+	asked, lost := throughRestarts(t, m)
+	for _, err := range lost {
+		t.Errorf("a query is lost: %v", err)
+	}
+	t.Logf("%d queries", asked)
+
+	// A server that is to listen elsewhere has the kept sockets closed.
+	var other sockets
+	if err := other.open(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := other.address().String()
+	other.close()
+	server, _ := m.start(elsewhere)
+	if _, _, err := (&dns.Client{Timeout: patient}).Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), elsewhere); err != nil {
+		t.Error(err)
+	}
+	m.mu.Lock()
+	if len(m.files) != 2 {
+		t.Errorf("%d sockets are kept: %v", len(m.files), m.names)
+	}
+	m.mu.Unlock()
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait()
+}
+
+// BenchmarkRestarts reports the same as figures.
+func BenchmarkRestarts(b *testing.B) {
+	total, failed := int64(0), 0
+	for range b.N {
+		asked, lost := throughRestarts(b, newManager(b))
+		total, failed = total+asked, failed+len(lost)
+	}
+	b.ReportMetric(float64(total), "asked")
+	b.ReportMetric(float64(failed), "lost")
+}
+
+// throughRestarts restarts a server five times under clients that ask all the time, and kills it in the end. It returns how many queries were answered,
+// and what became of those that were not.
+func throughRestarts(t testing.TB, m *manager) (int64, []error) {
+	t.Helper()
 	var at sockets
 	if err := at.open(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -233,7 +276,7 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 		before, beforeTCP := asked.Load(), overTCP.Load()
 		wait(t, "queries to be answered", func() bool {
 			failed := false
-			lost.Range(func(_, err any) bool { failed = true; t.Error(err); return false })
+			lost.Range(func(_, _ any) bool { failed = true; return false })
 			return failed || asked.Load() > before+100 && overTCP.Load() > beforeTCP+3
 		})
 		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
@@ -246,31 +289,14 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	}
 	stop()
 	g.Wait()
-	lost.Range(func(who, err any) bool { t.Errorf("client %v lost a query: %v", who, err); return true })
-	t.Logf("%d queries over UDP and %d over TCP through %d restarts", asked.Load(), overTCP.Load(), restarts)
-
-	// A server that is to listen elsewhere has the kept sockets closed.
+	var failures []error
+	lost.Range(func(who, err any) bool {
+		failures = append(failures, fmt.Errorf("client %v: %w", who, err.(error)))
+		return true
+	})
 	if err := server.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = server.Wait()
-	var other sockets
-	if err := other.open(t.Context(), "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	elsewhere := other.address().String()
-	other.close()
-	server, _ = m.start(elsewhere)
-	if _, _, err := (&dns.Client{Timeout: patient}).Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), elsewhere); err != nil {
-		t.Error(err)
-	}
-	m.mu.Lock()
-	if len(m.files) != 2 {
-		t.Errorf("%d sockets are kept: %v", len(m.files), m.names)
-	}
-	m.mu.Unlock()
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = server.Wait()
+	return asked.Load() + overTCP.Load(), failures
 }

@@ -45,7 +45,7 @@ func (s *stack) inside(do func() error) error {
 	return <-done
 }
 
-func newStack(t *testing.T) *stack {
+func newStack(t testing.TB) *stack {
 	t.Helper()
 	s := &stack{}
 	made := make(chan error, 1)
@@ -66,7 +66,7 @@ func newStack(t *testing.T) *stack {
 }
 
 // ip runs ip in the network, nil for the machine's.
-func (s *stack) ip(t *testing.T, args ...string) {
+func (s *stack) ip(t testing.TB, args ...string) {
 	t.Helper()
 	if err := s.inside(func() error {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
@@ -79,14 +79,14 @@ func (s *stack) ip(t *testing.T, args ...string) {
 }
 
 // pair makes a pair of interfaces, which is gone when the test ends: with its network it would go some time later.
-func (s *stack) pair(t *testing.T, name, peer string) {
+func (s *stack) pair(t testing.TB, name, peer string) {
 	t.Helper()
 	s.ip(t, "link", "add", name, "type", "veth", "peer", "name", peer)
 	t.Cleanup(func() { s.ip(t, "link", "del", name) })
 }
 
 // serve answers everybody at some ports of an address, by TCP and UDP.
-func (s *stack) serve(t *testing.T, a netip.Addr, ports ...uint16) {
+func (s *stack) serve(t testing.TB, a netip.Addr, ports ...uint16) {
 	t.Helper()
 	for _, port := range ports {
 		at := netip.AddrPortFrom(a, port).String()
@@ -212,7 +212,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // move gives an interface to a network.
-func (s *stack) move(t *testing.T, link string, to *stack) {
+func (s *stack) move(t testing.TB, link string, to *stack) {
 	t.Helper()
 	if err := s.inside(func() error {
 		cmd := exec.Command("ip", "link", "set", link, "netns", "/proc/self/fd/3")
@@ -242,7 +242,7 @@ type rules struct {
 	kernels map[nft.Family]*kernel.Kernel
 }
 
-func newRules(t *testing.T) *rules {
+func newRules(t testing.TB) *rules {
 	t.Helper()
 	r := &rules{policy.NewNode(func(_ *networkingv1.NetworkPolicy, err error) { t.Error(err) }), map[nft.Family]*kernel.Kernel{}}
 	if err := r.SetMachine(policy.Machine{Networks: isolation.Networks, Links: []string{link.Prefix}}); err != nil {
@@ -258,7 +258,7 @@ func newRules(t *testing.T) *rules {
 	return r
 }
 
-func (r *rules) apply(t *testing.T) {
+func (r *rules) apply(t testing.TB) {
 	t.Helper()
 	if _, err := r.Update(); err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func (r *rules) apply(t *testing.T) {
 }
 
 // set tells the rules of a cluster.
-func (r *rules) set(t *testing.T, was, is *isolation.Cluster) {
+func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
 	t.Helper()
 	for key, p := range was.Policies {
 		if is.Policies[key] == nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // join joins a network to this one as podlink does.
-func (s *stack) join(t *testing.T, mtu int, addresses ...string) link.Pair {
+func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
 	t.Helper()
 	p := link.Pair{Host: link.Name(addresses[0], "eth0"), Inside: "eth0", MTU: mtu}
 	for _, a := range addresses {

@@ -1,9 +1,10 @@
 // Command web is the workload of the demo and the tests: it says on every path which
 // host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
-// With -get, -api, -probe or -hold it is a client, whose resolver is Go's.
+// With -get, -api, -probe, -hold or -walk it is a client, whose resolver is Go's.
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"flag"
@@ -16,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"clusterctl/tests/matrix/walk"
 )
 
 func main() {
@@ -26,6 +29,8 @@ func main() {
 	every := flag.Duration("every", 10*time.Millisecond, "how often -probe does")
 	held := flag.String("hold", "", "keep a connection to this host:port, which echoes, and print a line of JSON when it ends")
 	echoes := flag.String("echo", ":7000", "where to listen for connections and datagrams that are echoed")
+	told := flag.String("tell", "", "where to tell clients of TCP, UDP and SCTP who answers and whom it sees; nowhere when empty")
+	walks := flag.Bool("walk", false, "ask the questions that come on stdin, as tests/matrix/walk has them, and print the answers")
 	log := flag.String("log", "", "append what -probe or -hold prints to this file: a pod's log goes with its containers")
 	flag.Parse()
 	if *probed != "" || *held != "" {
@@ -43,10 +48,15 @@ func main() {
 		probe(*probed, *every, out)
 		return
 	}
-	if *url != "" || *api != "" {
-		err := get(*url)
-		if *api != "" {
+	if *url != "" || *api != "" || *walks {
+		var err error
+		switch {
+		case *walks:
+			err = walk.Run(context.Background(), os.Stdin, os.Stdout)
+		case *api != "":
 			err = getAPI(*api)
+		default:
+			err = get(*url)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -61,6 +71,7 @@ func main() {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
 		fmt.Fprintf(w, "%s serves %s%s\n", host, client, greeting())
 	})
+	mux.Handle("/who", walk.Who(host))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if unready.Load() {
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
@@ -79,6 +90,13 @@ func main() {
 	if err := echo(*echoes); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if *told != "" {
+		go func() {
+			err := walk.Serve(context.Background(), host, *told)
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}()
 	}
 	fmt.Println("listening on", *address)
 	if err := server.ListenAndServe(); err != http.ErrServerClosed {

@@ -100,7 +100,7 @@ func (l *lan) answers(a netip.Addr) string {
 
 // world is machines on a network with an API server.
 type world struct {
-	*testing.T
+	testing.TB
 	*lan
 	*fake.Clientset
 	down atomic.Bool // no API server answers about leases
@@ -111,8 +111,8 @@ type world struct {
 	log  *slog.Logger
 }
 
-func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{T: t, lan: &lan{has: map[netip.Addr]map[string]time.Time{}, believed: map[netip.Addr]string{}, gone: map[string]bool{}},
+func newWorld(t testing.TB, objects ...runtime.Object) *world {
+	w := &world{TB: t, lan: &lan{has: map[netip.Addr]map[string]time.Time{}, believed: map[netip.Addr]string{}, gone: map[string]bool{}},
 		Clientset: fake.NewClientset(objects...), cut: map[string]bool{}, ends: map[string]func(){}, log: slog.New(slog.DiscardHandler)}
 	w.find = func(machine string, a netip.Addr, _ []string) (place, error) { return spot{w.lan, machine, a}, nil }
 	var version atomic.Int64

@@ -43,7 +43,7 @@ type segment struct {
 	machines      map[string]*netns.Stack
 }
 
-func newSegment(t *testing.T, addresses ...netip.Addr) *segment {
+func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
 	s := &segment{wire: netns.New(t), outside: netns.New(t), machines: map[string]*netns.Stack{"x": netns.New(t), "y": netns.New(t), "z": netns.New(t)}}
 	s.wire.IP(t, "link add wire type bridge")
 	s.wire.IP(t, "link set wire up")
@@ -94,7 +94,7 @@ type traffic struct {
 	last     time.Time     // answer
 }
 
-func (s *segment) traffic(t *testing.T, to netip.Addr) *traffic {
+func (s *segment) traffic(t testing.TB, to netip.Addr) *traffic {
 	tr := &traffic{last: time.Now()}
 	var socket *net.UDPConn
 	if err := s.outside.Inside(func() (err error) {
@@ -180,58 +180,87 @@ func (w *world) holder() string {
 	return floating.Holder(&list.Items[0])
 }
 
+// moved is what packets from outside notice of the ways in which an address changes its machine.
+type moved struct {
+	sent, lost int           // through planned moves
+	gap        time.Duration // the longest time without an answer when the machine's power is cut
+}
+
+// move has an address of a Service moved as planned twice, and then by a power cut, with packets to it all the while.
+func move(t testing.TB, to netip.Addr) (is moved) {
+	s := newSegment(t, to)
+	w := newWorld(t, append(three(), service("web", to.String()))...)
+	w.find = func(machine string, a netip.Addr, names []string) (place, error) {
+		p := kernelPlace{of: s.machines[machine]}
+		err := p.of.Inside(func() (err error) {
+			p.Link, err = floating.Find(a, names)
+			return err
+		})
+		return p, err
+	}
+	w.all()
+	tr := s.traffic(t, to)
+	tr.flows(w)
+	for range 2 {
+		from, first := tr.sent.Load(), w.holder()
+		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first, excluded), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
+		// Neighbours that have forgotten where it is ask anew all the while.
+		for range 10 {
+			s.outside.IP(t, "neigh flush dev eth0")
+			tr.flows(w)
+		}
+		w.until("the first one without it", func() bool { return tr.sent.Load() > from+400 })
+		until := tr.sent.Load()
+		w.until("answers", func() bool { return tr.sent.Load() > until+40 })
+		is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lost(from+1, until)
+		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr.gap()
+	first := w.holder()
+	s.wire.IP(t, "link set "+first+" down")
+	w.kill(first)
+	w.until("another machine that has it", func() bool { return w.holder() != first })
+	tr.flows(w)
+	is.gap = tr.gap()
+	return is
+}
+
+var movedAddresses = map[string]netip.Addr{"IPv4": vip, "IPv6": netip.MustParseAddr("fd00::10")}
+
 // With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move without one that is lost, and within two
 // seconds after its machine has lost its power.
 func TestPacketsFromOutside(t *testing.T) {
-	for _, to := range []netip.Addr{vip, netip.MustParseAddr("fd00::10")} {
-		t.Run(to.String(), func(t *testing.T) {
-			s := newSegment(t, to)
-			w := newWorld(t, append(three(), service("web", to.String()))...)
-			w.find = func(machine string, a netip.Addr, names []string) (place, error) {
-				p := kernelPlace{of: s.machines[machine]}
-				err := p.of.Inside(func() (err error) {
-					p.Link, err = floating.Find(a, names)
-					return err
-				})
-				return p, err
+	for family, to := range movedAddresses {
+		t.Run(family, func(t *testing.T) {
+			is := move(t, to)
+			if is.lost > 0 {
+				t.Errorf("%d of %d packets are lost while the address moves as planned", is.lost, is.sent)
 			}
-			w.all()
-			tr := s.traffic(t, to)
-			tr.flows(w)
-			for range 2 {
-				from, first := tr.sent.Load(), w.holder()
-				if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first, excluded), metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				w.until("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
-				// Neighbours that have forgotten where it is ask anew all the while.
-				for range 10 {
-					s.outside.IP(t, "neigh flush dev eth0")
-					tr.flows(w)
-				}
-				w.until("the first one without it", func() bool {
-					return tr.sent.Load() > from+400
-				})
-				until := tr.sent.Load()
-				w.until("answers", func() bool { return tr.sent.Load() > until+40 })
-				if lost := tr.lost(from+1, until); lost > 0 {
-					t.Errorf("%d of %d packets are lost while the address moves from %s to %s", lost, until-from, first, w.holder())
-				}
-				if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first), metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+			if is.gap > 2*time.Second || is.gap < 500*time.Millisecond {
+				t.Errorf("no answer for %s after the machine's power was cut", is.gap)
 			}
-			tr.gap()
-			first := w.holder()
-			s.wire.IP(t, "link set "+first+" down")
-			w.kill(first)
-			w.until("another machine that has it", func() bool { return w.holder() != first })
-			tr.flows(w)
-			if gap := tr.gap(); gap > 2*time.Second || gap < 500*time.Millisecond {
-				t.Errorf("no answer for %s after the power of %s was cut", gap, first)
-			} else {
-				t.Logf("answered again %s after the power of %s was cut", gap, first)
+			t.Logf("%d packets through planned moves; answered again %s after the power was cut", is.sent, is.gap)
+		})
+	}
+}
+
+// BenchmarkAddressMoves reports the same as figures.
+func BenchmarkAddressMoves(b *testing.B) {
+	for family, to := range movedAddresses {
+		b.Run(family, func(b *testing.B) {
+			var all moved
+			for range b.N {
+				is := move(b, to)
+				all.sent, all.lost, all.gap = all.sent+is.sent, all.lost+is.lost, max(all.gap, is.gap)
 			}
+			b.ReportMetric(float64(all.sent), "sent")
+			b.ReportMetric(float64(all.lost), "lost")
+			b.ReportMetric(all.gap.Seconds(), "gap-s")
 		})
 	}
 }

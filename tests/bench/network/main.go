@@ -18,6 +18,10 @@ import (
 // parts are what is measured, a file each.
 var parts = []part{
 	{"proxy", (*bench).proxy, proxyMethod},
+	{"policy", (*bench).policy, policyMethod},
+	{"pods", (*bench).pods, podsMethod},
+	{"dns", (*bench).dns, dnsMethod},
+	{"balancer", (*bench).balancer, balancerMethod},
 }
 
 type part struct {

@@ -1,14 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-)
+import "context"
 
 const proxyMethod = `- Proxy: the benchmarks of daemons/proxy, in a network namespace of their own, with services of two endpoints each. CPU is that of the whole
   process with the kernel's part of it, and of the programs that the mode iptables calls. A change is one endpoint that goes or comes back,
@@ -21,12 +13,7 @@ const proxyMethod = `- Proxy: the benchmarks of daemons/proxy, in a network name
   40,000 services, so that 10,000 are measured.
 `
 
-// measures are the proxy's rows, by benchmark and unit.
-var measures = []struct {
-	benchmark, unit string
-	factor          float64
-	figure
-}{
+var proxyMeasures = []measure{
 	{"OneEndpointChanges/1000", "cpu-ms/op", 1, figure{work: "one endpoint changes among 1,000 services, nftables", unit: "CPU ms", upstream: "130", mark: 5}},
 	{"OneEndpointChanges/10000", "cpu-ms/op", 1, figure{work: "the same among 10,000", unit: "CPU ms", upstream: "3,400", mark: 5}},
 	{"OneEndpointChanges/40000", "cpu-ms/op", 1, figure{work: "the same among 40,000", unit: "CPU ms", upstream: "", mark: 5}},
@@ -48,59 +35,9 @@ var measures = []struct {
 	{"Connections/userspace/40000", "conn/s", 1, figure{work: "connections, userspace, 40,000 services", unit: "per second"}},
 }
 
-// proxy runs the proxy's own benchmarks, which know what CPU their process used.
 func (b *bench) proxy(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "bench-network-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "proxy.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-tags", "grpcnotrace", "-o", program, "./daemons/proxy")
-	build.Dir, build.Stderr = b.root, os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build the proxy's benchmarks: %w", err)
-	}
-	found := map[string]float64{}
-	for _, of := range []struct{ benchmarks, time string }{
+	return b.benchmarks(ctx, proxyMeasures, suite{"daemons/proxy", []struct{ benchmarks, time string }{
 		{"^BenchmarkOneEndpointChanges$", "200x"}, {"^BenchmarkEndpointByIPTables$/^1000$", "20x"}, {"^BenchmarkAllServices$/./^10000$", "1x"},
 		{"^BenchmarkMemory$", "1x"}, {"^BenchmarkConnections$", "1x"},
-	} {
-		run := exec.CommandContext(ctx, program, "-test.run", "^$", "-test.bench", of.benchmarks, "-test.benchtime", of.time)
-		run.Dir, run.Stderr = filepath.Join(b.root, "daemons", "proxy"), os.Stderr
-		text, err := run.Output()
-		if err != nil {
-			return fmt.Errorf("run %s: %w\n%s", of.benchmarks, err, text)
-		}
-		read(string(text), found)
-	}
-	for _, m := range measures {
-		value, ok := found[m.benchmark+" "+m.unit]
-		if !ok {
-			return fmt.Errorf("the benchmarks did not say what %s is of %s: %v", m.unit, m.benchmark, found)
-		}
-		b.add(m.figure, value*m.factor)
-	}
-	return nil
-}
-
-// read takes in every value that benchmarks have printed, by their name without what Go puts around it and the unit.
-func read(text string, into map[string]float64) {
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
-			continue
-		}
-		name := strings.TrimPrefix(fields[0], "Benchmark")
-		if i := strings.LastIndexByte(name, '-'); i >= 0 {
-			if _, err := strconv.Atoi(name[i+1:]); err == nil {
-				name = name[:i] // the number of cores
-			}
-		}
-		for i := 2; i+1 < len(fields); i += 2 {
-			if value, err := strconv.ParseFloat(fields[i], 64); err == nil {
-				into[name+" "+fields[i+1]] = value
-			}
-		}
-	}
+	}})
 }

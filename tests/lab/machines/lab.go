@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 // Options says what lab to bring up.
 type Options struct {
 	Name     string    // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
-	Machines []string  // name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given
+	Machines []string  // name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given. One of 10.99.N.0/24 is behind a router
 	Log      io.Writer // progress; nil means none
 	Disk     int64     // bytes of each machine's disk; zero means that it shares the host's
 }
@@ -40,15 +41,36 @@ const (
 	cacheDir = "/var/cache/clusterctl-lab"
 )
 
-// network is that of every lab: each has a namespace of its own, so they never meet.
-var network = netip.MustParsePrefix("10.99.0.1/24")
+// segment is one of the networks of a lab, each of which has a bridge. The lab's own network has an address in each, and is the router between
+// them. Labs have namespaces of their own, so they never meet.
+type segment int
 
-// network6 has the second addresses of machines.
-var network6 = netip.MustParsePrefix("fd00:99::1/64")
+func segmentOf(address string) segment {
+	ip, _ := netip.ParseAddr(address)
+	if !ip.Is4() {
+		return 0
+	}
+	return segment(ip.As4()[2])
+}
+
+// network is 10.99.0.1/24 or 10.99.N.1/24.
+func (s segment) network() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, byte(s), 1}), 24)
+}
+
+// network6 has the second addresses of machines: fd00:99::1/64 or fd00:99:N::1/64.
+func (s segment) network6() netip.Prefix {
+	if s == 0 {
+		return netip.MustParsePrefix("fd00:99::1/64")
+	}
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:99:%d::1/64", int(s)))
+}
+
+func (s segment) bridge() string { return fmt.Sprintf("br%d", int(s)) }
 
 // Second is the IPv6 address of a machine that has an address of IPv4: fd00:99::21 of 10.99.0.21.
 func Second(address string) string {
-	return strings.TrimSuffix(network6.Addr().String(), "1") + address[strings.LastIndexByte(address, '.')+1:]
+	return strings.TrimSuffix(segmentOf(address).network6().Addr().String(), "1") + address[strings.LastIndexByte(address, '.')+1:]
 }
 
 // ErrMissing is what the host lacks.
@@ -103,10 +125,16 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := lab.makeKeys(); err != nil {
 		return nil, err
 	}
-	if err := lab.makeNetwork(ctx); err != nil {
+	segments := []segment{0}
+	for _, entry := range o.Machines {
+		if _, given, _ := strings.Cut(entry, "="); !slices.Contains(segments, segmentOf(given)) {
+			segments = append(segments, segmentOf(given))
+		}
+	}
+	if err := lab.makeNetwork(ctx, segments); err != nil {
 		return nil, err
 	}
-	address := network.Addr()
+	address := segments[0].network().Addr()
 	for range 10 {
 		address = address.Next()
 	}
@@ -213,19 +241,24 @@ func (l *Lab) save() error {
 	return os.Rename(path+".new", path)
 }
 
-func (l *Lab) makeNetwork(ctx context.Context) error {
+func (l *Lab) makeNetwork(ctx context.Context, segments []segment) error {
 	if err := command(ctx, "ip", "netns", "add", "lab-"+l.Name); err != nil {
 		return err
 	}
-	inside := []string{"nsenter", "--net=" + l.netns()}
-	for _, args := range [][]string{
-		{"ip", "link", "set", "lo", "up"},
-		{"ip", "link", "add", "br0", "type", "bridge"},
-		{"ip", "addr", "add", network.String(), "dev", "br0"},
-		{"ip", "addr", "add", network6.String(), "dev", "br0", "nodad"},
-		{"ip", "link", "set", "br0", "up"},
-	} {
-		if err := command(ctx, append(inside, args...)...); err != nil {
+	lines := [][]string{{"ip", "link", "set", "lo", "up"}}
+	for _, s := range segments {
+		lines = append(lines, [][]string{
+			{"ip", "link", "add", s.bridge(), "type", "bridge"},
+			{"ip", "addr", "add", s.network().String(), "dev", s.bridge()},
+			{"ip", "addr", "add", s.network6().String(), "dev", s.bridge(), "nodad"},
+			{"ip", "link", "set", s.bridge(), "up"},
+		}...)
+	}
+	if len(segments) > 1 {
+		lines = append(lines, []string{"sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"})
+	}
+	for _, args := range lines {
+		if err := command(ctx, append([]string{"nsenter", "--net=" + l.netns()}, args...)...); err != nil {
 			return err
 		}
 	}

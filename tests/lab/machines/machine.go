@@ -47,7 +47,7 @@ done
 exec "$@"`
 	cmd := exec.Command("sh", "-c", script, "sh", "nsenter", "--net="+m.lab.netns(),
 		"systemd-nspawn", "-q", "-D", m.path("root"), "-b", "--machine="+m.Name, "--register=no", "--keep-unit",
-		"--network-bridge=br0", "--capability=all", "--system-call-filter=@default @known",
+		"--network-bridge="+segmentOf(m.Address).bridge(), "--capability=all", "--system-call-filter=@default @known",
 		"--bind="+m.data("containerd")+":/var/lib/containerd", "--bind="+m.data("etcd")+":/var/lib/etcd",
 		"--bind=/dev/kmsg", "--resolv-conf=off")
 	cmd.Env = append(os.Environ(), "CGROUP="+m.cgroup())
@@ -162,6 +162,7 @@ func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 	if err != nil {
 		return err
 	}
+	network, network6 := segmentOf(m.Address).network(), segmentOf(m.Address).network6()
 	files := map[string][]byte{
 		"etc/hostname":   []byte(m.Name + "\n"),
 		"etc/hosts":      []byte("127.0.0.1 localhost\n" + m.Address + " " + m.Name + "\n"),

@@ -17,7 +17,7 @@ import (
 // packages is what a machine has besides a minimal Debian: what any server has.
 var packages = []string{
 	"systemd", "systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "iproute2", "nftables",
-	"ca-certificates", "procps", "kmod", "iputils-ping", "curl", "conntrack",
+	"ca-certificates", "procps", "kmod", "iputils-ping", "curl", "conntrack", "iptables",
 }
 
 // setup is run by sh with the new root as $1 after the packages are there.

@@ -1,0 +1,24 @@
+package main
+
+import "context"
+
+const podsMethod = `- Pod to pod: a benchmark of daemons/network. Two network namespaces are machines with a pair of interfaces for a wire, and each has a pod in
+  another one. One lane is as the plugin and the daemon make it, with masquerading and a policy that isolates both pods and lets them talk; the
+  other, the bare one, has the same pairs of interfaces and routes and no rule. Both take turns of half a second in the same run: one stream of
+  TCP, then requests of one byte one after the other. CPU is that of the process, which is both ends, with the kernel's part.
+`
+
+var podsMeasures = []measure{
+	{"PodToPod", "stream-%", 1, figure{work: "pod to pod across machines, a stream of TCP, of the bare path", unit: "%", mark: 90, least: true}},
+	{"PodToPod", "requests-%", 1, figure{work: "pod to pod across machines, requests, of the bare path", unit: "%", mark: 90, least: true}},
+	{"PodToPod", "MB/s", 1, figure{work: "a stream of TCP", unit: "MB/s"}},
+	{"PodToPod", "bare-MB/s", 1, figure{work: "a stream of TCP, bare", unit: "MB/s"}},
+	{"PodToPod", "requests/s", 1, figure{work: "requests one after the other", unit: "per second"}},
+	{"PodToPod", "bare-requests/s", 1, figure{work: "requests one after the other, bare", unit: "per second"}},
+	{"PodToPod", "cpu-ms/GB", 1, figure{work: "a stream of TCP", unit: "CPU ms per GB"}},
+	{"PodToPod", "bare-cpu-ms/GB", 1, figure{work: "a stream of TCP, bare", unit: "CPU ms per GB"}},
+}
+
+func (b *bench) pods(ctx context.Context) error {
+	return b.benchmarks(ctx, podsMeasures, suite{"daemons/network", []struct{ benchmarks, time string }{{"^BenchmarkPodToPod$", "1x"}}})
+}

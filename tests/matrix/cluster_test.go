@@ -1,0 +1,182 @@
+package matrix
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	_ "embed"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"clusterctl/tests/lab/machines"
+)
+
+// place is where machines are, and how load balancers' addresses are announced.
+type place struct {
+	b        string // the address of machine b; that of a is 10.99.0.21
+	pool     string // what the pool of load balancers' addresses is
+	outside  []string
+	gateways bool                     // whether Gateways have addresses of their own
+	announce func(*testing.T, *world) // what it takes to have them heard
+}
+
+// beside are machines of one network, whose neighbours are told of addresses.
+var beside = place{b: "10.99.0.22", outside: []string{"10.99.0.1", "fd00:99::1"},
+	pool: `addresses = ["10.99.0.128-10.99.0.191", "fd00:99::128-fd00:99::191"]`}
+
+// apart are machines with a router between them, which is told of addresses by BGP, and is the one outside as well.
+var apart = place{b: "10.99.1.22", pool: `
+  addresses = ["203.0.113.0/24", "2001:db8:2::/112"]
+  bgp {
+    asn = 64513
+    peer {
+      address = "10.99.0.1"
+      asn     = 64512
+    }
+  }
+`, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, gateways: true, announce: startRouter}
+
+// declared is a control plane and two nodes, with addresses of both families.
+func (p place) declared(mode string) string {
+	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.gateways], "@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).Replace(`
+cluster "matrix" {
+  pod_cidrs     = ["10.244.0.0/16", "fd00:244::/48"]
+  service_cidrs = ["10.96.0.0/16", "fd00:96::/112"]
+  proxy { mode = "@MODE@" }
+  ingress {
+    gateway_api       = true
+    gateway_addresses = "@GATEWAYS@"
+    connect_timeout   = "1s"
+  }
+}
+
+load_balancer "outside" {
+  @POOL@
+}
+
+machine "control" {
+  address        = "10.99.0.11"
+  second_address = "fd00:99::11"
+  roles          = ["control-plane"]
+  ssh { user = "root" }
+}
+
+machine "node" {
+  for_each       = { a = "10.99.0.21 fd00:99::21", b = "@B@ @B6@" }
+  address        = split(" ", each.value)[0]
+  second_address = split(" ", each.value)[1]
+  roles          = ["node"]
+  ssh { user = "root" }
+}
+`)
+}
+
+// service is one of the table's.
+type service struct {
+	Name, Set, Place string // whose pods: those with these labels; of no place are those of both
+	Policy           string // of traffic from inside
+	External         string // of traffic from outside
+	Type, Affinity   string
+	Ranges           []string
+	IPs              []string // external
+	Alias            string
+	Headless         bool
+}
+
+func services() (list []service) {
+	add := func(s service) {
+		s.Set, s.Type, s.Policy, s.Affinity = or(s.Set, "plain"), or(s.Type, "LoadBalancer"), or(s.Policy, "Cluster"), or(s.Affinity, "None")
+		s.External = or(s.External, "Cluster")
+		if s.Type == "LoadBalancer" && len(s.Ranges) == 0 {
+			s.IPs = []string{fmt.Sprintf("192.0.2.%d", len(list)+1), fmt.Sprintf("2001:db8::%d", len(list)+1)}
+		}
+		list = append(list, s)
+	}
+	for _, policy := range []string{"Cluster", "Local"} {
+		for _, place := range []string{"here", "there", "both", "none"} {
+			name := strings.ToLower(policy) + "-" + place
+			if place == "both" {
+				place = ""
+			}
+			add(service{Name: name, Place: place, Policy: policy, External: policy})
+		}
+	}
+	for _, place := range []string{"here", "there"} {
+		add(service{Name: "guarded-" + place, Set: "guarded", Place: place})
+		add(service{Name: "narrow-" + place, Set: "narrow", Place: place})
+		add(service{Name: "blocked-" + place, Set: "blocked", Place: place, External: "Local"})
+		add(service{Name: "headless-" + place, Place: place, Type: "ClusterIP", Headless: true})
+	}
+	add(service{Name: "headless-both", Type: "ClusterIP", Headless: true})
+	add(service{Name: "sticky", Type: "ClusterIP", Affinity: "ClientIP"})
+	add(service{Name: "ranged-in", Ranges: []string{"10.99.0.0/16", "fd00:99::/32"}})
+	add(service{Name: "ranged-out", Ranges: []string{"198.51.100.0/24", "2001:db8:1::/48"}})
+	add(service{Name: "alias", Type: "ExternalName", Alias: "cluster-both.matrix.svc.cluster.local"})
+	add(service{Name: "lost", Type: "ExternalName", Alias: "nobody.invalid"})
+	return list
+}
+
+// routed are the services that Ingresses and HTTPRoutes lead to.
+var routed = []string{"cluster-here", "cluster-there", "cluster-both", "cluster-none", "guarded-here", "guarded-there"}
+
+func or(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// objects are what the cluster is given besides.
+func objects(t *testing.T, image string, outside []string) string {
+	t.Helper()
+	var blocks []string
+	for _, ip := range outside {
+		a := netip.MustParseAddr(ip)
+		blocks = append(blocks, netip.PrefixFrom(a, a.BitLen()).String())
+	}
+	certificate, key := certificate(t, "*.tls.example", "*.gate.example")
+	var out bytes.Buffer
+	if err := template.Must(template.New("").Parse(manifest)).Execute(&out, map[string]any{
+		"Image": image, "Services": services(), "Routed": routed, "Outside": blocks, "Certificate": certificate, "Key": key,
+		"Sets": []string{"plain", "guarded", "narrow", "blocked"}, "Clients": []string{"pod", "friend", "muted"},
+		"Places": map[string]string{"here": "node-a", "there": "node-b"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// certificate makes one that nobody has signed but itself, and returns it with its key for a Secret.
+func certificate(t *testing.T, names ...string) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, is, is, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, content []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
+	}
+	return text("CERTIFICATE", der), text("PRIVATE KEY", secret)
+}
+
+//go:embed testdata/objects.yaml
+var manifest string

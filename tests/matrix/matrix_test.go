@@ -1,0 +1,325 @@
+// Package matrix sends real packets every way that there is into and through a cluster of real machines, and holds what comes of each against
+// what is documented: rows_test.go is the table. It is walked in each mode of the proxy, which is changed on the cluster that runs.
+package matrix
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/tests/cluster"
+	"clusterctl/tests/matrix/walk"
+	"clusterctl/tests/webimage"
+)
+
+var modes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the other")
+var routers = flag.Bool("routers", false, "walk it also with a router between the machines")
+
+// world is the cluster, and what is where.
+type world struct {
+	*cluster.Cluster
+	place
+	services map[string]corev1.Service
+	pods     map[string]corev1.Pod
+	gates    []string // addresses of the Gateway
+	names    string   // the cluster's name server
+}
+
+func TestPacketsGoEveryWayAsDocumentedS22S27S28S29S31S32(t *testing.T) {
+	list := strings.Split(*modes, ",")
+	w := up(t, beside, list[0])
+	for i, mode := range list {
+		if i > 0 {
+			if err := w.Write("cluster.hcl", w.declared(mode)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Apply(t.Context(), os.Stderr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Run(mode, func(t *testing.T) { w.walk(t, mode) })
+	}
+}
+
+// TestARouterIsBetweenMachinesAndToldOfAddressesS22S29 has pods' packets wrapped on their way between machines, and load balancers' addresses told by BGP.
+func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
+	if !*routers {
+		t.Skip("only with -routers: it is a cluster of its own")
+	}
+	w := up(t, apart, "nftables")
+	wrapped, err := w.Lab.Machine("a").Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range []string{"10.244.", "fd00:244:"} {
+		if !strings.Contains(wrapped, network) {
+			t.Errorf("no packets to %s are wrapped:\n%s", network, wrapped)
+		}
+	}
+	w.walk(t, "nftables")
+}
+
+// question is a row by one protocol and family.
+type question struct {
+	row
+	walk.Ask
+}
+
+// questions writes the table out.
+func (w *world) questions() (list []question) {
+	for _, r := range expand(rows) {
+		if strings.HasSuffix(r.to, "Gateway") && (r.to == "OwnGateway") != w.gateways {
+			continue // Gateways are on the machines' ports, or have addresses of their own
+		}
+		protocols := r.by
+		if protocols == "" {
+			protocols = ways[r.to].protocols
+		}
+		for _, protocol := range strings.Fields(protocols) {
+			for _, family := range []int{4, 6} {
+				if r.to == "OwnGateway" && family == 6 {
+					continue // a Gateway's service asks for the first family alone, of which the proxies are its endpoints
+				}
+				a := walk.Ask{Protocol: protocol, Family: family, Wait: 5 * time.Second}
+				if r.want == walk.Dropped {
+					a.Wait = 700 * time.Millisecond
+				}
+				if r.want == walk.Reached && len(strings.Fields(r.servers())) > 1 {
+					a.Tries = 24 // that one of two is never chosen happens once in millions of times
+				}
+				if r.from == "node" {
+					a.Names = w.names
+				}
+				a.To, a.Host = w.target(r, protocol, family)
+				a.ID = fmt.Sprintf("from %s to %s %s (%s) by %s over IPv%d", r.from, r.to, r.service, a.To, protocol, family)
+				list = append(list, question{r, a})
+			}
+		}
+	}
+	return list
+}
+
+// servers are who may answer a row.
+func (r row) servers() string {
+	if r.answers != "" {
+		return r.answers
+	}
+	set, place, named := strings.Cut(r.service, "-")
+	if !named {
+		return r.service // Pod and HostPort have servers' names
+	}
+	prefix := ""
+	if slices.Contains([]string{"guarded", "narrow", "blocked"}, set) {
+		prefix = set + "-"
+	}
+	if place == "both" || set == "ranged" {
+		return "here there"
+	}
+	return prefix + place
+}
+
+// walk has all clients ask until all is as it should be, since endpoints, names and addresses take a moment to be there; then once more, which
+// has to go well.
+func (w *world) walk(t *testing.T, mode string) {
+	began := time.Now()
+	all := w.questions()
+	left := all
+	for end := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(end); {
+		answers := w.ask(t, left)
+		left = slices.DeleteFunc(slices.Clone(left), func(q question) bool { return q.wrong(mode, answers[q.ID], w.own(q)) == "" })
+	}
+	t.Logf("%d rows come to rest after %s", len(all), time.Since(began).Round(time.Second))
+	answers := w.ask(t, all)
+	told := 0
+	for _, q := range all {
+		problem := q.wrong(mode, answers[q.ID], w.own(q))
+		if problem == "" {
+			continue
+		}
+		t.Errorf("%s: %s: %s", q.ID, problem, q.why)
+		if told++; told <= 3 && q.Protocol != "HTTP" && q.Protocol != "HTTPS" {
+			t.Logf("clusterctl debug network:\n%s", w.debug(t.Context(), q))
+		}
+	}
+	t.Logf("%d rows in %s", len(all), time.Since(began).Round(time.Second))
+}
+
+// wrong says how an answer differs from what the row demands, "" when it does not.
+func (q question) wrong(mode string, a walk.Answer, own []string) string {
+	relayed := mode == "userspace" && ways[q.to].proxied && (q.Protocol == "TCP" || q.Protocol == "UDP")
+	want := q.want
+	if relayed && q.row.relayed != "" {
+		want = q.row.relayed
+	}
+	wants := strings.Split(want, " or ")
+	if q.from == "node" && (want == walk.Refused || want == walk.Dropped) {
+		wants = append(wants, walk.Forbidden)
+	}
+	if relayed && q.Protocol == "TCP" && slices.Contains(wants, walk.Dropped) {
+		wants = append(wants, walk.Ended) // the proxy takes a connection before it learns that the pod does not
+	}
+	switch {
+	case a.ID == "":
+		return "no answer"
+	case !slices.Contains(wants, a.Outcome):
+		return fmt.Sprintf("%s (%s), want %s", a.Outcome, a.Detail, want)
+	case a.Outcome != walk.Reached:
+		return ""
+	}
+	servers, any := strings.CutPrefix(q.servers(), "one of ")
+	if some := strings.Fields(servers); any && (len(a.Servers) != 1 || !slices.Contains(some, a.Servers[0])) || !any && !slices.Equal(a.Servers, some) {
+		return fmt.Sprintf("answered by %s, want %s", a.Servers, q.servers())
+	}
+	if want == q.want { // who comes in against the row has no address to keep
+		kept := q.kept && (!relayed || q.from == "node" && q.to != "FarNodePort") // the proxy of the client's own machine has its address
+		for _, seen := range a.Clients {
+			if slices.Contains(own, seen) != kept {
+				return fmt.Sprintf("seen as %s, its own address is kept: want %t", seen, kept)
+			}
+		}
+	}
+	return ""
+}
+
+// own are the addresses of who asks.
+func (w *world) own(q question) (list []string) {
+	switch q.from {
+	case "outside":
+		return w.outside
+	case "node":
+		list = []string{"10.99.0.21", "fd00:99::21"}
+		for _, ip := range w.pods["pod"].Status.PodIPs {
+			list = append(list, gateway(ip.IP)) // of the machine's own pods
+		}
+		return list
+	}
+	for _, ip := range w.pods[podOf(q.from)].Status.PodIPs {
+		list = append(list, ip.IP)
+	}
+	return list
+}
+
+// podOf is the pod in which a client runs.
+func podOf(from string) string {
+	if from == "endpoint" {
+		return "here"
+	}
+	return from
+}
+
+// ask has every client ask its questions, all clients at once.
+func (w *world) ask(t *testing.T, list []question) map[string]walk.Answer {
+	t.Helper()
+	inputs := map[string]*bytes.Buffer{}
+	for _, q := range list {
+		if inputs[q.from] == nil {
+			inputs[q.from] = &bytes.Buffer{}
+		}
+		if err := json.NewEncoder(inputs[q.from]).Encode(q.Ask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type output struct {
+		text string
+		err  error
+	}
+	outputs := make(chan output)
+	for from, in := range inputs {
+		cmd := w.client(t.Context(), from)
+		cmd.Stdin = in
+		go func() {
+			text, err := cluster.Output(cmd)
+			outputs <- output{text, err}
+		}()
+	}
+	answers := map[string]walk.Answer{}
+	for range inputs {
+		out := <-outputs
+		if out.err != nil {
+			t.Error(out.err)
+		}
+		for line := range strings.Lines(out.text) {
+			var a walk.Answer
+			if err := json.Unmarshal([]byte(line), &a); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			answers[a.ID] = a
+		}
+	}
+	return answers
+}
+
+func (w *world) client(ctx context.Context, from string) *exec.Cmd {
+	switch from {
+	case "node":
+		return w.Lab.Machine("a").SSH(ctx, "root", "/usr/local/bin/test-web -walk")
+	case "outside":
+		return w.Lab.Command(ctx, filepath.Join(w.Bundle, "test-web"), "-walk")
+	}
+	return w.Kube(ctx, "exec", "-i", "-n", "matrix", podOf(from), "--", "web", "-walk")
+}
+
+// debug asks clusterctl where the packets of a question end.
+func (w *world) debug(ctx context.Context, q question) string {
+	from := map[string]string{"node": "node/node-a", "outside": "outside"}[q.from]
+	if from == "" {
+		from = "pod/matrix/" + podOf(q.from)
+	}
+	to := q.To
+	if host, port, err := net.SplitHostPort(to); err == nil && ways[q.to].named {
+		to = "service/matrix/" + strings.TrimSuffix(host, domain) + ":" + port
+	}
+	args := []string{"debug", "network", from, to}
+	if q.Protocol == "UDP" {
+		args = append(args, "--protocol", "udp")
+	}
+	out, _ := w.Ctl(ctx, args...).CombinedOutput() // it fails where packets end
+	return string(out)
+}
+
+func up(t *testing.T, p place, mode string) *world {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, err := os.ReadFile(filepath.Join(root, "tests/demo/web.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.New(t.Context(), cluster.Options{Name: fmt.Sprintf("matrix-%d", os.Getpid()), Log: os.Stderr,
+		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=" + p.b},
+		Files:    map[string]string{"cluster.hcl": p.declared(mode), "web.hcl": string(web)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Lab.Down(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(t.Context(), os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Cluster: c, place: p}
+	if p.announce != nil {
+		p.announce(t, w)
+	}
+	w.fill(t)
+	return w
+}

@@ -1,0 +1,84 @@
+package walk
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// plain asks over TCP, where the server speaks first, or by a datagram.
+func (a Ask) plain(ctx context.Context, to netip.AddrPort) (reply, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, strings.ToLower(a.Protocol), to.String())
+	if err != nil {
+		return reply{}, err
+	}
+	defer c.Close()
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		return reply{}, err
+	}
+	if a.Protocol == "UDP" {
+		if _, err := io.WriteString(c, "?"); err != nil {
+			return reply{}, err
+		}
+	}
+	if a.Protocol == "TCP" {
+		text, err := io.ReadAll(c)
+		if err == nil && len(text) < filler {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		return read(string(text))
+	}
+	b := make([]byte, 512)
+	n, err := c.Read(b)
+	if err != nil {
+		return reply{}, err
+	}
+	return read(string(b[:n]))
+}
+
+func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", strings.ToLower(a.Protocol)+"://"+to.String()+"/who", nil)
+	if err != nil {
+		return reply{}, err
+	}
+	r.Host = a.Host
+	// Whether the certificate is the host's is what matters here, not who has signed it.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{ServerName: a.Host, InsecureSkipVerify: true}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := client.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return reply{}, status(answer.StatusCode)
+	}
+	if answer.TLS != nil {
+		if err := answer.TLS.PeerCertificates[0].VerifyHostname(a.Host); err != nil {
+			return reply{}, err
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 512))
+	if err != nil {
+		return reply{}, err
+	}
+	return read(string(text))
+}
+
+// read reads what a server says: its name, and whom it sees.
+func read(text string) (reply, error) {
+	words := strings.Fields(text)
+	if len(words) != 2 {
+		return reply{}, fmt.Errorf("the server said %.100q", text)
+	}
+	return reply{words[0], words[1]}, nil
+}

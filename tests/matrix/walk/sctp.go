@@ -1,0 +1,177 @@
+package walk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SCTP is spoken below the kernel's own, which many kernels do not have: a client sends the packet with which an association begins (INIT),
+// and the server answers it (INIT ACK) with a parameter of its own. Both pass translation of addresses and tracking as those of a socket do.
+// Raw sockets need CAP_NET_RAW, which containers have by default.
+
+const (
+	protocolSCTP = 132
+	chunkInit    = 1
+	chunkInitAck = 2
+	parameter    = 0xC0FE // of the name and address in an INIT ACK; one whose first two bits are set is skipped by those who do not know it
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// packet is what matters of a packet of one chunk INIT or INIT ACK.
+type packet struct {
+	from, to uint16
+	tag      uint32 // of the packet
+	chunk    byte
+	initiate uint32 // the tag that packets to the sender will have
+	text     string // of the parameter
+}
+
+func (p packet) bytes() []byte {
+	text := []byte(p.text)
+	b := make([]byte, 32, 36+len(text)+3)
+	binary.BigEndian.PutUint16(b, p.from)
+	binary.BigEndian.PutUint16(b[2:], p.to)
+	binary.BigEndian.PutUint32(b[4:], p.tag)
+	b[12] = p.chunk
+	binary.BigEndian.PutUint32(b[16:], p.initiate)
+	binary.BigEndian.PutUint32(b[20:], 65536) // window
+	binary.BigEndian.PutUint16(b[24:], 1)     // streams out and in
+	binary.BigEndian.PutUint16(b[26:], 1)
+	binary.BigEndian.PutUint32(b[28:], 1) // first number
+	if len(text) > 0 {
+		b = binary.BigEndian.AppendUint16(b, parameter)
+		b = binary.BigEndian.AppendUint16(b, uint16(4+len(text)))
+		b = append(b, text...)
+	}
+	binary.BigEndian.PutUint16(b[14:], uint16(len(b)-12))
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	binary.LittleEndian.PutUint32(b[8:], crc32.Checksum(b, castagnoli))
+	return b
+}
+
+func readPacket(b []byte) (p packet, ok bool) {
+	if len(b) < 32 {
+		return p, false
+	}
+	p = packet{from: binary.BigEndian.Uint16(b), to: binary.BigEndian.Uint16(b[2:]), tag: binary.BigEndian.Uint32(b[4:]), chunk: b[12]}
+	p.initiate = binary.BigEndian.Uint32(b[16:])
+	if len(b) >= 36 && binary.BigEndian.Uint16(b[32:]) == parameter {
+		if n := int(binary.BigEndian.Uint16(b[34:])); n >= 4 && 32+n <= len(b) {
+			p.text = string(b[36 : 32+n])
+		}
+	}
+	return p, p.chunk == chunkInit || p.chunk == chunkInitAck
+}
+
+// raw opens a socket that gets packets of SCTP. Reading from it waits a tenth of a second at most.
+func raw(family int) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocolSCTP)
+	if err != nil {
+		return -1, fmt.Errorf("open a raw socket: %w", err)
+	}
+	timeout := unix.Timeval{Usec: 100_000}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// receive reads one packet; of IPv4 raw sockets give the head of IP as well.
+func receive(fd int, b []byte) (p packet, from unix.Sockaddr, ok bool, err error) {
+	n, from, err := unix.Recvfrom(fd, b, 0)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return p, nil, false, nil
+	}
+	if err != nil {
+		return p, nil, false, err
+	}
+	content := b[:n]
+	if _, four := from.(*unix.SockaddrInet4); four && n > 0 {
+		content = content[min(n, 4*int(content[0]&15)):]
+	}
+	p, ok = readPacket(content)
+	return p, from, ok, nil
+}
+
+func serveSCTP(ctx context.Context, name string, port uint16) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		fd, err := raw(family)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			defer unix.Close(fd)
+			b := make([]byte, 2048)
+			for ctx.Err() == nil {
+				p, from, ok, err := receive(fd, b)
+				if err != nil || !ok || p.chunk != chunkInit || p.to != port {
+					continue
+				}
+				answer := packet{from: p.to, to: p.from, tag: p.initiate, chunk: chunkInitAck, initiate: rand.Uint32() | 1, text: name + " " + sender(from).String()}
+				_ = unix.Sendto(fd, answer.bytes(), 0, from)
+			}
+		})
+	}
+	return nil
+}
+
+func sender(from unix.Sockaddr) netip.Addr {
+	switch from := from.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(from.Addr)
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(from.Addr).Unmap()
+	}
+	return netip.Addr{}
+}
+
+// asking is held by one question at a time for each address: a message that a packet was refused does not say to a raw socket which one.
+var asking sync.Map
+
+// sctp begins an association, and leaves it at that.
+func sctp(wait time.Duration, to netip.AddrPort) (reply, error) {
+	lock, _ := asking.LoadOrStore(to.Addr(), &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
+	family, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: to.Addr().As16()})
+	if to.Addr().Is4() {
+		family, address = unix.AF_INET, &unix.SockaddrInet4{Addr: to.Addr().As4()}
+	}
+	fd, err := raw(family)
+	if err != nil {
+		return reply{}, err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, address); err != nil { // so that refusals come
+		return reply{}, err
+	}
+	mine := packet{from: uint16(20000 + rand.IntN(40000)), to: to.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}
+	if _, err := unix.Write(fd, mine.bytes()); err != nil {
+		return reply{}, err
+	}
+	b := make([]byte, 2048)
+	for end := time.Now().Add(wait); time.Now().Before(end); {
+		p, _, ok, err := receive(fd, b)
+		if err != nil {
+			return reply{}, err
+		}
+		if ok && p.chunk == chunkInitAck && p.tag == mine.initiate && p.to == mine.from {
+			return read(p.text)
+		}
+	}
+	return reply{}, context.DeadlineExceeded
+}
