@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -29,7 +30,8 @@ func Diff(before, after *unstructured.Unstructured) []string {
 			lines = append(lines, path+": (sensitive)")
 			return
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s → %s", path, show(old), show(new)))
+		from, to := showChange(old, new)
+		lines = append(lines, fmt.Sprintf("%s: %s → %s", path, from, to))
 	})
 	sort.Strings(lines)
 	return lines
@@ -77,6 +79,36 @@ func label(v any, i int) string {
 	return fmt.Sprint(i)
 }
 
+const (
+	mostShown   = 120 // bytes of a value
+	shownBefore = 40  // of what two long values have in common before they differ
+)
+
+// showChange shows two values that differ. Of long ones it shows the part where they begin to differ.
+func showChange(old, new any) (string, string) {
+	before, after := show(old), show(new)
+	from := 0
+	if old != nil && new != nil && max(len(before), len(after)) > mostShown {
+		for from < min(len(before), len(after)) && before[from] == after[from] {
+			from++
+		}
+		from = max(from-shownBefore, 0)
+	}
+	return cut(before, from), cut(after, from)
+}
+
+// cut returns what there is to see of a text from a place on.
+func cut(text string, from int) string {
+	begin, end := "", ""
+	if from > 0 {
+		begin, text = "…", text[from:]
+	}
+	if len(text) > mostShown {
+		end, text = "…", text[:mostShown]
+	}
+	return begin + strings.ToValidUTF8(text, "") + end
+}
+
 func show(v any) string {
 	if v == nil {
 		return "(none)"
@@ -84,10 +116,6 @@ func show(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
-	}
-	const most = 120
-	if len(text) > most {
-		return string(text[:most]) + "…"
 	}
 	return string(text)
 }
