@@ -16,7 +16,7 @@ type Ingress struct {
 	HTTPSPort        int           `flag:"https-port" setting:"https_port" range:"1..65535" help:"port for requests over TLS"`
 	HealthAddress    string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
 	NodeName         string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP           string        `flag:"node-ip" help:"address of this machine, which Ingresses are told; required with --service-name"`
+	NodeIP           []string      `flag:"node-ip" help:"addresses of this machine, one of each family, which Ingresses are told; required with --service-name"`
 	ServiceName      string        `flag:"service-name" help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
 	PublishService   string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"`
 	TrustedCIDRs     []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"`

@@ -37,16 +37,16 @@ func newPublisher(cfg config.DNS, env run.Env, clients kubernetes.Interface, at 
 		if err != nil {
 			return nil, fmt.Errorf("node address: %w", err)
 		}
-		p.Addr = ip
+		p.Addrs = []netip.Addr{ip}
 	case !at.Addr().IsUnspecified():
-		p.Addr = at.Addr().Unmap()
+		p.Addrs = []netip.Addr{at.Addr().Unmap()}
 	default:
 		conn, err := net.Dial("udp4", "192.0.2.1:9") // sends nothing: asks for the route
 		if err != nil {
 			return nil, fmt.Errorf("find the node's address (set --node-ip): %w", err)
 		}
 		defer conn.Close()
-		p.Addr = conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		p.Addrs = []netip.Addr{conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()}
 	}
 	return p, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,11 +223,20 @@ func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*
 	if !ok {
 		return nil, fmt.Errorf("service name %q is not namespace/name", cfg.ServiceName)
 	}
-	addr, err := netip.ParseAddr(cfg.NodeIP)
-	if err != nil {
-		return nil, fmt.Errorf("address of this machine: %w", err)
+	p := &presence.Publisher{Client: clients, Log: env.Log, Namespace: namespace, Service: service, Manager: manager, Node: cfg.NodeName}
+	for _, ip := range cfg.NodeIP {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil {
+			return nil, fmt.Errorf("address of this machine: %w", err)
+		}
+		if slices.ContainsFunc(p.Addrs, func(other netip.Addr) bool { return other.Is4() == addr.Is4() }) {
+			return nil, fmt.Errorf("addresses of this machine: %s are two of one family", strings.Join(cfg.NodeIP, " and "))
+		}
+		p.Addrs = append(p.Addrs, addr)
 	}
-	p := &presence.Publisher{Client: clients, Log: env.Log, Namespace: namespace, Service: service, Manager: manager, Node: cfg.NodeName, Addr: addr}
+	if len(p.Addrs) == 0 {
+		return nil, errors.New("--node-ip is missing: the addresses of this machine, of which the service has endpoints")
+	}
 	for name, port := range map[string]int{"http": cfg.HTTPPort, "https": cfg.HTTPSPort} {
 		p.Ports = append(p.Ports, discoveryv1.EndpointPort{Name: ptr.To(name), Port: ptr.To(int32(port))})
 	}

@@ -146,10 +146,14 @@ func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Ser
 	return list, over, problems
 }
 
+// allFamilies has a Gateway's service at an address of each family that the cluster's services have, since the proxies serve all.
+const allFamilies = corev1.IPFamilyPolicyPreferDualStack
+
 func (t *teller) keepService(ctx context.Context, a addressed) error {
-	if a.there != nil && slices.EqualFunc(a.there.Spec.Ports, a.ports, func(x, y corev1.ServicePort) bool {
+	same := func(x, y corev1.ServicePort) bool {
 		return x.Name == y.Name && x.Port == y.Port && x.TargetPort == y.TargetPort
-	}) {
+	}
+	if a.there != nil && ptr.Deref(a.there.Spec.IPFamilyPolicy, "") == allFamilies && slices.EqualFunc(a.there.Spec.Ports, a.ports, same) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
@@ -159,7 +163,7 @@ func (t *teller) keepService(ctx context.Context, a addressed) error {
 		_, err := services.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: a.name.Name, Labels: map[string]string{gatewayLabel: a.owner.Name, "gateway.networking.k8s.io/gateway-name": a.owner.Name}, OwnerReferences: []metav1.OwnerReference{a.owner}},
 			Spec: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeLoadBalancer, Ports: a.ports, AllocateLoadBalancerNodePorts: ptr.To(false),
+				Type: corev1.ServiceTypeLoadBalancer, Ports: a.ports, AllocateLoadBalancerNodePorts: ptr.To(false), IPFamilyPolicy: ptr.To(allFamilies),
 				ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, // the client's address is kept
 			},
 		}, metav1.CreateOptions{})
@@ -175,7 +179,7 @@ func (t *teller) keepService(ctx context.Context, a addressed) error {
 	if s.Labels[gatewayLabel] != a.owner.Name {
 		return nil
 	}
-	s.Spec.Ports = a.ports
+	s.Spec.Ports, s.Spec.IPFamilyPolicy = a.ports, ptr.To(allFamilies)
 	_, err = services.Update(ctx, s, metav1.UpdateOptions{})
 	return err
 }

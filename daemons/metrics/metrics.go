@@ -126,7 +126,7 @@ func newEndpoint(cfg config.MetricsServer, env run.Env, typed kubernetes.Interfa
 		}
 	}
 	return &presence.Publisher{
-		Client: typed, Log: env.Log, Namespace: metav1.NamespaceSystem, Service: Name, Manager: Name + ".clusterctl", Node: strings.ToLower(name), Addr: addr,
+		Client: typed, Log: env.Log, Namespace: metav1.NamespaceSystem, Service: Name, Manager: Name + ".clusterctl", Node: strings.ToLower(name), Addrs: []netip.Addr{addr},
 		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Protocol: ptr.To(corev1.ProtocolTCP), Port: &port}}, Ready: fresh,
 	}, nil
 }

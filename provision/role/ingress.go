@@ -12,7 +12,7 @@ func ingress(b *builder) {
 	cfg := def
 	b.Cluster.Ingress.Settings.Over(&cfg)
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("ingress", certs.Daemon("kube-ingress")), b.apiServers()
-	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-ingress", b.Machine.Name, b.Machine.IP.String()
+	cfg.ServiceName, cfg.NodeName, cfg.NodeIP = "kube-system/kube-ingress", b.Machine.Name, b.Machine.IPs()
 	b.unit(service{
 		name: "kube-ingress", description: "Kubernetes ingress proxy", watchdog: true, beside: true, health: ready(cfg.HealthAddress),
 		exec: append([]string{b.daemon("kube-ingress")}, config.Args(&cfg, &def)...), reads: []string{cfg.Kubeconfig},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,7 @@ func TestAsManyMachinesAnswerForNamesAsIsSaid(t *testing.T) {
 
 func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 	edge := machine("edge", "10.0.0.3", config.RoleNode)
+	edge.SecondIP = netip.MustParseAddr("fd00::3")
 	edge.Labels = map[string]string{"edge": "yes"}
 	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode), edge)
 	for name, want := range map[string][]string{"none": nil, "all": {"node", "edge"}, "labelled": {"edge"}} {
@@ -140,7 +142,7 @@ func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 		for _, m := range c.Machines {
 			if text, ok := units(t, c, m)["kube-ingress.service"]; ok {
 				got = append(got, m.Name)
-				if !strings.Contains(text, "FileDescriptorStoreMax=") || !strings.Contains(text, "--node-ip="+m.IP.String()) {
+				if !strings.Contains(text, "FileDescriptorStoreMax=") || !strings.Contains(text, "--node-ip="+strings.Join(m.IPs(), ",")+" ") {
 					t.Errorf("%s: %s", m.Name, text)
 				}
 			}

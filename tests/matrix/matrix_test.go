@@ -89,9 +89,6 @@ func (w *world) questions() (list []question) {
 		}
 		for _, protocol := range strings.Fields(protocols) {
 			for _, family := range []int{4, 6} {
-				if r.to == "OwnGateway" && family == 6 {
-					continue // a Gateway's service asks for the first family alone, of which the proxies are its endpoints
-				}
 				a := walk.Ask{Protocol: protocol, Family: family, Wait: 5 * time.Second}
 				if r.want == walk.Dropped {
 					a.Wait = 700 * time.Millisecond

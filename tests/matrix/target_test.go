@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -201,8 +200,8 @@ func (w *world) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.gates = strings.Fields(gates); len(w.gates) == 0 {
-		return errors.New("the Gateway has no address")
+	if w.gates = strings.Fields(gates); len(w.gates) < 2 {
+		return fmt.Errorf("the Gateway has the addresses %v", w.gates)
 	}
 	names, err := cluster.Output(w.Kube(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"))
 	w.names = net.JoinHostPort(names, "53")

@@ -3,6 +3,7 @@ package presence
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Every server renews a lease beside its endpoint. A server that died cannot take its
-// endpoint away, so its peers do when its lease has stood still for staleLooks looks,
+// Every server renews a lease beside its endpoints. A server that died cannot take its
+// endpoints away, so its peers do when its lease has stood still for staleLooks looks,
 // renewEvery apart. Looks are counted, not time: after the API was away for a while,
 // every server has the chance to renew before it is taken for dead.
 const (
@@ -115,14 +116,13 @@ func (p *Publisher) sweep(ctx context.Context, peers map[string]standing) error 
 	return nil
 }
 
-// bury removes a dead peer's endpoint, and then its lease, guarded by the version that
+// bury removes a dead peer's endpoints, and then its lease, guarded by the version that
 // stood still: a server that came back meanwhile keeps it.
 func (p *Publisher) bury(ctx context.Context, lease *coordinationv1.Lease) error {
-	err := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove the endpoint slice %s/%s: %w", p.Namespace, lease.Name, err)
+	if err := p.remove(ctx, strings.TrimPrefix(lease.Name, p.Service+"-"), nil); err != nil {
+		return err
 	}
-	err = p.Client.CoordinationV1().Leases(p.Namespace).Delete(ctx, lease.Name,
+	err := p.Client.CoordinationV1().Leases(p.Namespace).Delete(ctx, lease.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &lease.ResourceVersion}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("remove the lease %s/%s: %w", p.Namespace, lease.Name, err)

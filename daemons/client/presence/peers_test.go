@@ -3,20 +3,28 @@ package presence
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func server(client kubernetes.Interface, node, addr string) *Publisher {
+func server(client kubernetes.Interface, node string, addrs ...string) *Publisher {
+	var list []netip.Addr
+	for _, a := range addrs {
+		list = append(list, netip.MustParseAddr(a))
+	}
 	return &Publisher{Client: client, Log: slog.New(slog.DiscardHandler), Namespace: "kube-system", Service: "kube-dns", Manager: "dns.clusterctl",
-		Node: node, Addr: netip.MustParseAddr(addr)}
+		Node: node, Addrs: list}
 }
 
 // S31: the name of a machine that died is not asked any more.
@@ -78,6 +86,91 @@ func there(ctx context.Context, t *testing.T, client kubernetes.Interface, name 
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// addresses are the endpoints of the service, with the families of their slices.
+func addresses(t *testing.T, client kubernetes.Interface) (list []string) {
+	t.Helper()
+	ofService := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kube-dns"}
+	found, err := client.DiscoveryV1().EndpointSlices("kube-system").List(t.Context(), ofService)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range found.Items {
+		for _, e := range s.Endpoints {
+			list = append(list, string(s.AddressType)+" "+e.Addresses[0])
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
+	ctx, client := t.Context(), fake.NewClientset()
+	for _, c := range []struct {
+		what string
+		has  []string
+		want string
+	}{
+		{"of both families", []string{"10.0.0.1", "fd00::1"}, "IPv4 10.0.0.1, IPv6 fd00::1"},
+		{"that has lost an address since it ran last", []string{"10.0.0.1"}, "IPv4 10.0.0.1"},
+		{"with another one again", []string{"10.0.0.1", "fd00::2"}, "IPv4 10.0.0.1, IPv6 fd00::2"},
+		{"whose first family has changed", []string{"fd00::2", "10.0.0.1"}, "IPv4 10.0.0.1, IPv6 fd00::2"},
+		{"of the second family alone", []string{"fd00::2"}, "IPv6 fd00::2"},
+	} {
+		p := server(client, "a", c.has...)
+		for range 2 { // a slice's family cannot be changed: it is made anew
+			if err := p.publish(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(addresses(t, client), ", "); got != c.want {
+			t.Errorf("the endpoints of a server %s are %s", c.what, got)
+		}
+	}
+	// A node's name may be whatever a slice's may be, too.
+	others := []string{"ipv4-a", "ipv6-a", "a-ipv6", "a.ipv6", "a.ipv4"}
+	for i, name := range others {
+		if err := server(client, name, fmt.Sprintf("10.0.1.%d", i), fmt.Sprintf("fd00:1::%d", i+1)).publish(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := len(addresses(t, client)), 2*len(others)+1; got != want {
+		t.Errorf("%d endpoints of servers with names that are alike, want %d", got, want)
+	}
+}
+
+func TestEndpointsOfAllFamiliesGoWithTheirServer(t *testing.T) {
+	client := fake.NewClientset()
+	dead, peer := server(client, "a", "10.0.0.1", "fd00::1"), server(client, "b", "10.0.0.2", "fd00::2")
+	if err := errors.Join(dead.publish(t.Context()), dead.renew(t.Context(), time.Unix(1000, 0))); err != nil {
+		t.Fatal(err)
+	}
+	for peers := (map[string]standing{}); there(t.Context(), t, client, "kube-dns-a"); {
+		if err := peer.sweep(t.Context(), peers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := addresses(t, client); len(left) > 0 {
+		t.Errorf("of a server that died are left %s", left)
+	}
+	peer.KeepLast = true
+	for _, want := range []bool{true, false} {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { peer.Run(ctx); close(done) }()
+		for deadline := time.Now().Add(20 * time.Second); len(addresses(t, client)) < 2; {
+			if time.Now().After(deadline) {
+				t.Fatal("never published")
+			}
+		}
+		stop()
+		<-done
+		if left := addresses(t, client); len(left) > 0 != want || peer.Left() == want {
+			t.Errorf("the last server is expected back: %t; of it are left %s", want, left)
+		}
+		peer.KeepLast = false
+	}
 }
 
 func TestAServerThatIsNotToBeAskedSaysSo(t *testing.T) {

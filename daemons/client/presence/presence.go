@@ -1,5 +1,5 @@
-// Package presence is how a daemon that runs on several machines is found behind one service without a selector: each keeps an endpoint
-// of its own there for as long as it lives, and takes those of others away that died. Who makes the service is the daemon's own business.
+// Package presence is how a daemon that runs on several machines is found behind one service without a selector: each keeps endpoints
+// of its own there, one of each family, for as long as it lives, and takes those of others away that died. Who makes the service is the daemon's own business.
 package presence
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -17,21 +19,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Publisher keeps a server's endpoint in a service: an endpoint slice of its own, so that servers on several machines do not meet in
-// one object.
+// Publisher keeps a server's endpoints in a service: endpoint slices of its own, one for each family, so that servers on several machines
+// do not meet in one object.
 type Publisher struct {
 	Client             kubernetes.Interface
 	Log                *slog.Logger
 	Namespace, Service string
-	Node               string // of the server; with the service's it makes the name of the slice
-	Addr               netip.Addr
+	Node               string       // of the server; with the service's it makes the name of the slice
+	Addrs              []netip.Addr // of the server, one of each family that it serves, the cluster's first one first
 	Ports              []discoveryv1.EndpointPort
 	Manager            string       // who manages the slice, as its label says
 	Ready              func() error // why the server is not to be asked now; nil: it always is
 	OnlyHere           bool         // hint that the endpoint is for its own machine, which counts where every machine has one; peers matter less then
 	KeepLast           bool         // leave the endpoint when ctx ends and there is no other: it is expected back
 
-	left bool
+	tidied bool // slices of families that the server has no address of any more are gone
+	left   bool
 }
 
 // Left reports whether Run has taken the endpoint away.
@@ -39,10 +42,30 @@ func (p *Publisher) Left() bool { return p.left }
 
 const callTime = 10 * time.Second
 
-// Name is that of the slice, and of the lease beside it.
+// Name is that of the slice with the first address, and of the lease beside it.
 func (p *Publisher) Name() string { return p.Service + "-" + p.Node }
 
-// Run publishes the endpoint, puts it back when somebody removes it, takes away those of
+// second is the name of the slice with the second address of a server. No first one has it, whatever its node is called: the name of a
+// service has no dot.
+func (p *Publisher) second(family discoveryv1.AddressType, node string) string {
+	return p.Service + "." + strings.ToLower(string(family)) + "-" + node
+}
+
+// remove takes away the slices that the server of a node has or had, but for some.
+func (p *Publisher) remove(ctx context.Context, node string, but []*discoveryv1.EndpointSlice) (err error) {
+	names := []string{p.Service + "-" + node, p.second(discoveryv1.AddressTypeIPv4, node), p.second(discoveryv1.AddressTypeIPv6, node)}
+	for _, name := range names {
+		if slices.ContainsFunc(but, func(s *discoveryv1.EndpointSlice) bool { return s.Name == name }) {
+			continue
+		}
+		if e := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(ctx, name, metav1.DeleteOptions{}); e != nil && !apierrors.IsNotFound(e) {
+			err = errors.Join(err, fmt.Errorf("remove the endpoint slice %s/%s: %w", p.Namespace, name, e))
+		}
+	}
+	return err
+}
+
+// Run publishes the endpoints, puts them back when somebody removes them, takes away those of
 // servers that died, and its own when ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
 	retry, rest := 200*time.Millisecond, 0
@@ -77,24 +100,28 @@ func (p *Publisher) Run(ctx context.Context) {
 		return
 	}
 	p.left = true
-	err := errors.Join(
-		p.Client.DiscoveryV1().EndpointSlices(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}),
-		p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}),
-	)
-	if err != nil && !apierrors.IsNotFound(err) {
+	err := p.remove(stop, p.Node, nil)
+	if e := p.Client.CoordinationV1().Leases(p.Namespace).Delete(stop, p.Name(), metav1.DeleteOptions{}); e != nil && !apierrors.IsNotFound(e) {
+		err = errors.Join(err, fmt.Errorf("remove the lease %s/%s: %w", p.Namespace, p.Name(), e))
+	}
+	if err != nil {
 		p.Log.Warn("take the endpoint of this server away", "error", err)
 	}
 }
 
 // last reports whether the service has no other endpoint that is ready.
 func (p *Publisher) last(ctx context.Context) bool {
-	slices, err := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
+	found, err := p.Client.DiscoveryV1().EndpointSlices(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
 	if err != nil {
 		return true // nobody knows of others
 	}
-	for i := range slices.Items {
-		for _, e := range slices.Items[i].Endpoints {
-			if slices.Items[i].Name != p.Name() && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+	own := p.slices()
+	for i := range found.Items {
+		if slices.ContainsFunc(own, func(s *discoveryv1.EndpointSlice) bool { return s.Name == found.Items[i].Name }) {
+			continue
+		}
+		for _, e := range found.Items[i].Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
 				return false
 			}
 		}
@@ -102,39 +129,61 @@ func (p *Publisher) last(ctx context.Context) bool {
 	return true
 }
 
-func (p *Publisher) slice() *discoveryv1.EndpointSlice {
+// slices are those of the server, one for each of its addresses.
+func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 	ready, serving, terminating := p.Ready == nil || p.Ready() == nil, true, false
-	kind := discoveryv1.AddressTypeIPv4
-	if p.Addr.Is6() {
-		kind = discoveryv1.AddressTypeIPv6
+	for i, addr := range p.Addrs {
+		family, name := discoveryv1.AddressTypeIPv4, p.Name()
+		if addr.Is6() {
+			family = discoveryv1.AddressTypeIPv6
+		}
+		if i > 0 {
+			name = p.second(family, p.Node)
+		}
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace, Labels: map[string]string{
+				discoveryv1.LabelServiceName: p.Service, discoveryv1.LabelManagedBy: p.Manager,
+			}},
+			AddressType: family, Ports: p.Ports,
+			Endpoints: []discoveryv1.Endpoint{{
+				Addresses: []string{addr.String()}, NodeName: &p.Node,
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
+			}},
+		}
+		if p.OnlyHere {
+			s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: p.Node}}}
+		}
+		list = append(list, s)
 	}
-	out := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: p.Namespace, Labels: map[string]string{
-			discoveryv1.LabelServiceName: p.Service, discoveryv1.LabelManagedBy: p.Manager,
-		}},
-		AddressType: kind, Ports: p.Ports,
-		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{p.Addr.String()}, NodeName: &p.Node,
-			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
-		}},
-	}
-	if p.OnlyHere {
-		out.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: p.Node}}}
-	}
-	return out
+	return list
 }
 
-func (p *Publisher) publish(ctx context.Context) error {
+// publish has the server's slices be as they should. A family that fails does not hold up the other.
+func (p *Publisher) publish(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	slices, want := p.Client.DiscoveryV1().EndpointSlices(p.Namespace), p.slice()
-	have, err := slices.Get(ctx, want.Name, metav1.GetOptions{})
+	wanted := p.slices()
+	for _, s := range wanted {
+		if e := p.keep(ctx, s); e != nil {
+			err = errors.Join(err, fmt.Errorf("endpoint slice %s/%s: %w", p.Namespace, s.Name, e))
+		}
+	}
+	if err == nil && !p.tidied { // what a process of before with other addresses has left
+		err = p.remove(ctx, p.Node, wanted)
+		p.tidied = err == nil
+	}
+	return err
+}
+
+func (p *Publisher) keep(ctx context.Context, want *discoveryv1.EndpointSlice) error {
+	client := p.Client.DiscoveryV1().EndpointSlices(p.Namespace)
+	have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = slices.Create(ctx, want, metav1.CreateOptions{})
+		_, err = client.Create(ctx, want, metav1.CreateOptions{})
 	case err == nil && have.AddressType != want.AddressType:
 		// An address type cannot be changed: the next round makes it anew.
-		err = slices.Delete(ctx, want.Name, metav1.DeleteOptions{})
+		err = client.Delete(ctx, want.Name, metav1.DeleteOptions{})
 	case err == nil && !(equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && equality.Semantic.DeepEqual(have.Ports, want.Ports) &&
 		have.Labels[discoveryv1.LabelServiceName] == p.Service):
 		have = have.DeepCopy()
@@ -145,10 +194,7 @@ func (p *Publisher) publish(ctx context.Context) error {
 		for k, v := range want.Labels {
 			have.Labels[k] = v
 		}
-		_, err = slices.Update(ctx, have, metav1.UpdateOptions{})
+		_, err = client.Update(ctx, have, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		return fmt.Errorf("endpoint slice %s/%s: %w", p.Namespace, want.Name, err)
-	}
-	return nil
+	return err
 }

@@ -21,9 +21,12 @@ type Duty struct {
 	Local     bool         // of Services whose traffic stays on the machine that it comes to
 }
 
+// localNodes are the nodes on which a Service has endpoints that are ready, of the family of one of its addresses.
+type localNodes func(*corev1.Service, netip.Addr) map[string]bool
+
 // Duties works out who may announce which addresses, the same on all machines that see the same. ready says on which nodes a Service has
-// endpoints that are ready; addresses that are routed are nobody's duty.
-func Duties(services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1.Service) map[string]bool, routed func(netip.Addr) bool) []Duty {
+// endpoints that are ready, of the family of an address; addresses that are routed are nobody's duty.
+func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, routed func(netip.Addr) bool) []Duty {
 	of := map[netip.Addr][]*corev1.Service{}
 	for _, s := range services {
 		for _, a := range loadbalancer.Announced(s) {
@@ -45,7 +48,7 @@ func Duties(services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1
 		}
 		able := machines
 		for _, s := range stays {
-			has := ready(s)
+			has := ready(s, a)
 			able = slices.DeleteFunc(slices.Clone(able), func(name string) bool { return !has[name] })
 		}
 		local = append(local, Duty{Addresses: []netip.Addr{a}, Machines: ranked(able, a.String()), Local: true})

@@ -48,12 +48,12 @@ func deleted(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
 // on has the endpoints of all Services be on some nodes.
-func on(nodes string) func(*corev1.Service) map[string]bool {
+func on(nodes string) localNodes {
 	has := map[string]bool{}
 	for _, n := range strings.Fields(nodes) {
 		has[n] = true
 	}
-	return func(*corev1.Service) map[string]bool { return has }
+	return func(*corev1.Service, netip.Addr) map[string]bool { return has }
 }
 
 func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
@@ -91,8 +91,8 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 // An address that Services share is where all of those have endpoints that need them there.
 func TestASharedAddressIsWhereAllHaveEndpoints(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z")}
-	duties := Duties([]*corev1.Service{service("a", "10.0.0.1", local), service("b", "10.0.0.1", local), service("c", "10.0.0.1")}, nodes, func(s *corev1.Service) map[string]bool {
-		return on(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s)
+	duties := Duties([]*corev1.Service{service("a", "10.0.0.1", local), service("b", "10.0.0.1", local), service("c", "10.0.0.1")}, nodes, func(s *corev1.Service, a netip.Addr) map[string]bool {
+		return on(map[string]string{"a": "x y", "b": "y z"}[s.Name])(s, a)
 	}, nobody)
 	if len(duties) != 1 || !slices.Equal(duties[0].Machines, []string{"y"}) || !duties[0].Local {
 		t.Errorf("%v", duties)

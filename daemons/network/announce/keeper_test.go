@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -377,11 +378,29 @@ func TestLeasesAreThereWhileTheyAreNeeded(t *testing.T) {
 	w.until("no lease", func() bool { return w.leases() == 0 })
 }
 
+// Of a Service whose traffic stays on its machine, an address is where it has endpoints of the address's family.
+func TestALocalAddressIsWhereEndpointsOfItsFamilyAre(t *testing.T) {
+	t.Parallel()
+	slice := func(family discoveryv1.AddressType, node string) *discoveryv1.EndpointSlice {
+		meta := metav1.ObjectMeta{Namespace: "shop", Name: "web-" + strings.ToLower(string(family)), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}
+		return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: []discoveryv1.Endpoint{{NodeName: &node}}}
+	}
+	six := netip.MustParseAddr("fd00::10")
+	w := newWorld(t, append(three(), service("web", vip.String()+" "+six.String(), local),
+		slice(discoveryv1.AddressTypeIPv4, "x"), slice(discoveryv1.AddressTypeIPv6, "y"))...)
+	w.all()
+	w.until("answers by the machines with the endpoints", func() bool { return w.answers(vip) == "x" && w.answers(six) == "y" })
+	if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(discoveryv1.AddressTypeIPv6, "z"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("an answer for the one that moved", func() bool { return w.answers(vip) == "x" && w.answers(six) == "z" })
+}
+
 // The address of a Service whose traffic stays on its machine is where its pods are.
 func TestALocalAddressFollowsItsPods(t *testing.T) {
 	t.Parallel()
 	slice := func(nodes ...string) *discoveryv1.EndpointSlice {
-		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
+		s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
 		for _, n := range []string{"x", "y", "z"} {
 			ready := slices.Contains(nodes, n)
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{NodeName: &n, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})

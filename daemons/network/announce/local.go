@@ -3,6 +3,7 @@ package announce
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ type slicesWatch struct {
 const byService = "service"
 
 // follow has those slices watched that are needed, and returns which nodes have endpoints of a Service that are ready, when that is known.
-func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (ready func(*corev1.Service) map[string]bool, known bool) {
+func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (ready localNodes, known bool) {
 	names := map[string]bool{}
 	for _, s := range services {
 		if staysLocal(s) && len(loadbalancer.Announced(s)) > 0 {
@@ -46,7 +47,7 @@ func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (r
 	}
 	if len(names) == 0 {
 		l.stop()
-		return func(*corev1.Service) map[string]bool { return nil }, true
+		return func(*corev1.Service, netip.Addr) map[string]bool { return nil }, true
 	}
 	wanted := strings.Join(slices.Sorted(maps.Keys(names)), ",")
 	if l.next != nil && l.next.names != wanted {
@@ -103,12 +104,20 @@ func (l *localSlices) stop() {
 	l.current, l.next = nil, nil
 }
 
-// ready are the nodes that have endpoints of a Service that are ready.
-func (w *slicesWatch) ready(s *corev1.Service) map[string]bool {
+// ready are the nodes that have endpoints of a Service that are ready, of the family of an address.
+func (w *slicesWatch) ready(s *corev1.Service, at netip.Addr) map[string]bool {
+	family := discoveryv1.AddressTypeIPv4
+	if at.Is6() {
+		family = discoveryv1.AddressTypeIPv6
+	}
 	nodes := map[string]bool{}
 	found, _ := w.GetIndexer().ByIndex(byService, s.Namespace+"/"+s.Name)
 	for _, o := range found {
-		for _, e := range o.(*discoveryv1.EndpointSlice).Endpoints {
+		slice := o.(*discoveryv1.EndpointSlice)
+		if slice.AddressType != family {
+			continue
+		}
+		for _, e := range slice.Endpoints {
 			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
 				nodes[*e.NodeName] = true
 			}

@@ -64,8 +64,9 @@ func (r *routing) divide(pools []config.Pool, services []*corev1.Service) map[ne
 }
 
 // Routes are the addresses of which each router is told that this machine takes packets for them: all that any machine may take, and those of
-// Services whose traffic stays where it comes to, when it has endpoints of each of them that are ready. Routers without addresses are in it, too.
-func Routes(self string, peers map[netip.Addr][]bgp.Peer, services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1.Service) map[string]bool) map[bgp.Peer][]netip.Addr {
+// Services whose traffic stays where it comes to, when it has endpoints of each of them that are ready, of
+// the address's family. Routers without addresses are in it, too.
+func Routes(self string, peers map[netip.Addr][]bgp.Peer, services []*corev1.Service, nodes []*corev1.Node, ready localNodes) map[bgp.Peer][]netip.Addr {
 	takes := map[netip.Addr]bool{}
 	able := slices.Contains(eligible(nodes), self)
 	for a := range peers {
@@ -73,7 +74,7 @@ func Routes(self string, peers map[netip.Addr][]bgp.Peer, services []*corev1.Ser
 	}
 	for _, s := range services {
 		for _, a := range loadbalancer.Announced(s) {
-			if takes[a] && staysLocal(s) && !ready(s)[self] {
+			if takes[a] && staysLocal(s) && !ready(s, a)[self] {
 				takes[a] = false
 			}
 		}
@@ -90,7 +91,7 @@ func Routes(self string, peers map[netip.Addr][]bgp.Peer, services []*corev1.Ser
 }
 
 // route has routers told. Sessions are kept to all peers of pools, whether or not a Service has an address of theirs: a mistake shows early.
-func (a *Announcer) route(ctx context.Context, pools []config.Pool, peers map[netip.Addr][]bgp.Peer, services []*corev1.Service, nodes []*corev1.Node, ready func(*corev1.Service) map[string]bool) {
+func (a *Announcer) route(ctx context.Context, pools []config.Pool, peers map[netip.Addr][]bgp.Peer, services []*corev1.Service, nodes []*corev1.Node, ready localNodes) {
 	routes := Routes(a.Self, peers, services, nodes, ready)
 	for _, p := range pools {
 		if p.BGP == nil || len(p.Ranges) == 0 {
