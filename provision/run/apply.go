@@ -94,7 +94,8 @@ func (p *Prepared) change(ctx context.Context) error {
 	}
 	for _, m := range p.machines {
 		if m.action == plan.Create {
-			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: p.State.Machines[m.Address].Issued}
+			known := p.State.Machines[m.Address]
+			p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Origin: p.origin(m), Cordoned: known.Cordoned, Issued: known.Issued}
 		}
 	}
 	p.identified()
@@ -346,7 +347,9 @@ func (p *Prepared) joined(m *machine) error {
 func (p *Prepared) join(m *machine) {
 	release := p.engine.Bundle.Release()
 	p.State.Had(release)
-	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Release: &release, Cordoned: p.State.Machines[m.Address].Cordoned, Issued: issuedStill(p.State.Machines[m.Address].Issued, m.steps)}
+	known := p.State.Machines[m.Address]
+	p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Joined: true, Identity: m.facts.Identity, Origin: known.Origin, Release: &release,
+		Cordoned: known.Cordoned, Issued: issuedStill(known.Issued, m.steps)}
 	if !slices.ContainsFunc(role.EtcdMachines(p.engine.Config, p.State), func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(p.State.Etcd, m.Name)
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/state"
 )
 
 // settleIdentity has the state call each machine by the block that it has now.
@@ -121,11 +123,35 @@ func (p *Prepared) readdressed(m *machine) error {
 	return nil
 }
 
+// origin is the identity that a machine's provider ID is made of: the one that it had first, for as long as it has what the cluster gave
+// it. Host keys are replaced, and its Node, which keeps its provider ID, would be taken for another machine's. A machine that is made anew
+// begins anew, and so does one whose identity was that of another machine, too.
+func (p *Prepared) origin(m *machine) string {
+	was := originOf(p.State.Machines[m.Address])
+	if m.agent == nil || m.facts.Identity == "" {
+		return was
+	}
+	if was == "" || m.facts.ClusterCA == "" || p.engine.replaced(m.Address) {
+		return m.facts.Identity
+	}
+	for address, other := range p.State.Machines {
+		if address != m.Address && originOf(other) == was {
+			return m.facts.Identity
+		}
+	}
+	return was
+}
+
+func originOf(m state.Machine) string { return cmp.Or(m.Origin, m.Identity) }
+
 // identified writes down who the machines are, as far as that is not known.
 func (p *Prepared) identified() {
 	for _, m := range p.machines {
 		if known, ok := p.State.Machines[m.Address]; ok && m.agent != nil && m.dead == nil && m.facts.Identity != "" {
-			known.Identity = m.facts.Identity
+			origin := p.origin(m)
+			if known.Identity, known.Origin = m.facts.Identity, ""; origin != known.Identity {
+				known.Origin = origin
+			}
 			p.State.Machines[m.Address] = known
 		}
 	}

@@ -12,18 +12,18 @@ import (
 
 // inventory is what the cluster is told of its machines: those declared, and those that are not and that this run leaves alone. A Node of a
 // machine that is not in it is deleted when it falls silent, so that a run with -target or -exclude takes out nothing besides what it
-// removes. Who a machine is says what was found on it, or else what the state knows.
+// removes or forgets. Who a machine is says what was found on it, or else what the state knows.
 func (p *Prepared) inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {
-		identity[address] = m.Identity
+		identity[address] = originOf(m)
 	}
 	removed := map[string]bool{}
 	for _, m := range p.machines {
 		if m.action == plan.Remove {
 			removed[m.Address] = true
-		} else if m.agent != nil && m.facts.Identity != "" {
-			identity[m.Address] = m.facts.Identity
+		} else {
+			identity[m.Address] = p.origin(m)
 		}
 	}
 	list := inventory.Inventory{}
@@ -44,7 +44,7 @@ func (p *Prepared) inventory() inventory.Inventory {
 		add(m)
 	}
 	for _, address := range sortedMachines(p.State) {
-		if !declared[address] && !removed[address] && !p.engine.left(address) {
+		if forgotten := p.engine.left(address) && p.engine.selected(address); !declared[address] && !removed[address] && !forgotten {
 			add(p.State.Machines[address].Machine)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"clusterctl/daemons/config/inventory"
+	"clusterctl/hcl/config"
+	"clusterctl/provision/host/hostfake"
 )
 
 // told is the inventory of the last run, which all parts of that were told of alike. Where nothing is to be done nothing is told.
@@ -58,11 +60,89 @@ func TestTheInventoryHasEveryMachineThatARunDoesNotRemoveS22(t *testing.T) {
 	w.down["machine.b"] = errors.New("no route to host")
 	apply("a", "control")
 	// The installation under a name is another one.
-	w.at[nodeA.IP].Machine.Identity = "installed anew"
+	w.install(nodeA, "installed anew")
 	if list := apply("a", "control"); list["a"].ProviderID != inventory.ProviderID(w.engine.Config.Name, "installed anew") || !reflect.DeepEqual(list["control"], first["control"]) {
 		t.Errorf("after an installation it is %v", list)
 	}
 }
+
+// install puts another installation onto a machine.
+func (w *world) install(m config.Machine, identity string) {
+	facts := w.at[m.IP].Machine
+	facts.Identity = identity
+	w.at[m.IP] = &hostfake.Host{Machine: facts}
+	w.hosts[m.Address] = w.at[m.IP]
+}
+
+// New host keys make no other machine of one that still has what the cluster gave it: its Node would be deleted at the next reboot.
+func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	apply := func() string {
+		t.Helper()
+		w.mustApply()
+		return w.engine.Config.Inventory["a"].ProviderID
+	}
+	first := apply()
+	w.at[nodeA.IP].Machine.Identity = "with new host keys"
+	if is := apply(); is != first || is == "" {
+		t.Errorf("with new host keys it is %s, was %s", is, first)
+	}
+	changed := nodeA
+	changed.Roles, changed.Taints = slices.Clone(nodeA.Roles), []config.Taint{{Key: "dedicated", Effect: "NoSchedule"}}
+	w.declare(control, changed, nodeB)
+	if is := apply(); is != first {
+		t.Errorf("after a change of the machine it is %s, was %s", is, first)
+	}
+	if s := w.state(); s.Machines[nodeA.Address].Identity != "with new host keys" {
+		t.Errorf("the state knows it as %q", s.Machines[nodeA.Address].Identity)
+	}
+	if is := apply(); is != first {
+		t.Errorf("after an apply that knows the new keys it is %s, was %s", is, first)
+	}
+	// Its Node is deleted and made anew.
+	w.engine.Replaces = []string{nodeA.Address}
+	replaced := apply()
+	w.engine.Replaces = nil
+	if is := apply(); is != replaced || is != inventory.ProviderID(w.engine.Config.Name, "with new host keys") {
+		t.Errorf("of a machine that was replaced it is %s, was %s", is, replaced)
+	}
+	w.install(nodeA, "installed anew")
+	if is := apply(); is != inventory.ProviderID(w.engine.Config.Name, "installed anew") {
+		t.Errorf("of another installation it is %s, was %s", is, replaced)
+	}
+}
+
+// Copies that were told apart since have provider IDs of their own.
+func TestCopiesHaveProviderIDsOnceTheyAreToldApartS22(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.at[nodeB.IP].Machine.Identity = w.at[nodeA.IP].Machine.Identity
+	w.mustApply()
+	w.at[nodeB.IP].Machine.Identity = "told apart"
+	w.mustApply()
+	list := w.engine.Config.Inventory
+	if list["a"].ProviderID == "" || list["b"].ProviderID != inventory.ProviderID(w.engine.Config.Name, "told apart") {
+		t.Errorf("the inventory is %v", list)
+	}
+}
+
+func TestARunThatDoesNotForgetAMachineKeepsItInTheInventoryS22(t *testing.T) {
+	w := newWorld(t, control, nodeA, nodeB)
+	w.mustApply()
+	w.declare(control, nodeA)
+	w.engine.Config.Removed = []config.Removed{{From: nodeB.Address}}
+	w.engine.Targets = []string{nodeA.Address}
+	w.mustApply()
+	if _, there := w.engine.Config.Inventory["b"]; !there || w.state().Machines[nodeB.Address].Machine.Name != "b" {
+		t.Errorf("the state has %v, and the inventory %v", sortedKeys(w.state().Machines), w.engine.Config.Inventory)
+	}
+	w.engine.Targets = nil
+	w.mustApply()
+	if _, there := w.engine.Config.Inventory["b"]; there {
+		t.Errorf("it is forgotten, and the inventory is %v", w.engine.Config.Inventory)
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Machines that are copies of one disk cannot be told apart.
 func TestCopiesOfOneDiskHaveNoProviderIDS22(t *testing.T) {

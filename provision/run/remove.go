@@ -41,7 +41,7 @@ func (p *Prepared) left(m *machine) error {
 	return p.write(func() {
 		delete(p.State.Etcd, m.Name)
 		known := p.State.Machines[m.Address]
-		p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Identity: known.Identity, Cordoned: known.Cordoned, Issued: known.Issued}
+		p.State.Machines[m.Address] = state.Machine{Machine: m.Machine, Identity: known.Identity, Origin: known.Origin, Cordoned: known.Cordoned, Issued: known.Issued}
 	})
 }
 

@@ -83,6 +83,8 @@ type Machine struct {
 	Joined  bool           `json:"joined"` // everything was applied once
 	// Identity is the installation's that was applied to, as host.Facts has it.
 	Identity string `json:"identity,omitempty"`
+	// Origin is the identity that its provider ID is made of, where that is not Identity: new host keys make no other machine of it.
+	Origin string `json:"origin,omitempty"`
 	// Cordoned is that a run has cordoned the node, and has to take that back.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Issued are the certificates that the machine has got, by where they lie, to be

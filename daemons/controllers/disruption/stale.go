@@ -50,8 +50,10 @@ func (d *controller) clear(ctx context.Context, key string) error {
 		d.stale.AddAfter(key, left)
 		return nil
 	}
-	_, err = loop.PatchPodStatus(ctx, d.Client, pod, map[string]any{"conditions": []corev1.PodCondition{{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Now()), ObservedGeneration: pod.Generation}}})
+	// Conditions are merged: what is not named would stay, and say why the pod is disrupted.
+	_, err = loop.PatchPodStatus(ctx, d.Client, pod, map[string]any{"conditions": []map[string]any{{
+		"type": corev1.DisruptionTarget, "status": corev1.ConditionFalse, "reason": nil, "message": nil,
+		"lastTransitionTime": metav1.NewTime(d.Now()), "observedGeneration": pod.Generation}}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("say that pod %s is not to be disrupted: %w", key, err)
 	}

@@ -67,7 +67,7 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: c.reason, LastTransitionTime: metav1.NewTime(now.Add(-c.ago))}}}}
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: c.reason, Message: "it goes", LastTransitionTime: metav1.NewTime(now.Add(-c.ago))}}}}
 			if c.change != nil {
 				c.change(p)
 			}
@@ -81,6 +81,8 @@ func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 			}
 			if got := is.Status.Conditions; len(got) != 1 || got[0].Status != c.want {
 				t.Errorf("it says %+v", got)
+			} else if taken := c.want == corev1.ConditionFalse && got[0].LastTransitionTime.Time.Equal(now); taken && got[0].Reason+got[0].Message != "" {
+				t.Errorf("it says why it is disrupted, and is not: %+v", got[0])
 			}
 		})
 	}

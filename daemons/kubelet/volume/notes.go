@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"clusterctl/daemons/api/directory"
@@ -12,6 +13,10 @@ import (
 
 // rememberRemoved is how long it is known that a volume was removed: who asked for it asks again until it has heard so.
 const rememberRemoved = 30 * 24 * time.Hour
+
+// mostRemoved is how many removals are remembered: claims may come and go all the time. Of a volume whose removal is forgotten it is
+// said, if somebody asks once more, that its directory may lie elsewhere.
+const mostRemoved = 4096
 
 // madeNote is the file that says that a volume was made here. It is not beside the volumes, which may be on a disk of their own.
 func (m *Manager) madeNote(name string) string { return filepath.Join(m.Root, "provisioned", name) }
@@ -42,13 +47,34 @@ func (m *Manager) NoteProvisioned() error {
 			err = errors.Join(err, m.noteMade(e.Name()))
 		}
 	}
-	removed, failed := os.ReadDir(m.removedNote(""))
-	if failed != nil && !errors.Is(failed, fs.ErrNotExist) {
-		return errors.Join(err, failed)
+	return errors.Join(err, m.forgetRemoved())
+}
+
+// forgetRemoved takes the notes of removals away that are old, and the oldest of those that are too many.
+func (m *Manager) forgetRemoved() error {
+	entries, err := os.ReadDir(m.removedNote(""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	for _, e := range removed {
-		if info, failed := e.Info(); failed == nil && time.Since(info.ModTime()) > rememberRemoved {
-			err = errors.Join(err, os.Remove(m.removedNote(e.Name())))
+	var kept []fs.FileInfo
+	forget := func(name string) {
+		if failed := os.Remove(m.removedNote(name)); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
+		}
+	}
+	for _, e := range entries {
+		switch info, failed := e.Info(); {
+		case failed != nil: // somebody else has taken it away
+		case time.Since(info.ModTime()) > rememberRemoved:
+			forget(e.Name())
+		default:
+			kept = append(kept, info)
+		}
+	}
+	if len(kept) > mostRemoved {
+		slices.SortFunc(kept, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+		for _, info := range kept[:len(kept)-mostRemoved] {
+			forget(info.Name())
 		}
 	}
 	return err
@@ -58,6 +84,9 @@ func (m *Manager) NoteProvisioned() error {
 func (m *Manager) forgetMade(name string) error {
 	removed := m.removedNote(name)
 	if err := writeNote(removed); err != nil {
+		return err
+	}
+	if err := m.forgetRemoved(); err != nil {
 		return err
 	}
 	if err := flush(filepath.Dir(removed)); err != nil {
