@@ -126,3 +126,5 @@ func addresses() (func(netip.Addr) bool, error) {
 		return slices.ContainsFunc(list, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
 	}, nil
 }
+
+func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort} }

@@ -40,7 +40,10 @@ func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 		name string
 		do   func() error
 	}{
-		{"good", func() error { _, err := maps.Create(t.Context(), object("1", data), metav1.CreateOptions{}); return err }},
+		{"good", func() error {
+			_, err := maps.Create(t.Context(), object("1", data), metav1.CreateOptions{})
+			return err
+		}},
 		{"broken", func() error {
 			_, err := maps.Update(t.Context(), object("2", map[string]string{"cp": "{"}), metav1.UpdateOptions{})
 			return err

@@ -58,9 +58,9 @@ type daemon struct {
 	condition  condition
 	bridged    bool                           // pods of a former release may be on its bridge
 	pods       atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
-	machines   machines    // of which some are no nodes
-	done       atomic.Bool // the network is there
-	mute       bool        // pods do not answer, and the log says so
+	machines   machines                       // of which some are no nodes
+	done       atomic.Bool                    // the network is there
+	mute       bool                           // pods do not answer, and the log says so
 	wake       chan struct{}
 	routes     prometheus.Gauge
 	policies   *policies           // nil on a machine that has no pods
@@ -304,12 +304,6 @@ func matters(was, is *corev1.Node) bool {
 		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
 }
 
-// own reports whether an address is of this machine's pods.
-func (d *daemon) own(a netip.Addr) bool {
-	pods := d.pods.Load()
-	return pods != nil && slices.ContainsFunc(*pods, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
 func (d *daemon) poke() {
 	select {
 	case d.wake <- struct{}{}:
@@ -390,8 +384,6 @@ func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 	}
 	return err
 }
-
-func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort} }
 
 // tellPolicies says behind which interfaces this machine's pods are.
 func (d *daemon) tellPolicies(pods []netip.Prefix) {
