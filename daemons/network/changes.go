@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,4 +107,10 @@ func ofPods(ip []byte, own func(netip.Addr) bool) bool {
 func drain[T any](updates <-chan T) {
 	for range updates {
 	}
+}
+
+// own reports whether an address is of this machine's pods.
+func (d *daemon) own(a netip.Addr) bool {
+	pods := d.pods.Load()
+	return pods != nil && slices.ContainsFunc(*pods, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -63,11 +64,15 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		return 0, 0, err
 	}
 	o := overlay{id: f.id, port: f.port, self: self, peers: map[string]far{}}
+	here, err := addresses()
+	if err != nil {
+		return 0, 0, err
+	}
 	for i, r := range p.Routes {
 		if onLink(ways, r.Via) {
 			continue
 		}
-		p.Routes[i].Wrapped = true
+		p.Routes[i].Wrapped, p.Routes[i].Src = true, p.source(r.Via, here)
 		is := o.peers[r.node]
 		is.via = append(is.via, r.Via)
 		if !is.at.IsValid() || r.Via.Is4() {
@@ -75,10 +80,26 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		}
 		o.peers[r.node] = is
 	}
+	var answered []netip.Addr
+	for name, list := range p.answered(ways) {
+		o.peers[name] = far{at: list[0], via: list}
+		answered = append(answered, list...)
+	}
+	if !p.Callers.known {
+		if o.kept, err = answeredBefore(); err != nil {
+			return 0, 0, err
+		}
+	}
 	if len(o.peers) == 0 {
 		// What went through the overlay goes another way before that is gone.
 		made, err := setRoutes(p.Routes, 0)
-		return 0, made, errors.Join(err, removeOverlay())
+		if len(o.kept) > 0 {
+			if l, err := netlink.LinkByName(overlayName); err == nil {
+				largest = l.Attrs().MTU
+			}
+			return largest, made, err
+		}
+		return 0, made, errors.Join(err, setAnswers(p.PodCIDRs, nil, 0), removeOverlay())
 	}
 	for _, c := range p.PodCIDRs {
 		o.own = append(o.own, c.Addr().Next())
@@ -89,5 +110,21 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		at = l.Attrs().Index
 	}
 	made, failed := setRoutes(p.Routes, at)
+	if l != nil && len(o.kept) == 0 {
+		failed = errors.Join(failed, setAnswers(p.PodCIDRs, answered, at))
+	}
 	return largest, made, errors.Join(err, failed)
 }
+
+// addresses reports of an address whether it is the machine's.
+func addresses() (func(netip.Addr) bool, error) {
+	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list the machine's addresses: %w", err)
+	}
+	return func(a netip.Addr) bool {
+		return slices.ContainsFunc(list, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
+	}, nil
+}
+
+func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort} }

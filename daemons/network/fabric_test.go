@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"clusterctl/daemons/config/inventory"
 	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
@@ -108,7 +109,14 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 // join carries the plan of a site out, and reports the largest packet through the overlay.
 func (s *site) join(t *testing.T, self string, nodes []*corev1.Node, id int) (p Plan, largest int) {
 	t.Helper()
+	return s.joinWith(t, self, nodes, id, nil)
+}
+
+// joinWith does so with an inventory of machines.
+func (s *site) joinWith(t *testing.T, self string, nodes []*corev1.Node, id int, list inventory.Inventory) (p Plan, largest int) {
+	t.Helper()
 	p = Make(self, nodes)
+	p.Callers = callersOf(self, list, nodes)
 	if err := s.inside(func() (err error) {
 		largest, _, err = fabric{id, 4789}.apply(self, &p)
 		return err

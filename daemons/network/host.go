@@ -38,9 +38,10 @@ func routes(overlay int) ([]Route, error) {
 		}
 		to, ok := netip.AddrFromSlice(r.Dst.IP)
 		via, _ := netip.AddrFromSlice(r.Gw)
+		src, _ := netip.AddrFromSlice(r.Src)
 		ones, _ := r.Dst.Mask.Size()
 		if ok {
-			have = append(have, Route{To: netip.PrefixFrom(to.Unmap(), ones), Via: via.Unmap(), Wrapped: overlay != 0 && r.LinkIndex == overlay})
+			have = append(have, Route{To: netip.PrefixFrom(to.Unmap(), ones), Via: via.Unmap(), Wrapped: overlay != 0 && r.LinkIndex == overlay, Src: src.Unmap()})
 		}
 	}
 	return have, nil
@@ -70,7 +71,7 @@ func setRoutes(want []Route, overlay int) (made int, err error) {
 				made--
 				continue
 			}
-			route.LinkIndex, route.Flags = overlay, int(netlink.FLAG_ONLINK)
+			route.LinkIndex, route.Flags, route.Src = overlay, int(netlink.FLAG_ONLINK), r.Src.AsSlice()
 		}
 		if err := netlink.RouteReplace(route); err != nil {
 			failures = append(failures, fmt.Errorf("route %s via %s: %w", r.To, r.Via, err))

@@ -10,7 +10,8 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// tableName is the name of the tables that have pods' packets to the outside leave under the node's address.
+// tableName is the name of the tables that have pods' packets to the outside leave under the node's address, and mark what is answered
+// through the overlay.
 const tableName = "clusterctl-network"
 
 // sourceNAT is the priority of what changes packets' senders.
@@ -46,6 +47,7 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 			}
 		}
 		t, err := nft.NewTable(family, tableName, &nft.Fragment{Chains: map[string]nft.Chain{
+			"prerouting":  answersChain(slices.DeleteFunc(slices.Clone(clusters), func(p netip.Prefix) bool { return !of(p) })),
 			"postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: sourceNAT}, Rules: rules},
 		}})
 		if err != nil {

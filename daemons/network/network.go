@@ -58,7 +58,9 @@ type daemon struct {
 	condition  condition
 	bridged    bool                           // pods of a former release may be on its bridge
 	pods       atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
+	machines   machines                       // of which some are no nodes
 	done       atomic.Bool                    // the network is there
+	mute       bool                           // pods do not answer, and the log says so
 	wake       chan struct{}
 	routes     prometheus.Gauge
 	policies   *policies           // nil on a machine that has no pods
@@ -210,6 +212,10 @@ func (d *daemon) run(ctx context.Context) error {
 			}
 		})
 	}
+	if err := d.machines.follow(following, d.client, d.env.Log, d.poke); err != nil {
+		return err
+	}
+	defer d.machines.stop()
 	retry := 200 * time.Millisecond
 	for ctx.Err() == nil {
 		wait := recheck
@@ -298,12 +304,6 @@ func matters(was, is *corev1.Node) bool {
 		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
 }
 
-// own reports whether an address is of this machine's pods.
-func (d *daemon) own(a netip.Addr) bool {
-	pods := d.pods.Load()
-	return pods != nil && slices.ContainsFunc(*pods, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
 func (d *daemon) poke() {
 	select {
 	case d.wake <- struct{}{}:
@@ -318,10 +318,12 @@ func (d *daemon) sync(ctx context.Context) error {
 		return err
 	}
 	plan := Make(d.name, nodes)
+	plan.Callers = callersOf(d.name, d.machines.list(d.env.Log), nodes)
 	if d.cfg.RoutesOnly {
 		if _, _, err := d.fabric().apply(d.name, &plan); err != nil {
 			return err
 		}
+		d.warn(plan.mute())
 		d.routes.Set(float64(len(plan.Routes)))
 		d.done.Store(true)
 		return nil
@@ -382,8 +384,6 @@ func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 	}
 	return err
 }
-
-func (d *daemon) fabric() fabric { return fabric{d.cfg.VXLANID, d.cfg.VXLANPort} }
 
 // tellPolicies says behind which interfaces this machine's pods are.
 func (d *daemon) tellPolicies(pods []netip.Prefix) {

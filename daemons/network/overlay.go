@@ -30,10 +30,11 @@ type overlay struct {
 	id, port int            // of VXLAN, the same on all machines
 	self     string         // name of the node
 	own      []netip.Addr   // addresses that the machine has for it: the gateways of its pods
-	peers    map[string]far // nodes that packets are wrapped for
+	peers    map[string]far // machines that packets are wrapped for
+	kept     []netip.Addr   // of others that stay known as they are
 }
 
-// far is a node behind a router.
+// far is a machine behind a router.
 type far struct {
 	at  netip.Addr   // where wrapped packets are sent
 	via []netip.Addr // by which routes know it
@@ -192,6 +193,8 @@ func (o overlay) neighbours(l netlink.Link) error {
 			e := entry{family, ip.Unmap(), n.HardwareAddr.String()}
 			if want[e] {
 				delete(want, e)
+			} else if slices.Contains(o.kept, e.ip) {
+				continue
 			} else if err := netlink.NeighDel(e.neighbour(l)); err != nil && !errors.Is(err, unix.ENOENT) {
 				failures = append(failures, fmt.Errorf("forget %s on %s: %w", e.ip, overlayName, err))
 			}

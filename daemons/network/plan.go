@@ -18,6 +18,7 @@ type Route struct {
 	To      netip.Prefix // the pods
 	Via     netip.Addr   // the node
 	Wrapped bool         // a router is on the way, which does not know where pods are
+	Src     netip.Addr   // under which address this machine calls the pods; none: the kernel's choice
 	node    string       // its name, in a plan
 }
 
@@ -25,6 +26,7 @@ type Route struct {
 type Plan struct {
 	PodCIDRs []netip.Prefix // of this node's pods
 	Routes   []Route        // sorted
+	Callers  callers        // machines without pods
 }
 
 // Make works out the plan of one node from all nodes. A node without an address or

@@ -85,6 +85,8 @@ type (
 	Redirect struct{ Port uint16 }
 	// Untranslated matches packets of connections that lead where their sender meant them to.
 	Untranslated struct{}
+	// Reply matches packets that go to who opened their connection.
+	Reply struct{}
 	// Do is a verdict by itself.
 	Do struct{ Verdict }
 	// Remember puts the source address into a set that forgets.
@@ -156,6 +158,7 @@ func (s Redirect) text(Family) string { return fmt.Sprintf("redirect to :%d", s.
 
 func (Untranslated) text(Family) string { return "ct status & dnat == 0" }
 
+func (Reply) text(Family) string     { return "ct direction reply" }
 func (s DNAT) text(f Family) string  { return "dnat to " + s.To.String() }
 func (s Through) text(Family) string { return "iifname " + not(s.Not) + `"` + s.Prefix + `*"` }
 

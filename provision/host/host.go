@@ -57,7 +57,7 @@ type Network struct {
 	Tables   []string `json:"tables"`   // of nftables, in whatever family
 	Chains   []string `json:"chains"`   // of iptables, by how their names begin
 	Links    []string `json:"links"`    // network interfaces
-	Protocol int      `json:"protocol"` // that marks routes; none when zero
+	Protocol int      `json:"protocol"` // that marks routes and rules of routing; none when zero
 }
 
 // Client is as whom a machine asks others: paths of files on it. A zero one trusts what the machine does.

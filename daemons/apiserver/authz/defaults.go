@@ -84,11 +84,11 @@ func namespacedDefaults() []runtime.Object {
 			named(rule("", "configmaps", "get update"), leader),
 		}, user("system:"+leader), account("kube-system", leader))
 	}
-	// The machines agree on who has which addresses of services.
+	// The machines agree on who has which addresses of services, and answer those that are no nodes.
 	add("kube-system", "system:kube-network", []rbacv1.PolicyRule{
 		rule("coordination.k8s.io", "leases", "create"),
 		named(rule("coordination.k8s.io", "leases", "get update delete"), loadbalancer.Leases()...),
-		named(rule("", "configmaps", read), config.PoolsName),
+		named(rule("", "configmaps", read), config.PoolsName, inventory.Name),
 	}, user("system:kube-network"))
 	// What addresses there are for services.
 	add("kube-system", "system:controller:service-controller", []rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName)},

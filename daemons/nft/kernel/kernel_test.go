@@ -63,6 +63,7 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 			}},
 			"forward": {Hook: &nft.Hook{Type: "filter", Name: "forward"}, Rules: []nft.Rule{
 				{nft.Known{}, nft.Do{Verdict: nft.Verdict{Action: "accept"}}},
+				{nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: 0x1000}},
 				{nft.First{}, nft.In{Set: "nets", Key: []nft.Field{nft.Source}, Not: true}, nft.Is{Protocol: nft.TCP}, nft.ToPorts{First: 80, Last: 90}, nft.Reject{}},
 				{nft.Through{Prefix: "kpod"}, nft.Astray{}, nft.Do{Verdict: nft.Verdict{Action: "drop"}}},
 				{nft.Through{Prefix: "cali", Not: true}, nft.Is{Protocol: nft.UDP}, nft.ToPorts{First: 53, Last: 53}, nft.Do{Verdict: nft.Verdict{Action: "drop", Chain: ""}}},

@@ -103,6 +103,12 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 		})
 		b.bits(statusTranslated, 0)
 		b.compare(unix.NFT_CMP_EQ, word(0))
+	case nft.Reply:
+		b.expression("ct", func() {
+			b.number(unix.NFTA_CT_DREG, first)
+			b.number(unix.NFTA_CT_KEY, unix.NFT_CT_DIRECTION)
+		})
+		b.compare(unix.NFT_CMP_EQ, []byte{directionReply})
 	case nft.Do:
 		if _, known := verdicts[s.Action]; !known {
 			return fmt.Errorf("unknown verdict %q", s.Action)
@@ -153,6 +159,9 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 	}
 	return nil
 }
+
+// directionReply is the direction of packets that answer.
+const directionReply = 1
 
 // What a connection can be, as bits.
 const (

@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Network returns which of the tables, links and routes are there.
+// Network returns which of the tables, links, routes and rules of routing are there.
 func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -56,6 +56,13 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 	if n := len(marked); n > 0 {
 		found = append(found, fmt.Sprintf("%d routes to pods", n))
 	}
+	asked, err := rules(parts.Protocol)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(asked); n > 0 {
+		found = append(found, fmt.Sprintf("%d rules of routing", n))
+	}
 	return found, nil
 }
 
@@ -69,6 +76,26 @@ func routes(protocol int) ([]netlink.Route, error) {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
 	return list, nil
+}
+
+// rules returns the rules of routing that a protocol marks.
+func rules(protocol int) (marked []netlink.Rule, err error) {
+	if protocol == 0 {
+		return nil, nil
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := netlink.RuleList(family)
+		if err != nil && !errors.Is(err, syscall.EAFNOSUPPORT) {
+			return nil, fmt.Errorf("list rules of routing: %w", err)
+		}
+		for _, r := range list {
+			if int(r.Protocol) == protocol {
+				r.Family = family
+				marked = append(marked, r)
+			}
+		}
+	}
+	return marked, nil
 }
 
 // ClearNetwork removes them.
@@ -108,6 +135,15 @@ func (h *Host) ClearNetwork(ctx context.Context, parts host.Network) error {
 	for _, r := range marked {
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, syscall.ESRCH) { // one that went with its link
 			return fmt.Errorf("remove the route to %s: %w", r.Dst, err)
+		}
+	}
+	asked, err := rules(parts.Protocol)
+	if err != nil {
+		return err
+	}
+	for _, r := range asked {
+		if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, syscall.ENOENT) {
+			return fmt.Errorf("remove a rule of routing: %w", err)
 		}
 	}
 	return nil

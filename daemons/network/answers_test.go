@@ -1,0 +1,198 @@
+package network
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+
+	"clusterctl/daemons/config/inventory"
+	"clusterctl/daemons/network/link"
+	"clusterctl/daemons/nft"
+	"clusterctl/daemons/nft/kernel"
+)
+
+// strict has machines drop what comes in where its sender is not.
+func strict(t *testing.T, sites ...*site) {
+	t.Helper()
+	for _, s := range sites {
+		if err := s.inside(func() error {
+			for _, name := range []string{"all", "default"} {
+				if err := set("/proc/sys/net/ipv4/conf/"+name+"/rp_filter", "1"); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wrapped is how many packets have come to a machine through the overlay.
+func (s *site) wrapped(t *testing.T) (n uint64) {
+	t.Helper()
+	if err := s.inside(func() error {
+		l, err := netlink.LinkByName(overlayName)
+		if err == nil {
+			n = l.Attrs().Statistics.RxPackets
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// controlled is a region whose first machine is no node, and is in the inventory.
+func controlled(t *testing.T) (sites []*site, nodes []*corev1.Node, list inventory.Inventory) {
+	t.Helper()
+	sites, nodes = region(t)
+	sites[0].ip(t, "link", "del", link.Name("pod", "eth0"))
+	// The kernel's own choice of an address would be this one.
+	sites[0].ip(t, "addr", "add", "172.31.0.1/32", "dev", "lo")
+	strict(t, sites...)
+	return sites, nodes[1:], inventory.Inventory{"n0": {Addresses: []string{"192.168.1.1", "2001:db8:1::1"}}, "n1": {Addresses: []string{"192.168.1.2"}},
+		"n2": {Addresses: []string{"192.168.2.3"}}}
+}
+
+// A machine that is no node, as one of a control plane may be, calls pods behind a router: its API server calls webhooks there. The answer
+// takes the way of the question, which machines with strict filters demand.
+func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
+	sites, nodes, list := controlled(t)
+	m, near, n := sites[0], sites[1], sites[2]
+	for i, s := range sites[1:] {
+		outward, err := newMasquerade([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/48")}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.inside(outward.apply); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	all := func(list inventory.Inventory) {
+		t.Helper()
+		for i, s := range sites {
+			for range 2 { // the second time nothing is to be done
+				s.joinWith(t, fmt.Sprint("n", i), nodes, 4096, list)
+			}
+		}
+	}
+	reaches := func(when string, want bool, at ...netip.Addr) {
+		t.Helper()
+		for _, to := range at {
+			before := m.wrapped(t)
+			c, err := dialFrom(m.stack, to)
+			if is := err == nil && echo(c, 5*time.Second); is != want {
+				t.Errorf("%s: the machine reaches %s: %t (%v)", when, to, is, err)
+			}
+			if far := to == n.at4 || to == n.at6; want && far != (m.wrapped(t) > before) {
+				t.Errorf("%s: the answer of %s came through the overlay: %t", when, to, !far)
+			}
+		}
+	}
+	all(list)
+	reaches("in the inventory", true, near.at4, near.at6, n.at4, n.at6)
+	if got := near.list(t, "ip", "rule") + near.list(t, "ip", "-6", "rule"); strings.Contains(got, fmt.Sprint(answerTable)) {
+		t.Errorf("a machine of the same network has rules for it:\n%s", got)
+	}
+
+	// What pods send of their own accord, and what answers who has called a port of their machine, goes unwrapped.
+	for _, from := range []netip.Addr{n.at4, n.at6} {
+		to := netip.MustParseAddr(map[bool]string{true: "192.168.1.1", false: "2001:db8:1::1"}[from.Is4()])
+		m.serve(t, to, 80)
+		before := m.wrapped(t)
+		if c, err := n.pod.dial(from, to, nft.TCP, 80, 5*time.Second); err != nil || !echo(c, 5*time.Second) {
+			t.Errorf("the pod does not reach the machine at %s: %v", to, err)
+		} else if m.wrapped(t) != before {
+			t.Errorf("what the pod sends to %s is wrapped", to)
+		}
+	}
+	for family, ends := range map[nft.Family][2]string{nft.IPv4: {"192.168.2.3", n.at4.String()}, nft.IPv6: {"2001:db8:2::3", n.at6.String()}} {
+		table, err := nft.NewTable(family, "port", &nft.Fragment{Chains: map[string]nft.Chain{"in": {Hook: &nft.Hook{Type: "nat", Name: "prerouting", Priority: -100},
+			Rules: []nft.Rule{{nft.Is{Protocol: nft.TCP}, nft.ToPorts{First: 8080, Last: 8080}, nft.DNAT{To: netip.AddrPortFrom(netip.MustParseAddr(ends[1]), 80)}}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.inside(func() error { return new(kernel.Kernel).Apply(table) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.inside(func() error {
+			c, err := net.DialTimeout("tcp", net.JoinHostPort(ends[0], "8080"), 5*time.Second)
+			if err == nil && !echo(c, 5*time.Second) {
+				err = fmt.Errorf("no answer")
+			}
+			return err
+		}); err != nil {
+			t.Errorf("a port of the pod's machine: %v", err)
+		}
+	}
+
+	// An inventory that cannot be read takes nothing away, not even from a daemon that starts anew.
+	rules := func() string { return n.list(t, "ip", "rule") + n.list(t, "ip", "-6", "rule") }
+	before := rules()
+	if strings.Count(before, fmt.Sprint("lookup ", answerTable)) != 2 {
+		t.Errorf("there should be a rule of each family:\n%s", before)
+	}
+	for i, s := range sites[1:] {
+		s.joinWith(t, fmt.Sprint("n", i+1), nodes, 4096, nil)
+	}
+	reaches("without an inventory", true, n.at4, n.at6)
+	n.joinWith(t, "n2", nodes[1:], 4096, nil)
+	reaches("without an inventory, as the only node", true, n.at4, n.at6)
+	if after := rules(); after != before {
+		t.Errorf("the rules are others:\n%s\nthey were:\n%s", after, before)
+	}
+
+	// What is taken away by somebody else comes back.
+	n.ip(t, "rule", "del", "lookup", fmt.Sprint(answerTable))
+	n.ip(t, "route", "flush", "table", fmt.Sprint(answerTable))
+	all(list)
+	reaches("after a flush", true, n.at4, n.at6)
+
+	// A machine that is gone is forgotten, with all that was there for it.
+	delete(list, "n0")
+	n.joinWith(t, "n2", nodes, 4096, list)
+	reaches("as a stranger", false, n.at4)
+	if after := rules(); strings.Contains(after, fmt.Sprint(answerTable)) {
+		t.Errorf("the rules of who is gone are there:\n%s", after)
+	}
+	if left := n.list(t, "ip", "route", "show", "table", "all") + n.list(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(left, fmt.Sprint("table ", answerTable)) {
+		t.Errorf("routes of who is gone are there:\n%s", left)
+	}
+	if left := n.list(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
+		t.Errorf("the kernel knows more machines than there are:\n%s", left)
+	}
+	delete(list, "n1")
+	n.joinWith(t, "n2", nodes[1:], 4096, list)
+	if left := n.list(t, "ip", "link"); strings.Contains(left, overlayName) {
+		t.Errorf("the overlay is left:\n%s", left)
+	}
+}
+
+// Whoever has a Node says of itself where it is. What the inventory says of another it cannot have.
+func TestWhoCallsPodsIsWhatTheInventorySaysAndNoNodeHas(t *testing.T) {
+	list := inventory.Inventory{"cp": {Addresses: []string{"2001:db8::1", "10.0.0.1"}}, "self": {Addresses: []string{"10.0.0.2"}}, "a": {Addresses: []string{"10.0.0.3"}},
+		"young": {Addresses: []string{"10.0.0.4"}}, "old": {Addresses: []string{"10.0.0.3"}}}
+	a, young := machine("a", "10.244.1.0/24", "10.0.0.3"), machine("young", "", "10.0.0.4")
+	got := callersOf("self", list, []*corev1.Node{a, young})
+	four, six := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")
+	want := callers{known: true, own: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+		far: []caller{{"cp", []netip.Addr{four, six}}, {"young", []netip.Addr{netip.MustParseAddr("10.0.0.4")}}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("they are %v, should be %v", got, want)
+	}
+	a.Status.Addresses = append(a.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+	if got := callersOf("x", list, []*corev1.Node{a}).far[0]; !reflect.DeepEqual(got, caller{"cp", []netip.Addr{six}}) {
+		t.Errorf("an address of two machines: %v", got)
+	}
+	if got := callersOf("self", nil, []*corev1.Node{a}); got.known || got.own != nil || got.far != nil {
+		t.Errorf("without an inventory: %v", got)
+	}
+}

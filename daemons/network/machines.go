@@ -1,0 +1,75 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"clusterctl/daemons/config/inventory"
+)
+
+// inventoryPatience is how long the first look at the network waits for the inventory, which an API server of a former release refuses.
+const inventoryPatience = 5 * time.Second
+
+// machines is the inventory of machines, as far as it could be read.
+type machines struct {
+	maps corelisters.ConfigMapLister
+	stop func()              // waits until it is not followed any more
+	read string              // version of what was read last
+	last inventory.Inventory // that was good; nil before there was one
+}
+
+// follow watches the inventory until ctx ends, and calls changed when there is another.
+func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log *slog.Logger, changed func()) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(metav1.NamespaceSystem), informers.WithTransform(lean),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, inventory.Name).String()
+		}))
+	maps := factory.Core().V1().ConfigMaps()
+	m.maps, m.stop = maps.Lister(), factory.Shutdown
+	if _, err := maps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+	}); err != nil {
+		return fmt.Errorf("watch the inventory of machines: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	soon, cancel := context.WithTimeout(ctx, inventoryPatience)
+	defer cancel()
+	if !cache.WaitForCacheSync(soon.Done(), maps.Informer().HasSynced) && ctx.Err() == nil {
+		log.Warn("the inventory of machines cannot be read; machines that are no nodes stay known as they are", "configMap", inventory.Name)
+	}
+	return nil
+}
+
+// list is the last inventory that could be read, nil when there was none. One that is gone or broken says nothing about machines.
+func (m *machines) list(log *slog.Logger) inventory.Inventory {
+	is, err := m.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
+	if err != nil || is.ResourceVersion == m.read && m.read != "" {
+		return m.last
+	}
+	m.read = is.ResourceVersion
+	list, err := inventory.Decode(is.Data)
+	if err != nil {
+		log.Warn("the inventory of machines cannot be used; machines that are no nodes stay known as they are", "configMap", inventory.Name, "reason", err)
+		return m.last
+	}
+	m.last = list
+	return m.last
+}
+
+// warn says that pods behind a router do not answer this machine, when that begins.
+func (d *daemon) warn(mute bool) {
+	if mute && !d.mute {
+		d.env.Log.Warn("pods behind a router do not answer this machine, which has none itself: they do not know its address from the inventory",
+			"configMap", inventory.Name, "machine", d.name)
+	}
+	d.mute = mute
+}

@@ -1,0 +1,58 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"clusterctl/provision/host"
+	"clusterctl/tests/netns"
+)
+
+// What a cluster has put into the kernel's routing is seen and goes with the cluster; what others have put there stays.
+func TestRulesOfRoutingGoWithTheCluster(t *testing.T) {
+	s := netns.New(t)
+	for _, family := range []string{"", "-6 "} {
+		net := map[string]string{"": "10.1.0.0/24", "-6 ": "fd00:1::/64"}[family]
+		s.IP(t, family+"rule add from "+net+" fwmark 0x1000/0x1000 lookup 99 priority 9900 protocol 99")
+		s.IP(t, family+"rule add from "+net+" lookup 98 priority 9901")
+	}
+	left := func() (n int) {
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			list, err := netlink.RuleList(family)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range list {
+				if r.Priority == 9900 {
+					t.Errorf("there is %s", r)
+				}
+				if r.Priority == 9901 {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if err := s.Inside(func() error {
+		h, parts := &Host{}, host.Network{Protocol: host.RouteProtocol}
+		found, err := h.Network(t.Context(), parts)
+		if err != nil || !slices.Equal(found, []string{"2 rules of routing"}) {
+			return fmt.Errorf("found %q, %v", found, err)
+		}
+		if err := h.ClearNetwork(t.Context(), parts); err != nil {
+			return err
+		}
+		if found, err := h.Network(t.Context(), parts); err != nil || len(found) != 0 {
+			return fmt.Errorf("left are %q, %v", found, err)
+		}
+		if n := left(); n != 2 {
+			return fmt.Errorf("%d rules of others are left, should be 2", n)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
