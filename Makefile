@@ -14,7 +14,7 @@ RUNC       := $(shell awk '$$1 == "github.com/opencontainers/runc" {print $$2}' 
 PLUGINS    := $(shell awk '$$1 == "github.com/containernetworking/plugins" {print $$2}' go.mod)
 
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks.
-PACKAGES := gcc patch libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables openssh-client openssh-server busybox-static conntrack e2fsprogs xfsprogs user-mode-linux bird2
+PACKAGES := gcc patch libc6-dev pkg-config libseccomp-dev mmdebstrap systemd-container iproute2 nftables iptables openssh-client openssh-server busybox-static conntrack e2fsprogs xfsprogs user-mode-linux bird2
 
 .PHONY: help
 help: ## List the targets
