@@ -49,7 +49,7 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 			return own.Same(o) && (d.Object.GetNamespace() != "" || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault)
 		})
 		switch {
-		case at >= 0 && declared[at].Keep, at < 0 && o.Kind == "Namespace", o.Kind == "Node":
+		case at >= 0 && declared[at].Keep, at < 0 && o.Kind == "Namespace", o.Kind == "Node", isInventory(o):
 		case at >= 0:
 			list = append(list, declared[at].reference())
 		default:

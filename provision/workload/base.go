@@ -13,6 +13,7 @@ import (
 	daemons "clusterctl/daemons/config"
 	"clusterctl/daemons/config/inventory"
 	"clusterctl/hcl/config"
+	"clusterctl/provision/state"
 )
 
 // base is what the cluster's own daemons need to be there besides what the API server
@@ -56,12 +57,17 @@ func base(c *config.Cluster) ([]Desired, error) {
 		switch kind := d.Object.GetKind(); {
 		case kind == "Node", kind == "CustomResourceDefinition": // a node leaves with its machine; with a definition, all its objects would go
 			d.Keep = true
-		case d.Object.GetName() == inventory.Name: // machines leave it one by one
+		case isInventory(d.reference()): // machines leave it one by one
 			d.Keep = true
 		}
 		list = append(list, d)
 	}
 	return list, nil
+}
+
+// isInventory reports whether an object is what tells the cluster of its machines.
+func isInventory(o state.Object) bool {
+	return o.Kind == "ConfigMap" && o.Namespace == metav1.NamespaceSystem && o.Name == inventory.Name
 }
 
 // pools says which addresses there are for services of type LoadBalancer.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/nftables"
 )
 
 // chainsDeadline bounds one call of an iptables program.
@@ -51,16 +53,56 @@ func chains(ctx context.Context, program string, prefixes []string) (found []str
 	return found, text.Bytes(), nil
 }
 
-// clearChains takes chains away.
+// clearChains takes chains away, and the tables that were there for them alone.
 func clearChains(ctx context.Context, prefixes []string) error {
-	for _, program := range []string{"iptables", "ip6tables"} {
+	for program, family := range map[string]nftables.TableFamily{"iptables": nftables.TableFamilyIPv4, "ip6tables": nftables.TableFamilyIPv6} {
 		found, removal, err := chains(ctx, program, prefixes)
 		if err == nil && len(found) > 0 {
-			_, err = iptables(ctx, removal, program+"-restore", "-w", "5", "--noflush")
+			if _, err = iptables(ctx, removal, program+"-restore", "-w", "5", "--noflush"); err == nil {
+				err = clearEmpty(family)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("remove chains of iptables: %w", err)
 		}
+	}
+	return nil
+}
+
+// clearEmpty takes the tables away that iptables keeps in nftables and that decide nothing: no rules are in them, and no chains but those that
+// iptables makes by itself, which let everything through. iptables makes them anew when it next needs them.
+func clearEmpty(family nftables.TableFamily) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("reach nftables: %w", err)
+	}
+	list, err := conn.ListChainsOfTableFamily(family)
+	if err != nil {
+		return fmt.Errorf("list nftables' chains: %w", err)
+	}
+	empty := map[string]*nftables.Table{}
+	for _, c := range list {
+		if c.Table.Name == "filter" || c.Table.Name == "nat" {
+			empty[c.Table.Name] = c.Table
+		}
+	}
+	for _, c := range list {
+		if empty[c.Table.Name] == nil {
+			continue
+		}
+		rules, err := conn.GetRules(c.Table, c)
+		if err != nil {
+			return fmt.Errorf("list the rules of %s %s: %w", c.Table.Name, c.Name, err)
+		}
+		if len(rules) > 0 || c.Hooknum == nil || c.Policy == nil || *c.Policy != nftables.ChainPolicyAccept {
+			delete(empty, c.Table.Name)
+		}
+	}
+	for _, t := range empty {
+		conn.DelTable(t)
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("remove tables of iptables: %w", err)
 	}
 	return nil
 }

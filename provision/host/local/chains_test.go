@@ -40,6 +40,36 @@ func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
 		if want := "-P PREROUTING ACCEPT\n-A PREROUTING -j MINE\n"; err == nil && out != want {
 			return fmt.Errorf("left is %q", out)
 		}
+		if err != nil {
+			return err
+		}
+		// Its own chain is in nat; nothing is in ip6's filter, which was made for a chain that is gone.
+		if out, err = run("nft list tables"); err == nil && out != "table ip nat\n" {
+			return fmt.Errorf("tables that are left: %q", out)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A table in which its owner has closed a way, though by no rule, is not empty.
+func TestATableThatRefusesByItsPolicyStays(t *testing.T) {
+	stack := netns.New(t)
+	if err := stack.Inside(func() error {
+		for _, line := range []string{"iptables -P FORWARD DROP", "iptables -N KUBE-FORWARD"} {
+			words := strings.Fields(line)
+			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %s", line, out)
+			}
+		}
+		if err := clearChains(t.Context(), []string{"KUBE-"}); err != nil {
+			return err
+		}
+		out, err := exec.Command("iptables", "-S").CombinedOutput()
+		if want := "-P INPUT ACCEPT\n-P FORWARD DROP\n-P OUTPUT ACCEPT\n"; err == nil && string(out) != want {
+			return fmt.Errorf("left is %q", out)
+		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
