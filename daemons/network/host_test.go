@@ -46,7 +46,7 @@ func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: clusters, outward: outward}
-	if err := d.outward.apply(); err != nil {
+	if err := d.outward.answer(true); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -57,7 +57,7 @@ func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := look.apply(); err != nil {
+	if err := look.answer(true); err != nil {
 		t.Fatal(err)
 	}
 	for _, flush := range []func(*nftables.Conn){

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
@@ -23,13 +24,15 @@ var everybody = map[nft.Family]netip.Prefix{nft.IPv4: netip.MustParsePrefix("224
 
 // masquerade keeps one table for each family that pods have addresses of.
 type masquerade struct {
-	tables  []*nft.Table
-	kernels []*kernel.Kernel
+	clusters []netip.Prefix
+	mu       sync.Mutex
+	tables   []*nft.Table
+	kernels  []*kernel.Kernel
 }
 
 // newMasquerade masquerades what pods send from clusters, the networks of all pods, to anywhere but there and the exceptions.
 func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
-	m := &masquerade{}
+	m := &masquerade{clusters: clusters}
 	for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
 		of := func(p netip.Prefix) bool { return p.Addr().Is4() == (family == nft.IPv4) }
 		if !slices.ContainsFunc(clusters, of) {
@@ -47,7 +50,6 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 			}
 		}
 		t, err := nft.NewTable(family, tableName, &nft.Fragment{Chains: map[string]nft.Chain{
-			"prerouting":  answersChain(slices.DeleteFunc(slices.Clone(clusters), func(p netip.Prefix) bool { return !of(p) })),
 			"postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: sourceNAT}, Rules: rules},
 		}})
 		if err != nil {
@@ -58,7 +60,26 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 	return m, nil
 }
 
-// apply makes the kernel's rules what they should be.
+// answer has the rules mark what callers and pods say to each other through the overlay, and makes the kernel's what they should be. Without
+// such callers nothing is marked: every packet would pass these rules.
+func (m *masquerade) answer(callers bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tables {
+		var f *nft.Fragment
+		if callers {
+			f = &nft.Fragment{Chains: map[string]nft.Chain{"prerouting": answersChain(slices.DeleteFunc(slices.Clone(m.clusters), func(p netip.Prefix) bool {
+				return p.Addr().Is4() != (t.Family == nft.IPv4)
+			}))}}
+		}
+		if err := t.Put("answers", f); err != nil {
+			return err
+		}
+	}
+	return m.apply()
+}
+
+// apply makes the kernel's rules what they should be. The caller holds mu.
 func (m *masquerade) apply() error {
 	var failures []error
 	for i, t := range m.tables {
@@ -71,6 +92,8 @@ func (m *masquerade) apply() error {
 
 // intact reports whether the kernel has them. With deep every rule is looked at, else what a flush would have taken.
 func (m *masquerade) intact(deep bool) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i, t := range m.tables {
 		if is, err := m.kernels[i].Intact(t, deep); err != nil || !is {
 			if err != nil {
@@ -84,6 +107,8 @@ func (m *masquerade) intact(deep bool) (bool, error) {
 
 // restore puts back what somebody has removed.
 func (m *masquerade) restore() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, k := range m.kernels {
 		k.Forget()
 	}

@@ -171,7 +171,7 @@ func (d *daemon) run(ctx context.Context) error {
 		if d.outward, err = newMasquerade(d.clusters, d.exceptions); err != nil {
 			return err
 		}
-		if err := errors.Join(forward(d.clusters), d.outward.apply()); err != nil {
+		if err := errors.Join(forward(d.clusters), d.answer()); err != nil {
 			return err
 		}
 	}
@@ -339,6 +339,7 @@ func (d *daemon) sync(ctx context.Context) error {
 		return err
 	}
 	largest, made, failed := d.fabric().apply(d.name, &plan)
+	failed = errors.Join(failed, d.answer())
 	mtu := d.cfg.MTU
 	if mtu == 0 {
 		mtu = mtuOf(internalIPs(self))
@@ -370,6 +371,15 @@ func (d *daemon) sync(ctx context.Context) error {
 	}
 	d.done.Store(true)
 	return d.tell(ctx, plan, made)
+}
+
+// answer has packets marked if the kernel has routes to callers that pods answer through the overlay: those stay over a restart of the daemon.
+func (d *daemon) answer() error {
+	callers, err := answeredBefore()
+	if err != nil {
+		return err
+	}
+	return d.outward.answer(len(callers) > 0)
 }
 
 // tell has the node say whether it has a network, when it is known to the API.

@@ -76,15 +76,19 @@ func clearEmpty(family nftables.TableFamily) error {
 	if err != nil {
 		return fmt.Errorf("reach nftables: %w", err)
 	}
+	tables, err := conn.ListTablesOfFamily(family)
+	if err != nil {
+		return fmt.Errorf("list nftables' tables: %w", err)
+	}
+	empty := map[string]*nftables.Table{}
+	for _, t := range tables {
+		if t.Name == "filter" || t.Name == "nat" {
+			empty[t.Name] = t
+		}
+	}
 	list, err := conn.ListChainsOfTableFamily(family)
 	if err != nil {
 		return fmt.Errorf("list nftables' chains: %w", err)
-	}
-	empty := map[string]*nftables.Table{}
-	for _, c := range list {
-		if c.Table.Name == "filter" || c.Table.Name == "nat" {
-			empty[c.Table.Name] = c.Table
-		}
 	}
 	for _, c := range list {
 		if empty[c.Table.Name] == nil {
