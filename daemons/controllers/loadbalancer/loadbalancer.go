@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -177,7 +178,7 @@ func (n *controller) readPools(ctx context.Context) error {
 			return nil
 		}
 	}
-	if n.known && apiequality.Semantic.DeepEqual(n.pools, pools) {
+	if n.known && reflect.DeepEqual(n.pools, pools) { // addresses have parts that the comparison of API objects refuses to see
 		return nil
 	}
 	n.known, n.pools = true, pools

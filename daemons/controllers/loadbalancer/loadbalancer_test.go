@@ -267,6 +267,17 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 	c.told("Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more", "Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
 }
 
+// A pool that keeps its name may lie elsewhere, and may be written again as it is.
+func TestAPoolMovesUnderItsName(t *testing.T) {
+	c := start(t, poolsMap(small), service("a", 0))
+	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
+	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
+	c.until("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
+	c.setPools(map[string]string{"office": `{"addresses": ["10.0.1.10"] }`})
+	c.create(service("b", 0))
+	c.until("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
+}
+
 // A new leader gives nobody what the leader before gave, also where its caches do not show that yet.
 func TestANewLeaderKnowsWhatWasGiven(t *testing.T) {
 	c := newCluster(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.19"]}`}))
