@@ -39,7 +39,11 @@ type world struct {
 
 func TestPacketsGoEveryWayAsDocumentedS22S27S28S29S31S32(t *testing.T) {
 	list := strings.Split(*modes, ",")
-	w := up(t, beside, list[0])
+	up(t, beside, list[0]).modes(t, list)
+}
+
+// modes walks the table in each mode; the cluster is in the first.
+func (w *world) modes(t *testing.T, list []string) {
 	for i, mode := range list {
 		if i > 0 {
 			if err := w.Write("cluster.hcl", w.declared(mode)); err != nil {
@@ -58,7 +62,8 @@ func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
 	if !*routers {
 		t.Skip("only with -routers: it is a cluster of its own")
 	}
-	w := up(t, apart, "nftables")
+	list := strings.Split(*modes, ",")
+	w := up(t, apart, list[0])
 	wrapped, err := w.Lab.Machine("a").Run(t.Context(), "ip -o -4 route show dev kube-vxlan; ip -o -6 route show dev kube-vxlan")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +73,7 @@ func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
 			t.Errorf("no packets to %s are wrapped:\n%s", network, wrapped)
 		}
 	}
-	w.walk(t, "nftables")
+	w.modes(t, list)
 }
 
 // question is a row by one protocol and family.
