@@ -91,7 +91,7 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		"parallelism":      {header + "parallelism: 16\n", "parallelism: one goroutine"},
 		"rates":            {header + "clientConnection: {qps: 50}\n", "content types and rates cannot be set"},
 		"profiling":        {header + "enableProfiling: true\n", "use the flag --profiling"},
-		"lease's times":    {header + "leaderElection: {leaseDuration: 15s}\n", "its times cannot be set"},
+		"lease's times":    {header + "leaderElection: {leaseDuration: 15s}\n", "leaseDuration, renewDeadline and retryPeriod cannot be set"},
 		"ratio unused":     {profile("  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}]}}}}]\n"), "needs the type"},
 		"placement":        {profile("  plugins: {placementScore: {disabled: [{name: \"*\"}]}}\n"), "placementScore: plugins are turned on and off by"},
 		"back-off":         {header + "podInitialBackoffSeconds: 20\n", "must not be less"},
