@@ -88,7 +88,7 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		"other kind":       {"apiVersion: v1\nkind: Pod\n", "apiVersion and kind must be"},
 		"unknown field":    {header + "podMaxBackofSeconds: 1\n", "podMaxBackofSeconds"},
 		"extender":         {header + "extenders: [{urlPrefix: http://x}]\n", "extenders are not supported"},
-		"parallelism":      {header + "parallelism: 16\n", "parallelism: one goroutine"},
+		"parallelism":      {header + "parallelism: 16\n", "parallelism cannot be set"},
 		"rates":            {header + "clientConnection: {qps: 50}\n", "content types and rates cannot be set"},
 		"profiling":        {header + "enableProfiling: true\n", "use the flag --profiling"},
 		"lease's times":    {header + "leaderElection: {leaseDuration: 15s}\n", "leaseDuration, renewDeadline and retryPeriod cannot be set"},
